@@ -1,0 +1,3 @@
+"""gputui: profile GPUs and CPUs, compare runs across machines and runtimes."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,36 @@
+"""The one exception a user sees, and the exit codes of the command line."""
+
+from __future__ import annotations
+
+EXIT_DONE = 0
+EXIT_CASE_FAILED = 1
+EXIT_USAGE = 2
+EXIT_MACHINE_LACKS = 3
+EXIT_NOT_STORED = 4
+EXIT_HUNG_UP = 129
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class GputuiError(Exception):
+    """What happened, with the value; what to do next; and the exit code it ends with."""
+
+    def __init__(self, message: str, hint: str = "", exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+class MachineLacks(GputuiError):
+    """This machine has not what was asked for: a GPU, torch, a device of that name."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint, EXIT_MACHINE_LACKS)
+
+
+class NotStored(GputuiError):
+    """The result could not be written to its file; the journal is kept."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint, EXIT_NOT_STORED)

@@ -1,0 +1,147 @@
+"""What a box is and what runs on it. Nothing here names a person, a host or a path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """The processor, and the part of it this process may use."""
+
+    model: str | Missing
+    sockets: int | Missing
+    host_cores: int | Missing
+    """Physical cores of the host as far as it is visible."""
+    host_threads: int
+    usable_threads: float
+    """Logical CPUs this process may use: the smallest of affinity, cgroup quota and platform hints; may be 3.5."""
+    usable_cores: int
+    """Physical cores among them, at least 1: the threads of an `all` case."""
+    limited_by: str
+    """What set `usable_threads`: `host`, `affinity`, `cgroup`, `cpuset` or a hint's name."""
+    last_level_cache_bytes: int | Missing
+    features: tuple[str, ...]
+    """Instruction sets that matter for this work, such as `avx512f`, `amx_bf16`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Host memory, and the part of it this process may use."""
+
+    host_bytes: int
+    usable_bytes: int
+    limited_by: str
+    shm_bytes: int | Missing
+    """Size of /dev/shm, on which data loaders depend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU as the driver describes it, in the driver's order."""
+
+    index: int
+    gpu_id: str
+    """Keyed hash of the UUID, 12 hex digits: equal in one user's files, nothing across users."""
+    name: str
+    vendor: str
+    memory_bytes: int | Missing
+    power_limit_w: float | Missing
+    """The limit in force."""
+    power_default_limit_w: float | Missing
+    compute_capability: str | Missing
+    pcie_generation_max: int | Missing
+    pcie_width_max: int | Missing
+    pcie_width: int | Missing
+    """The trained width now; a link that should be x16 and is x4 is a defect."""
+    ecc_enabled: bool | Missing
+    mig_enabled: bool | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of the platform, and which signals said so."""
+
+    layer: str
+    """`platform`, `scheduler`, `container`, `vm` or `os`."""
+    name: str
+    """Such as `runpod`, `slurm`, `docker`, `aws`, `wsl2`."""
+    signals: tuple[str, ...]
+    """Names of what was found, never values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The box: what people rent."""
+
+    machine_id: str
+    """Keyed hash, 12 hex digits."""
+    cpu: Cpu
+    memory: Memory
+    gpus: tuple[Gpu, ...]
+    gpus_absent: str
+    """Why there are no GPUs; empty if there are some."""
+    layers: tuple[Layer, ...]
+    instance_type: str | Missing
+    region: str | Missing
+    os_name: str | Missing
+    kernel: str | Missing
+    libc: str | Missing
+    driver_version: str | Missing
+    cuda_driver_version: str | Missing
+    """Highest CUDA the driver supports, such as `13.0`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchDevice:
+    """One device as torch in the measured interpreter sees it."""
+
+    torch_device: str
+    """`cpu`, `cuda`, `mps` or `xpu`."""
+    index: int
+    name: str
+    uuid: str
+    """As the driver spells it, `GPU-…` or `MIG-…`; never stored. Empty if unknown."""
+    pci_address: str
+    memory_bytes: int | None
+    free_bytes: int | None
+    compute_capability: str
+    """Such as `9.0`; empty if the device has none."""
+    bf16: bool
+    """Native bf16, not emulated."""
+    runs_here: bool
+    """This torch has kernels for this device."""
+    why_not: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The software a run was measured with: a compared dimension, stored with the run."""
+
+    python_version: str
+    python_implementation: str
+    torch_version: str | Missing
+    torch_cuda: str | Missing
+    """CUDA that torch was built with."""
+    torch_hip: str | Missing
+    cudnn_version: str | Missing
+    nccl_version: str | Missing
+    triton_version: str | Missing
+    arch_list: tuple[str, ...]
+    """GPU architectures this torch has kernels for."""
+    cpu_capability: str | Missing
+    """What torch says of the CPU, such as `AVX512`."""
+    blas: str | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """What a Python that may run workloads has: the answer of a worker's probe."""
+
+    executable: str
+    """Path; never stored."""
+    runtime: Runtime
+    devices: tuple[TorchDevice, ...]
+    """The CPU first; empty without torch."""

@@ -1,0 +1,118 @@
+"""A profile resolved for one machine and one interpreter: all the measuring half is told.
+
+A plan is plain JSON (`to_json`, `from_json`), so that it can be sent to another place and executed
+there by an interpreter that has neither gputui nor its dependencies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any  # JSON that was not looked at yet
+
+from gputui.errors import GputuiError
+from gputui.model.case import Case, Variant, Work
+
+PLAN_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """One case of the profile, to be run or listed with the reason why not."""
+
+    case_id: int
+    """Its number within the run, from 0."""
+    case: Case
+    outcome: str | None
+    """None if it is to be run; else `skipped` or `unsupported`, decided before anything was launched."""
+    reason: str
+    """Why it is not run; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDevice:
+    """Where a launch runs."""
+
+    device_class: str
+    torch_device: str
+    """`cpu`, `cuda`, `mps` or `xpu`: the device inside the worker, whose view is narrowed to one."""
+    name: str
+    visible: str
+    """Value for CUDA_VISIBLE_DEVICES inside the worker: one UUID, or empty for none."""
+    pci_address: str
+    """Joins torch and telemetry; empty for a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLaunch:
+    """One worker process and the cases that are interleaved in it."""
+
+    launch_id: int
+    replicate: int
+    """From 0; a case is measured once in each replicate."""
+    case_ids: tuple[int, ...]
+    device: PlannedDevice
+    threads: int
+    """CPU threads of the worker, as a number."""
+    weight: float
+    """Its share of the profile's budget, relative to the other launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one run measures, in which order, and in how much time."""
+
+    profile: str
+    profile_version: int
+    seed: int
+    """Seeds the order of launches and the workloads' inputs."""
+    replicates: int
+    budget_s: float
+    """The supervisor stops hard at 1.2 times this."""
+    needs_torch: bool
+    cases: tuple[PlannedCase, ...]
+    launches: tuple[PlannedLaunch, ...]
+    """In the order of execution."""
+    interpreter: tuple[str, ...]
+    """Command prefix of a worker: the path of a Python."""
+
+    def to_json(self) -> str:
+        return json.dumps({"schema": PLAN_SCHEMA, **asdict(self)})
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """Read what `to_json` wrote. Raises GputuiError for another schema or a damaged text."""
+        try:
+            plain = json.loads(text)
+            schema = plain.pop("schema")
+            if schema != PLAN_SCHEMA:
+                raise GputuiError(
+                    f"plan has schema {schema}, this gputui reads {PLAN_SCHEMA}",
+                    "use the same version of gputui on both sides",
+                )
+            plain["cases"] = tuple(planned_case_from_plain(c) for c in plain["cases"])
+            plain["launches"] = tuple(_launch(launch) for launch in plain["launches"])
+            plain["interpreter"] = tuple(plain["interpreter"])
+            return Plan(**plain)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise GputuiError(f"plan cannot be read: {error!r}", "start the run again") from error
+
+
+def case_from_plain(plain: Mapping[str, Any]) -> Case:
+    """Rebuild a case from its JSON form. Raises KeyError or TypeError if it is none."""
+    work = dict(plain["work"])
+    work["parameters"] = tuple((name, value) for name, value in work["parameters"])
+    rest = {k: v for k, v in plain.items() if k not in ("work", "variant")}
+    return Case(work=Work(**work), variant=Variant(**plain["variant"]), **rest)
+
+
+def planned_case_from_plain(plain: Mapping[str, Any]) -> PlannedCase:
+    """Rebuild a planned case from its JSON form. Raises KeyError or TypeError if it is none."""
+    rest = {k: v for k, v in plain.items() if k != "case"}
+    return PlannedCase(case=case_from_plain(plain["case"]), **rest)
+
+
+def _launch(plain: Mapping[str, Any]) -> PlannedLaunch:
+    rest = {k: v for k, v in plain.items() if k not in ("device", "case_ids")}
+    return PlannedLaunch(device=PlannedDevice(**plain["device"]), case_ids=tuple(plain["case_ids"]), **rest)

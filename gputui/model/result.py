@@ -1,0 +1,78 @@
+"""A stored run as it is read back, whatever file it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.journal import Block, Price
+from gputui.model.machine import Machine, Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One case in one launch: what was asked, how it ended, and its blocks."""
+
+    launch_id: int
+    replicate: int
+    outcome: str
+    reason: str
+    precision_used: str
+    """Empty if it never became warm."""
+    threads_used: int | None
+    first_step_ns: int | None
+    warmup_ns: int | None
+    warmup_blocks: int | None
+    stable: bool | None
+    blocks: tuple[Block, ...]
+    """In the order of time; warm-up is not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One case of one run with all its launches."""
+
+    case_id: int
+    case: Case
+    device_index: int | None
+    device_name: str
+    outcome: str
+    """`ok` if any launch measured it; else the outcome of the last, or the plan's."""
+    reason: str
+    measurements: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run without its measurements."""
+
+    run_id: str
+    started_utc_us: int
+    ended_utc_us: int | None
+    utc_offset_min: int
+    status: str
+    status_reason: str
+    profile: str
+    profile_version: int
+    seed: int
+    replicates: int
+    budget_s: float
+    label: str
+    gputui_version: str
+    machine: Machine
+    runtime: Runtime
+    price: Price | Missing
+
+    @property
+    def short_id(self) -> str:
+        """The last 8 hex digits: a UUIDv7 begins with the clock, so its end tells runs apart."""
+        return self.run_id.replace("-", "")[-8:]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of a profile on one machine in one runtime."""
+
+    summary: RunSummary
+    cases: tuple[CaseResult, ...]

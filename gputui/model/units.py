@@ -1,0 +1,89 @@
+"""Numbers as text: the only place where they become it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How throughput in one unit of work is shown."""
+
+    singular: str
+    """As in `1.9k img/s`."""
+    scaled: bool
+    """True: prefix belongs to the unit (`1.9 TFLOP/s`); False: it belongs to the number (`1.9k img/s`)."""
+    per_million: str
+    """What a million of it is called in a price column."""
+
+
+RATES: dict[str, Rate] = {
+    "flop": Rate("FLOP/s", True, "1M TFLOP"),
+    "B": Rate("B/s", True, "1M GB"),
+    "img": Rate("img/s", False, "1M img"),
+    "tok": Rate("tok/s", False, "1M tok"),
+    "req": Rate("req/s", False, "1M req"),
+}
+
+PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9}
+"""A million of these is priced in multiples: a FLOP or a byte alone costs nothing one could print."""
+
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def three_digits(value: float) -> str:
+    """A positive number below 1000 with three significant digits: `9.93`, `41.2`, `512`."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def with_prefix(value: float) -> tuple[str, str]:
+    """Three significant digits and the SI prefix that goes with them."""
+    for scale, prefix in _PREFIXES:
+        if abs(value) >= scale * 0.9995:
+            return three_digits(value / scale), prefix
+    return f"{value:.3g}", ""
+
+
+def format_rate(units_per_s: float, unit: str) -> str:
+    """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`."""
+    rate = RATES[unit]
+    digits, prefix = with_prefix(units_per_s)
+    return f"{digits} {prefix}{rate.singular}" if rate.scaled else f"{digits}{prefix} {rate.singular}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration: `312 ns`, `4.1 ms`, `12.0 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds >= 3600:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+    if seconds >= 99.95:
+        return f"{int(round(seconds)) // 60} min {int(round(seconds)) % 60} s"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= scale * 0.9995:
+            return f"{three_digits(seconds / scale)} {unit}"
+    return f"{three_digits(seconds / 1e-9)} ns"
+
+
+def format_bytes(count: float) -> str:
+    """Memory in binary units: `141 GiB`."""
+    for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= scale:
+            return f"{three_digits(count / scale)} {unit}"
+    return f"{count:.0f} B"
+
+
+def format_percent(fraction: float) -> str:
+    """A share: `61 %`; below 1 %: `0.4 %`."""
+    percent = fraction * 100
+    return f"{percent:.0f} %" if percent >= 1 or percent == 0 else f"{percent:.1f} %"
+
+
+def format_ratio(ratio: float) -> str:
+    """A factor: `1.03x`, `10.8x`, `0.52x`."""
+    return f"{three_digits(ratio)}x" if ratio >= 0.01 else f"{ratio:.1g}x"
+
+
+def format_usd(usd: float) -> str:
+    """An amount of money: `$4.59`, `$0.0031`, `$0.000012`."""
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.2g}"
