@@ -17,7 +17,7 @@ class Cpu:
     """Physical cores of the host as far as it is visible."""
     host_threads: int
     usable_threads: float
-    """Logical CPUs this process may use: the smallest of affinity, cgroup quota and platform hints; may be 3.5."""
+    """Logical CPUs this process may use: the least of affinity, cgroup quota and hints; may be 3.5."""
     usable_cores: int
     """Physical cores among them, at least 1: the threads of an `all` case."""
     limited_by: str

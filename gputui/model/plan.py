@@ -78,6 +78,7 @@ class Plan:
     """Command prefix of a worker: the path of a Python."""
 
     def to_json(self) -> str:
+        """The plan as one JSON object."""
         return json.dumps({"schema": PLAN_SCHEMA, **asdict(self)})
 
     @staticmethod

@@ -73,9 +73,7 @@ def header() -> bytes:
 
 def encode_row(reading: Reading) -> bytes:
     """One row of `ROW_BYTES` bytes."""
-    values = [
-        reading.values.get(m.key, math.nan if m.code == "f" else _NO_COUNT) for m in METRICS
-    ]
+    values = [reading.values.get(m.key, math.nan if m.code == "f" else _NO_COUNT) for m in METRICS]
     body = _ROW.pack(reading.device, reading.t_ns, *values)
     return body + _CRC.pack(zlib.crc32(body))
 

@@ -58,7 +58,8 @@ def format_seconds(seconds: float) -> str:
     if seconds >= 3600:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
     if seconds >= 99.95:
-        return f"{int(round(seconds)) // 60} min {int(round(seconds)) % 60} s"
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= scale * 0.9995:
             return f"{three_digits(seconds / scale)} {unit}"
