@@ -1,0 +1,82 @@
+"""What is known of a GPU by the name its driver reports."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gputui.facts.tables import GpuRow, gpu_rows
+from gputui.model.absent import Missing
+
+_MIG_SUFFIX = re.compile(r"\s+MIG\s+(\S+)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """The data sheet of one device."""
+
+    row: GpuRow
+    """Of the whole GPU, also where the device is a slice of it."""
+    mig_profile: str
+    """Such as `1g.10gb`; empty for a whole GPU."""
+
+    @property
+    def name(self) -> str:
+        """The key that other tables use, such as `H200 SXM`."""
+        return self.row.name
+
+
+def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:
+    """The data sheet of a device by the name its driver or torch reports.
+
+    The first matching row wins, case ignored, after a MIG suffix is taken off. Parts that share a name
+    are told apart by memory; without it they are Missing, because a wrong peak is worse than none.
+    """
+    mig = _MIG_SUFFIX.search(device_name)
+    bare_name = device_name[: mig.start()] if mig else device_name.strip()
+    for row in gpu_rows():
+        if not row.pattern.search(bare_name):
+            continue
+        if row.mem_min_gib is not None or row.mem_max_gib is not None:
+            if mig or memory_gib is None:
+                return Missing(f"{bare_name} is sold with different memory, and that is unknown here")
+            if row.mem_min_gib is not None and memory_gib < row.mem_min_gib:
+                continue
+            if row.mem_max_gib is not None and memory_gib > row.mem_max_gib:
+                continue
+        return GpuFacts(row, mig.group(1) if mig else "")
+    return Missing(f"{bare_name or 'a device without a name'} is not in the table of GPUs")
+
+
+def peak_for(gpu: GpuFacts, precision_used: str) -> float | Missing:
+    """The dense peak in FLOP/s for the precision a case became: `fp32`, `tf32`, `amp-bf16`, `amp-fp16`.
+
+    Tensor units with FP32 accumulation; FP16 falls back to the vector rate of parts without tensor
+    units. Missing for a slice of a GPU, whose share of the peak is not known here.
+    """
+    if gpu.mig_profile:
+        return Missing(f"the MIG slice {gpu.mig_profile} has only a part of the {gpu.name}'s peak")
+    row = gpu.row
+    peaks_tflops = {
+        "fp32": row.fp32_tflops,
+        "tf32": row.tf32_tensor_tflops,
+        "bf16": row.bf16_tensor_tflops,
+        "fp16": row.fp16_vector_tflops if row.fp16_tensor_tflops is None else row.fp16_tensor_tflops,
+        "fp8": row.fp8_tensor_tflops,
+    }
+    dtype = precision_used.removeprefix("amp-")
+    if dtype not in peaks_tflops:
+        return Missing(f"no peak is kept for {precision_used or 'an unknown precision'}")
+    peak_tflops = peaks_tflops[dtype]
+    if peak_tflops is None:
+        return Missing(f"no {dtype} peak known for {gpu.name}")
+    return peak_tflops * 1e12
+
+
+def peak_bandwidth(gpu: GpuFacts) -> float | Missing:
+    """The data sheet's memory bandwidth in B/s; Missing for a slice of a GPU."""
+    if gpu.mig_profile:
+        return Missing(f"the MIG slice {gpu.mig_profile} has only a part of the {gpu.name}'s bandwidth")
+    if gpu.row.memory_bandwidth_gbs is None:
+        return Missing(f"no memory bandwidth known for {gpu.name}")
+    return gpu.row.memory_bandwidth_gbs * 1e9

@@ -1,0 +1,224 @@
+"""The CSV tables as rows: read once, when first asked for."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from gputui.model.absent import Missing
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One accelerator of `gpus.csv`. Peaks are dense; None is unknown or unsupported, never zero."""
+
+    name: str
+    """The key other tables use, such as `H200 SXM`."""
+    pattern: re.Pattern[str]
+    """Searched in the name the driver reports, case ignored."""
+    vendor: str
+    arch: str
+    compute_capability: str
+    sm_count: float | None
+    memory_gib: float | None
+    """The sales figure; `nvml_memory_mib` is what the driver reports."""
+    nvml_memory_mib: float | None
+    memory_bandwidth_gbs: float | None
+    fp32_tflops: float | None
+    """Without tensor units."""
+    tf32_tensor_tflops: float | None
+    fp16_tensor_tflops: float | None
+    """With accumulation in FP32."""
+    bf16_tensor_tflops: float | None
+    fp8_tensor_tflops: float | None
+    int8_tensor_tops: float | None
+    fp16_vector_tflops: float | None
+    """The rate without tensor units, of parts that have none."""
+    tdp_w: float | None
+    pcie_gen: float | None
+    nvlink_gbs: float | None
+    slowdown_temp_c: float | None
+    mem_min_gib: float | None
+    """The row holds only for devices with at least this much memory."""
+    mem_max_gib: float | None
+    """The row holds only for devices with at most this much memory."""
+    source: tuple[str, ...]
+    """Keys of `sources.csv`."""
+    confidence: str
+    notes: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlausibleRow:
+    """One measured range of `plausible.csv`, in FLOP/s or B/s."""
+
+    gpu: str
+    """Name of a row of `gpus.csv`, or `any: ` and a link such as `any: PCIe 4.0 x16`."""
+    measure: str
+    """`matmul`, `copy`, `lbm`, `h2d_pinned`, ..."""
+    dtype: str
+    """`bf16`, `fp16`, `tf32`, `fp32`, `fp8`; empty for bandwidths."""
+    unit: str
+    """`flop` or `B`, as in `units.RATES`."""
+    measured_min: float
+    measured_max: float | None
+    """None where the source gives only what is accepted at least."""
+    warn_below: float
+    suspicious_above: float
+    peak: float
+    conditions: str
+    source: tuple[str, ...]
+    source_date: str
+    confidence: str
+    notes: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """One cloud size with its list price."""
+
+    provider: str
+    instance_type: str
+    gpu: str
+    """Name of a row of `gpus.csv`."""
+    gpu_count: float
+    """Below 1 for a shared or sliced GPU."""
+    gpu_memory_gb_each: float | None
+    vcpus: float | None
+    ram_gib: float | None
+    usd_per_hour: float | Missing
+    """For the whole instance; no tax, disk or traffic."""
+    price_kind: str
+    region: str
+    price_date: str
+    source: tuple[str, ...]
+    confidence: str
+    notes: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """Where figures of the other tables come from."""
+
+    key: str
+    title: str
+    link: str
+    version_or_date: str
+    read_for_this_table: str
+
+
+@functools.cache
+def gpu_rows() -> tuple[GpuRow, ...]:
+    """All accelerators, in the order in which they are matched: the first that fits wins."""
+    return tuple(
+        GpuRow(
+            name=row["name"],
+            pattern=re.compile(row["match_regex"], re.IGNORECASE),
+            vendor=row["vendor"],
+            arch=row["arch"],
+            compute_capability=row["compute_capability"],
+            sm_count=_number(row["sm_count"]),
+            memory_gib=_number(row["memory_gib"]),
+            nvml_memory_mib=_number(row["nvml_memory_mib"]),
+            memory_bandwidth_gbs=_number(row["memory_bandwidth_gbs"]),
+            fp32_tflops=_number(row["fp32_tflops"]),
+            tf32_tensor_tflops=_number(row["tf32_tensor_tflops"]),
+            fp16_tensor_tflops=_number(row["fp16_tensor_tflops"]),
+            bf16_tensor_tflops=_number(row["bf16_tensor_tflops"]),
+            fp8_tensor_tflops=_number(row["fp8_tensor_tflops"]),
+            int8_tensor_tops=_number(row["int8_tensor_tops"]),
+            fp16_vector_tflops=_number(row["fp16_vector_tflops"]),
+            tdp_w=_number(row["tdp_w"]),
+            pcie_gen=_number(row["pcie_gen"]),
+            nvlink_gbs=_number(row["nvlink_gbs"]),
+            slowdown_temp_c=_number(row["slowdown_temp_c"]),
+            mem_min_gib=_number(row["mem_min_gib"]),
+            mem_max_gib=_number(row["mem_max_gib"]),
+            source=_keys(row["source"]),
+            confidence=row["confidence"],
+            notes=row["notes"],
+        )
+        for row in _read("gpus.csv")
+    )
+
+
+UNITS = {"TFLOP/s": ("flop", 1e12), "GB/s": ("B", 1e9)}
+"""Unit of `plausible.csv`: the unit of work it counts, and how many of it."""
+
+
+@functools.cache
+def plausible_rows() -> tuple[PlausibleRow, ...]:
+    """All measured ranges, in the order of the file."""
+    rows = []
+    for row in _read("plausible.csv"):
+        unit, scale = UNITS[row["unit"]]
+        measured_max = _number(row["measured_max"])
+        rows.append(
+            PlausibleRow(
+                gpu=row["gpu"],
+                measure=row["measure"],
+                dtype=row["dtype"],
+                unit=unit,
+                measured_min=float(row["measured_min"]) * scale,
+                measured_max=None if measured_max is None else measured_max * scale,
+                warn_below=float(row["warn_below"]) * scale,
+                suspicious_above=float(row["suspicious_above"]) * scale,
+                peak=float(row["peak"]) * scale,
+                conditions=row["conditions"],
+                source=_keys(row["source"]),
+                source_date=row["source_date"],
+                confidence=row["confidence"],
+                notes=row["notes"],
+            )
+        )
+    return tuple(rows)
+
+
+@functools.cache
+def instance_rows() -> tuple[InstanceRow, ...]:
+    """All cloud sizes, in the order of the file."""
+    rows = []
+    for row in _read("instances.csv"):
+        usd_per_hour = _number(row["usd_per_hour"])
+        rows.append(
+            InstanceRow(
+                provider=row["provider"],
+                instance_type=row["instance_type"],
+                gpu=row["gpu"],
+                gpu_count=float(row["gpu_count"]),
+                gpu_memory_gb_each=_number(row["gpu_memory_gb_each"]),
+                vcpus=_number(row["vcpus"]),
+                ram_gib=_number(row["ram_gib"]),
+                usd_per_hour=Missing("no list price known") if usd_per_hour is None else usd_per_hour,
+                price_kind=row["price_kind"],
+                region=row["region"],
+                price_date=row["price_date"],
+                source=_keys(row["source"]),
+                confidence=row["confidence"],
+                notes=row["notes"],
+            )
+        )
+    return tuple(rows)
+
+
+@functools.cache
+def source_rows() -> Mapping[str, SourceRow]:
+    """Every source by its key."""
+    return {row["key"]: SourceRow(**row) for row in _read("sources.csv")}
+
+
+def _read(name: str) -> list[dict[str, str]]:
+    text = resources.files(__package__ or "gputui.facts").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def _number(cell: str) -> float | None:
+    return float(cell) if cell else None
+
+
+def _keys(cell: str) -> tuple[str, ...]:
+    return tuple(key for key in cell.split(";") if key)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gputui.facts.gpus import GpuFacts, find_gpu
+from gputui.facts.instances import closest_instances, find_instance, list_price
+from gputui.facts.plausible import PlausibleRange, expected
+from gputui.facts.tables import (
+    GpuRow,
+    InstanceRow,
+    PlausibleRow,
+    gpu_rows,
+    instance_rows,
+    plausible_rows,
+    source_rows,
+)
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+
+
+def all_rows() -> tuple[GpuRow | PlausibleRow | InstanceRow, ...]:
+    return (*gpu_rows(), *plausible_rows(), *instance_rows())
+
+
+def test_every_source_named_in_a_table_is_explained() -> None:
+    named = set(itertools.chain.from_iterable(row.source for row in all_rows()))
+
+    assert named
+    assert named <= source_rows().keys()
+
+
+def test_every_row_has_a_source_and_a_confidence() -> None:
+    for row in all_rows():
+        assert row.source, row
+        assert row.confidence in ("high", "medium", "low"), row
+
+
+def test_names_of_gpus_are_unique_and_other_tables_use_them() -> None:
+    names = [row.name for row in gpu_rows()]
+
+    assert len(names) == len(set(names)) > 150
+    assert {row.gpu for row in plausible_rows() if not row.gpu.startswith("any:")} <= set(names)
+    assert {row.gpu for row in instance_rows()} <= set(names)
+
+
+def test_no_peak_is_zero() -> None:
+    for row in gpu_rows():
+        figures = (row.fp32_tflops, row.tf32_tensor_tflops, row.fp16_tensor_tflops, row.bf16_tensor_tflops)
+        assert all(figure is None or figure > 0 for figure in figures), row
+
+
+def test_every_plausible_range_lies_between_its_limits() -> None:
+    for row in plausible_rows():
+        assert row.warn_below <= row.measured_min <= (row.measured_max or row.measured_min), row
+        assert (row.measured_max or row.measured_min) <= row.suspicious_above, row
+
+
+def range_of(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRange:
+    row = expected(gpu, measure, dtype)
+    assert isinstance(row, PlausibleRange), row
+    return row
+
+
+def test_the_expected_range_is_in_base_units_and_takes_a_precision_as_used() -> None:
+    row = range_of("H200 SXM", "matmul", "amp-bf16")
+
+    assert row.unit == "flop"
+    assert row.measured_min == pytest.approx(769e12)
+    assert row.measured_max == pytest.approx(798e12)
+    assert row.warn_below == pytest.approx(461e12)
+
+
+def test_the_type_of_a_copy_does_not_matter() -> None:
+    assert range_of("H200 SXM", "copy", "fp32").measured_min == pytest.approx(4.3e12)
+
+
+def test_a_simulation_stands_in_for_a_copy_as_a_minimum() -> None:
+    row = range_of("T4", "copy", "")
+
+    assert row.measure == "lbm"
+    assert row.measured_min == pytest.approx(207e9)
+    assert row.measured_max is None
+
+
+def test_a_measured_range_goes_before_a_pass_threshold() -> None:
+    assert range_of("H200 SXM", "h2d_pinned", "").measured_max == pytest.approx(55.5e9)
+
+
+def test_what_nobody_measured_is_missing_with_names() -> None:
+    row = expected("T4", "matmul", "amp-fp16")
+
+    assert row == Missing("no fp16 matmul figures known for T4")
+
+
+def test_a_slice_of_a_gpu_has_no_expected_range() -> None:
+    slice_of_h100 = find_gpu("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None)
+
+    assert isinstance(slice_of_h100, GpuFacts)
+    assert isinstance(expected(slice_of_h100, "matmul", "bf16"), Missing)
+
+
+def test_an_instance_is_found_by_type_and_by_provider_and_type() -> None:
+    [row] = find_instance("aws/g5.xlarge")
+
+    assert (row.provider, row.gpu, row.gpu_count) == ("aws", "A10G", 1.0)
+    assert row.usd_per_hour == pytest.approx(1.006)
+    assert find_instance(" G5.XLARGE ") == (row,)
+    assert find_instance("gcp/g5.xlarge") == ()
+    assert find_instance("") == ()
+
+
+def test_a_type_that_several_providers_sell_gives_all_of_them() -> None:
+    providers = {row.provider for row in find_instance("L40S")}
+
+    assert providers == {"runpod", "modal"}
+
+
+def test_a_mistyped_instance_gets_suggestions() -> None:
+    assert "aws/g5.xlarge" in closest_instances("g5.xlrge")
+    assert "aws/g5.xlarge" in closest_instances("aws/g5")
+    assert closest_instances("") == ()
+
+
+def test_a_list_price_carries_kind_region_and_date() -> None:
+    [row] = find_instance("aws/p4d.24xlarge")
+    price = list_price(row)
+
+    assert isinstance(price, Price)
+    assert price.gpu_count == 8
+    assert (price.kind, price.region, price.date) == ("on-demand Linux", "us-east-1", "2026-07-20")
+
+
+def test_an_instance_without_a_known_price_is_missing_and_never_free() -> None:
+    unpriced = [row for row in instance_rows() if isinstance(row.usd_per_hour, Missing)]
+
+    assert unpriced
+    assert all(isinstance(list_price(row), Missing) for row in unpriced)
