@@ -1,1 +1,1 @@
-
+"""Executes plans: supervisor, journal, sampler. Standard library, and pynvml where it is."""

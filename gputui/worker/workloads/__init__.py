@@ -1,1 +1,19 @@
+"""The workloads. To add one: a file here that declares a `WORKLOAD`, and its name below."""
 
+from __future__ import annotations
+
+from ..contract import Workload
+from . import conv_train, gemm, gpt_train, membw, spin
+
+WORKLOADS: tuple[Workload, ...] = (
+    gemm.WORKLOAD,
+    membw.WORKLOAD,
+    conv_train.WORKLOAD,
+    gpt_train.WORKLOAD,
+    spin.WORKLOAD,
+)
+
+
+def workload_named(name: str) -> Workload:
+    """The workload of that name. Raises KeyError if there is none."""
+    return {w.name: w for w in WORKLOADS}[name]

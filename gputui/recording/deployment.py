@@ -1,0 +1,57 @@
+"""The worker's code as it is sent to another interpreter, and the measuring half as one zip."""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import zipfile
+from collections.abc import Iterator
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+WORKER_PACKAGE = "gputui_worker"
+MEASURING_HALF = ("model", "sources", "machine", "worker", "recording")
+_CODE = (".py", ".csv")
+
+
+def copy_worker(target: Path) -> Path:
+    """Copy the worker under its own package name into `target`; the path of its first file."""
+    for name, data in _files(importlib.resources.files("gputui.worker"), ""):
+        path = target / ("start.py" if name == "start.py" else f"{WORKER_PACKAGE}/{name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return target / "start.py"
+
+
+def measuring_half() -> bytes:
+    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. pynvml is inside if it is installed."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__main__.py", "from gputui.recording.__main__ import main\nraise SystemExit(main())\n")
+        package = importlib.resources.files("gputui")
+        for name in ("__init__.py", "errors.py"):
+            archive.writestr(f"gputui/{name}", package.joinpath(name).read_bytes())
+        for room in MEASURING_HALF:
+            for name, data in _files(package.joinpath(room), ""):
+                archive.writestr(f"gputui/{room}/{name}", data)
+        for name, data in _pynvml():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def _files(directory: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in directory.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(_CODE):
+            yield prefix + entry.name, entry.read_bytes()
+
+
+def _pynvml() -> Iterator[tuple[str, bytes]]:
+    """The single module of nvidia-ml-py, or nothing."""
+    try:
+        import pynvml
+    except ImportError:
+        return
+    if pynvml.__file__:
+        yield "pynvml.py", Path(pynvml.__file__).read_bytes()

@@ -1,0 +1,78 @@
+"""Asks an interpreter what it can measure with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any  # JSON
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.machine import Interpreter, Runtime, TorchDevice
+from gputui.recording.deployment import copy_worker
+
+PROBE_TIMEOUT_S = 120.0
+"""Importing torch from a cold network disk takes up to a minute."""
+
+_OPTIONAL = ("torch_version", "torch_cuda", "torch_hip", "cudnn_version", "nccl_version", "triton_version")
+_TORCH_ONLY = ("cpu_capability", "blas")
+
+
+def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
+    """Start a worker behind `prefix` and return its answer, plain JSON that may be cached.
+
+    Blocks for the time torch takes to import. Raises GputuiError if `prefix` is no Python, is too old,
+    does not answer in `timeout_s` seconds, or dies.
+    """
+    shown = " ".join(prefix)
+    with tempfile.TemporaryDirectory(prefix="gputui-probe-") as scratch:
+        start = copy_worker(Path(scratch))
+        answer = Path(scratch) / "probe.json"
+        try:
+            done = subprocess.run(
+                [*prefix, str(start), "probe", str(answer)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "KINETO_LOG_LEVEL": "6"},
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GputuiError(
+                f"--python {shown}: no answer within {timeout_s:.0f} s",
+                f"run `{shown} -c 'import torch'` to see where it hangs",
+            ) from error
+        except OSError as error:
+            raise GputuiError(
+                f"--python {shown}: cannot be started ({error.strerror})", "give the path of a Python 3.10 or newer"
+            ) from error
+        try:
+            plain: dict[str, Any] = json.loads(answer.read_text())
+        except (OSError, ValueError) as error:
+            said = done.stderr.decode(errors="replace").strip().split("\n")[-1]
+            raise GputuiError(
+                f"--python {shown}: is no Python that can measure (exit {done.returncode}: {said[:200]})",
+                "give the path of a Python 3.10 or newer",
+            ) from error
+        return plain
+
+
+def interpreter_from_plain(plain: dict[str, Any]) -> Interpreter:
+    """What a probe's answer means. Raises KeyError or TypeError if it is none."""
+    missing = plain["torch_missing"]
+    values: dict[str, Any] = {}
+    for name in (*_OPTIONAL, *_TORCH_ONLY):
+        found = plain.get(name)
+        values[name] = Missing(f"torch {missing}" if missing else "not in this torch") if found is None else found
+    runtime = Runtime(
+        python_version=plain["python_version"],
+        python_implementation=plain["python_implementation"],
+        arch_list=tuple(plain.get("arch_list", ())),
+        **values,
+    )
+    devices = tuple(TorchDevice(**device) for device in plain["devices"])
+    return Interpreter(plain["executable"], runtime, devices)

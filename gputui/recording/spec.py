@@ -1,0 +1,72 @@
+"""What a supervisor is given: one file in a run directory, readable by its owner only."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # JSON that was not looked at yet
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.journal import SPEC_NAME, Price, to_plain
+from gputui.model.machine import Runtime
+from gputui.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One run to be executed."""
+
+    run_id: str
+    plan: Plan
+    runtime: Runtime
+    label: str
+    price: Price | None
+    hash_key: bytes
+    """Key of the hashes that stand for this machine and its GPUs; never leaves the user's machines."""
+    target: str
+    """Path of the result file; for recovery, and for the message when storing fails."""
+    on_end: tuple[str, ...]
+    """Command that stores the run once it has ended; empty where the journal is fetched instead."""
+
+    def write(self, run_dir: Path) -> None:
+        """Write the file with mode 0600: it holds the key and the target's path."""
+        plain = {
+            "run_id": self.run_id,
+            "plan": json.loads(self.plan.to_json()),
+            "runtime": to_plain(self.runtime),
+            "label": self.label,
+            "price": None if self.price is None else to_plain(self.price),
+            "hash_key": self.hash_key.hex(),
+            "target": self.target,
+            "on_end": list(self.on_end),
+        }
+        descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(plain, file, indent=1)
+
+    @staticmethod
+    def read(run_dir: Path) -> Spec:
+        """Read what `write` wrote. Raises GputuiError if there is none or it is damaged."""
+        path = run_dir / SPEC_NAME
+        try:
+            plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return Spec(
+                run_id=plain["run_id"],
+                plan=Plan.from_json(json.dumps(plain["plan"])),
+                runtime=_runtime(plain["runtime"]),
+                label=plain["label"],
+                price=None if plain["price"] is None else Price(**plain["price"]),
+                hash_key=bytes.fromhex(plain["hash_key"]),
+                target=plain["target"],
+                on_end=tuple(plain["on_end"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise GputuiError(f"{path}: no spec of a run ({error})", "give a run directory") from error
+
+
+def _runtime(plain: dict[str, Any]) -> Runtime:
+    values = {k: Missing(v["missing"]) if isinstance(v, dict) else v for k, v in plain.items()}
+    return Runtime(**{**values, "arch_list": tuple(values["arch_list"])})

@@ -1,0 +1,235 @@
+"""One launch: build its cases, warm them up, then time them in turn, block by block."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any  # JSON of the launch
+
+from .channel import Channel
+from .contract import Request, Step, Unsupported, Workload
+from .precision import Precision, resolve
+from .timing import BlockTime, Stopwatch, agree, median_half_width, steps_for, stopwatch_for
+from .workloads import workload_named
+
+MIN_BLOCK_S = 0.2
+MIN_BLOCKS = 5
+MAX_BLOCKS = 60
+ENOUGH_HALF_WIDTH = 0.005
+"""Relative half-width of the median's interval at which a case is done."""
+WARM_TOLERANCE = {"cpu": 0.02}
+"""Half the spread three blocks may have to be called warm; CPUs share their box with others."""
+WARM_TOLERANCE_GPU = 0.005
+
+
+@dataclass
+class _Running:
+    case_id: int
+    workload: Workload
+    precision: Precision
+    step: Step
+    steps_per_block: int
+    expected_block_ns: float
+    """What the warm-up says a block takes."""
+    block_ns: list[int] = field(default_factory=list)
+
+    def is_done(self) -> bool:
+        count = len(self.block_ns)
+        enough = count > MIN_BLOCKS and median_half_width(self.block_ns) <= ENOUGH_HALF_WIDTH
+        return enough or count >= MAX_BLOCKS
+
+
+class _NoTime(Exception):
+    """The case's share of the budget does not reach for the least that counts."""
+
+
+class Launch:
+    """Runs the cases of one launch and reports on a channel.
+
+    `described` is the supervisor's JSON: device, threads, seed, allowance_s, and the cases. Times are of
+    CLOCK_MONOTONIC. An outcome is reported for every case, whatever happens inside it.
+    """
+
+    def __init__(self, described: dict[str, Any], channel: Channel, started_ns: int) -> None:
+        self._channel = channel
+        self._device = str(described["device"])
+        self._threads = int(described["threads"])
+        self._seed = int(described["seed"])
+        self._cases: list[dict[str, Any]] = described["cases"]
+        self._deadline_ns = started_ns + round(float(described["allowance_s"]) * 1e9)
+        self._stopwatch: Stopwatch = stopwatch_for(self._device)
+
+    def run(self) -> None:
+        """Warm each case on its share of the time, then time all of them in turn."""
+        running: list[_Running] = []
+        for index, described in enumerate(self._cases):
+            share_ns = (self._deadline_ns - time.monotonic_ns()) / (len(self._cases) - index)
+            case_id = int(described["case_id"])
+            warm = self._guarded(case_id, lambda d=described, s=share_ns: self._warm(d, s))
+            if isinstance(warm, _Running):
+                running.append(warm)
+        self._drop_what_does_not_fit(running)
+        active = list(running)
+        while active:
+            for case in list(active):
+                done = self._guarded(case.case_id, lambda c=case: self._time_block(c))
+                if done is None:
+                    active.remove(case)
+                elif done or not self._has_time_for(active):
+                    active.remove(case)
+                    self._finish(case)
+
+    def _has_time_for(self, active: list[_Running]) -> bool:
+        """Whether one more round of blocks ends before the deadline; the least is always taken."""
+        if any(len(case.block_ns) < MIN_BLOCKS for case in active):
+            return True
+        round_ns = sum(case.block_ns[-1] for case in active)  # every active case has had its turn
+        return time.monotonic_ns() + round_ns <= self._deadline_ns
+
+    def _drop_what_does_not_fit(self, running: list[_Running]) -> None:
+        """Give up cases, the last first, until the least number of blocks of the rest fits."""
+        while len(running) > 1:
+            needed_ns = sum(MIN_BLOCKS * case.expected_block_ns for case in running)
+            left_ns = self._deadline_ns - time.monotonic_ns()
+            if needed_ns <= left_ns:
+                break
+            case = running.pop()
+            reason = f"{MIN_BLOCKS} blocks of each case need {_seconds(needed_ns)}, {_seconds(left_ns)} left"
+            self._end(case.case_id, "skipped", reason, 0)
+
+    def _guarded(self, case_id: int, work: Callable[[], Any]) -> Any:
+        """Do `work`; what it raises becomes the outcome of the case, and None is returned."""
+        try:
+            return work()
+        except _NoTime as error:
+            self._end(case_id, "skipped", str(error), 0)
+        except Unsupported as error:
+            self._end(case_id, "unsupported", str(error), 0)
+        except (RuntimeError, MemoryError, NotImplementedError, ValueError, TypeError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise  # the supervisor is gone; there is nobody to report to
+            self._end(case_id, _outcome_of(error), _first_line(error), 0)
+            self._free_memory()
+        return None
+
+    def _warm(self, described: dict[str, Any], share_ns: float) -> _Running:
+        """Build, take the first step, and repeat blocks until three agree or a quarter is spent."""
+        begun_ns = time.monotonic_ns()
+        case_id = int(described["case_id"])
+        workload = workload_named(described["workload"])
+        size = workload.sizes[described["size"]]
+        precision = resolve(described["precision"], self._device)
+        precision.apply()
+        step = workload.build(Request(size.parameters, self._device, precision, self._threads, self._seed))
+        built_ns = time.monotonic_ns()
+
+        first = self._stopwatch(step.run, 1)
+        self._refuse_if_hopeless(first, begun_ns, share_ns, "first step")
+        warm_start_ns = time.monotonic_ns()
+        second = self._stopwatch(step.run, 1)
+        self._refuse_if_hopeless(second, begun_ns, share_ns, "step")
+
+        steps, blocks = steps_for(MIN_BLOCK_S / 4, second.block_ns), [second.block_ns]
+        tolerance = WARM_TOLERANCE.get(self._device, WARM_TOLERANCE_GPU)
+        stable = False
+        per_step_ns = float(second.block_ns)
+        recent: list[int] = []
+        while not stable and time.monotonic_ns() - warm_start_ns < share_ns / 4:
+            timed = self._stopwatch(step.run, steps)
+            per_step_ns = timed.block_ns / steps
+            blocks.append(timed.block_ns)
+            wanted = steps_for(MIN_BLOCK_S, per_step_ns)
+            if not steps * 0.7 <= wanted <= steps * 1.5:
+                steps, recent = wanted, []
+            else:
+                recent.append(timed.block_ns)
+            stable = agree(recent, tolerance)
+        steps = steps_for(MIN_BLOCK_S * 1.02, per_step_ns)
+        now_ns = time.monotonic_ns()
+        block_ns = steps * per_step_ns
+        left_ns = share_ns - (now_ns - begun_ns)
+        if block_ns * MIN_BLOCKS > left_ns:
+            raise _NoTime(
+                f"{MIN_BLOCKS} blocks of {_seconds(block_ns)} do not fit the {_seconds(max(left_ns, 0))} left"
+            )
+        self._channel.send(
+            "warm",
+            case_id=case_id,
+            precision_used=precision.used,
+            build_ns=built_ns - begun_ns,
+            first_step_ns=first.wall_ns,
+            warmup_ns=now_ns - warm_start_ns,
+            warmup_blocks=len(blocks),
+            stable=stable,
+            steps_per_block=steps,
+            t_ns=now_ns,
+        )
+        return _Running(case_id, workload, precision, step, steps, block_ns)
+
+    def _refuse_if_hopeless(self, step: BlockTime, begun_ns: int, share_ns: float, what: str) -> None:
+        left_ns = share_ns - (time.monotonic_ns() - begun_ns)
+        if step.wall_ns * MIN_BLOCKS > left_ns and (what == "step" or step.wall_ns > left_ns):
+            raise _NoTime(f"{what} {_seconds(step.wall_ns)}, budget {_seconds(share_ns)}")
+
+    def _time_block(self, case: _Running) -> bool:
+        """Time and report one block; whether the case has all it needs."""
+        case.precision.apply()
+        scale = case.step.loss_scale
+        scale_before = scale() if scale else 0.0
+        timed = self._stopwatch(case.step.run, case.steps_per_block)
+        if scale and scale() < scale_before:
+            self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
+            return False
+        self._channel.send(
+            "block",
+            case_id=case.case_id,
+            index=len(case.block_ns),
+            steps=case.steps_per_block,
+            start_ns=timed.start_ns,
+            wall_ns=timed.wall_ns,
+            device_ns=timed.device_ns,
+            cpu_ns=timed.cpu_ns,
+        )
+        case.block_ns.append(timed.block_ns)
+        return case.is_done()
+
+    def _finish(self, case: _Running) -> None:
+        """Check the numbers the work produced, then report."""
+        loss = case.step.loss() if case.step.loss else 0.0
+        if math.isfinite(loss):
+            self._end(case.case_id, "ok", "", len(case.block_ns))
+        else:
+            self._end(case.case_id, "failed", f"the loss became {loss}", len(case.block_ns))
+
+    def _end(self, case_id: int, outcome: str, reason: str, blocks: int) -> None:
+        self._channel.send(
+            "case_end", case_id=case_id, outcome=outcome, reason=reason, blocks=blocks, t_ns=time.monotonic_ns()
+        )
+
+    def _free_memory(self) -> None:
+        if self._device == "cuda":
+            import torch
+
+            torch.cuda.empty_cache()
+
+
+def _outcome_of(error: BaseException) -> str:
+    """Out of memory is told from a failure by its type, or on a CPU by torch's allocator's words."""
+    text = str(error)
+    memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if memory or "out of memory" in text or "can't allocate memory" in text:
+        return "oom"
+    if isinstance(error, NotImplementedError) or "no kernel image" in text:
+        return "unsupported"
+    return "failed"
+
+
+def _first_line(error: BaseException) -> str:
+    line = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {line}"[:500] if line else type(error).__name__
+
+
+def _seconds(ns: float) -> str:
+    return f"{ns / 1e9:.3g} s"

@@ -1,0 +1,166 @@
+"""What this interpreter can measure with: versions, devices, and whether torch has kernels for them."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+from typing import Any  # torch's own types, and JSON
+
+
+def probe() -> dict[str, Any]:
+    """One JSON object. Without torch, or with one that cannot be imported, `torch_missing` says why."""
+    found: dict[str, Any] = {
+        "kind": "probe",
+        "executable": sys.executable,
+        "python_version": platform.python_version(),
+        "python_implementation": platform.python_implementation(),
+        "torch_missing": "",
+        "devices": [],
+    }
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        missing = "not installed" if error.name == "torch" else f"needs module {error.name}"
+        return {**found, "torch_missing": missing}
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        return {**found, "torch_missing": f"cannot be imported: {str(error)[:200]}"}
+    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    return {
+        **found,
+        "torch_version": str(torch.__version__),
+        "torch_file": torch.__file__,
+        "torch_cuda": torch.version.cuda,
+        "torch_hip": getattr(torch.version, "hip", None),
+        "cudnn_version": _cudnn_text(cudnn),
+        "nccl_version": _nccl_text(torch),
+        "triton_version": _triton_version(),
+        "arch_list": torch.cuda.get_arch_list(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "blas": "mkl" if torch.backends.mkl.is_available() else "other",
+        "devices": [_cpu(), *_cuda_devices(torch), *_other_devices(torch)],
+    }
+
+
+def _device(torch_device: str, name: str, **more: object) -> dict[str, Any]:
+    device: dict[str, Any] = {
+        "torch_device": torch_device,
+        "index": 0,
+        "name": name,
+        "uuid": "",
+        "pci_address": "",
+        "memory_bytes": None,
+        "free_bytes": None,
+        "compute_capability": "",
+        "bf16": True,
+        "runs_here": True,
+        "why_not": "",
+    }
+    return {**device, **more}
+
+
+def _cpu() -> dict[str, Any]:
+    return _device("cpu", platform.processor() or platform.machine())
+
+
+def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
+    if not torch.cuda.is_available():
+        return []
+    devices = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        capability = (properties.major, properties.minor)
+        why_not = "" if torch.version.hip else missing_kernels(capability, torch.cuda.get_arch_list())
+        free_bytes, bf16 = None, False
+        if not why_not:
+            with contextlib.suppress(RuntimeError):  # a device busy in exclusive mode can still be named
+                torch.cuda.set_device(index)
+                free_bytes = torch.cuda.mem_get_info(index)[0]
+                bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        uuid = str(getattr(properties, "uuid", ""))
+        devices.append(
+            _device(
+                "cuda",
+                properties.name,
+                index=index,
+                uuid=f"GPU-{uuid}" if uuid and not uuid.startswith(("GPU-", "MIG-")) else uuid,
+                pci_address=_pci_address(properties),
+                memory_bytes=properties.total_memory,
+                free_bytes=free_bytes,
+                compute_capability=".".join(map(str, capability)),
+                bf16=bf16,
+                runs_here=not why_not,
+                why_not=why_not,
+            )
+        )
+    return devices
+
+
+def _other_devices(torch: Any) -> list[dict[str, Any]]:
+    devices = []
+    if hasattr(torch, "xpu") and torch.xpu.is_available():
+        for index in range(torch.xpu.device_count()):
+            properties = torch.xpu.get_device_properties(index)
+            devices.append(
+                _device("xpu", properties.name, index=index, memory_bytes=properties.total_memory)
+            )
+    if torch.backends.mps.is_available():
+        devices.append(_device("mps", "Apple GPU"))
+    return devices
+
+
+def missing_kernels(capability: tuple[int, int], arch_list: list[str]) -> str:
+    """Why a torch built for `arch_list` cannot run on this compute capability; empty if it can.
+
+    Kernels (`sm_XY`) run on the same major version with an equal or higher minor; an entry ending in `a`
+    only on exactly its own; intermediate code (`compute_XY`) on anything not older.
+    """
+    major, minor = capability
+    for entry in arch_list:
+        kind, _, digits = entry.partition("_")
+        exact = digits.endswith("a")
+        digits = digits.rstrip("af")
+        if not digits.isdigit():
+            continue
+        built = (int(digits[:-1]), int(digits[-1]))
+        if exact:
+            if built == capability:
+                return ""
+        elif kind == "compute":
+            if built <= capability:
+                return ""
+        elif built[0] == major and built[1] <= minor:
+            return ""
+    if not arch_list:
+        return "this torch has no GPU kernels"
+    return f"this torch has no kernels for compute capability {major}.{minor} (it has {' '.join(arch_list)})"
+
+
+def _pci_address(properties: Any) -> str:
+    if not hasattr(properties, "pci_bus_id"):
+        return ""
+    return f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+
+
+def _cudnn_text(number: int | None) -> str | None:
+    """91002 is 9.10.2; before 9 it was 8902 for 8.9.2."""
+    if number is None:
+        return None
+    scale = 10000 if number >= 90000 else 1000
+    return f"{number // scale}.{number % scale // 100}.{number % 100}"
+
+
+def _nccl_text(torch: Any) -> str | None:
+    if not torch.cuda.is_available() or torch.version.hip:
+        return None
+    with contextlib.suppress(RuntimeError, AttributeError, ImportError):
+        return ".".join(map(str, torch.cuda.nccl.version()))
+    return None
+
+
+def _triton_version() -> str | None:
+    from importlib import metadata
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("triton")
+    return None

@@ -1,0 +1,87 @@
+"""Shapes of the in-tree models, and their floating-point operations by formula. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+STEM_CHANNELS = 64
+STAGE_WIDTHS = (64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class ResNetShape:
+    """A residual network after He et al. 2015, with the stride on the 3x3 convolution (v1.5)."""
+
+    block: str
+    """`basic` (two 3x3) or `bottleneck` (1x1, 3x3, 1x1 times four)."""
+    stages: tuple[int, ...]
+    """Blocks per stage."""
+    image: int
+    """Height and width in pixels."""
+    classes: int
+
+    @property
+    def expansion(self) -> int:
+        """Output channels of a block over its width."""
+        return 4 if self.block == "bottleneck" else 1
+
+
+@dataclass(frozen=True)
+class GptShape:
+    """A GPT-2 style decoder: pre-norm, learned positions, head tied to the embedding, no dropout."""
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    vocabulary: int
+
+
+def _convolutions(shape: ResNetShape) -> Iterator[int]:
+    """FLOPs of the forward pass of each convolution, the stem's first, for one image."""
+
+    def conv(out_pixels: int, kernel: int, channels_in: int, channels_out: int) -> int:
+        return 2 * out_pixels**2 * kernel**2 * channels_in * channels_out
+
+    pixels = shape.image // 2
+    yield conv(pixels, 7, 3, STEM_CHANNELS)
+    pixels //= 2
+    channels = STEM_CHANNELS
+    for stage, (width, blocks) in enumerate(zip(STAGE_WIDTHS, shape.stages, strict=True)):
+        for block in range(blocks):
+            stride = 2 if block == 0 and stage > 0 else 1
+            out_pixels, out_channels = pixels // stride, width * shape.expansion
+            if shape.block == "bottleneck":
+                yield conv(pixels, 1, channels, width)
+                yield conv(out_pixels, 3, width, width)
+                yield conv(out_pixels, 1, width, out_channels)
+            else:
+                yield conv(out_pixels, 3, channels, width)
+                yield conv(out_pixels, 3, width, width)
+            if stride != 1 or channels != out_channels:
+                yield conv(out_pixels, 1, channels, out_channels)
+            pixels, channels = out_pixels, out_channels
+
+
+def resnet_training_flops(shape: ResNetShape) -> int:
+    """Multiply-adds counted as two, of one image's forward and backward pass.
+
+    A layer's backward pass costs twice its forward pass: the gradients of its weights and of its input.
+    Images need no gradient, so the stem does only half of that. Norms and activations are not counted.
+    """
+    convolutions = list(_convolutions(shape))
+    head = 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
+    return 3 * (sum(convolutions) + head) - convolutions[0]
+
+
+def gpt_training_flops(shape: GptShape) -> int:
+    """FLOPs of one sequence's forward and backward pass: 6 N per token and 12 L d T for attention.
+
+    N are the weights that are multiplied (the embedding counts once, as the head). Attention is counted
+    over the full square, as is usual, though a causal kernel may skip half of it.
+    Source: PaLM, arXiv 2204.02311, appendix B.
+    """
+    weights = 12 * shape.layers * shape.width**2 + shape.vocabulary * shape.width
+    attention = 12 * shape.layers * shape.width * shape.context
+    return shape.context * (6 * weights + attention)

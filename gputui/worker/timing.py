@@ -1,0 +1,112 @@
+"""Timing one block of steps, and knowing when enough is known."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol  # Any: torch's own types, where torch may be absent
+
+
+@dataclass(frozen=True)
+class BlockTime:
+    """How long one block took."""
+
+    start_ns: int
+    """CLOCK_MONOTONIC."""
+    wall_ns: int
+    device_ns: int | None
+    cpu_ns: int
+    """CPU time of this process, all threads."""
+
+    @property
+    def block_ns(self) -> int:
+        """The device's time where there is one, else the wall's."""
+        return self.wall_ns if self.device_ns is None else self.device_ns
+
+
+class Stopwatch(Protocol):
+    """Times `steps` calls of `run`; a GPU is idle before the first and after the last."""
+
+    def __call__(self, run: Callable[[], object], steps: int) -> BlockTime:
+        """Blocks until the work is done."""
+        ...
+
+
+def cpu_stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
+    """Wall and process-CPU time around a bare loop."""
+    repeat = range(steps)
+    start_ns = time.monotonic_ns()
+    cpu_start_ns = time.process_time_ns()
+    clock_start_ns = time.perf_counter_ns()
+    for _ in repeat:
+        run()
+    wall_ns = time.perf_counter_ns() - clock_start_ns
+    return BlockTime(start_ns, wall_ns, None, time.process_time_ns() - cpu_start_ns)
+
+
+def gpu_stopwatch(module: Any) -> Stopwatch:
+    """Device time between two events and wall time to the end of the last kernel.
+
+    `module` is `torch.cuda`, `torch.xpu` or `torch.mps`. One wait per block, none inside.
+    """
+    if hasattr(module, "Event"):
+        event = module.Event
+    else:
+        event = module.event.Event  # torch.mps keeps it one module deeper
+
+    def stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
+        first, last = event(enable_timing=True), event(enable_timing=True)
+        module.synchronize()
+        start_ns = time.monotonic_ns()
+        cpu_start_ns = time.process_time_ns()
+        clock_start_ns = time.perf_counter_ns()
+        first.record()
+        for _ in range(steps):
+            run()
+        last.record()
+        module.synchronize()
+        wall_ns = time.perf_counter_ns() - clock_start_ns
+        cpu_ns = time.process_time_ns() - cpu_start_ns
+        return BlockTime(start_ns, wall_ns, round(first.elapsed_time(last) * 1e6), cpu_ns)
+
+    return stopwatch
+
+
+def stopwatch_for(device: str) -> Stopwatch:
+    """The stopwatch of `cpu`, `cuda`, `xpu` or `mps`."""
+    if device == "cpu":
+        return cpu_stopwatch
+    import torch
+
+    return gpu_stopwatch(getattr(torch, device))
+
+
+def steps_for(block_s: float, step_ns: float) -> int:
+    """Steps that fill a block of at least `block_s` seconds."""
+    return max(1, math.ceil(block_s * 1e9 / max(step_ns, 1.0)))
+
+
+def agree(block_ns: Sequence[int], tolerance: float) -> bool:
+    """Whether the last three blocks lie within `tolerance` of their middle: the device is warm."""
+    if len(block_ns) < 3:
+        return False
+    low, middle, high = sorted(block_ns[-3:])
+    return high - low <= 2 * tolerance * middle
+
+
+def median_half_width(block_ns: Sequence[int]) -> float:
+    """Half the 95 % order-statistic interval of the median, relative to the median.
+
+    Infinite below 6 blocks, where no such interval exists. Source: binomial quantiles, normal
+    approximation, as in Hoefler & Belli 2015 (doi 10.1145/2807591.2807644), section 3.1.3.
+    """
+    n = len(block_ns)
+    if n < 6:
+        return math.inf
+    ordered = sorted(block_ns)
+    reach = 1.96 * math.sqrt(n)
+    low = max(math.floor((n - reach) / 2), 0)
+    high = min(math.ceil(1 + (n + reach) / 2) - 1, n - 1)
+    return (ordered[high] - ordered[low]) / 2 / ordered[n // 2]

@@ -1,0 +1,65 @@
+"""Training steps of a residual convolution network on random images."""
+
+from __future__ import annotations
+
+from ..contract import Request, Size, Step, Workload
+from ..shapes import ResNetShape, resnet_training_flops
+
+MINI = ResNetShape(block="basic", stages=(2, 2, 2, 2), image=64, classes=1000)
+BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
+
+
+def _size(shape: ResNetShape, batch: int, memory_mib: int) -> Size:
+    return Size(
+        parameters={
+            "model": f"resnet-{shape.block}-{'-'.join(map(str, shape.stages))}",
+            "image": shape.image,
+            "classes": shape.classes,
+            "batch": batch,
+            "layout": "nhwc",
+            "optimizer": "sgd-momentum",
+            "data": "normal",
+        },
+        units_per_step=float(batch),
+        flops_per_step=batch * resnet_training_flops(shape),
+        bytes_per_step=None,
+        memory_bytes=memory_mib * 2**20,
+    )
+
+
+def build(request: Request) -> Step:
+    """Random weights, random images on the device, channels last, SGD with momentum."""
+    import torch
+
+    from ..models.resnet import ResNet
+    from ..training import training_step
+
+    shape = MINI if request.parameters["image"] == MINI.image else BASE
+    torch.manual_seed(request.seed)
+    model = ResNet(shape).to(device=request.device, memory_format=torch.channels_last)
+    generator = torch.Generator().manual_seed(request.seed)
+    batch = request.integer("batch")
+    images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
+    images = images.to(device=request.device, memory_format=torch.channels_last)
+    labels = torch.randint(shape.classes, (batch,), generator=generator).to(request.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def loss() -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(model(images), labels)
+
+    return training_step(loss, optimizer, request)
+
+
+WORKLOAD = Workload(
+    name="conv_train",
+    version=1,
+    title="CNN training",
+    question="How fast does a convolution network train here?",
+    workload_class="training",
+    unit="img",
+    sizes={"mini": _size(MINI, 16, 500), "base": _size(BASE, 32, 4000)},
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+)

@@ -1,0 +1,51 @@
+"""Matrix product of two square matrices: the arithmetic ceiling of a box."""
+
+from __future__ import annotations
+
+from ..contract import Request, Size, Step, Workload
+
+
+def _size(n: int) -> Size:
+    return Size(
+        parameters={"m": n, "n": n, "k": n, "data": "normal"},
+        units_per_step=2.0 * n**3,
+        flops_per_step=2 * n**3,
+        bytes_per_step=None,
+        memory_bytes=3 * 4 * n * n,
+    )
+
+
+def build(request: Request) -> Step:
+    """Random normal operands already in the type that is multiplied; the product's memory is kept.
+
+    `amp` here is the ceiling AMP can reach: a product in the type autocast chooses, casts not counted.
+    """
+    import torch
+
+    n = request.integer("n")
+    generator = torch.Generator().manual_seed(request.seed)
+    dtype = request.precision.product_dtype()
+    a, b = (
+        torch.randn(n, n, generator=generator).to(device=request.device, dtype=dtype) for _ in range(2)
+    )
+    product = torch.empty_like(a)
+
+    def run() -> object:
+        return torch.mm(a, b, out=product)
+
+    return Step(run)
+
+
+WORKLOAD = Workload(
+    name="gemm",
+    version=1,
+    title="matrix product",
+    question="How many FLOP/s can this box reach at all?",
+    workload_class="ceiling",
+    unit="flop",
+    sizes={"mini": _size(2048), "base": _size(4096), "large": _size(8192)},
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+)

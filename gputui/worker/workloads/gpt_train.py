@@ -1,0 +1,73 @@
+"""Training steps of a GPT on random tokens."""
+
+from __future__ import annotations
+
+from ..contract import Request, Size, Step, Workload
+from ..shapes import GptShape, gpt_training_flops
+
+MINI = GptShape(layers=6, heads=6, width=384, context=256, vocabulary=256)
+"""The character-level shape of nanoGPT, over bytes."""
+BASE = GptShape(layers=12, heads=12, width=768, context=1024, vocabulary=50304)
+"""GPT-2 124M, its vocabulary padded to a multiple of 64 as nanoGPT does."""
+
+
+def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
+    return Size(
+        parameters={
+            "layers": shape.layers,
+            "heads": shape.heads,
+            "width": shape.width,
+            "context": shape.context,
+            "vocabulary": shape.vocabulary,
+            "batch": batch,
+            "optimizer": "adamw",
+            "data": "uniform tokens",
+        },
+        units_per_step=float(batch * shape.context),
+        flops_per_step=batch * gpt_training_flops(shape),
+        bytes_per_step=None,
+        memory_bytes=memory_mib * 2**20,
+    )
+
+
+def build(request: Request) -> Step:
+    """Random weights, one batch of uniform random tokens on the device, AdamW (fused where there is one)."""
+    import torch
+
+    from ..models.gpt import Gpt
+    from ..training import training_step
+
+    shape = GptShape(
+        **{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")}
+    )
+    torch.manual_seed(request.seed)
+    model = Gpt(shape).to(request.device)
+    generator = torch.Generator().manual_seed(request.seed)
+    tokens = torch.randint(
+        shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
+    ).to(request.device)
+    fused = request.device in ("cpu", "cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=fused)
+
+    def loss() -> torch.Tensor:
+        logits = model(tokens[:, :-1])
+        return torch.nn.functional.cross_entropy(
+            logits.reshape(-1, shape.vocabulary), tokens[:, 1:].reshape(-1)
+        )
+
+    return training_step(loss, optimizer, request)
+
+
+WORKLOAD = Workload(
+    name="gpt_train",
+    version=1,
+    title="GPT training",
+    question="How many tokens per second does a GPT train at here?",
+    workload_class="training",
+    unit="tok",
+    sizes={"mini": _size(MINI, 2, 300), "base": _size(BASE, 2, 5000)},
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+)
