@@ -1,0 +1,109 @@
+"""The control groups this process is in, and what they limit."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gputui.machine.tree import Mount, Tree
+from gputui.model.absent import Missing
+
+_NO_LIMIT_BYTES = 2**62  # v1 says "none" with the largest page-aligned number, about 2^63
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One directory of a cgroup hierarchy."""
+
+    path: str
+    version: int
+
+
+def groups(tree: Tree, controller: str) -> tuple[Group, ...]:
+    """This process's group and all its parents up to the mount root, innermost first.
+
+    Both versions, where both are mounted: a file that is not there limits nothing. Where the path of
+    `/proc/self/cgroup` belongs to another namespace, the mount root is what remains.
+    """
+    mounts = tree.mounts()
+    found: list[Group] = []
+    for line in tree.found_text("/proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            version, matching = 2, [m for m in mounts if m.kind == "cgroup2"]
+        elif controller in controllers.split(","):
+            version = 1
+            matching = [m for m in mounts if m.kind == "cgroup" and controller in m.options]
+        else:
+            continue
+        for mount in matching[-1:]:  # a later mount hides an earlier one
+            found.extend(Group(directory, version) for directory in _upwards(mount, path))
+    return tuple(found)
+
+
+def _upwards(mount: Mount, path: str) -> Iterator[str]:
+    inside = path
+    if mount.root != "/" and (path == mount.root or path.startswith(mount.root + "/")):
+        inside = path[len(mount.root) :]
+    parts = [part for part in inside.split("/") if part]
+    if ".." in parts:
+        parts = []
+    for length in range(len(parts), -1, -1):
+        yield posixpath.join(mount.point, *parts[:length])
+
+
+def cpu_quota(tree: Tree) -> float | None:
+    """CPUs' worth of time per second, the least of all levels, such as 3.5; None without a quota."""
+    quotas = [quota for group in groups(tree, "cpu") if (quota := _quota(tree, group)) is not None]
+    return min(quotas, default=None)
+
+
+def _quota(tree: Tree, group: Group) -> float | None:
+    if group.version == 2:
+        fields = tree.found_text(f"{group.path}/cpu.max").split()
+    else:
+        fields = [
+            tree.found_text(f"{group.path}/cpu.cfs_quota_us"),
+            tree.found_text(f"{group.path}/cpu.cfs_period_us"),
+        ]
+    try:
+        quota_us, period_us = (int(field) for field in fields)
+    except ValueError:  # "max", empty or not there
+        return None
+    return quota_us / period_us if quota_us > 0 and period_us > 0 else None
+
+
+def cpuset(tree: Tree) -> frozenset[int]:
+    """Logical CPUs of the innermost cpuset that names any; empty if none does."""
+    for group in groups(tree, "cpuset"):
+        name = "cpuset.cpus.effective" if group.version == 2 else "cpuset.cpus"
+        cpus = parse_cpu_list(tree.found_text(f"{group.path}/{name}"))
+        if cpus:
+            return cpus
+    return frozenset()
+
+
+def memory_limit(tree: Tree) -> int | None:
+    """Bytes, the least of all limits of all levels, soft ones too; None without one."""
+    limits: list[int] = []
+    for group in groups(tree, "memory"):
+        names = ("memory.max", "memory.high") if group.version == 2 else ("memory.limit_in_bytes",)
+        for name in names:
+            limit = tree.integer(f"{group.path}/{name}")
+            if not isinstance(limit, Missing) and 0 < limit < _NO_LIMIT_BYTES:
+                limits.append(limit)
+    return min(limits, default=None)
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """Numbers of a kernel list such as `0-3,8`; empty if it cannot be understood."""
+    cpus: set[int] = set()
+    try:
+        for part in text.split(","):
+            first, _, last = part.strip().partition("-")
+            cpus.update(range(int(first), min(int(last or first), 65535) + 1))
+    except ValueError:
+        return frozenset()
+    return frozenset(cpus)

@@ -1,0 +1,200 @@
+"""Where this box stands: the platform, scheduler, container, virtual machine and system around us.
+
+`signals.csv` holds one sign per row, in the order in which names are tried. A platform, a scheduler or
+a named cloud is believed on one `certain` sign or two `strong` ones; `hint` never decides, and neither
+do credentials alone: people carry those on laptops.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+
+from gputui.machine.tree import Tree
+from gputui.model.absent import Missing
+from gputui.model.machine import Layer
+
+_ONE_STRONG_DECIDES = frozenset({"podman", "apptainer", "docker", "container", "virtual-machine", "wsl2"})
+"""Their strong signs are files and firmware names that nothing else has."""
+
+_LAYER_ORDER = ("platform", "scheduler", "container", "vm", "os")
+
+_REGION_NAMES = {"runpod": "RUNPOD_DC_ID", "modal": "MODAL_REGION"}
+_INSTANCE_NAMES = {"hf-jobs": "ACCELERATOR", "hf-spaces": "ACCELERATOR"}
+_HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{1,39}")
+_EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One sign of one name."""
+
+    name: str
+    layer: str
+    kind: str
+    """`env`, `file`, `dir`, `mount`, `cgroup`, `osrelease`, `cpuinfo` or `dmi`."""
+    key: str
+    test: str
+    value: str
+    strength: str
+    secret: bool
+    """A live credential: its name is looked at, its value never."""
+
+    @property
+    def label(self) -> str:
+        """What is stored of a sign that was found."""
+        if self.kind in ("env", "file", "dir", "osrelease"):
+            return self.key
+        return f"{self.kind} {self.value if self.test == 'flag' else self.key}".strip()
+
+
+@cache
+def signals() -> tuple[Signal, ...]:
+    """All signs, in the order of the file."""
+    raw = pkgutil.get_data(__name__, "signals.csv")  # also from inside a zip
+    rows = csv.DictReader(io.StringIO((raw or b"").decode()))
+    return tuple(
+        Signal(
+            name=row["name"],
+            layer=row["layer"],
+            kind=row["kind"],
+            key=row["key"],
+            test=row["test"],
+            value=row["value"],
+            strength=row["strength"],
+            secret=row["secret"] == "yes",
+        )
+        for row in rows
+    )
+
+
+def find_layers(tree: Tree) -> tuple[Layer, ...]:
+    """At most one name for each layer, and which signs said so."""
+    evidence = _Evidence(tree)
+    found: dict[str, Layer] = {}
+    for (name, layer), group in groupby(signals(), key=lambda signal: (signal.name, signal.layer)):
+        if layer in found:
+            continue
+        present = [signal for signal in group if evidence.shows(signal)]
+        if _decides(name, present):
+            found[layer] = Layer(layer, name, tuple(signal.label for signal in present))
+    if _is_metal(tree, found):
+        found["os"] = Layer("os", "bare-metal", ("dmi product_name",))
+    elif not found and tree.found_text("/sys/class/dmi/id/sys_vendor"):
+        found["os"] = Layer("os", "bare-metal", ("dmi sys_vendor",))
+    return tuple(found[layer] for layer in _LAYER_ORDER if layer in found)
+
+
+def _decides(name: str, present: Sequence[Signal]) -> bool:
+    open_signs = [signal.strength for signal in present if not signal.secret]
+    strong = sum(signal.strength == "strong" for signal in present)
+    if not ("strong" in open_signs or "certain" in open_signs):
+        return False
+    return "certain" in open_signs or strong >= (1 if name in _ONE_STRONG_DECIDES else 2)
+
+
+def _is_metal(tree: Tree, found: dict[str, Layer]) -> bool:
+    product = tree.found_text("/sys/class/dmi/id/product_name")
+    return "vm" in found and found["vm"].name == "aws" and ".metal" in product
+
+
+class _Evidence:
+    """What the box shows, read once for all signs."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._mounts = tree.mounts()
+        # SSH shells of Vast and Kubernetes lack the container's environment; names suffice.
+        first_process = tree.found_text("/proc/1/environ").split("\0")
+        written = tree.found_text("/etc/environment").splitlines()
+        self._names = {*tree.environ, *_assigned_names(first_process), *_assigned_names(written)}
+
+    def shows(self, signal: Signal) -> bool:
+        if signal.kind == "env":
+            return self._environment_shows(signal)
+        if signal.kind == "dir" or (signal.kind == "file" and signal.test == "exists"):
+            return self._tree.exists(signal.key)
+        if signal.kind == "mount":
+            return self._mount_shows(signal)
+        return _text_shows(signal, self._text(signal))
+
+    def _environment_shows(self, signal: Signal) -> bool:
+        if signal.test == "exists":
+            return signal.key in self._names
+        if signal.test == "exists-with":
+            others = signal.value.split()
+            return signal.key in self._names and all(
+                (name.lstrip("!") in self._names) is not name.startswith("!") for name in others
+            )
+        if signal.test == "prefix":
+            return any(name.startswith(signal.key.rstrip("*")) for name in self._names)
+        return _text_shows(signal, self._tree.environ.get(signal.key, ""))
+
+    def _mount_shows(self, signal: Signal) -> bool:
+        for mount in self._mounts:
+            if signal.test == "fstype":
+                if mount.point == signal.key and mount.kind == signal.value:
+                    return True
+            elif mount.point == signal.key or mount.point.startswith(signal.key + "/"):
+                return True
+        return False
+
+    def _text(self, signal: Signal) -> str:
+        if signal.kind == "dmi":
+            return self._tree.found_text(f"/sys/class/dmi/id/{signal.key}")
+        if signal.kind == "cgroup":
+            return self._tree.found_text("/proc/self/cgroup")
+        return self._tree.found_text(signal.key)
+
+
+def _text_shows(signal: Signal, text: str) -> bool:
+    if signal.test == "equals":
+        return text == signal.value
+    if signal.test == "regex":
+        return re.search(signal.value, text) is not None
+    if signal.test == "contains":
+        return signal.value in text
+    if signal.test == "contains-name":
+        return signal.value in _assigned_names(text.splitlines())
+    if signal.test == "flag":
+        flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+        return flags is not None and signal.value in flags[1].split()
+    return False
+
+
+def _assigned_names(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        name, separator, _ = line.strip().removeprefix("export ").partition("=")
+        if separator:
+            yield name
+
+
+def region(tree: Tree, layers: tuple[Layer, ...]) -> str | Missing:
+    """Data centre, where the platform names it in a harmless variable."""
+    return _harmless(tree, layers, _REGION_NAMES, "the region")
+
+
+def instance_type(tree: Tree, layers: tuple[Layer, ...]) -> str | Missing:
+    """What was rented, as the provider calls it."""
+    platforms = [layer for layer in layers if layer.layer == "platform"]
+    if not platforms and any(layer.name == "aws" for layer in layers):
+        # On Nitro machines the firmware's product name is the instance type; inside a platform's
+        # container it would be that of a host which the user did not rent.
+        product = tree.found_text("/sys/class/dmi/id/product_name")
+        if _EC2_TYPE.fullmatch(product):
+            return product
+    return _harmless(tree, layers, _INSTANCE_NAMES, "the instance type")
+
+
+def _harmless(tree: Tree, layers: tuple[Layer, ...], names: dict[str, str], what: str) -> str | Missing:
+    for layer in layers:
+        value = tree.environ.get(names.get(layer.name, ""), "")
+        if _HARMLESS.fullmatch(value):
+            return value
+    return Missing(f"this box does not tell {what} without asking over the network")

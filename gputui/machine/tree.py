@@ -1,0 +1,95 @@
+"""Reading of small system files below a root that tests can replace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.model.absent import Missing
+
+_MAX_BYTES = 4 * 2**20  # /proc/cpuinfo of a 512-thread box is below 1 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of the mount table."""
+
+    point: str
+    root: str
+    """Which part of the file system is mounted; `/` for all of it."""
+    kind: str
+    """File system type, such as `tmpfs`."""
+    options: tuple[str, ...]
+    """Of the file system; for cgroup v1 the controllers are among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files and the environment a description is made from."""
+
+    root: Path
+    environ: Mapping[str, str]
+
+    def at(self, path: str) -> Path:
+        """Where an absolute path lies below the root."""
+        return self.root / path.lstrip("/")
+
+    def text(self, path: str) -> str | Missing:
+        """Content of a small file, undecodable bytes replaced, without surrounding white space."""
+        try:
+            with self.at(path).open("rb") as file:
+                raw = file.read(_MAX_BYTES)
+        except FileNotFoundError:
+            return Missing(f"{path} is not there")
+        except PermissionError:
+            return Missing(f"no permission to read {path}")
+        except (OSError, ValueError):
+            return Missing(f"{path} cannot be read")
+        return raw.decode(errors="replace").strip("\0 \t\r\n")
+
+    def found_text(self, path: str) -> str:
+        """Content of a small file; empty where there is none."""
+        text = self.text(path)
+        return "" if isinstance(text, Missing) else text
+
+    def integer(self, path: str) -> int | Missing:
+        """A file that holds one whole number."""
+        text = self.text(path)
+        if isinstance(text, Missing):
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            return Missing(f"{path} holds no number")
+
+    def exists(self, path: str) -> bool:
+        """Whether something is at this path; False also where one may not look."""
+        try:
+            return self.at(path).exists()
+        except OSError:
+            return False
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """The mount table of this process, in its order; empty if it cannot be read."""
+        return tuple(
+            mount
+            for line in self.found_text("/proc/self/mountinfo").splitlines()
+            if (mount := _parse_mount(line)) is not None
+        )
+
+
+def _parse_mount(line: str) -> Mount | None:
+    # proc(5): id parent major:minor root point options [optional...] - type source super-options
+    head, separator, tail = line.partition(" - ")
+    fields, rest = head.split(), tail.split()
+    if not separator or len(fields) < 6 or not rest:
+        return None
+    options = rest[2].split(",") if len(rest) > 2 else []
+    return Mount(_unescape(fields[4]), _unescape(fields[3]), rest[0], tuple(options))
+
+
+def _unescape(text: str) -> str:
+    for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(escaped, plain)
+    return text
