@@ -1,0 +1,70 @@
+"""What a unit of work costs on a box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.model.units import PRICE_SCALE
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """USD for a million units of work, with the 95 % interval that the speed gives it."""
+
+    usd_per_million: float
+    """A million img or tok; of FLOP and bytes, a million TFLOP and GB (`units.PRICE_SCALE`)."""
+    low: float
+    high: float
+    share: float
+    """The part of the box's price that the case carries, 0 to 1: it used k of the n GPUs it buys."""
+
+    @property
+    def is_share(self) -> bool:
+        """The case carries only a part of the price; the row is marked `share`."""
+        return self.share < 1
+
+
+def share_of_price(price: Price, device_class: str, gpus_used: int = 1) -> float | Missing:
+    """The part of a box's price that a case carries: k of the n GPUs that the price buys.
+
+    A CPU case carries a price only on a box whose price buys no GPU. A slice of a GPU is the whole box.
+    """
+    if device_class == "cpu":
+        if price.gpu_count > 0:
+            return Missing(f"the price buys {_gpus(price.gpu_count)}: a CPU row needs a price of a CPU box")
+        return 1.0
+    if price.gpu_count <= 0:
+        return Missing("the price is of a box without a GPU")
+    return min(1.0, gpus_used / price.gpu_count)
+
+
+def cost_per_million(
+    speed: SpeedEstimate | Missing,
+    unit: str,
+    price: Price | Missing,
+    device_class: str,
+    gpus_used: int = 1,
+) -> Cost | Missing:
+    """What a million units cost at the measured speed; Missing where no price or no speed is known."""
+    if isinstance(price, Missing):
+        return price
+    if isinstance(speed, Missing):
+        return speed
+    share = share_of_price(price, device_class, gpus_used)
+    if isinstance(share, Missing):
+        return share
+    usd_per_s = price.usd_per_hour * share / 3600
+    millions = 1e6 * PRICE_SCALE.get(unit, 1.0)
+    return Cost(
+        usd_per_million=usd_per_s * millions / speed.units_per_s,
+        low=usd_per_s * millions / speed.high,
+        high=usd_per_s * millions / speed.low,
+        share=share,
+    )
+
+
+def _gpus(count: float) -> str:
+    return "1 GPU" if count == 1 else f"{count:g} GPUs" if count > 1 else f"{count:g} of a GPU"

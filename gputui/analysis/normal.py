@@ -1,0 +1,137 @@
+"""Whether a GPU reaches what its kind reaches elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.model.units import format_percent, format_rate
+
+NORMAL = "NORMAL"
+BELOW_NORMAL = "BELOW NORMAL"
+ABOVE_LIMIT = "ABOVE THE LIMIT"
+NO_REFERENCE = "NO REFERENCE"
+
+_REASONS = {
+    "matmul": "a power cap, heat, another process on the GPU, or a slice of it",
+    "copy": "another process on the GPU, a lowered memory clock, or a slice of it",
+}
+_OTHER_REASONS = "a narrow or slow PCIe link, another process, or a busy host"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What was measured elsewhere, in units per second, and the limits of the believable."""
+
+    measured_low: float
+    measured_high: float | None
+    """None where the source gives only what is reached at least."""
+    warn_below: float
+    suspicious_above: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """One ceiling measured here, with what is expected of the device."""
+
+    label: str
+    """How the row is called, such as `gemm amp`."""
+    measure: str
+    """`matmul`, `copy`, `h2d_pinned`, ..."""
+    units_per_s: float
+    unit: str
+    """`flop` or `B`, as in `units.RATES`."""
+    expectation: Expectation | None
+    """None where nothing is known for this device."""
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingJudgement:
+    """One ceiling beside what is expected."""
+
+    ceiling: Ceiling
+    word: str
+    share: float | None
+    """Of the lowest figure measured elsewhere: 1 or more is as fast as there. None without a reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Normality:
+    """Is this box normal: one word, one line, and each ceiling."""
+
+    word: str
+    """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
+    text: str
+    ceilings: tuple[CeilingJudgement, ...]
+
+
+def judge_normality(device_name: str, ceilings: Sequence[Ceiling]) -> Normality:
+    """Compare the ceilings of one device with what its kind reaches elsewhere.
+
+    The worst word wins: an impossible figure before a low one, a low one before a normal one. Ceilings
+    without a reference do not count, and are not in the line unless all are without.
+    """
+    judged = tuple(_judge(ceiling) for ceiling in ceilings)
+    known = [one for one in judged if one.word != NO_REFERENCE]
+    if not known:
+        return Normality(NO_REFERENCE, _text_without_reference(device_name, ceilings), judged)
+    for word in (ABOVE_LIMIT, BELOW_NORMAL):
+        hits = [one for one in known if one.word == word]
+        if hits:
+            rest = [one for one in known if one.word != word]
+            return Normality(word, f"{word}: {', '.join(_phrase(one) for one in hits + rest)}", judged)
+    return Normality(NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}", judged)
+
+
+def _judge(ceiling: Ceiling) -> CeilingJudgement:
+    expectation = ceiling.expectation
+    if expectation is None:
+        return CeilingJudgement(ceiling, NO_REFERENCE, None)
+    if ceiling.units_per_s > expectation.suspicious_above:
+        word = ABOVE_LIMIT
+    elif ceiling.units_per_s < expectation.warn_below:
+        word = BELOW_NORMAL
+    else:
+        word = NORMAL
+    return CeilingJudgement(ceiling, word, ceiling.units_per_s / expectation.measured_low)
+
+
+def _phrase(judged: CeilingJudgement) -> str:
+    ceiling, expectation = judged.ceiling, judged.ceiling.expectation
+    if expectation is None or judged.share is None:
+        raise ValueError("a ceiling without a reference has no phrase")
+    rate = format_rate(ceiling.units_per_s, ceiling.unit)
+    if judged.word == ABOVE_LIMIT:
+        limit = format_rate(expectation.suspicious_above, ceiling.unit)
+        return (
+            f"{ceiling.label} {rate} is above the physical limit of {limit}: an error of measurement, "
+            "or this is another device than its name says"
+        )
+    phrase = f"{ceiling.label} {rate} (elsewhere {_elsewhere(expectation, ceiling.unit, rate)})"
+    if judged.word == BELOW_NORMAL:
+        reasons = _REASONS.get(ceiling.measure, _OTHER_REASONS)
+        return f"{phrase}, {format_percent(1 - judged.share)} short: likely {reasons}"
+    return phrase
+
+
+def _elsewhere(expectation: Expectation, unit: str, beside: str) -> str:
+    """The expected range; its unit is left out where it is that of the figure beside it."""
+    low = format_rate(expectation.measured_low, unit)
+    if expectation.measured_high is None:
+        return f"at least {_without_unit(low, beside)}"
+    high = format_rate(expectation.measured_high, unit)
+    if low == high:
+        return _without_unit(low, beside)
+    if low.split()[1:] != high.split()[1:]:
+        return f"{low} to {high}"
+    return f"{low.split()[0]}–{_without_unit(high, beside)}"
+
+
+def _without_unit(rate: str, beside: str) -> str:
+    return rate.split()[0] if rate.split()[1:] == beside.split()[1:] else rate
+
+
+def _text_without_reference(device_name: str, ceilings: Sequence[Ceiling]) -> str:
+    name = device_name or "a device without a name"
+    figures = ", ".join(f"{c.label} {format_rate(c.units_per_s, c.unit)}" for c in ceilings)
+    return f"{NO_REFERENCE} for {name}" + (f": {figures}" if figures else ": no ceiling was measured")

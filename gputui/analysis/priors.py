@@ -1,0 +1,69 @@
+"""How much launches and machines vary where that was not measured: standard deviations of log times.
+
+Origin of the GPU values: research/bakeoff.md b2, variance components of 38 H100 SXM results of one
+provider with 3 launches each, 12 series (July to October 2024). Launch sd: convolution nets 0.03–0.06 %,
+BERT 0.14–1.59 %, GNMT 0.14–0.32 %, Tacotron2 (bound by kernel launches) 1.36–2.59 %. Instance sd: convolution
+nets 0.06–0.37 %, BERT 0.40–1.84 %, GNMT 0.58–1.13 %, Tacotron2 3.61–3.76 %. A class holds work of all these
+kinds, so it takes the worst series that fits it: a prior that is too small calls one machine different
+from itself.
+"""
+
+from __future__ import annotations
+
+import math
+
+UNKNOWN_LAUNCH_SD = 0.10
+"""For a pair of classes that is not in the table: as bad as the worst of it."""
+
+LAUNCH_SD: dict[tuple[str, str], float] = {
+    # Nine launches of one GEMM on a 2-core box spread by 9–10 %; kept for all CPU work until measured.
+    ("cpu", "ceiling"): 0.10,
+    ("cpu", "training"): 0.10,
+    ("cpu", "inference"): 0.10,
+    ("cpu", "host"): 0.10,
+    # One 8192^3 bf16 GEMM on one H200: 769–798 TFLOP/s, a range of 3.7 %, as 8 launches of sd 1.3 % give.
+    # That range holds warming up too, which a stable launch has behind it.
+    ("gpu", "ceiling"): 0.010,
+    # Small models are bound by kernel launches, as Tacotron2 is: the largest of the 12 series.
+    ("gpu", "training"): 0.026,
+    # No series; decoding is bound by kernel launches too.
+    ("gpu", "inference"): 0.026,
+    # Copies and loaders depend on the host's memory and cores.
+    ("gpu", "host"): 0.10,
+}
+"""Between launches of one case on one machine, by device class and workload class."""
+
+UNKNOWN_INSTANCE_SD = 0.10
+
+INSTANCE_SD: dict[tuple[str, str], float] = {
+    ("cpu", "ceiling"): 0.10,
+    ("cpu", "training"): 0.10,
+    ("cpu", "inference"): 0.10,
+    ("cpu", "host"): 0.10,
+    # ml-engineering: a spread of 5 % and more within one node of 8, as of an sd of 1.8 %.
+    ("gpu", "ceiling"): 0.018,
+    # BERT-large FP32, the largest of the models that are not bound by kernel launches.
+    ("gpu", "training"): 0.018,
+    ("gpu", "inference"): 0.038,
+    ("gpu", "host"): 0.10,
+}
+"""Between machines that carry the same name, by device class and workload class."""
+
+
+def launch_prior_sd(device_class: str, workload_class: str) -> float:
+    """The standard deviation of the log time between launches of one case on one machine."""
+    return LAUNCH_SD.get((device_class, workload_class), UNKNOWN_LAUNCH_SD)
+
+
+def instance_prior_sd(device_class: str, workload_class: str) -> float:
+    """The standard deviation of the log time between machines of one name."""
+    return INSTANCE_SD.get((device_class, workload_class), UNKNOWN_INSTANCE_SD)
+
+
+def band_between_models(band: float, instance_sd: float) -> float:
+    """The equivalence band for a claim about two models of GPU rather than two machines.
+
+    The given band and the 95 % range of the ratio of two machines of one name (1.96 x sqrt 2 x sd, that is
+    2.8 x sd, research/bakeoff.md b2), in quadrature; as a fraction.
+    """
+    return math.hypot(band, 1.96 * math.sqrt(2) * instance_sd)

@@ -1,0 +1,97 @@
+"""Quantiles of the normal and of Student's t distribution, without scipy, whose import takes 0.35 s."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+_SMALLEST = 1e-300  # stands for 0 in Lentz's algorithm
+
+
+def normal_cdf(z: float) -> float:
+    """The share of a standard normal distribution below z."""
+    return 0.5 * math.erfc(-z / math.sqrt(2))
+
+
+def normal_quantile(share: float) -> float:
+    """The z below which a share of the standard normal distribution lies; 0 < share < 1.
+
+    Start: Abramowitz & Stegun 26.2.23 (error below 4.5e-4), then Newton's method.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"a quantile needs a share between 0 and 1, not {share}")
+    tail = min(share, 1 - share)
+    t = math.sqrt(-2 * math.log(tail))
+    z = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+    for _ in range(3):
+        density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        z += (normal_cdf(-z) - tail) / density
+    return -z if share < 0.5 else z
+
+
+def t_cdf(t: float, df: float) -> float:
+    """The share of Student's t distribution below t; `df` may be fractional, or infinite for the normal.
+
+    Source: Abramowitz & Stegun 26.7.1, by the incomplete beta function.
+    """
+    if math.isinf(df):
+        return normal_cdf(t)
+    if math.isinf(t):
+        return 0.0 if t < 0 else 1.0
+    tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t))
+    return tail if t < 0 else 1 - tail
+
+
+@functools.lru_cache(maxsize=1024)
+def t_quantile(share: float, df: float) -> float:
+    """The t below which a share of Student's t distribution lies; 0 < share < 1, df ≥ 1, maybe fractional.
+
+    Bisection of the upper tail down to the last bits of a float.
+    """
+    if math.isinf(df):
+        return normal_quantile(share)
+    if share < 0.5:
+        return -t_quantile(1 - share, df)
+    if not share < 1:
+        raise ValueError(f"a quantile needs a share between 0 and 1, not {share}")
+    low, high = 0.0, 1.0
+    while t_cdf(high, df) < share:
+        low, high = high, 2 * high
+    while high - low > 4e-16 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if t_cdf(middle, df) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function for a, b > 0 and x from 0 to 1.
+
+    Source: continued fraction DLMF 8.17.22, evaluated by Lentz's algorithm.
+    """
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(b, a, 1 - x)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    fraction = d
+    for m in range(1, 1000):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / _not_zero(1 + term * d)
+            c = _not_zero(1 + term / c)
+            fraction *= d * c
+        if abs(d * c - 1) < 1e-16:
+            break
+    return math.exp(log_front) * fraction / a
+
+
+def _not_zero(value: float) -> float:
+    return value if abs(value) > _SMALLEST else _SMALLEST

@@ -1,0 +1,266 @@
+"""Location and spread of block times, by ranks and by Student's t."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.quantiles import normal_quantile, t_quantile
+from gputui.model.absent import Missing
+
+MERGE_ABOVE = 0.2  # |lag-1 autocorrelation| from which a block is too short (research/bakeoff.md, b2 step 1)
+MERGED_AT_LEAST = 10  # rank intervals keep their coverage from 5 blocks on; 10 leave room for the next merge
+_ALPHA = 0.05
+_EXACT_PAIRS = 400  # up to this many pairs the rank statistic's own distribution is used
+_SORTED_PAIRS = 10_000  # up to this many pairs sorting them all is faster than counting
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate and its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class TInterval:
+    """An estimated difference, its standard error and the degrees of freedom of that."""
+
+    estimate: float
+    standard_error: float
+    df: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval."""
+        return t_quantile(1 - _ALPHA / 2, self.df) * self.standard_error
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of the values; the mean of the two middle ones if they are even in number."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def lag1_autocorrelation(values: Sequence[float]) -> float:
+    """How far each value follows the one before it, -1 to 1; 0 for fewer than 4 values or constant ones."""
+    if len(values) < 4:
+        return 0.0
+    mean = math.fsum(values) / len(values)
+    away = [value - mean for value in values]
+    spread = math.fsum(x * x for x in away)
+    if spread <= len(values) * (1e-12 * mean) ** 2:  # rounding, not variation
+        return 0.0
+    return math.fsum(x * y for x, y in itertools.pairwise(away)) / spread
+
+
+def merged_until_independent(block_times: Sequence[float]) -> tuple[float, ...]:
+    """Block times with neighbours averaged pairwise until a block does not follow the one before it.
+
+    Merging doubles the length of a block; it ends when |lag-1 autocorrelation| is at most 0.2 or fewer
+    than 10 blocks would be left, so 20 are needed for the first merge. An odd first block, the nearest
+    to the warm-up, is dropped by a merge.
+    """
+    blocks = tuple(block_times)
+    while len(blocks) >= 2 * MERGED_AT_LEAST and abs(lag1_autocorrelation(blocks)) > MERGE_ABOVE:
+        even = blocks[len(blocks) % 2 :]
+        blocks = tuple((x + y) / 2 for x, y in zip(even[::2], even[1::2], strict=True))
+    return blocks
+
+
+def dependence_factor(blocks: Sequence[float]) -> float:
+    """How much wider an interval must be because neighbouring blocks still resemble each other; at least 1.
+
+    Square root of (1 + r) / (1 - r), the loss of effective observations in a first-order autoregressive
+    series of autocorrelation r; r is taken as at most 0.9, and as 0 up to the 0.2 that merging accepts.
+    """
+    r = min(lag1_autocorrelation(blocks), 0.9)
+    return math.sqrt((1 + r) / (1 - r)) if r > MERGE_ABOVE else 1.0
+
+
+def sample_sd(values: Sequence[float]) -> float:
+    """The standard deviation of a sample of at least 2 values."""
+    return math.sqrt(_variance(values))
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The centre of the values: the median of the means of all pairs, each value with itself included."""
+    ordered = sorted(values)
+    return _middle_of(_walsh_averages(ordered))
+
+
+def hodges_lehmann_interval(values: Sequence[float]) -> Interval | Missing:
+    """The centre of the values with the 95 % interval of Wilcoxon's signed ranks.
+
+    Missing below 6 values, whose widest interval holds less than 95 %.
+    """
+    critical = _signed_rank_critical(len(values))
+    if critical == 0:
+        return Missing(f"only {len(values)} blocks: a 95 % interval needs 6")
+    pairs = _walsh_averages(sorted(values))
+    return Interval(_middle_of(pairs), pairs.smallest(critical), pairs.smallest(pairs.count + 1 - critical))
+
+
+def hodges_lehmann_shift(x: Sequence[float], y: Sequence[float]) -> Interval | Missing:
+    """How far y lies above x: the median of all differences y - x, with its 95 % rank interval.
+
+    The interval inverts the Mann–Whitney test: exact up to 400 pairs, normal approximation above. Missing
+    where no rank interval can hold 95 %, as for 3 values against 3.
+    Source: Lehmann 1963, https://doi.org/10.1214/aoms/1177703882.
+    """
+    critical = _mann_whitney_critical(min(len(x), len(y)), max(len(x), len(y)))
+    if critical == 0:
+        return Missing(f"only {min(len(x), len(y))} blocks: a 95 % interval needs 4 on each side")
+    pairs = _differences(sorted(x), sorted(y))
+    return Interval(_middle_of(pairs), pairs.smallest(critical), pairs.smallest(pairs.count + 1 - critical))
+
+
+def welch(
+    x: Sequence[float], y: Sequence[float], *, least_variance_x: float = 0.0, least_variance_y: float = 0.0
+) -> TInterval | Missing:
+    """How far the mean of y lies above that of x, by Welch's t; Missing below 2 values on a side.
+
+    Sample variances below the given least ones are raised to them. Degrees of freedom by
+    Welch–Satterthwaite.
+    """
+    if min(len(x), len(y)) < 2:
+        return Missing("only 1 value on a side: its spread is unknown")
+    part_x = max(_variance(x), least_variance_x) / len(x)
+    part_y = max(_variance(y), least_variance_y) / len(y)
+    difference = math.fsum(y) / len(y) - math.fsum(x) / len(x)
+    total = part_x + part_y
+    if total == 0:
+        return TInterval(difference, 0.0, float(len(x) + len(y) - 2))
+    share_x, share_y = part_x / total, part_y / total  # ratios first: squares of tiny variances underflow
+    df = 1 / (share_x**2 / (len(x) - 1) + share_y**2 / (len(y) - 1))
+    return TInterval(difference, math.sqrt(total), df)
+
+
+def location_error(values: Sequence[float]) -> float:
+    """The standard error of the values' centre; 0 for a single value, whose error cannot be known.
+
+    From the rank interval, which outliers do not blow up; below 6 values from their standard deviation.
+    Widened by what neighbouring blocks still have in common.
+    """
+    if len(values) < 2:
+        return 0.0
+    interval = hodges_lehmann_interval(values)
+    if isinstance(interval, Missing):
+        error = math.sqrt(_variance(values) / len(values))
+    else:
+        error = (interval.high - interval.low) / (2 * normal_quantile(1 - _ALPHA / 2))
+    return error * dependence_factor(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Values formed of pairs, of which single ones are wanted by rank."""
+
+    count: int
+    smallest: Callable[[int], float]
+    """The value of a rank from 1."""
+
+
+def _middle_of(pairs: _Pairs) -> float:
+    middle = (pairs.count + 1) // 2
+    upper = pairs.count + 1 - middle
+    return (pairs.smallest(middle) + pairs.smallest(upper)) / 2
+
+
+def _differences(x: Sequence[float], y: Sequence[float]) -> _Pairs:
+    """All y - x of two sorted sequences."""
+    if len(x) * len(y) <= _SORTED_PAIRS:
+        ordered = sorted(b - a for a in x for b in y)
+        return _Pairs(len(ordered), lambda rank: ordered[rank - 1])
+    count_up_to = functools.partial(_count_differences, x, y)
+    return _Pairs(len(x) * len(y), lambda rank: _by_counting(count_up_to, y[0] - x[-1], y[-1] - x[0], rank))
+
+
+def _walsh_averages(values: Sequence[float]) -> _Pairs:
+    """The means of all pairs of one sorted sequence, each value with itself included."""
+    n = len(values)
+    if n * n <= _SORTED_PAIRS:
+        ordered = sorted((values[i] + values[j]) / 2 for i in range(n) for j in range(i, n))
+        return _Pairs(len(ordered), lambda rank: ordered[rank - 1])
+    negated = [-value for value in reversed(values)]
+
+    def count_up_to(limit: float) -> int:
+        both_ways = _count_differences(negated, values, 2 * limit)
+        return (both_ways + sum(value <= limit for value in values)) // 2
+
+    return _Pairs(n * (n + 1) // 2, lambda rank: _by_counting(count_up_to, values[0], values[-1], rank))
+
+
+def _count_differences(x: Sequence[float], y: Sequence[float], limit: float) -> int:
+    """How many y - x of two sorted sequences are at most `limit`."""
+    count = below = 0
+    for a in x:
+        while below < len(y) and y[below] - a <= limit:
+            below += 1
+        count += below
+    return count
+
+
+def _by_counting(count_up_to: Callable[[float], int], low: float, high: float, rank: int) -> float:
+    """The value of one rank, to 1e-12 of the range, when the values are too many to be sorted."""
+    least_step = 1e-12 * (high - low)
+    while high - low > least_step:
+        middle = (low + high) / 2
+        if count_up_to(middle) >= rank:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+@functools.lru_cache(maxsize=256)
+def _mann_whitney_critical(fewer: int, more: int) -> int:
+    """The rank from either end of all differences at which the 95 % interval ends; 0 if there is none."""
+    pairs = fewer * more
+    if pairs > _EXACT_PAIRS:
+        spread = math.sqrt(pairs * (fewer + more + 1) / 12)
+        return max(0, math.floor(pairs / 2 + 0.5 - normal_quantile(1 - _ALPHA / 2) * spread))
+    # Number of arrangements with each count of inversions: the Gaussian binomial coefficient.
+    ways = [1] + [0] * pairs
+    for i in range(1, fewer + 1):
+        for at in range(pairs, more + i - 1, -1):
+            ways[at] -= ways[at - more - i]
+        for at in range(i, pairs + 1):
+            ways[at] += ways[at - i]
+    return _ranks_within(ways, math.comb(fewer + more, fewer))
+
+
+@functools.lru_cache(maxsize=256)
+def _signed_rank_critical(n: int) -> int:
+    """The rank from either end of all pair means at which the 95 % interval ends; 0 if there is none."""
+    pairs = n * (n + 1) // 2
+    if pairs > _EXACT_PAIRS:
+        spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+        return max(0, math.floor(pairs / 2 + 0.5 - normal_quantile(1 - _ALPHA / 2) * spread))
+    ways = [1] + [0] * pairs
+    for rank in range(1, n + 1):
+        for at in range(pairs, rank - 1, -1):
+            ways[at] += ways[at - rank]
+    return _ranks_within(ways, 2**n)
+
+
+def _ranks_within(ways: Sequence[int], all_ways: int) -> int:
+    """How many of the smallest values of a statistic have at most 2.5 % of all arrangements together."""
+    total = count = 0
+    for number in ways:
+        total += number
+        if 2 * total > _ALPHA * all_ways:
+            break
+        count += 1
+    return count

@@ -1,0 +1,365 @@
+"""How much faster one side is, how sure that is, and the word for it.
+
+Two families of rows share a table. Where both sides have 3 launches or more, the spread between launches
+was measured, p-values are calibrated, and Benjamini–Hochberg over these rows keeps the share of false
+finds at 5 %. Elsewhere the spread is a prior that stands for the launches one may expect at worst; each such
+row is right at least 95 times in 100 by its interval alone, and does not enter Benjamini–Hochberg, since
+with an assumed sd of 10 % a true 1.5 x among ten rows (p = 0.005) would be kept back every second time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
+from gputui.analysis.statistics import (
+    dependence_factor,
+    hodges_lehmann,
+    hodges_lehmann_shift,
+    lag1_autocorrelation,
+    location_error,
+    merged_until_independent,
+    sample_sd,
+    welch,
+)
+from gputui.model.absent import Missing
+
+WORDS = ("faster", "slower", "same", "inconclusive", "not comparable")
+BAND = 0.01  # research/bakeoff.md b2: criterion takes 1 %, nvbench 0.5 %
+FALSE_DISCOVERY_RATE = 0.05
+LAUNCHES_MEASURED = 3  # from so many launches a side their spread is measured, not assumed
+_BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % needs
+_LAUNCHES_WORTH_NAMING = 20
+_ROW_CORRELATION = 0.5  # see geometric_mean
+_Z = normal_quantile(0.975)
+
+
+@dataclass(frozen=True, slots=True)
+class RatioEstimate:
+    """How fast B is against A on one case, with its 95 % interval."""
+
+    ratio: float
+    """Time of A over time of B, so that 2 means that B does twice the work in the same time."""
+    low: float
+    high: float
+    p: float
+    """Two-sided, that the two are equally fast; `p_beyond` asks for more than a band."""
+    n_a: int
+    """Blocks, after neighbours that resemble each other were merged."""
+    n_b: int
+    launches_a: int
+    launches_b: int
+    replicated: bool
+    """The spread between launches was measured on both sides."""
+    method: str
+    """`welch on launch medians`, or `this run only, launch prior 10 %`."""
+    df: float
+    """Degrees of freedom of the interval; infinite where it is normal."""
+    autocorrelation: float
+    """Lag-1, of the launch where it is furthest from 0, before merging."""
+    resolvable: float
+    """The smallest ratio above 1 that this comparison could have told from the band of 1 %."""
+
+    def p_beyond(self, band: float) -> float:
+        """The two-sided p that the ratio is on the nearest edge of the band 1/(1 + band) to 1 + band.
+
+        Below 0.05 exactly if the 95 % interval excludes the band; 1 for a ratio inside the band.
+        """
+        return _p_beyond(
+            math.log(self.ratio), math.log(self.low), math.log(self.high), self.df, math.log1p(band)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What may be said of B against A."""
+
+    word: str
+    """One of `WORDS`."""
+    reason: str
+    """Why no more can be said; empty for `faster`, `slower` and `same`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricMean:
+    """The mean of several ratios with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedEstimate:
+    """How fast one case is on one side, in units of work per second, with its 95 % interval."""
+
+    units_per_s: float
+    low: float
+    high: float
+    blocks: int
+    launches: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side's launches, prepared."""
+
+    logs: tuple[tuple[float, ...], ...]
+    """Log block times per launch, merged until independent."""
+    locations: tuple[float, ...]
+    """Hodges–Lehmann centre of each launch."""
+    factor: float
+    """Widening for what neighbouring blocks still have in common."""
+    autocorrelation: float
+    prior_sd: float
+
+    @property
+    def blocks(self) -> int:
+        return sum(len(launch) for launch in self.logs)
+
+    @property
+    def launches(self) -> int:
+        return len(self.logs)
+
+    @property
+    def pooled(self) -> tuple[float, ...]:
+        return tuple(value for launch in self.logs for value in launch)
+
+    @property
+    def assumed_variance(self) -> float:
+        """Of the side's centre because launches differ: by the prior, or more if two launches show more."""
+        sd = max(self.prior_sd, sample_sd(self.locations) if self.launches > 1 else 0.0)
+        return sd**2 / self.launches
+
+    @property
+    def error_variance(self) -> float:
+        """Mean variance of a launch's centre from its blocks alone: below it launches agree only by luck."""
+        return math.fsum(location_error(launch) ** 2 for launch in self.logs) / self.launches
+
+
+def compare_launches(
+    a: Sequence[Sequence[float]],
+    b: Sequence[Sequence[float]],
+    *,
+    prior_sd_a: float,
+    prior_sd_b: float,
+) -> RatioEstimate | Missing:
+    """How fast B is against A, from the block times of each launch in seconds per unit of work.
+
+    From 3 launches a side: Welch's t on the launches' Hodges–Lehmann centres of log block times; a sample
+    variance below the mean squared standard error within a launch is raised to it, so that three launches
+    that agree by luck do not make an interval of no width. With fewer: Hodges–Lehmann shift of the pooled
+    log block times (Welch's t where blocks are too few for ranks), its half-width and 1.96 times the sd of
+    the launch priors in quadrature; the priors give way to launches that show more. Missing
+    if a side has no block or only one.
+    """
+    side_a, side_b = _prepare(a, prior_sd_a), _prepare(b, prior_sd_b)
+    for name, side in (("a", side_a), ("b", side_b)):
+        if side.blocks < 2:
+            return Missing(f"{'only 1 block' if side.blocks else 'no block'} in {name}")
+    replicated = min(side_a.launches, side_b.launches) >= LAUNCHES_MEASURED
+    if replicated:
+        shift = welch(
+            side_b.locations,
+            side_a.locations,
+            least_variance_x=side_b.error_variance,
+            least_variance_y=side_a.error_variance,
+        )
+        if isinstance(shift, Missing):
+            return shift
+        center, df, method = shift.estimate, shift.df, "welch on launch medians"
+        below = above = shift.half_width
+    else:
+        center, within_below, within_above = _within(side_a, side_b)
+        between = _Z * math.sqrt(side_a.assumed_variance + side_b.assumed_variance)
+        below, above = math.hypot(within_below, between), math.hypot(within_above, between)
+        df, method = math.inf, _prior_method(side_a, side_b)
+    return RatioEstimate(
+        ratio=math.exp(center),
+        low=math.exp(center - below),
+        high=math.exp(center + above),
+        p=_p_beyond(center, center - below, center + above, df, 0.0),
+        n_a=side_a.blocks,
+        n_b=side_b.blocks,
+        launches_a=side_a.launches,
+        launches_b=side_b.launches,
+        replicated=replicated,
+        method=method,
+        df=df,
+        autocorrelation=max(side_a.autocorrelation, side_b.autocorrelation, key=abs),
+        resolvable=math.exp(max(below, above)) * (1 + BAND),
+    )
+
+
+def judge(
+    estimates: Sequence[RatioEstimate | Missing],
+    band: float | Sequence[float] = BAND,
+    false_discovery_rate: float = FALSE_DISCOVERY_RATE,
+) -> list[Verdict]:
+    """The verdict of each row of one table; a Missing is `not comparable` for its own reason.
+
+    `faster` and `slower` (B against A) need the whole interval beyond the band and, among rows with
+    measured launches, Benjamini–Hochberg's consent; `same` needs the whole interval inside the band. A
+    band per row may be given; it is a fraction, and reaches from 1/(1 + band) to 1 + band.
+    """
+    bands = [band] * len(estimates) if isinstance(band, float | int) else list(band)
+    tested = {
+        row: estimate.p_beyond(bands[row])
+        for row, estimate in enumerate(estimates)
+        if isinstance(estimate, RatioEstimate) and estimate.replicated
+    }
+    limit = _benjamini_hochberg_limit(list(tested.values()), false_discovery_rate)
+    verdicts = []
+    for row, estimate in enumerate(estimates):
+        if isinstance(estimate, Missing):
+            verdicts.append(Verdict("not comparable", estimate.reason))
+            continue
+        edge = 1 + bands[row]
+        beyond = estimate.low > edge or estimate.high < 1 / edge
+        if beyond and tested.get(row, 0.0) <= limit:
+            verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", ""))
+        elif beyond:
+            rows = f"{len(tested)} rows"
+            verdicts.append(Verdict("inconclusive", f"kept back by Benjamini–Hochberg over {rows}"))
+        elif 1 / edge <= estimate.low and estimate.high <= edge:
+            verdicts.append(Verdict("same", ""))
+        else:
+            verdicts.append(Verdict("inconclusive", _why_inconclusive(estimate, bands[row])))
+    return verdicts
+
+
+def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missing:
+    """The geometric mean of the ratios of rows that both sides have, each with equal weight.
+
+    Half-widths on the log scale are combined as standard deviations are, with a correlation of 0.5 between
+    rows: cases of one run share the box's clocks, heat and neighbours, so independence would be too narrow;
+    that they err wholly together is too wide.
+    """
+    if not estimates:
+        return Missing("no row in common")
+    centers = [math.log(estimate.ratio) for estimate in estimates]
+    center = math.fsum(centers) / len(centers)
+    below = _combined([c - math.log(e.low) for c, e in zip(centers, estimates, strict=True)])
+    above = _combined([math.log(e.high) - c for c, e in zip(centers, estimates, strict=True)])
+    return GeometricMean(math.exp(center), math.exp(center - below), math.exp(center + above), len(estimates))
+
+
+def estimate_speed(launches: Sequence[Sequence[float]], *, prior_sd: float) -> SpeedEstimate | Missing:
+    """How fast one side is, from the block times of each launch in seconds per unit of work.
+
+    The median of the launches' centres would waste data at 3 to 5 launches, so it is their mean, with
+    Student's t over launches; below 3 launches the pooled centre, widened by the launch prior.
+    """
+    side = _prepare(launches, prior_sd)
+    if side.blocks == 0:
+        return Missing("no block")
+    if side.launches >= LAUNCHES_MEASURED:
+        center = math.fsum(side.locations) / side.launches
+        variance = max(sample_sd(side.locations) ** 2, side.error_variance) / side.launches
+        half = t_quantile(0.975, side.launches - 1) * math.sqrt(variance)
+        method = "t on launch medians"
+    else:
+        center = hodges_lehmann(side.pooled)
+        within = location_error(side.pooled) * side.factor
+        half = _Z * math.sqrt(within**2 + side.assumed_variance)
+        method = _prior_method(side, side)
+    return SpeedEstimate(
+        units_per_s=math.exp(-center),
+        low=math.exp(-center - half),
+        high=math.exp(-center + half),
+        blocks=side.blocks,
+        launches=side.launches,
+        method=method,
+    )
+
+
+def _prepare(launches: Sequence[Sequence[float]], prior_sd: float) -> _Side:
+    measured = [launch for launch in launches if launch]
+    logs = tuple(tuple(math.log(t) for t in merged_until_independent(launch)) for launch in measured)
+    return _Side(
+        logs=logs,
+        locations=tuple(hodges_lehmann(launch) for launch in logs),
+        factor=max((dependence_factor(launch) for launch in logs), default=1.0),
+        autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
+        prior_sd=prior_sd,
+    )
+
+
+def _within(a: _Side, b: _Side) -> tuple[float, float, float]:
+    """Centre of log(a) - log(b) over all blocks, and the half-widths below and above it."""
+    factor = max(a.factor, b.factor)
+    ranks = hodges_lehmann_shift(b.pooled, a.pooled)
+    if not isinstance(ranks, Missing):
+        return (
+            ranks.estimate,
+            (ranks.estimate - ranks.low) * factor,
+            (ranks.high - ranks.estimate) * factor,
+        )
+    by_t = welch(b.pooled, a.pooled)
+    if isinstance(by_t, Missing):
+        raise ValueError("a side with one block has no interval")
+    return by_t.estimate, by_t.half_width * factor, by_t.half_width * factor
+
+
+def _p_beyond(center: float, low: float, high: float, df: float, edge: float) -> float:
+    """The two-sided p that belongs to an interval on the log scale, against the nearest edge of ±edge."""
+    distance = abs(center) - edge
+    if distance <= 0:
+        return 1.0
+    half = center - low if center > 0 else high - center
+    if half == 0:
+        return 0.0
+    return 2 * t_cdf(-t_quantile(0.975, df) * distance / half, df)
+
+
+def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
+    """The largest p that is kept as a find; below 0 if none is. Benjamini & Hochberg 1995."""
+    kept = -1.0
+    for rank, p in enumerate(sorted(p_values), start=1):
+        if p <= rate * rank / len(p_values):
+            kept = p
+    return kept
+
+
+def _why_inconclusive(estimate: RatioEstimate, band: float) -> str:
+    fewest = min(estimate.n_a, estimate.n_b)
+    if fewest < _BLOCKS_FOR_RANKS:
+        return f"only {fewest} blocks in {'a' if estimate.n_a == fewest else 'b'}"
+    half = math.log(estimate.high / estimate.low) / 2
+    width = f"interval ±{_percent(math.expm1(half))}"
+    if not estimate.replicated:
+        return f"{width}: needs {LAUNCHES_MEASURED} launches a side"
+    launches = min(estimate.launches_a, estimate.launches_b)
+    to_edge = abs(abs(math.log(estimate.ratio)) - math.log1p(band))
+    if to_edge * math.sqrt(_LAUNCHES_WORTH_NAMING / launches) < half:
+        return f"{width}: too near to ±{_percent(band)} to tell with {_LAUNCHES_WORTH_NAMING} launches"
+    return f"{width}: needs about {math.ceil(launches * (half / to_edge) ** 2)} launches a side"
+
+
+def _prior_method(a: _Side, b: _Side) -> str:
+    runs = (
+        "this run only"
+        if a.launches == b.launches == 1
+        else f"{a.launches} launches"
+        if a.launches == b.launches
+        else f"{a.launches} and {b.launches} launches"
+    )
+    if a.prior_sd == b.prior_sd:
+        return f"{runs}, launch prior {_percent(a.prior_sd)}"
+    return f"{runs}, launch priors {_percent(a.prior_sd)} and {_percent(b.prior_sd)}"
+
+
+def _combined(halves: Sequence[float]) -> float:
+    squares = math.fsum(half * half for half in halves)
+    together = math.fsum(halves) ** 2
+    return math.sqrt(_ROW_CORRELATION * together + (1 - _ROW_CORRELATION) * squares) / len(halves)
+
+
+def _percent(fraction: float) -> str:
+    """Two significant digits, since a prior of 2.6 % is not one of 3 %."""
+    percent = 100 * fraction
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
