@@ -1,1 +1,103 @@
+"""The command line: one file per command, imported only when it is called."""
 
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from gputui import __version__
+from gputui.errors import EXIT_INTERRUPTED, GputuiError
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: adding one is its file and its line in COMMANDS."""
+
+    name: str
+    module: str
+    """Below `gputui.cli`; holds a click command called `command`."""
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("run", "run", "Measure a profile and store the result."),
+    Command("compare", "compare", "Two result files, or the variants of one, side by side."),
+    Command("profiles", "profiles", "What can be measured, and what would run here."),
+    Command("runs", "runs", "List the runs of a result file."),
+    Command("show", "show", "One run in full."),
+    Command("import", "importing", "Store the journal of a run directory."),
+)
+
+
+class _Lazy(click.Group):
+    """A group whose commands are listed without being imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [c.name for c in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = next((c for c in COMMANDS if c.name == cmd_name), None)
+        if found is None:
+            return None
+        module = importlib.import_module(f"gputui.cli.{found.module}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(c.name, c.summary) for c in COMMANDS])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            import difflib
+
+            names = [c.name for c in COMMANDS]
+            close = difflib.get_close_matches(args[0], names, n=1)
+            hint = f"did you mean `gputui {close[0]}`?" if close else f"one of {', '.join(names)}"
+            raise GputuiError(f"{args[0]}: is no command", hint)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gputui")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def gputui(debug: bool) -> None:
+    """Profile GPUs and CPUs, and compare runs across machines and runtimes.
+
+    Begin with `gputui run quick`, then `gputui compare a.db b.db`.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit status; an error is told, never shown as a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [w for w in words if w != "--debug"] if debug else words
+    try:
+        status = gputui.main(words, prog_name="gputui", standalone_mode=False)
+    except GputuiError as error:
+        if debug:
+            raise
+        _tell(error.message, error.hint)
+        status = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        status = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        status = 0  # the reader of our output had enough
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _tell(message: str, hint: str) -> None:
+    click.echo(f"gputui: {message}", err=True)
+    if hint:
+        click.echo(f"  {hint}", err=True)

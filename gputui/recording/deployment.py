@@ -6,8 +6,11 @@ import importlib.resources
 import io
 import zipfile
 from collections.abc import Iterator
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 WORKER_PACKAGE = "gputui_worker"
 MEASURING_HALF = ("model", "sources", "machine", "worker", "recording")
@@ -27,7 +30,9 @@ def measuring_half() -> bytes:
     """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. pynvml is inside if it is installed."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("__main__.py", "from gputui.recording.__main__ import main\nraise SystemExit(main())\n")
+        archive.writestr(
+            "__main__.py", "from gputui.recording.__main__ import main\nraise SystemExit(main())\n"
+        )
         package = importlib.resources.files("gputui")
         for name in ("__init__.py", "errors.py"):
             archive.writestr(f"gputui/{name}", package.joinpath(name).read_bytes())

@@ -48,7 +48,8 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
             ) from error
         except OSError as error:
             raise GputuiError(
-                f"--python {shown}: cannot be started ({error.strerror})", "give the path of a Python 3.10 or newer"
+                f"--python {shown}: cannot be started ({error.strerror})",
+                "give the path of a Python 3.10 or newer",
             ) from error
         try:
             plain: dict[str, Any] = json.loads(answer.read_text())
@@ -67,7 +68,9 @@ def interpreter_from_plain(plain: dict[str, Any]) -> Interpreter:
     values: dict[str, Any] = {}
     for name in (*_OPTIONAL, *_TORCH_ONLY):
         found = plain.get(name)
-        values[name] = Missing(f"torch {missing}" if missing else "not in this torch") if found is None else found
+        values[name] = (
+            Missing(f"torch {missing}" if missing else "not in this torch") if found is None else found
+        )
     runtime = Runtime(
         python_version=plain["python_version"],
         python_implementation=plain["python_implementation"],

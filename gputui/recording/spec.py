@@ -68,5 +68,8 @@ class Spec:
 
 
 def _runtime(plain: dict[str, Any]) -> Runtime:
-    values = {k: Missing(v["missing"]) if isinstance(v, dict) else v for k, v in plain.items()}
-    return Runtime(**{**values, "arch_list": tuple(values["arch_list"])})
+    values: dict[str, Any] = {
+        name: Missing(value["missing"]) if isinstance(value, dict) else value for name, value in plain.items()
+    }
+    values["arch_list"] = tuple(values["arch_list"])
+    return Runtime(**values)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any  # JSON of the launch
 
 from .channel import Channel
@@ -67,14 +68,14 @@ class Launch:
         for index, described in enumerate(self._cases):
             share_ns = (self._deadline_ns - time.monotonic_ns()) / (len(self._cases) - index)
             case_id = int(described["case_id"])
-            warm = self._guarded(case_id, lambda d=described, s=share_ns: self._warm(d, s))
+            warm = self._guarded(case_id, partial(self._warm, described, share_ns))
             if isinstance(warm, _Running):
                 running.append(warm)
         self._drop_what_does_not_fit(running)
         active = list(running)
         while active:
             for case in list(active):
-                done = self._guarded(case.case_id, lambda c=case: self._time_block(c))
+                done = self._guarded(case.case_id, partial(self._time_block, case))
                 if done is None:
                     active.remove(case)
                 elif done or not self._has_time_for(active):
@@ -205,7 +206,12 @@ class Launch:
 
     def _end(self, case_id: int, outcome: str, reason: str, blocks: int) -> None:
         self._channel.send(
-            "case_end", case_id=case_id, outcome=outcome, reason=reason, blocks=blocks, t_ns=time.monotonic_ns()
+            "case_end",
+            case_id=case_id,
+            outcome=outcome,
+            reason=reason,
+            blocks=blocks,
+            t_ns=time.monotonic_ns(),
         )
 
     def _free_memory(self) -> None:

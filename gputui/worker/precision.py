@@ -31,7 +31,8 @@ class Precision:
             return contextlib.nullcontext()
         import torch
 
-        return torch.autocast(device_type=self.device, dtype=self.product_dtype())
+        context: AbstractContextManager[object] = torch.autocast(self.device, dtype=self.product_dtype())
+        return context
 
     def needs_scaler(self) -> bool:
         """fp16 gradients underflow without a scale; bf16's do not."""
@@ -70,7 +71,9 @@ def resolve(requested: str, device: str) -> Precision:
         if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
             raise Unsupported("TF32 needs compute capability 8.0")
         return Precision(requested, "tf32", device)
-    return Precision(requested, "amp-fp16" if device in ("mps",) or _lacks_bf16(device) else "amp-bf16", device)
+    return Precision(
+        requested, "amp-fp16" if device in ("mps",) or _lacks_bf16(device) else "amp-bf16", device
+    )
 
 
 def _lacks_bf16(device: str) -> bool:

@@ -101,9 +101,7 @@ def _other_devices(torch: Any) -> list[dict[str, Any]]:
     if hasattr(torch, "xpu") and torch.xpu.is_available():
         for index in range(torch.xpu.device_count()):
             properties = torch.xpu.get_device_properties(index)
-            devices.append(
-                _device("xpu", properties.name, index=index, memory_bytes=properties.total_memory)
-            )
+            devices.append(_device("xpu", properties.name, index=index, memory_bytes=properties.total_memory))
     if torch.backends.mps.is_available():
         devices.append(_device("mps", "Apple GPU"))
     return devices

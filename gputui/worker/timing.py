@@ -51,10 +51,7 @@ def gpu_stopwatch(module: Any) -> Stopwatch:
 
     `module` is `torch.cuda`, `torch.xpu` or `torch.mps`. One wait per block, none inside.
     """
-    if hasattr(module, "Event"):
-        event = module.Event
-    else:
-        event = module.event.Event  # torch.mps keeps it one module deeper
+    event = module.Event if hasattr(module, "Event") else module.event.Event  # torch.mps has it deeper
 
     def stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
         first, last = event(enable_timing=True), event(enable_timing=True)

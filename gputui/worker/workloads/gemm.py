@@ -25,9 +25,7 @@ def build(request: Request) -> Step:
     n = request.integer("n")
     generator = torch.Generator().manual_seed(request.seed)
     dtype = request.precision.product_dtype()
-    a, b = (
-        torch.randn(n, n, generator=generator).to(device=request.device, dtype=dtype) for _ in range(2)
-    )
+    a, b = (torch.randn(n, n, generator=generator).to(device=request.device, dtype=dtype) for _ in range(2))
     product = torch.empty_like(a)
 
     def run() -> object:

@@ -37,9 +37,7 @@ def build(request: Request) -> Step:
     from ..models.gpt import Gpt
     from ..training import training_step
 
-    shape = GptShape(
-        **{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")}
-    )
+    shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
     torch.manual_seed(request.seed)
     model = Gpt(shape).to(request.device)
     generator = torch.Generator().manual_seed(request.seed)

@@ -1,0 +1,370 @@
+"""Executes plans: one worker per launch, everything into journals, to the end or to the first signal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from pathlib import Path
+from types import FrameType
+from typing import Any  # a worker's JSON
+
+from gputui import __version__
+from gputui.errors import GputuiError
+from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
+from gputui.model.absent import Missing
+from gputui.model.journal import (
+    JOURNAL_SCHEMA,
+    LOCK_NAME,
+    TELEMETRY_NAME,
+    Block,
+    CaseEnd,
+    CasePlanned,
+    CaseWarm,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    MachineFound,
+    RunEnd,
+    RunStart,
+    RuntimeFound,
+    Stored,
+    WorkerReady,
+)
+from gputui.model.machine import Machine
+from gputui.model.plan import PlannedDevice, PlannedLaunch
+from gputui.recording.deployment import copy_worker
+from gputui.recording.journal import JournalWriter
+from gputui.recording.sampler import Sampler, usable_sources
+from gputui.recording.spec import Spec
+from gputui.recording.worker_process import WorkerProcess, without_paths
+
+HARD_STOP = 1.2
+"""A run ends at this multiple of its budget, whatever is in progress."""
+LAUNCH_OVERHEAD_S = 0.5
+"""Of an allowance, kept for starting and ending the process."""
+LEAST_ALLOWANCE_S = 2.0
+"""Below this nothing that counts can be measured."""
+STORE_TIMEOUT_S = 120.0
+
+
+@dataclass
+class _Run:
+    """One run directory and how far it has come."""
+
+    run_dir: Path
+    spec: Spec
+    journal: JournalWriter
+    start_file: Path
+    lock: int
+    spent_s: float = 0.0
+    unplanned: list[PlannedLaunch] = field(default_factory=list)
+    """Launches that repeat a case alone after a crash or an OOM."""
+    ended_cases: set[tuple[int, int]] = field(default_factory=set)
+    """(replicate, case) that has an outcome."""
+    waiting: dict[int, float] = field(default_factory=dict)
+    """Weights of the planned launches that were not begun, by launch id."""
+    next_launch_id: int = 0
+
+
+class _Stopped(Exception):
+    """A signal asked for the end."""
+
+
+class Supervisor:
+    """Executes the plans of one or several run directories, their launches alternating.
+
+    Runs in the main thread of its own process. A SIGINT or SIGTERM ends the worker, keeps what is
+    finished, and stores it; SIGHUP changes nothing, since there is no terminal to lose.
+    """
+
+    def __init__(self, run_dirs: Sequence[Path]) -> None:
+        self._run_dirs = run_dirs
+        self._signal = 0
+        self._addresses: tuple[GpuAddress, ...] = ()
+
+    def run(self) -> int:
+        """Execute; the exit status: 0, 128 + signal, or 1 if a run failed or could not be stored."""
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        runs = [_open_run(run_dir) for run_dir in self._run_dirs]
+        machine = describe_machine(runs[0].spec.hash_key)
+        self._addresses = nvml_addresses()
+        for run in runs:
+            self._write_heading(run, machine)
+        status, reason = "finished", ""
+        try:
+            telemetry = runs[0].run_dir / TELEMETRY_NAME
+            with Sampler(
+                telemetry, usable_sources(), lambda text: self._event(runs[0], "warning", text)
+            ) as sampler:
+                for run, launch in _alternating(runs):
+                    self._launch(run, launch, sampler)
+        except _Stopped:
+            status, reason = "interrupted", f"stopped by {signal.Signals(self._signal).name}"
+        except Exception as error:  # the runner's loop: whatever it was, what is finished is kept and stored
+            status, reason = "failed", without_paths(f"{type(error).__name__}: {error}")
+        for run in runs[1:]:  # the sampler writes once; every journal must be whole by itself
+            shutil.copyfile(telemetry, run.run_dir / TELEMETRY_NAME)
+        exit_statuses = [_close_run(run, status, reason) for run in runs]
+        if self._signal:
+            return 128 + self._signal
+        return 1 if status == "failed" or any(exit_statuses) else 0
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signal = number
+
+    def _event(self, run: _Run, level: str, message: str) -> None:
+        run.journal.append(Event(level, message, time.monotonic_ns()))
+
+    def _write_heading(self, run: _Run, machine: Machine) -> None:
+        """All that is known before the first launch."""
+        plan, spec = run.spec.plan, run.spec
+        run.journal.append(
+            RunStart(
+                schema=JOURNAL_SCHEMA,
+                run_id=spec.run_id,
+                started_utc_us=time.time_ns() // 1000,
+                started_ns=time.monotonic_ns(),
+                utc_offset_min=time.localtime().tm_gmtoff // 60,
+                gputui_version=__version__,
+                profile=plan.profile,
+                profile_version=plan.profile_version,
+                seed=plan.seed,
+                replicates=plan.replicates,
+                budget_s=plan.budget_s,
+                label=spec.label,
+                price=spec.price,
+            )
+        )
+        run.journal.append(MachineFound(machine))
+        run.journal.append(RuntimeFound(spec.runtime))
+        devices = {case_id: launch.device for launch in plan.launches for case_id in launch.case_ids}
+        for planned in plan.cases:
+            device = devices.get(planned.case_id)
+            index = None if device is None else self._device_index(device)
+            run.journal.append(CasePlanned(planned, index, "" if device is None else device.name))
+        run.journal.sync()
+
+    def _device_index(self, device: PlannedDevice) -> int | None:
+        """Telemetry's index of a torch device, by UUID or PCI address, never by torch's own index."""
+        if device.device_class != "gpu":
+            return None
+        index = join_gpu(self._addresses, device.visible, device.pci_address)
+        return None if isinstance(index, Missing) else index
+
+    def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
+        """One worker from start to end. Raises _Stopped when a signal came."""
+        plan = run.spec.plan
+        run.waiting.pop(launch.launch_id, None)
+        share = launch.weight / (launch.weight + sum(run.waiting.values()))
+        allowance_s = (plan.budget_s - run.spent_s) * share - LAUNCH_OVERHEAD_S
+        if allowance_s < LEAST_ALLOWANCE_S:
+            self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
+            return
+        begun_s = time.monotonic()
+        described = {
+            "device": launch.device.torch_device,
+            "threads": launch.threads,
+            "seed": plan.seed,
+            "allowance_s": allowance_s,
+            "cases": [_described(run, case_id) for case_id in launch.case_ids],
+        }
+        try:
+            worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described)
+        except OSError as error:
+            self._drop(run, launch, f"no worker could be started: {error.strerror}", "failed")
+            return
+        run.journal.append(
+            LaunchStart(
+                launch.launch_id,
+                launch.replicate,
+                launch.case_ids,
+                launch.threads,
+                allowance_s,
+                worker.started_ns,
+            )
+        )
+        index = self._device_index(launch.device)
+        sampler.focus(() if index is None else (index,))
+        hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.spent_s
+        outcome, reason = self._listen(run, launch, worker, hard_stop_s)
+        sampler.focus(())
+        worker.end()
+        for case_id in launch.case_ids:
+            if (launch.replicate, case_id) not in run.ended_cases:
+                alone = len(launch.case_ids) == 1
+                if outcome == "failed" and not alone:
+                    self._again_alone(run, launch, case_id)
+                else:
+                    self._end_case(run, launch, case_id, outcome, reason)
+        tail = "" if outcome == "ok" else worker.log_tail()
+        run.journal.append(
+            LaunchEnd(launch.launch_id, outcome, reason, worker.exit_status, tail, time.monotonic_ns())
+        )
+        run.journal.sync()
+        run.spent_s += time.monotonic() - begun_s
+        if self._signal:
+            raise _Stopped
+
+    def _listen(
+        self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, hard_stop_s: float
+    ) -> tuple[str, str]:
+        """Write down what the worker says until its last word, its death, a signal, or the hard stop."""
+        while True:
+            exited = worker.exit_status is not None
+            for message in worker.messages(0.0 if exited else 0.25):
+                try:
+                    if self._hear(run, launch, worker, message):
+                        worker.wait_for_exit()
+                        return "ok", ""
+                except (KeyError, TypeError, ValueError):
+                    self._event(
+                        run, "warning", f"launch {launch.launch_id}: a line of the worker made no sense"
+                    )
+            if exited:
+                return "failed", _death(worker.exit_status)
+            if self._signal:
+                return "interrupted", f"stopped by {signal.Signals(self._signal).name}"
+            if time.monotonic() > hard_stop_s:
+                return "interrupted", f"hard stop at {HARD_STOP} times the budget"
+
+    def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, message: dict[str, Any]) -> bool:
+        """Write one message into the journal; True for the last one. Raises KeyError, TypeError or
+        ValueError if it is not of the form a worker uses."""
+        kind = message.pop("kind", "garbage")
+        journal, launch_id = run.journal, launch.launch_id
+        if kind == "block":
+            block = Block(launch_id=launch_id, **message)
+            if block.case_id not in launch.case_ids or block.wall_ns <= 0 or block.steps <= 0:
+                raise ValueError(block)
+            journal.append(block)
+        elif kind == "warm":
+            journal.append(CaseWarm(launch_id=launch_id, **message))
+        elif kind == "case_end":
+            end = CaseEnd(launch_id=launch_id, **message)
+            if end.outcome == "oom" and len(launch.case_ids) > 1:
+                self._again_alone(run, launch, end.case_id)
+            run.ended_cases.add((launch.replicate, end.case_id))
+            journal.append(replace(end, reason=without_paths(end.reason)))
+        elif kind == "ready":
+            startup_ns = int(message["t_ns"]) - worker.started_ns
+            journal.append(
+                WorkerReady(launch_id, startup_ns, int(message["threads_used"]), int(message["t_ns"]))
+            )
+        elif kind == "void":
+            case = run.spec.plan.cases[int(message["case_id"])].case
+            self._event(run, "info", f"{case.name}: block left out, {message['reason']}")
+        elif kind != "end":
+            raise ValueError(kind)
+        return bool(kind == "end")
+
+    def _again_alone(self, run: _Run, launch: PlannedLaunch, case_id: int) -> None:
+        """Plan one more launch with this case only: another may have taken its memory, or its life."""
+        launch_id = run.next_launch_id
+        run.next_launch_id += 1
+        alone = replace(
+            launch,
+            launch_id=launch_id,
+            case_ids=(case_id,),
+            weight=launch.weight / len(launch.case_ids),
+        )
+        run.unplanned.append(alone)
+        name = run.spec.plan.cases[case_id].case.name
+        self._event(run, "info", f"{name}: will be run alone once")
+
+    def _drop(self, run: _Run, launch: PlannedLaunch, reason: str, outcome: str = "skipped") -> None:
+        """List what a launch would have measured."""
+        for case_id in launch.case_ids:
+            self._end_case(run, launch, case_id, outcome, reason)
+
+    def _end_case(self, run: _Run, launch: PlannedLaunch, case_id: int, outcome: str, reason: str) -> None:
+        run.ended_cases.add((launch.replicate, case_id))
+        run.journal.append(CaseEnd(launch.launch_id, case_id, outcome, reason, 0, time.monotonic_ns()))
+
+
+def _open_run(run_dir: Path) -> _Run:
+    """Take the lock, which is held for life, and lay out what a launch needs."""
+    spec = Spec.read(run_dir)
+    lock = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise GputuiError(f"{run_dir}: another supervisor executes this run", "watch it instead") from error
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    held = {
+        "pid": os.getpid(),
+        "boot_id": boot.read_text().strip() if boot.exists() else "",
+        "target": spec.target,
+    }
+    os.write(lock, json.dumps(held).encode())
+    try:
+        journal = JournalWriter(run_dir)
+    except FileExistsError as error:
+        raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
+    start_file = copy_worker(run_dir / "code")
+    waiting = {launch.launch_id: launch.weight for launch in spec.plan.launches}
+    next_id = 1 + max(waiting, default=-1)
+    return _Run(run_dir, spec, journal, start_file, lock, waiting=waiting, next_launch_id=next_id)
+
+
+def _close_run(run: _Run, status: str, reason: str) -> int:
+    """Last lines of a journal, and the command that stores it; its exit status."""
+    run.journal.append(RunEnd(status, reason, time.time_ns() // 1000, time.monotonic_ns()))
+    run.journal.sync()
+    exit_status, message = 0, ""
+    if run.spec.on_end:
+        try:
+            done = subprocess.run(
+                run.spec.on_end,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=STORE_TIMEOUT_S,
+                check=False,
+                start_new_session=True,
+            )
+            exit_status = done.returncode
+            message = done.stderr.decode(errors="replace").strip() if done.returncode else ""
+        except (OSError, subprocess.TimeoutExpired) as error:
+            exit_status, message = 4, str(error)
+    run.journal.append(Stored(exit_status, message, time.monotonic_ns()))
+    run.journal.close()
+    os.close(run.lock)
+    return exit_status
+
+
+def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:
+    """The launches of all runs in turn; a launch that must be repeated alone comes right after its own."""
+    for row in zip_longest(*(run.spec.plan.launches for run in runs)):
+        for run, launch in zip(runs, row, strict=True):
+            if launch is not None:
+                yield run, launch
+                while run.unplanned:
+                    yield run, run.unplanned.pop(0)
+
+
+def _described(run: _Run, case_id: int) -> dict[str, Any]:
+    case = run.spec.plan.cases[case_id].case
+    return {
+        "case_id": case_id,
+        "workload": case.work.workload,
+        "size": case.work.size,
+        "precision": case.variant.precision,
+    }
+
+
+def _death(exit_status: int | None) -> str:
+    if exit_status is not None and exit_status < 0:
+        try:
+            return f"the worker died of {signal.Signals(-exit_status).name}"
+        except ValueError:
+            return f"the worker died of signal {-exit_status}"
+    return f"the worker left early with status {exit_status}"

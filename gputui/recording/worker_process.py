@@ -1,0 +1,125 @@
+"""One worker as a child process: started in its own group, heard on a FIFO, ended with all its children."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any  # a worker's JSON
+
+from gputui.model.plan import PlannedLaunch
+
+LINE_LIMIT_BYTES = 1 << 20
+END_GRACE_S = 5.0
+"""How long a worker may live after its last word, or after SIGTERM."""
+
+
+class WorkerProcess:
+    """A launch in progress. Used by one thread."""
+
+    def __init__(
+        self,
+        interpreter: Sequence[str],
+        start_file: Path,
+        run_dir: Path,
+        launch: PlannedLaunch,
+        described: Mapping[str, Any],
+    ) -> None:
+        """Start it. Raises OSError if the interpreter cannot be started or a FIFO cannot be made."""
+        name = f"launch-{launch.launch_id:03d}"
+        logs = run_dir / "logs"
+        logs.mkdir(exist_ok=True)
+        self._log = logs / f"{name}.log"
+        self._fifo = run_dir / f"{name}.fifo"
+        description = run_dir / f"{name}.json"
+        description.write_text(json.dumps(described))
+        os.mkfifo(self._fifo, 0o600)
+        # Open for reading and writing: then it opens at once, and never reads as ended.
+        self._reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pending = b""
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*interpreter, str(start_file), "run", str(description), str(self._fifo)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=worker_environment(launch),
+                start_new_session=True,
+            )
+        self.started_ns = time.monotonic_ns()
+
+    @property
+    def exit_status(self) -> int | None:
+        """As Python gives it, negative for a signal; None while it lives."""
+        return self._process.poll()
+
+    def messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """What it said until now, waiting up to `timeout_s` for something; lines that are no JSON object
+        become `{"kind": "garbage"}`."""
+        readable, _, _ = select.select([self._reader], [], [], timeout_s)
+        while readable:
+            with contextlib.suppress(BlockingIOError):
+                data = os.read(self._reader, 1 << 16)
+                self._pending += data
+            readable, _, _ = select.select([self._reader], [], [], 0)
+        *lines, self._pending = self._pending.split(b"\n")
+        if len(self._pending) > LINE_LIMIT_BYTES:
+            self._pending = b""
+            yield {"kind": "garbage"}
+        for line in lines:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                message = None
+            yield message if isinstance(message, dict) else {"kind": "garbage"}
+
+    def wait_for_exit(self, timeout_s: float = END_GRACE_S) -> None:
+        """Give it time to leave by itself."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+
+    def end(self) -> None:
+        """End the process and its whole group, by SIGTERM and then by SIGKILL, and remove the FIFO."""
+        for number, grace_s in ((signal.SIGTERM, END_GRACE_S), (signal.SIGKILL, END_GRACE_S)):
+            alive = self._process.poll() is None
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+            if alive:
+                self.wait_for_exit(grace_s)
+        os.close(self._reader)
+        self._fifo.unlink(missing_ok=True)
+
+    def log_tail(self, lines: int = 5) -> str:
+        """The last lines of its output, paths shortened to their last part."""
+        with contextlib.suppress(OSError):
+            size = self._log.stat().st_size
+            with self._log.open("rb") as log:
+                log.seek(max(size - 4096, 0))
+                text = log.read().decode(errors="replace")
+            return "\n".join(without_paths(line) for line in text.strip().split("\n")[-lines:])
+        return ""
+
+
+def without_paths(text: str) -> str:
+    """A text in which every absolute path is cut to its last part, since paths name people."""
+    return re.sub(r"(?<![\w.])(?:/[^\s/'\":,]+)+/(?=[^\s/])", "", text)
+
+
+def worker_environment(launch: PlannedLaunch) -> dict[str, str]:
+    """The environment of a worker: the user's own, narrowed to one device and a number of threads."""
+    environment = dict(os.environ)
+    threads = str(launch.threads)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment[name] = threads
+    environment["KINETO_LOG_LEVEL"] = "6"  # below 6 the profiler's C++ writes to stderr
+    environment["PYTHONUNBUFFERED"] = "1"
+    if launch.device.device_class == "cpu" or launch.device.torch_device == "cuda":
+        environment["CUDA_VISIBLE_DEVICES"] = launch.device.visible
+    return environment

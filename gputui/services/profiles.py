@@ -1,0 +1,205 @@
+"""Profiles: TOML files that name workloads, variants and a time budget. Read strictly.
+
+The schema is documented in docs/profiles.md; `SCHEMA` is its version.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # TOML that was not looked at yet
+
+import tomllib
+
+from gputui.errors import GputuiError
+from gputui.model.case import DEVICE_CLASSES, PRECISIONS, THREAD_REQUESTS
+from gputui.worker.workloads import WORKLOADS, workload_named
+
+SCHEMA = 1
+MAX_BUDGET_S = 24 * 3600
+MAX_REPLICATES = 100
+_PROFILE_KEYS = ("schema", "version", "title", "question", "budget_s", "replicates", "case")
+_CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "weight")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCase:
+    """One `[[case]]` table: its cases are the product of the lists."""
+
+    workload: str
+    sizes: tuple[str, ...]
+    devices: tuple[str, ...]
+    precisions: tuple[str, ...]
+    threads: tuple[str, ...]
+    """For CPUs; a GPU case always has the whole host."""
+    weight: float
+    """Share of the budget of each of its launches, relative to the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named list of workloads and variants with a time budget."""
+
+    name: str
+    version: int
+    title: str
+    question: str
+    budget_s: float
+    replicates: int
+    cases: tuple[ProfileCase, ...]
+
+
+def find_profile(name_or_path: str) -> Profile:
+    """A shipped profile by name, or a TOML file by path. Raises GputuiError if it is missing or wrong."""
+    if name_or_path.endswith(".toml") or "/" in name_or_path:
+        path = Path(name_or_path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise GputuiError(
+                f"profile {path}: cannot be read ({error})", "give the path of a TOML file"
+            ) from error
+        return read_profile(text, path.stem, str(path))
+    shipped = {profile.name: profile for profile in shipped_profiles()}
+    if name_or_path not in shipped:
+        raise GputuiError(
+            f'profile "{name_or_path}": there is none of that name{_nearest(name_or_path, shipped)}',
+            f"one of {', '.join(shipped)}, or the path of a .toml file",
+        )
+    return shipped[name_or_path]
+
+
+def shipped_profiles() -> tuple[Profile, ...]:
+    """The profiles that come with gputui, `quick` first."""
+    profiles = [
+        read_profile(entry.read_text(encoding="utf-8"), entry.name.removesuffix(".toml"), entry.name)
+        for entry in _directory().iterdir()
+        if entry.name.endswith(".toml")
+    ]
+    return tuple(sorted(profiles, key=lambda p: (p.name != "quick", p.name)))
+
+
+def _directory() -> Any:
+    """The directory of shipped profiles: inside the package in a wheel, beside it in a checkout."""
+    inside = importlib.resources.files("gputui").joinpath("profiles")
+    if inside.is_dir():
+        return inside
+    beside = Path(__file__).resolve().parents[2] / "profiles"
+    if beside.is_dir():
+        return beside
+    raise GputuiError(f"{beside}: the shipped profiles are missing", "install gputui again")
+
+
+def read_profile(text: str, name: str, source: str) -> Profile:
+    """Read one profile. Raises GputuiError naming source, key, what is allowed, and the closest name."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise GputuiError(f"profile {source}: is no TOML: {error}", "see docs/profiles.md") from error
+    return _Reader(source).profile(table, name)
+
+
+class _Reader:
+    """Checks one file key by key; every error names the place."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def profile(self, table: Mapping[str, Any], name: str) -> Profile:
+        self._known(table, _PROFILE_KEYS, "")
+        schema = self._number(table, "schema", "", 1, 10**6, whole=True)
+        if schema != SCHEMA:
+            raise self._wrong("schema", schema, f"this gputui reads {SCHEMA}")
+        entries = table.get("case")
+        if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
+            raise self._wrong("case", entries, "at least one [[case]] table")
+        return Profile(
+            name=name,
+            version=int(self._number(table, "version", "", 1, 10**6, whole=True)),
+            title=self._text(table, "title"),
+            question=self._text(table, "question"),
+            budget_s=self._number(table, "budget_s", "", 1, MAX_BUDGET_S),
+            replicates=int(self._number(table, "replicates", "", 1, MAX_REPLICATES, whole=True)),
+            cases=tuple(self._case(entry, f"case {i}: ") for i, entry in enumerate(entries, 1)),
+        )
+
+    def _case(self, table: Mapping[str, Any], place: str) -> ProfileCase:
+        self._known(table, _CASE_KEYS, place)
+        names = [w.name for w in WORKLOADS]
+        name = table.get("workload")
+        if not isinstance(name, str) or name not in names:
+            raise self._wrong(f"{place}workload", name, _allowed(name, names))
+        workload = workload_named(name)
+        place = f"{place}{name}: "
+        devices = self._choices(table, "devices", place, DEVICE_CLASSES, workload.device_classes)
+        if "threads" in table and "cpu" not in devices:
+            raise self._wrong(f"{place}threads", table["threads"], 'only for devices = ["cpu"]')
+        return ProfileCase(
+            workload=name,
+            sizes=self._choices(table, "sizes", place, tuple(workload.sizes), tuple(workload.sizes)),
+            devices=devices,
+            precisions=self._choices(table, "precisions", place, PRECISIONS, workload.precisions),
+            threads=self._choices(table, "threads", place, THREAD_REQUESTS, THREAD_REQUESTS)
+            if "threads" in table
+            else ("all",),
+            weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
+        )
+
+    def _known(self, table: Mapping[str, Any], allowed: Iterable[str], place: str) -> None:
+        for key in table:
+            if key not in allowed:
+                raise GputuiError(
+                    f"profile {self._source}: {place}unknown key {key!r}{_nearest(key, allowed)}",
+                    f"allowed: {', '.join(allowed)}",
+                )
+
+    def _choices(
+        self,
+        table: Mapping[str, Any],
+        key: str,
+        place: str,
+        words: tuple[str, ...],
+        possible: tuple[str, ...],
+    ) -> tuple[str, ...]:
+        values = table.get(key)
+        if not isinstance(values, list) or not values:
+            raise self._wrong(place + key, values, f"a list of {', '.join(possible)}")
+        for value in values:
+            if value not in possible:
+                known = isinstance(value, str) and value in words
+                told = f"this workload has {', '.join(possible)}" if known else _allowed(value, possible)
+                raise self._wrong(place + key, value, told)
+        return tuple(dict.fromkeys(values))
+
+    def _text(self, table: Mapping[str, Any], key: str) -> str:
+        value = table.get(key)
+        if not isinstance(value, str) or not value.strip() or "\n" in value:
+            raise self._wrong(key, value, "one line of text")
+        return value
+
+    def _number(
+        self, table: Mapping[str, Any], key: str, place: str, low: float, high: float, *, whole: bool = False
+    ) -> float:
+        value = table.get(key)
+        fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not fits or not low <= float(value or 0) <= high:
+            kind = "a whole number" if whole else "a number"
+            raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:g}")
+        return float(value or 0)
+
+    def _wrong(self, key: str, value: object, allowed: str) -> GputuiError:
+        shown = "missing" if value is None else f"{value!r} is not allowed"
+        return GputuiError(f"profile {self._source}: {key}: {shown}", f"allowed: {allowed}")
+
+
+def _allowed(value: object, words: Iterable[str]) -> str:
+    listed = ", ".join(words)
+    return f"{listed}{_nearest(value, words)}" if isinstance(value, str) else listed
+
+
+def _nearest(word: object, words: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(word), list(words), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

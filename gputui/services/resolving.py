@@ -1,0 +1,236 @@
+"""A profile, an interpreter and a machine make a plan: what will run here, what will not, and why."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gputui.errors import GputuiError, MachineLacks
+from gputui.model.absent import Missing
+from gputui.model.case import Case, Variant, Work
+from gputui.model.machine import Interpreter, Machine, TorchDevice
+from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
+from gputui.services.profiles import Profile, ProfileCase
+from gputui.worker.contract import Workload
+from gputui.worker.workloads import WORKLOADS, workload_named
+
+SHARED_MEMORY_FRACTION = 0.5
+"""Variants share a worker only if together they fit into this part of the free device memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user narrowed a run to."""
+
+    device: str = ""
+    """Empty for all the profile names; `cpu`, `gpu`, `gpu:N` or a GPU's UUID."""
+    only: tuple[str, ...] = ()
+    """Workloads; empty for all."""
+    replicates: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A device class of the profile on this box: a device, or the reason there is none."""
+
+    device: PlannedDevice | None
+    torch_device: TorchDevice | None
+    outcome: str
+    reason: str
+
+
+def resolve_plan(
+    profile: Profile, interpreter: Interpreter, machine: Machine, choices: Choices = Choices()
+) -> Plan:
+    """The plan of one run.
+
+    Raises MachineLacks if a device was asked for that is not here, GputuiError for a `device` that is no
+    device or an `only` that the profile does not have.
+    """
+    _check_only(profile, choices.only)
+    classes = _device_classes(choices.device)
+    targets = {c: _target(c, choices.device, interpreter, machine) for c in classes}
+    cases: list[PlannedCase] = []
+    groups: list[PlannedLaunch] = []
+    for entry in profile.cases:
+        if choices.only and entry.workload not in choices.only:
+            continue
+        for device_class in (d for d in entry.devices if d in classes):
+            for size in entry.sizes:
+                for threads in entry.threads if device_class == "cpu" else ("host",):
+                    planned, launches = _group(
+                        entry,
+                        size,
+                        device_class,
+                        threads,
+                        targets[device_class],
+                        len(cases),
+                        interpreter,
+                        machine,
+                    )
+                    cases += planned
+                    groups += launches
+    if not cases:
+        raise GputuiError(
+            f"profile {profile.name}: has no case for --device {choices.device}",
+            "leave --device out, or choose another profile",
+        )
+    replicates = choices.replicates or profile.replicates
+    return Plan(
+        profile=profile.name,
+        profile_version=profile.version,
+        seed=choices.seed,
+        replicates=replicates,
+        budget_s=profile.budget_s * replicates / profile.replicates,
+        needs_torch=any(workload_named(c.case.work.workload).needs_torch for c in cases if c.outcome is None),
+        cases=tuple(cases),
+        launches=_ordered(groups, replicates, choices.seed),
+        interpreter=(interpreter.executable,),
+    )
+
+
+def case_of(workload: Workload, size: str, variant: Variant) -> Case:
+    """The case of a workload's declared size."""
+    declared = workload.sizes[size]
+    return Case(
+        work=Work(workload.name, workload.version, size, "same", tuple(sorted(declared.parameters.items()))),
+        variant=variant,
+        workload_class=workload.workload_class,
+        unit=workload.unit,
+        units_per_step=declared.units_per_step,
+        flops_per_step=declared.flops_per_step,
+        bytes_per_step=declared.bytes_per_step,
+    )
+
+
+def _check_only(profile: Profile, only: Sequence[str]) -> None:
+    has = sorted({entry.workload for entry in profile.cases})
+    for name in only:
+        if name not in has:
+            known = name in {w.name for w in WORKLOADS}
+            what = f"is not in profile {profile.name}" if known else "is no workload"
+            raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}")
+
+
+def _device_classes(device: str) -> tuple[str, ...]:
+    if not device:
+        return ("cpu", "gpu")
+    if device == "cpu":
+        return ("cpu",)
+    if re.fullmatch(r"(gpu|cuda|mps|xpu)(:\d{1,3})?|(GPU|MIG)-[\w-]+", device):
+        return ("gpu",)
+    raise GputuiError(f"--device {device}: is no device", "cpu, gpu, gpu:N, or the UUID of a GPU")
+
+
+def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Machine) -> _Target:
+    if device_class == "cpu":
+        name = machine.cpu.model if isinstance(machine.cpu.model, str) else "CPU"
+        return _Target(PlannedDevice("cpu", "cpu", name, "", ""), None, "", "")
+    gpus = [d for d in interpreter.devices if d.torch_device != "cpu"]
+    chosen = _choose_gpu(gpus, asked)
+    if chosen is None:
+        reason = _no_gpu(interpreter, machine, asked, len(gpus))
+        if asked:
+            raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure the CPU")
+        return _Target(None, None, "skipped", reason)
+    if not chosen.runs_here:
+        return _Target(None, chosen, "unsupported", f"{chosen.name}: {chosen.why_not}")
+    visible = chosen.uuid or str(chosen.index)
+    planned = PlannedDevice("gpu", chosen.torch_device, chosen.name, visible, chosen.pci_address)
+    return _Target(planned, chosen, "", "")
+
+
+def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
+    if asked.startswith(("GPU-", "MIG-")):
+        return next((g for g in gpus if g.uuid == asked), None)
+    kind, _, number = asked.partition(":")
+    usable = [g for g in gpus if kind in ("", "gpu", g.torch_device)]
+    index = int(number or 0)
+    return usable[index] if index < len(usable) else None
+
+
+def _no_gpu(interpreter: Interpreter, machine: Machine, asked: str, count: int) -> str:
+    if count:
+        return f"torch sees {count} GPU{'s' if count > 1 else ''}, not this one"
+    if not machine.gpus:
+        return f"no GPU: {machine.gpus_absent}"
+    torch_version = interpreter.runtime.torch_version
+    if isinstance(torch_version, Missing):
+        return f"no torch in this interpreter: {torch_version.reason}"
+    if isinstance(interpreter.runtime.torch_cuda, Missing) and isinstance(
+        interpreter.runtime.torch_hip, Missing
+    ):
+        return f"torch {torch_version} is a CPU build, {machine.gpus[0].name} is idle"
+    return f"torch {torch_version} does not see {machine.gpus[0].name}"
+
+
+def _group(
+    entry: ProfileCase,
+    size: str,
+    device_class: str,
+    threads: str,
+    target: _Target,
+    first_id: int,
+    interpreter: Interpreter,
+    machine: Machine,
+) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
+    """The cases that differ in precision only, and the launches that measure them once."""
+    workload = workload_named(entry.workload)
+    cases = []
+    for offset, precision in enumerate(entry.precisions):
+        variant = Variant(device_class, precision, "eager", threads)
+        case = case_of(workload, size, variant)
+        outcome, reason = _obstacle(workload, precision, target, interpreter)
+        cases.append(PlannedCase(first_id + offset, case, outcome, reason))
+    to_run = [c for c in cases if c.outcome is None]
+    if not to_run or target.device is None:
+        return cases, []
+    cores = machine.cpu.usable_cores
+    together = _fits_together(workload.sizes[size].memory_bytes * len(to_run), target.torch_device, machine)
+    launch = PlannedLaunch(
+        launch_id=0,
+        replicate=0,
+        case_ids=tuple(c.case_id for c in to_run),
+        device=target.device,
+        threads=1 if threads == "1" else cores,
+        weight=entry.weight * len(to_run),
+    )
+    if together:
+        return cases, [launch]
+    return cases, [replace(launch, case_ids=(case_id,), weight=entry.weight) for case_id in launch.case_ids]
+
+
+def _obstacle(
+    workload: Workload, precision: str, target: _Target, interpreter: Interpreter
+) -> tuple[str | None, str]:
+    """Why a case will not be run, as (outcome, reason); (None, "") if it will."""
+    if target.device is None:
+        return target.outcome, target.reason
+    torch_version = interpreter.runtime.torch_version
+    if workload.needs_torch and isinstance(torch_version, Missing):
+        return "skipped", torch_version.reason
+    if precision == "tf32":
+        device = target.torch_device
+        if device is None:
+            return "unsupported", "TF32 is a mode of NVIDIA GPUs"
+        too_old = not device.compute_capability or float(device.compute_capability) < 8.0
+        if device.torch_device != "cuda" or too_old or isinstance(interpreter.runtime.torch_hip, str):
+            return "unsupported", f"{device.name} has no TF32: compute capability 8.0 is needed"
+    return None, ""
+
+
+def _fits_together(needed_bytes: int, device: TorchDevice | None, machine: Machine) -> bool:
+    free_bytes = machine.memory.usable_bytes if device is None else (device.free_bytes or device.memory_bytes)
+    return free_bytes is None or needed_bytes <= SHARED_MEMORY_FRACTION * free_bytes
+
+
+def _ordered(groups: Sequence[PlannedLaunch], replicates: int, seed: int) -> tuple[PlannedLaunch, ...]:
+    """All launches of all replicates, each replicate in an order of its own."""
+    chance = random.Random(seed)
+    launches = []
+    for replicate in range(replicates):
+        launches += [replace(group, replicate=replicate) for group in chance.sample(groups, len(groups))]
+    return tuple(replace(launch, launch_id=i) for i, launch in enumerate(launches))
