@@ -1,0 +1,243 @@
+"""What gputui says of GPUs when the real pynvml loads the stand-in library."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any  # JSON printed by a subprocess
+
+import pytest
+
+from nvml.standin import standin_environment
+
+pytest.importorskip("pynvml")
+pytestmark = pytest.mark.skipif(
+    shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler to build the stand-in with"
+)
+
+REPOSITORY = Path(__file__).parents[2]
+
+DESCRIBE = """
+import json
+from gputui.machine import describe_machine, nvml_addresses, join_gpu
+from gputui.model.journal import to_plain
+from dataclasses import asdict
+print(json.dumps({
+    "machine": to_plain(describe_machine(b"k" * 32)),
+    "addresses": [asdict(a) for a in nvml_addresses()],
+}))
+"""
+
+READ = """
+import json, os
+from gputui.sources import NvmlSource
+def all_of(source):
+    return {
+        "full": {d: dict(source.read(d, full=True).values) for d in source.devices()},
+        "quick": {d: dict(source.read(d, full=False).values) for d in source.devices()},
+        "problems": {d: why.reason for d, why in source.problems().items()},
+    }
+source = NvmlSource()
+why = source.probe()
+first = all_of(source)
+with open(os.environ["GPUTUI_NVML_SCENARIO"], "a") as scenario:
+    scenario.write(os.environ.get("THEN", ""))
+second = all_of(source)
+source.close()
+source.close()
+print(json.dumps({"why": why and why.reason, "first": first, "second": second}))
+"""
+
+
+def answer(program: str, scenario: str, then: str = "") -> Any:
+    environment = {**os.environ, **standin_environment(scenario), "THEN": then, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+TWO = """
+driver gpus 2
+0 name NVIDIA H200
+1 name NVIDIA L4
+1 memory_total_mib 23034
+1 compute_capability 89
+1 power_limit_mw 60000
+1 power_default_limit_mw 72000
+1 pcie_width 4
+1 ecc 0
+"""
+
+
+def test_two_gpus_are_described() -> None:
+    found = answer(DESCRIBE, TWO)
+    first, second = found["machine"]["gpus"]
+    assert (first["index"], first["name"], first["compute_capability"]) == (0, "NVIDIA H200", "9.0")
+    assert (first["memory_bytes"], first["pcie_width"]) == (143771 * 2**20, 16)
+    assert (second["name"], second["memory_bytes"]) == ("NVIDIA L4", 23034 * 2**20)
+    assert (second["power_limit_w"], second["power_default_limit_w"]) == (60.0, 72.0)
+    assert (second["pcie_width"], second["pcie_width_max"]) == (4, 16)
+    assert (second["ecc_enabled"], second["mig_enabled"]) == (False, False)
+    assert first["gpu_id"] != second["gpu_id"]
+    assert found["machine"]["gpus_absent"] == ""
+    assert found["machine"]["driver_version"] == "580.95.05"
+    assert found["machine"]["cuda_driver_version"] == "13.0"
+
+
+def test_the_identity_of_gpus_is_in_their_addresses_and_nowhere_in_the_description() -> None:
+    found = answer(DESCRIBE, TWO)
+    assert [a["pci_address"] for a in found["addresses"]] == ["0000:1b:00.0", "0000:1c:00.0"]
+    text = json.dumps(found["machine"])
+    for address in found["addresses"]:
+        assert address["uuid"].startswith("GPU-")
+        assert address["uuid"] not in text
+        assert address["pci_address"] not in text
+
+
+def test_the_machine_is_known_by_its_gpus_in_any_order() -> None:
+    one = answer(DESCRIBE, "driver gpus 2\n0 uuid GPU-a\n1 uuid GPU-b\n")["machine"]["machine_id"]
+    other = answer(DESCRIBE, "driver gpus 2\n0 uuid GPU-b\n1 uuid GPU-a\n")["machine"]["machine_id"]
+    third = answer(DESCRIBE, "driver gpus 2\n0 uuid GPU-c\n1 uuid GPU-a\n")["machine"]["machine_id"]
+    assert one == other != third
+
+
+def test_slices_are_listed_with_their_gpu() -> None:
+    found = answer(DESCRIBE, "0 mig 1\n0 mig_slices 2\n")
+    assert found["machine"]["gpus"][0]["mig_enabled"] is True
+    assert [uuid[:4] for uuid in found["addresses"][0]["mig_uuids"]] == ["MIG-", "MIG-"]
+
+
+def test_a_field_that_is_not_supported_leaves_the_others() -> None:
+    gpu = answer(DESCRIBE, "0 error nvmlDeviceGetEccMode 3\n0 error nvmlDeviceGetMemoryInfo_v2 13\n")
+    found = gpu["machine"]["gpus"][0]
+    assert found["ecc_enabled"] == {"missing": "this GPU does not report it"}
+    assert found["memory_bytes"] == 143771 * 2**20
+    assert found["name"] == "NVIDIA H200"
+
+
+def test_a_lost_gpu_keeps_its_place_in_the_description() -> None:
+    scenario = "driver gpus 3\n1 error nvmlDeviceGetHandleByIndex_v2 15\n2 name NVIDIA L4\n"
+    found = answer(DESCRIBE, scenario)
+    gpus = found["machine"]["gpus"]
+    assert [gpu["index"] for gpu in gpus] == [0, 1, 2]
+    assert gpus[2]["name"] == "NVIDIA L4"
+    assert "lost" in gpus[1]["memory_bytes"]["missing"]
+    assert found["addresses"][1]["uuid"] == ""
+
+
+FAILURES = [
+    ("driver error nvmlInitWithFlags 9\n", "not loaded"),
+    ("driver error nvmlInitWithFlags 18\n", "different versions"),
+    ("driver gpus 0\n", "sees no GPU"),
+    ("driver error nvmlInitWithFlags 4\n", "permission"),
+    ("driver error nvmlDeviceGetCount_v2 999\n", "error 999"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "cause"), FAILURES)
+def test_a_driver_that_cannot_be_used_names_the_cause(scenario: str, cause: str) -> None:
+    machine = answer(DESCRIBE, scenario)["machine"]
+    assert machine["gpus"] == []
+    assert cause in machine["gpus_absent"]
+    source = answer(READ, scenario)
+    assert cause in source["why"]
+    assert source["first"] == {"full": {}, "quick": {}, "problems": {}}
+
+
+def test_a_box_without_the_library_says_so(tmp_path: Path) -> None:
+    # A library that is none shadows a real driver's, if this box has one.
+    (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", DESCRIBE], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert "libnvidia-ml.so.1 was not found" in json.loads(done.stdout)["machine"]["gpus_absent"]
+
+
+def test_a_python_without_pynvml_says_so() -> None:
+    program = "import sys\nsys.modules['pynvml'] = None\n"
+    assert "no pynvml" in answer(program + DESCRIBE, TWO)["machine"]["gpus_absent"]
+    assert "no pynvml" in answer(program + READ, TWO)["why"]
+
+
+def test_every_metric_of_two_gpus_is_read() -> None:
+    scenario = (
+        "driver gpus 2\n* power_mw 100000\n1 field 186 345500\n1 sm_busy_pct 98\n1 memory_busy_pct 44\n"
+        "1 memory_used_mib 4096\n1 temperature_c 71\n1 event_reasons 0x4\n1 energy_mj 5000000000\n"
+        "1 sm_clock_mhz 1620\n1 memory_clock_mhz 3200\n"
+    )
+    found = answer(READ, scenario)
+    assert found["why"] is None
+    assert found["first"]["full"]["1"] == {
+        "sm_busy_pct": 98.0,
+        "memory_busy_pct": 44.0,
+        "memory_used_mib": 4096.0,
+        "power_w": 345.5,
+        "temperature_c": 71.0,
+        "sm_clock_mhz": 1620.0,
+        "memory_clock_mhz": 3200.0,
+        "throttle_bits": 4,
+        "energy_mj": 5000000000,
+    }
+    assert found["first"]["full"]["0"]["power_w"] == 100.0  # no instant value: the driver's own
+    assert found["first"]["quick"]["1"].keys() == {
+        "sm_clock_mhz",
+        "memory_clock_mhz",
+        "throttle_bits",
+        "power_w",
+    }
+    assert found["first"]["problems"] == {}
+
+
+@pytest.mark.parametrize(
+    ("function", "key", "value"),
+    [
+        ("nvmlDeviceGetCurrentClocksEventReasons", "throttle_bits", 8),
+        ("nvmlDeviceGetMemoryInfo_v2", "memory_used_mib", 600.0),  # version 1 counts what is reserved
+        ("nvmlDeviceGetTemperatureV", "temperature_c", 40.0),
+        ("nvmlDeviceGetFieldValues", "power_w", 120.0),
+    ],
+)
+def test_an_older_driver_is_asked_in_the_older_way(function: str, key: str, value: float) -> None:
+    found = answer(READ, f"0 event_reasons 8\n0 error {function} 13\n")
+    assert found["first"]["full"]["0"][key] == value
+
+
+def test_a_metric_that_is_not_supported_leaves_the_others() -> None:
+    values = answer(READ, "0 error nvmlDeviceGetUtilizationRates 3\n")["first"]["full"]["0"]
+    assert "sm_busy_pct" not in values
+    assert len(values) == 7
+
+
+def test_a_metric_that_fails_once_comes_back() -> None:
+    found = answer(
+        READ,
+        "0 error nvmlDeviceGetTotalEnergyConsumption 999\n",
+        "0 error nvmlDeviceGetTotalEnergyConsumption 0\n",
+    )
+    assert "energy_mj" not in found["first"]["full"]["0"]
+    assert "energy_mj" in found["second"]["full"]["0"]
+
+
+def test_a_gpu_lost_while_it_is_watched_is_remembered_and_the_others_go_on() -> None:
+    found = answer(READ, "driver gpus 3\n2 sm_clock_mhz 1234\n", "1 error * 15\n")
+    assert found["first"]["problems"] == {}
+    second = found["second"]
+    assert list(second["full"]) == ["0", "1", "2"]
+    assert second["full"]["1"] == {}
+    assert second["full"]["2"]["sm_clock_mhz"] == 1234.0
+    assert second["problems"].keys() == {"1"}
+    assert "lost" in second["problems"]["1"]
+
+
+def test_a_gpu_lost_from_the_start_keeps_the_numbers_of_the_others() -> None:
+    found = answer(READ, "driver gpus 2\n0 error nvmlDeviceGetHandleByIndex_v2 15\n1 sm_clock_mhz 99\n")
+    assert found["first"]["full"]["0"] == {}
+    assert found["first"]["full"]["1"]["sm_clock_mhz"] == 99.0
+    assert "lost" in found["first"]["problems"]["0"]

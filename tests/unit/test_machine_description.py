@@ -1,0 +1,124 @@
+"""The whole description of a box: what it tells, and what it must never tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gputui.machine import describe_machine, hashed_id
+from gputui.model.absent import Missing
+from gputui.model.journal import to_plain
+
+KEY = bytes(range(32))
+OTHER_KEY = bytes(32)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+def test_versions_are_told_without_a_builders_suffix(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "/etc/os-release": 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n',
+            "/proc/sys/kernel/osrelease": "6.8.0-1018-sentinelcorp\n",
+            "/proc/driver/nvidia/version": (
+                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
+            ),
+        },
+    )
+    machine = describe_machine(KEY, root=tmp_path, environ={})
+    assert machine.os_name == "Ubuntu 24.04.3 LTS"
+    assert machine.kernel == "6.8.0-1018"
+    if not machine.gpus:
+        assert machine.driver_version == "580.95.05"
+
+
+def test_a_kernel_release_keeps_only_its_numbers(tmp_path: Path) -> None:
+    for release, expected in {
+        "5.15.167.4-microsoft-standard-WSL2": "5.15.167.4",
+        "5.14.0-427.13.1.el9_4.x86_64": "5.14.0",
+        "6.1.0-mycompany7": "6.1.0",
+        "6.12.3": "6.12.3",
+    }.items():
+        write(tmp_path, {"/proc/sys/kernel/osrelease": release})
+        kernel = describe_machine(KEY, root=tmp_path, environ={}).kernel
+        assert isinstance(kernel, str)
+        assert kernel.startswith(expected)
+        assert not set(kernel) - set("0123456789.-")
+
+
+def test_a_machine_keeps_its_id_under_one_key_and_loses_it_under_another(tmp_path: Path) -> None:
+    write(tmp_path, {"/etc/machine-id": "4b1d\n", "/proc/sys/kernel/hostname": "box\n"})
+    first = describe_machine(KEY, root=tmp_path, environ={})
+    assert first.machine_id == describe_machine(KEY, root=tmp_path, environ={}).machine_id
+    assert first.machine_id != describe_machine(OTHER_KEY, root=tmp_path, environ={}).machine_id
+    assert len(first.machine_id) == 12
+    if not first.gpus:
+        write(tmp_path, {"/proc/sys/kernel/hostname": "another\n"})
+        assert first.machine_id != describe_machine(KEY, root=tmp_path, environ={}).machine_id
+
+
+def test_a_hash_is_twelve_hex_digits_of_the_keyed_hash() -> None:
+    assert hashed_id(KEY, "GPU-1") == hashed_id(KEY, "GPU-1") != hashed_id(OTHER_KEY, "GPU-1")
+    assert int(hashed_id(KEY, "GPU-1"), 16) < 16**12
+
+
+def test_no_private_value_of_the_box_is_in_its_description(tmp_path: Path) -> None:
+    secret = "sentinel"
+    write(
+        tmp_path,
+        {
+            "/.dockerenv": "",
+            "/etc/machine-id": f"{secret}machine\n",
+            "/proc/sys/kernel/hostname": f"{secret}-host\n",
+            "/proc/sys/kernel/osrelease": f"6.8.0-{secret}\n",
+            "/etc/hosts": f"10.0.0.1 {secret}\n",
+            "/etc/environment": f"VAST_CONTAINERLABEL={secret}\nHOME=/home/{secret}\n",
+            "/proc/1/environ": f"KUBERNETES_SERVICE_HOST={secret}\0USER={secret}\0",
+            "/proc/self/cgroup": f"0::/user.slice/{secret}\n",
+            "/proc/self/mountinfo": f"1 0 0:1 / /home/{secret} rw - overlay {secret} rw\n",
+            "/sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+            "/sys/class/dmi/id/product_name": "p5.48xlarge\n",
+            "/sys/class/dmi/id/board_asset_tag": f"i-0{secret}\n",
+            "/sys/class/dmi/id/product_serial": f"{secret}\n",
+            "/var/run/secrets/kubernetes.io/serviceaccount/token": secret,
+        },
+    )
+    private_names = (
+        "RUNPOD_POD_ID", "RUNPOD_API_KEY", "RUNPOD_PUBLIC_IP", "RUNPOD_POD_HOSTNAME", "VAST_CONTAINERLABEL",
+        "SLURM_JOB_ID", "SLURM_JOB_USER", "SLURM_JOB_PARTITION", "SLURM_SUBMIT_DIR", "SPACE_ID",
+        "SPACE_AUTHOR_NAME", "KAGGLE_USER_SECRETS_TOKEN", "HF_TOKEN", "USER", "HOME", "HOSTNAME",
+        "APPTAINER_CONTAINER", "PAPERSPACE_FQDN", "JUPYTER_TOKEN", "MODAL_TASK_ID", "COLAB_JUPYTER_TOKEN",
+    )  # fmt: skip
+    environ = {name: f"/home/{secret}/{name}" for name in private_names}
+    machine = describe_machine(KEY, root=tmp_path, environ=environ)
+    text = json.dumps(to_plain(machine))
+    assert secret not in text
+    assert str(tmp_path) not in text
+    assert machine.layers
+
+
+def test_a_box_that_tells_nothing_gives_a_reason_for_each_gap(tmp_path: Path) -> None:
+    machine = describe_machine(KEY, root=tmp_path, environ={}, affinity=frozenset({0}))
+    assert machine.layers == ()
+    for value in (machine.instance_type, machine.region, machine.cpu.last_level_cache_bytes):
+        assert isinstance(value, Missing)
+        assert value.reason
+    assert machine.gpus or machine.gpus_absent
+
+
+def test_a_file_that_is_a_directory_is_only_missing(tmp_path: Path) -> None:
+    for path in ("proc/cpuinfo", "proc/meminfo", "etc/os-release", "etc/machine-id"):
+        (tmp_path / path).mkdir(parents=True)
+    assert describe_machine(KEY, root=tmp_path, environ={}).memory.host_bytes >= 0
+
+
+def test_this_box_is_described() -> None:
+    machine = describe_machine(KEY)
+    assert machine.memory.usable_bytes > 0
+    assert 1 <= machine.cpu.usable_cores <= machine.cpu.host_threads
