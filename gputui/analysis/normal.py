@@ -79,7 +79,7 @@ def judge_normality(device_name: str, ceilings: Sequence[Ceiling]) -> Normality:
         hits = [one for one in known if one.word == word]
         if hits:
             rest = [one for one in known if one.word != word]
-            return Normality(word, f"{word}: {', '.join(_phrase(one) for one in hits + rest)}", judged)
+            return Normality(word, f"{word}: {'; '.join(_phrase(one) for one in hits + rest)}", judged)
     return Normality(NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}", judged)
 
 
