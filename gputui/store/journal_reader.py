@@ -1,0 +1,281 @@
+"""Reads what a run wrote about itself: everything that is intact, and nothing that is not."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from gputui.errors import GputuiError
+from gputui.model.journal import (
+    JOURNAL_NAME,
+    JOURNAL_SCHEMA,
+    LINE_KINDS,
+    TELEMETRY_NAME,
+    Block,
+    CaseEnd,
+    CasePlanned,
+    CaseWarm,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    MachineFound,
+    RunEnd,
+    RunStart,
+    RuntimeFound,
+    WorkerReady,
+    check_line,
+)
+from gputui.model.telemetry import ROW_BYTES, Reading, decode_rows, header
+from gputui.store.strict import NotValid, clean_text, strict
+
+_KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
+_ROWS_AT_A_TIME = 4096
+_LONGEST_LINE = 16 * 2**20
+_DAMAGE_LISTED = 50
+L = TypeVar("L")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContents:
+    """The intact lines of a journal, in the order of their sequence numbers."""
+
+    start: RunStart
+    lines: tuple[Line, ...]
+    """All of them, `start` included."""
+    damage: tuple[str, ...]
+    """What was left out and why, one sentence each; empty for a whole journal."""
+
+    def of(self, kind: type[L]) -> tuple[L, ...]:
+        """The lines of one kind."""
+        return tuple(line for line in self.lines if isinstance(line, kind))
+
+    @property
+    def machine(self) -> MachineFound | None:
+        """The box, or None if the run ended before it was known."""
+        return next(iter(self.of(MachineFound)), None)
+
+    @property
+    def runtime(self) -> RuntimeFound | None:
+        """The measured interpreter, or None if the run ended before it was known."""
+        return next(iter(self.of(RuntimeFound)), None)
+
+    @property
+    def end(self) -> RunEnd | None:
+        """How the supervisor ended, or None if it did not come to that."""
+        return next(iter(self.of(RunEnd)), None)
+
+    def utc_us(self, t_ns: int) -> int:
+        """A monotonic instant of this run as UTC epoch microseconds."""
+        return self.start.started_utc_us + (t_ns - self.start.started_ns) // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    sequence: int
+    line: Line
+
+
+def read_journal(run_dir: Path) -> JournalContents:
+    """Read the journal of a run directory, whatever happened to it.
+
+    Lines are put in order, repeated ones dropped, damaged ones left out and named.
+    Raises GputuiError if there is no journal, or not even its first line can be read.
+    """
+    path = run_dir / JOURNAL_NAME
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise GputuiError(
+            f"no journal can be read in {run_dir}: {error.strerror or error}",
+            f"a run directory holds a file named {JOURNAL_NAME}; name the directory it lies in",
+        ) from error
+    damage: list[str] = []
+    numbered = _in_order(_intact(raw, damage), damage)
+    start = _start(path, numbered)
+    lines = _consistent(start, [n.line for n in numbered], damage)
+    if len(damage) > _DAMAGE_LISTED:
+        damage[_DAMAGE_LISTED:] = [f"and {len(damage) - _DAMAGE_LISTED} more"]
+    return JournalContents(start, tuple(lines), tuple(damage))
+
+
+def read_telemetry(run_dir: Path) -> Iterator[Reading]:
+    """The intact telemetry of a run directory, oldest first; nothing if there is none.
+
+    Reads as it goes: memory does not grow with the file.
+    """
+    head = header()
+    try:
+        with (run_dir / TELEMETRY_NAME).open("rb") as file:
+            if file.read(len(head)) != head:
+                return
+            while rows := file.read(ROW_BYTES * _ROWS_AT_A_TIME):
+                yield from decode_rows(head + rows)
+    except FileNotFoundError:
+        return
+
+
+class JournalTail:
+    """Follows a journal that is being written. Not thread-safe; one call reads what was added."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / JOURNAL_NAME
+        self._offset = 0
+
+    def poll(self) -> list[Line]:
+        """Complete, intact lines since the last call, in the order of the file; blocks for one read.
+
+        A line that is still being written waits for the next call; a damaged one is passed over.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                raw = file.read()
+        except FileNotFoundError:
+            return []
+        complete, newline, _ = raw.rpartition(b"\n")
+        if not newline:
+            return []
+        self._offset += len(complete) + 1
+        return [n.line for n in _intact(complete + newline, [])]
+
+
+def _intact(raw: bytes, damage: list[str]) -> list[_Numbered]:
+    """Lines of known kind and right type; says in `damage` what became of the others."""
+    found: list[_Numbered] = []
+    pieces = raw.split(b"\n")
+    torn = pieces.pop()
+    for number, piece in enumerate(pieces, 1):
+        parsed = _parsed(piece)
+        if isinstance(parsed, str):
+            damage.append(f"line {number}: {parsed}")
+        else:
+            found.append(parsed)
+    if torn:
+        last = _parsed(torn)
+        if isinstance(last, str):
+            damage.append(f"line {len(pieces) + 1}: cut off while it was written")
+        else:
+            found.append(last)
+    return found
+
+
+def _parsed(piece: bytes) -> _Numbered | str:
+    body = check_line(piece) if len(piece) <= _LONGEST_LINE else None
+    if body is None:
+        return "length or checksum does not hold"
+    try:
+        plain = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return f"not JSON: {error}"
+    if not isinstance(plain, dict):
+        return "not a JSON object"
+    sequence, name = plain.pop("n", None), plain.pop("kind", None)
+    if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
+        return "has no sequence number"
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        return f"kind {clean_text(str(name))[:40]!r} is not known to this gputui"
+    try:
+        return _Numbered(sequence, strict(plain, kind))
+    except NotValid as error:
+        return f"{name}: {clean_text(str(error))[:200]}"
+
+
+def _in_order(found: list[_Numbered], damage: list[str]) -> list[_Numbered]:
+    by_sequence: dict[int, _Numbered] = {}
+    for numbered in found:
+        if numbered.sequence not in by_sequence:
+            by_sequence[numbered.sequence] = numbered
+        elif by_sequence[numbered.sequence] == numbered:
+            damage.append(f"sequence number {numbered.sequence}: repeated, taken once")
+        else:
+            damage.append(f"sequence number {numbered.sequence}: used twice, the first is taken")
+    ordered = [by_sequence[sequence] for sequence in sorted(by_sequence)]
+    if list(by_sequence.values()) != ordered:
+        damage.append("lines out of order, put in order of their sequence numbers")
+    expected = 0
+    for numbered in ordered:
+        if numbered.sequence != expected:
+            last = numbered.sequence - 1
+            span = f"{expected}" if last == expected else f"{expected} to {last}"
+            damage.append(f"sequence numbers {span} are missing")
+        expected = numbered.sequence + 1
+    return ordered
+
+
+def _start(path: Path, numbered: list[_Numbered]) -> RunStart:
+    start = next((n.line for n in numbered if isinstance(n.line, RunStart)), None)
+    if start is None:
+        raise GputuiError(
+            f"the journal {path} has no readable first line, so it cannot be told which run it is",
+            "nothing can be stored from it; measure again",
+        )
+    if start.schema != JOURNAL_SCHEMA:
+        raise GputuiError(
+            f"the journal {path} has schema {start.schema}, this gputui reads {JOURNAL_SCHEMA}",
+            "use the version of gputui that wrote it",
+        )
+    try:
+        return replace(start, run_id=str(uuid.UUID(start.run_id)))
+    except ValueError as error:
+        raise GputuiError(
+            f"the journal {path} has the run id {clean_text(start.run_id)[:60]!r}, which is no UUID",
+            "nothing can be stored from it; measure again",
+        ) from error
+
+
+def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[Line]:
+    """Drop lines that repeat what may be said once, or speak of a case or launch nobody announced."""
+    kept: list[Line] = []
+    said: set[object] = set()
+    cases = {line.planned.case_id for line in lines if isinstance(line, CasePlanned)}
+    launches = {line.launch_id: frozenset(line.case_ids) for line in lines if isinstance(line, LaunchStart)}
+    for line in lines:
+        key = _said_once(line)
+        why = ""
+        if key is not None and key in said:
+            why = "said a second time"
+        elif isinstance(line, CaseWarm | Block | CaseEnd) and line.case_id not in cases:
+            why = f"case {line.case_id} was never planned"
+        elif isinstance(line, CaseWarm | Block) and line.case_id not in launches.get(line.launch_id, ()):
+            why = f"case {line.case_id} does not belong to launch {line.launch_id}"
+        if why:
+            damage.append(f"{type(line).__name__} left out: {why}")
+            continue
+        said.add(key)
+        kept.append(start if isinstance(line, RunStart) else line)
+    _count_blocks(kept, damage)
+    return kept
+
+
+def _said_once(line: Line) -> object:
+    if isinstance(line, RunStart | MachineFound | RuntimeFound | RunEnd):
+        return type(line)
+    if isinstance(line, CasePlanned):
+        return (CasePlanned, line.planned.case_id)
+    if isinstance(line, LaunchStart | WorkerReady | LaunchEnd):
+        return (type(line), line.launch_id)
+    if isinstance(line, CaseWarm | CaseEnd):
+        return (type(line), line.launch_id, line.case_id)
+    if isinstance(line, Block):
+        return (Block, line.launch_id, line.case_id, line.index)
+    return None
+
+
+def _count_blocks(lines: list[Line], damage: list[str]) -> None:
+    counts: dict[tuple[int, int], int] = {}
+    for line in lines:
+        if isinstance(line, Block):
+            pair = (line.launch_id, line.case_id)
+            counts[pair] = counts.get(pair, 0) + 1
+    for line in lines:
+        if isinstance(line, CaseEnd):
+            found = counts.get((line.launch_id, line.case_id), 0)
+            if found != line.blocks:
+                where = f"case {line.case_id} in launch {line.launch_id}"
+                damage.append(f"{where}: {found} of {line.blocks} blocks are there")

@@ -1,0 +1,317 @@
+"""The only way a result file is opened: a stranger's file can neither run code here nor read ours.
+
+Source of the order (attach, then close the doors) and of the settings: DuckDB's securing guide, and
+trials with hostile files on 1.4, 1.5 and 2.0.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import random
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from gputui.errors import GputuiError
+from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES, Column
+from gputui.store.strict import clean_text
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+CATALOG = "d0"
+"""What an attached file is called inside a connection: ours, never from its name."""
+WAIT_S = 10.0
+QUERY_LIMIT_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
+_CONFIG = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_unsigned_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": "1GB",
+    "threads": "2",
+    "max_temp_directory_size": "0B",
+}
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+T = TypeVar("T")
+
+
+class Locked(Exception):
+    """Another process, or another connection of this one, has the file open."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+def connect() -> DuckDBPyConnection:
+    """An in-memory connection that loads and downloads no extension; takes about 15 ms."""
+    import duckdb  # 0.1 s: only who opens a file pays for it
+
+    return duckdb.connect(":memory:", config=dict(_CONFIG))
+
+
+def check_place(db: Path) -> None:
+    """See that the path is a regular file, without opening it. Raises GputuiError."""
+    try:
+        found = db.stat()
+    except FileNotFoundError:
+        raise GputuiError(f"there is no result file {db}", _nearest(db)) from None
+    except OSError as error:
+        raise GputuiError(
+            f"{db} cannot be read: {error.strerror}", "check the path and its rights"
+        ) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise GputuiError(f"{db} is a directory, not a result file", _nearest(db / "results.db"))
+    if not stat.S_ISREG(found.st_mode):
+        raise GputuiError(f"{db} is not a regular file", "name a result file made by gputui")
+    if found.st_size == 0:
+        raise GputuiError(f"{db} is empty, not a gputui result file", "name another file, or remove this one")
+    if not os.access(db, os.R_OK):
+        raise GputuiError(f"{db} may not be read by this user", f"ask its owner, or: chmod u+r {db}")
+
+
+def attach(connection: DuckDBPyConnection, db: Path, options: str) -> None:
+    """Attach a file as CATALOG. Raises Locked if someone holds it, else GputuiError."""
+    import duckdb
+
+    quoted = str(db).replace("'", "''")
+    try:
+        connection.execute(f"ATTACH '{quoted}' AS {CATALOG} (TYPE duckdb{options})")
+    except duckdb.Error as error:
+        text = str(error)
+        if "Could not set lock" in text or "Conflicting lock" in text:
+            pid = re.search(r"PID (\d+)", text)
+            raise Locked(f"process {pid.group(1)}" if pid else "another process") from error
+        if "Unique file handle conflict" in text or "different configuration" in text:
+            raise Locked(f"this process ({os.getpid()})") from error
+        raise explained(db, text) from error
+
+
+def retrying(action: Callable[[], T], wait_s: float = WAIT_S) -> T:
+    """Do it again, with growing and uneven pauses, while the file is held; then let Locked through."""
+    deadline = time.monotonic() + wait_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return action()
+        except Locked:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(pause_s * random.uniform(0.5, 1.5))
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+@contextmanager
+def interrupted_after(connection: DuckDBPyConnection, limit_s: float = QUERY_LIMIT_S) -> Iterator[None]:
+    """End whatever the connection does after that time; DuckDB has no limit of its own."""
+    timer = threading.Timer(limit_s, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def rows_of(
+    connection: DuckDBPyConnection,
+    db: Path,
+    sql: str,
+    parameters: tuple[object, ...] = (),
+    most: int = 5_000_000,
+) -> list[tuple[object, ...]]:
+    """All rows of a query, within the time limit. Raises GputuiError for damage, or more than `most` rows."""
+    import duckdb
+
+    try:
+        with interrupted_after(connection):
+            rows: list[tuple[object, ...]] = connection.execute(
+                f"{sql} LIMIT {most + 1}", list(parameters)
+            ).fetchall()
+    except duckdb.Error as error:
+        raise explained(db, str(error)) from error
+    if len(rows) > most:
+        raise GputuiError(f"{db} holds more than {most} rows where that cannot be", "do not trust this file")
+    return rows
+
+
+def open_read_only(db: Path, trust: bool = False) -> DuckDBPyConnection:
+    """A connection with the file attached read-only, every door closed, and its tables checked.
+
+    Waits up to WAIT_S for a writer. Raises GputuiError for whatever is no readable result file.
+    """
+    check_place(db)
+    connection = connect()
+    try:
+        try:
+            retrying(lambda: attach(connection, db, ", READ_ONLY"))
+        except Locked as error:
+            raise GputuiError(
+                f"{db} is being written by {error.holder}", "try again when it has ended"
+            ) from error
+        close_the_doors(connection)
+        check_is_ours(connection, db, trust)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def close_the_doors(connection: DuckDBPyConnection) -> None:
+    """From here on the connection reaches no file, no network and no setting."""
+    connection.execute("SET enable_external_access=false")
+    connection.execute("SET lock_configuration=true")
+
+
+def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> int:
+    """See that an attached file is a gputui result file and holds tables alone; gives its schema version.
+
+    Raises GputuiError. `trust` lets views, macros, triggers and generated columns pass: they are not used.
+    """
+    here = f"WHERE database_name = '{CATALOG}'"
+    tables = rows_of(
+        connection, db, f"SELECT table_name, sql FROM duckdb_tables() {here} AND schema_name = 'main'"
+    )
+    sql_of = {str(name): str(sql) for name, sql in tables}
+    types = column_types(connection, db)
+    if "meta" not in sql_of or any(types.get(("meta", c.name)) != c.sql_type for c in META.columns):
+        raise _not_ours(db)
+    if not trust:
+        _refuse_code(connection, db, sql_of)
+    meta = {
+        str(key): str(value)
+        for key, value in rows_of(connection, db, f"SELECT key, value FROM {CATALOG}.main.meta", most=1000)
+    }
+    if meta.get("format") != FORMAT_NAME:
+        raise _not_ours(db)
+    version = _number(db, meta, "schema_version")
+    needed = _number(db, meta, "min_reader_schema")
+    if needed > SCHEMA_VERSION:
+        made_by = clean_text(meta.get("created_by", ""))[:40]
+        raise GputuiError(
+            f"{db} has schema {version} and needs a reader of {needed}, this gputui has {SCHEMA_VERSION}",
+            "upgrade gputui" + (f" (the file was made by {made_by})" if made_by else ""),
+        )
+    for table in TABLES:
+        if table.since <= version and table.name not in sql_of:
+            raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
+        for column in table.columns:
+            _check_type(db, table.name, column, types.get((table.name, column.name)))
+    return version
+
+
+def column_types(connection: DuckDBPyConnection, db: Path) -> dict[tuple[str, str], str]:
+    """Type of each (table, column) of the attached file's main schema."""
+    sql = (
+        "SELECT table_name, column_name, data_type FROM duckdb_columns()"
+        f" WHERE database_name = '{CATALOG}' AND schema_name = 'main'"
+    )
+    return {(str(t), str(c)): str(kind) for t, c, kind in rows_of(connection, db, sql, most=100_000)}
+
+
+def explained(db: Path, text: str) -> GputuiError:
+    """What DuckDB says of a file, in the user's words."""
+    if "version number" in text and "we can only read" in text:
+        return GputuiError(
+            f"{db} was made by a newer DuckDB than the one installed here",
+            "upgrade duckdb: pip install -U duckdb",
+        )
+    if "not a valid DuckDB database file" in text:
+        kind = _kind_of_file(db)
+        return GputuiError(f"{db} is {kind}, not a gputui result file", "name a file made by gputui")
+    if "Permission denied" in text:
+        return GputuiError(f"{db} may not be opened by this user", "check its rights and its directory's")
+    if "replaying WAL" in text or "WAL does not match" in text:
+        return GputuiError(
+            f"{db}.wal does not belong to {db}",
+            f"copy both again from where they came, or move {db}.wal away to read what {db} alone holds",
+        )
+    if "INTERRUPT" in text.upper():
+        return GputuiError(f"{db} took longer than {QUERY_LIMIT_S:.0f} s to read", "do not trust this file")
+    first_line = clean_text(text.splitlines()[0] if text else "")[:200]
+    return GputuiError(
+        f"{db} is damaged or was copied while it was written: {first_line}",
+        "copy it again when nothing writes to it; what is lost may still be in the run directory",
+    )
+
+
+def _kind_of_file(db: Path) -> str:
+    """Read only after DuckDB has refused the file: closing a file that it holds would drop its lock."""
+    try:
+        with db.open("rb") as file:
+            start = file.read(16)
+    except OSError:
+        return "not a DuckDB database"
+    return "a SQLite database" if start == _SQLITE_MAGIC else "not a DuckDB database"
+
+
+def _not_ours(db: Path) -> GputuiError:
+    return GputuiError(
+        f"{db} is a DuckDB database, but not a gputui result file",
+        "name a file made by gputui; this one is left alone",
+    )
+
+
+def _number(db: Path, meta: dict[str, str], key: str) -> int:
+    text = meta.get(key, "")
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise GputuiError(f"{db} has no readable {key}: it is damaged", "use a copy made before")
+    return int(text)
+
+
+def _check_type(db: Path, table: str, column: Column, found: str | None) -> None:
+    if found is not None and found != column.sql_type:
+        raise GputuiError(
+            f"{db} has {table}.{column.name} as {clean_text(found)[:40]} where {column.sql_type} belongs",
+            "it was not written by gputui; do not trust it",
+        )
+
+
+def _refuse_code(connection: DuckDBPyConnection, db: Path, sql_of: dict[str, str]) -> None:
+    here = f"WHERE database_name = '{CATALOG}'"
+    found = [
+        *_named(connection, db, "view", f"SELECT view_name FROM duckdb_views() {here} AND NOT internal"),
+        *_named(
+            connection, db, "macro", f"SELECT function_name FROM duckdb_functions() {here} AND NOT internal"
+        ),
+        *_triggers(connection, db),
+        *(f"generated column in {name}" for name, sql in sql_of.items() if "GENERATED" in sql.upper()),
+    ]
+    if found:
+        names = clean_text(", ".join(sorted(found)))[:200]
+        raise GputuiError(
+            f"{db} holds more than tables ({names}): gputui writes none of these",
+            "do not trust this file; --trust reads its tables all the same",
+        )
+
+
+def _named(connection: DuckDBPyConnection, db: Path, kind: str, sql: str) -> list[str]:
+    return [f"{kind} {row[0]}" for row in rows_of(connection, db, sql, most=1000)]
+
+
+def _triggers(connection: DuckDBPyConnection, db: Path) -> list[str]:
+    import duckdb
+
+    if duckdb.__version__.startswith("1."):  # has no triggers, and no table function that lists them
+        return []
+    sql = f"SELECT trigger_name FROM duckdb_triggers() WHERE database_name = '{CATALOG}'"
+    return _named(connection, db, "trigger", sql)
+
+
+def _nearest(db: Path) -> str:
+    try:
+        names = [entry.name for entry in db.parent.iterdir() if entry.suffix in (".db", ".duckdb")]
+    except OSError:
+        return f"there is no directory {db.parent} either" if not db.parent.exists() else "check the path"
+    near = difflib.get_close_matches(db.name, names, n=3, cutoff=0.5) or sorted(names)[:3]
+    return f"in {db.parent} there is: {', '.join(near)}" if near else f"no .db file lies in {db.parent}"

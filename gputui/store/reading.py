@@ -1,0 +1,218 @@
+"""Reads runs from a result file, also from a stranger's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.store.opening import CATALOG, column_types, open_read_only, rows_of
+from gputui.store.rebuilding import RunRows, case_from, summary_from
+from gputui.store.rows import Cell, Row
+from gputui.store.schema import TABLE_BY_NAME
+from gputui.store.selecting import find_run as find_run
+from gputui.store.strict import NotValid, clean_text, strict
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
+"""NVML clocks-event reasons: hardware slowdown, thermal (software, hardware), power brake."""
+POWER_CAP_BIT = 0x4
+"""NVML clocks-event reason: software power cap."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTelemetry:
+    """What one GPU did over a whole run."""
+
+    device_index: int
+    samples: int
+    power_median_w: float | Missing
+    power_max_w: float | Missing
+    temperature_median_c: float | Missing
+    temperature_max_c: float | Missing
+    sm_clock_min_mhz: float | Missing
+    sm_clock_median_mhz: float | Missing
+    slowed_share: float | Missing
+    """Share of the samples with a reason of SLOWED_BITS, among those that have reasons; 0 to 1."""
+    power_capped_share: float | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class HostTelemetry:
+    """What the host did over a whole run."""
+
+    samples: int
+    cpu_steal_mean_pct: float | Missing
+    """100 per logical CPU."""
+    cpu_busy_mean_pct: float | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySummary:
+    """What the box did over a whole run."""
+
+    devices: tuple[DeviceTelemetry, ...]
+    """In the order of their indexes; those without samples are not among them."""
+    host: HostTelemetry | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """Something a person should know about a run."""
+
+    t_us: int | None
+    """UTC epoch microseconds; None for what belongs to no instant."""
+    level: str
+    message: str
+
+
+class ResultFile:
+    """An open result file. For one thread; what it gives outlives it."""
+
+    def __init__(self, connection: DuckDBPyConnection, db: Path, warnings: tuple[str, ...]) -> None:
+        self._connection = connection
+        self._columns = frozenset(column_types(connection, db))
+        self.db = db
+        self.warnings = warnings
+        """What the user should know of this file, one sentence each."""
+
+    def summaries(self) -> tuple[RunSummary, ...]:
+        """All runs, newest first. Raises GputuiError if a row holds what cannot be."""
+        return self._summaries(None)
+
+    def run(self, run_id: str) -> Run:
+        """One run with all its cases and blocks. Raises GputuiError if the file has it not."""
+        found = self._summaries(run_id)
+        if not found:
+            raise GputuiError(f"{self.db} has no run {clean_text(run_id)[:60]}", f"gputui runs {self.db}")
+        launches = {row["launch_id"]: row for row in self._fetch("launches", run_id)}
+        measurements: dict[Cell, list[Row]] = {}
+        for row in self._fetch("measurements", run_id, "launch_id"):
+            launch = launches.get(row["launch_id"])
+            row["threads_used"] = launch["threads_used"] if launch else None
+            measurements.setdefault(row["case_id"], []).append(row)
+        blocks: dict[Cell, list[Row]] = {}
+        for row in self._fetch("blocks", run_id, "start_ns"):
+            blocks.setdefault(row["case_id"], []).append(row)
+        cases: list[CaseResult] = []
+        for row in self._fetch("cases", run_id, "case_id"):
+            case_id = row["case_id"]
+            with self._valid(f"case {case_id} of run {run_id}"):
+                cases.append(case_from(row, measurements.get(case_id, []), blocks.get(case_id, [])))
+        return Run(found[0], tuple(cases))
+
+    def events(self, run_id: str) -> tuple[StoredEvent, ...]:
+        """What a person should know about a run, oldest first."""
+        found: list[StoredEvent] = []
+        for row in self._fetch("events", run_id, "t_us"):
+            with self._valid(f"events of run {run_id}"):
+                found.append(strict(row, StoredEvent))
+        return tuple(found)
+
+    def telemetry_summary(self, run_id: str) -> TelemetrySummary:
+        """What the box did over a whole run; one pass over its telemetry."""
+        gpu_sql = f"""
+            SELECT device_index, count(*), median(power_w), max(power_w),
+                median(temperature_c), max(temperature_c), min(sm_clock_mhz), median(sm_clock_mhz),
+                avg(CASE WHEN throttle_bits IS NULL THEN NULL
+                    WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
+                avg(CASE WHEN throttle_bits IS NULL THEN NULL
+                    WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END)
+            FROM {CATALOG}.main.telemetry WHERE run_id = ?::UUID
+            GROUP BY device_index ORDER BY device_index"""
+        host_sql = f"""
+            SELECT count(*), avg(cpu_steal_pct), avg(cpu_busy_pct)
+            FROM {CATALOG}.main.host_telemetry WHERE run_id = ?::UUID"""
+        device_names = DeviceTelemetry.__dataclass_fields__
+        host_names = HostTelemetry.__dataclass_fields__
+        with self._valid(f"telemetry of run {run_id}"):
+            devices = tuple(
+                strict(dict(zip(device_names, map(_or_missing, row), strict=True)), DeviceTelemetry)
+                for row in rows_of(self._connection, self.db, gpu_sql, (run_id,))
+            )
+            host_row = rows_of(self._connection, self.db, host_sql, (run_id,))[0]
+            host = strict(dict(zip(host_names, map(_or_missing, host_row), strict=True)), HostTelemetry)
+        return TelemetrySummary(devices, host if host.samples else Missing("the host was not sampled"))
+
+    def _summaries(self, run_id: str | None) -> tuple[RunSummary, ...]:
+        machines = {row["run_id"]: row for row in self._fetch("machines", run_id)}
+        prices = {row["run_id"]: row for row in self._fetch("prices", run_id)}
+        gpus: dict[Cell, list[Row]] = {}
+        for row in self._fetch("devices", run_id, "device_index"):
+            gpus.setdefault(row["run_id"], []).append(row)
+        found: list[RunSummary] = []
+        for row in self._fetch("runs", run_id, "started_us DESC, run_id DESC"):
+            key = row["run_id"]
+            with self._valid(f"run {key}"):
+                found.append(
+                    summary_from(RunRows(row, machines.get(key), gpus.get(key, []), prices.get(key)))
+                )
+        return tuple(found)
+
+    def _fetch(self, name: str, run_id: str | None = None, order: str = "") -> list[Row]:
+        """Rows of one table by column name; a column that the file lacks is None, strings are cleaned."""
+        names = TABLE_BY_NAME[name].column_names
+        present = [column for column in names if (name, column) in self._columns]
+        if "run_id" not in present:
+            return []
+        sql = f"SELECT {', '.join(present)} FROM {CATALOG}.main.{name}"
+        sql += " WHERE run_id = ?::UUID" if run_id is not None else ""
+        sql += f" ORDER BY {order}" if order else ""
+        parameters = () if run_id is None else (run_id,)
+        absent: Row = dict.fromkeys(names)
+        return [
+            {**absent, **dict(zip(present, map(_cell, row), strict=True))}
+            for row in rows_of(self._connection, self.db, sql, parameters)
+        ]
+
+    @contextmanager
+    def _valid(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except NotValid as error:
+            raise GputuiError(
+                f"{self.db} holds what cannot be ({what}): {clean_text(str(error))[:200]}",
+                "it is damaged or was not written by gputui; use a copy made before",
+            ) from error
+
+
+@contextmanager
+def open_result(db: Path, trust: bool = False) -> Iterator[ResultFile]:
+    """Open a result file for reading, whoever made it; it is never written to.
+
+    Keep it open only for as long as it takes to read: writers wait meanwhile. `trust` reads a file that
+    holds views, macros or triggers, without using them. Raises GputuiError for what is no readable result
+    file, with the reason.
+    """
+    db = db.expanduser().absolute()
+    connection = open_read_only(db, trust)
+    try:
+        yield ResultFile(connection, db, _warnings(db))
+    finally:
+        connection.close()
+
+
+def _warnings(db: Path) -> tuple[str, ...]:
+    wal = db.with_name(db.name + ".wal")
+    if not wal.exists():
+        return ()
+    return (f"{wal} belongs to {db.name}: a copy needs both, or some runs are missing in it",)
+
+
+def _cell(value: object) -> Cell:
+    if isinstance(value, str):
+        return clean_text(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value)  # a UUID
+
+
+def _or_missing(value: object) -> object:
+    return {"missing": "not measured"} if value is None else value

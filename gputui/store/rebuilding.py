@@ -1,0 +1,214 @@
+"""Rows of a result file as model values: the way out. `rows` is the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import msgspec
+
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
+from gputui.model.result import CaseResult, RunSummary
+from gputui.store.rows import GPU_RENAMED, RENAMED, Cell, Row
+from gputui.store.strict import NotValid, clean_text, strict
+
+_NO_REASON = "not stored"
+_NEVER_KNOWN = "the run ended before it was known"
+
+
+@dataclass(frozen=True, slots=True)
+class _RunScalars:
+    run_id: str
+    started_utc_us: int
+    ended_utc_us: int | None
+    utc_offset_min: int
+    status: str
+    status_reason: str
+    profile: str
+    profile_version: int
+    seed: int
+    replicates: int
+    budget_s: float
+    label: str
+    gputui_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    layers: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reasons:
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRows:
+    """The rows that make one summary."""
+
+    run: Row
+    machine: Row | None
+    """None if the run ended before the box was known."""
+    gpus: Sequence[Row]
+    price: Row | None
+
+
+def summary_from(rows: RunRows) -> RunSummary:
+    """One run without its measurements. Raises NotValid if a value cannot be."""
+    run = rows.run
+    renamed = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
+    scalars = strict(
+        {f.name: run[renamed.get(f.name, f.name)] for f in fields(_RunScalars)},
+        _RunScalars,
+    )
+    price: Price | Missing = Missing("no price was stated or known")
+    if rows.price is not None:
+        price = strict({f.name: rows.price[_price_column(f.name)] for f in fields(Price)}, Price)
+    return RunSummary(
+        **{f.name: getattr(scalars, f.name) for f in fields(_RunScalars)},
+        machine=_machine(run, rows.machine, rows.gpus),
+        runtime=_runtime(run),
+        price=price,
+    )
+
+
+def case_from(case: Row, measurements: Sequence[Row], blocks: Sequence[Row]) -> CaseResult:
+    """One case with its launches; `measurements` joined with the threads of their launch.
+
+    Raises NotValid if a value cannot be.
+    """
+    by_launch: dict[Cell, list[Row]] = {}
+    for block in blocks:
+        by_launch.setdefault(block["launch_id"], []).append({**block, "index": block["block_index"]})
+    return strict(
+        {
+            "case_id": case["case_id"],
+            "case": _plain_case(case),
+            "device_index": case["device_index"],
+            "device_name": case["device_name"],
+            "outcome": case["outcome"],
+            "reason": case["reason"],
+            "measurements": [
+                {
+                    **measurement,
+                    "precision_used": measurement["precision_used"] or "",
+                    "blocks": by_launch.get(measurement["launch_id"], []),
+                }
+                for measurement in measurements
+            ],
+        },
+        CaseResult,
+    )
+
+
+def _plain_case(case: Row) -> dict[str, object]:
+    return {
+        **{name: case[name] for name in ("workload_class", "unit", "units_per_step")},
+        "flops_per_step": case["flops_per_step"],
+        "bytes_per_step": case["bytes_per_step"],
+        "work": {
+            "workload": case["workload"],
+            "version": case["workload_version"],
+            "size": case["size"],
+            "form": case["form"],
+            "parameters": _decoded(case["parameters_json"]),
+        },
+        "variant": {name: case[name] for name in ("device_class", "precision", "mode", "threads")},
+    }
+
+
+def _price_column(field: str) -> str:
+    return "list_date" if field == "date" else field
+
+
+def _runtime(run: Row) -> Runtime:
+    if run["python_version"] is None:
+        unknown = Missing(_NEVER_KNOWN)
+        return Runtime(
+            python_version="",
+            python_implementation="",
+            torch_version=unknown,
+            torch_cuda=unknown,
+            torch_hip=unknown,
+            cudnn_version=unknown,
+            nccl_version=unknown,
+            triton_version=unknown,
+            arch_list=(),
+            cpu_capability=unknown,
+            blas=unknown,
+        )
+    plain = _restored(run, {f.name: RENAMED.get(f.name, f.name) for f in fields(Runtime)})
+    plain["arch_list"] = str(run["arch_list"] or "").split()
+    return strict(plain, Runtime)
+
+
+def _machine(run: Row, machine: Row | None, gpus: Sequence[Row]) -> Machine:
+    if machine is None:
+        return _unknown_machine()
+    plain = _restored(
+        machine, {f.name: f.name for f in fields(Machine) if f.name in machine and f.name != "memory"}
+    )
+    cpu = _restored(machine, {f.name: f"cpu_{f.name}" for f in fields(Cpu)})
+    cpu["features"] = str(machine["cpu_features"] or "").split()
+    layers = strict({"layers": _decoded(run["layers_json"])}, _Layers).layers
+    plain["cpu"] = cpu
+    plain["memory"] = _restored(machine, {f.name: f"memory_{f.name}" for f in fields(Memory)})
+    plain["layers"] = [{"layer": a, "name": b, "signals": list(c)} for a, b, c in layers]
+    gpu_columns = {f.name: GPU_RENAMED.get(f.name, f.name) for f in fields(Gpu)}
+    plain["gpus"] = [_restored(gpu, gpu_columns) for gpu in gpus]
+    return strict(plain, Machine)
+
+
+def _unknown_machine() -> Machine:
+    """The box of a run that ended before it was looked at: such a run has measured nothing."""
+    unknown = Missing(_NEVER_KNOWN)
+    return Machine(
+        machine_id="",
+        cpu=Cpu(unknown, unknown, unknown, 0, 0.0, 0, "", unknown, ()),
+        memory=Memory(0, 0, "", unknown),
+        gpus=(),
+        gpus_absent=_NEVER_KNOWN,
+        layers=(),
+        instance_type=unknown,
+        region=unknown,
+        os_name=unknown,
+        kernel=unknown,
+        libc=unknown,
+        driver_version=unknown,
+        cuda_driver_version=unknown,
+    )
+
+
+def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:
+    """Plain fields from columns, each NULL as a Missing with the reason the row has for it."""
+    absent = row.get("absent_json")
+    reasons = strict({"reasons": _decoded(absent)}, _Reasons).reasons if absent is not None else {}
+    return {
+        field: {"missing": clean_text(reasons.get(column, _NO_REASON))}
+        if row[column] is None
+        else row[column]
+        for field, column in columns.items()
+    }
+
+
+def _decoded(text: Cell) -> object:
+    """The JSON of a column, its strings cleaned: control characters may hide behind escapes."""
+    if not isinstance(text, str):
+        raise NotValid("a JSON column is empty")
+    try:
+        return _cleaned(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise NotValid(f"a JSON column cannot be read: {error}") from error
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_cleaned(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _cleaned(part) for key, part in value.items()}
+    return value

@@ -1,0 +1,298 @@
+"""A run as rows of the result file's tables: the way in. `rebuilding` is the way out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gputui.model.absent import Missing
+from gputui.model.journal import (
+    Block,
+    CaseEnd,
+    CasePlanned,
+    CaseWarm,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    WorkerReady,
+)
+from gputui.model.machine import Gpu, Layer, Machine, Runtime
+from gputui.model.telemetry import HOST, Reading
+from gputui.store.journal_reader import JournalContents
+from gputui.store.schema import TABLE_BY_NAME
+from gputui.store.strict import LARGEST
+
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
+"""By column name, which is checked against the table when it is written."""
+
+LAYERS = ("platform", "scheduler", "container", "vm", "os")
+RENAMED = {"torch_cuda": "cuda_version", "torch_hip": "hip_version"}
+"""Fields of a runtime whose column has another name."""
+GPU_RENAMED = {"index": "device_index", "name": "device_name"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How something ended, and why if not well."""
+
+    outcome: str
+    reason: str
+
+
+def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> dict[str, list[Row]]:
+    """All rows of a run but its telemetry, by table.
+
+    A case, launch or run without its last line is `interrupted`; blocks of a case that did not end are
+    not among them. Raises nothing for what `read_journal` gives.
+    """
+    measurements, blocks = _measurement_rows(contents)
+    machine = contents.machine.machine if contents.machine else None
+    return {
+        "runs": [_run_row(contents, machine, imported_from, stored_us)],
+        "machines": [_machine_row(machine)] if machine else [],
+        "devices": [_gpu_row(gpu) for gpu in machine.gpus] if machine else [],
+        "prices": _price_rows(contents),
+        "cases": [_case_row(contents, planned, measurements) for planned in contents.of(CasePlanned)],
+        "launches": _launch_rows(contents),
+        "measurements": measurements,
+        "blocks": blocks,
+        "events": _event_rows(contents),
+    }
+
+
+def telemetry_tuples(
+    contents: JournalContents, readings: Iterable[Reading]
+) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """Table name and row, in that table's column order without `run_id`, of each reading."""
+    gpu_keys = TABLE_BY_NAME["telemetry"].column_names[3:]
+    host_keys = TABLE_BY_NAME["host_telemetry"].column_names[2:]
+    for reading in readings:
+        if reading.t_ns > LARGEST:
+            continue
+        t_us = contents.utc_us(reading.t_ns)
+        values = reading.values
+        if reading.device == HOST:
+            yield "host_telemetry", (t_us, *(_finite(values.get(key)) for key in host_keys))
+        else:
+            cells = (_finite(values.get(key)) for key in gpu_keys)
+            yield "telemetry", (reading.device, t_us, *cells)
+
+
+def _finite(value: float | int | None) -> float | int | None:
+    return value if value is None or math.isfinite(value) else None
+
+
+def _with_absent(values: Mapping[str, Any]) -> Row:  # Any: fields of several dataclasses
+    """Missing values as NULL, with their reasons in `absent_json`."""
+    absent = {name: value.reason for name, value in values.items() if isinstance(value, Missing)}
+    row: Row = {name: None if isinstance(value, Missing) else value for name, value in values.items()}
+    row["absent_json"] = json.dumps(absent) if absent else None
+    return row
+
+
+def _fields(value: Any, renamed: Mapping[str, str]) -> dict[str, Any]:  # Any: any flat dataclass
+    return {renamed.get(f.name, f.name): getattr(value, f.name) for f in fields(value)}
+
+
+def _run_row(contents: JournalContents, machine: Machine | None, imported_from: str, stored_us: int) -> Row:
+    start, end = contents.start, contents.end
+    layers = machine.layers if machine else ()
+    return _with_absent(
+        {
+            "started_us": start.started_utc_us,
+            "ended_us": end.ended_utc_us if end else None,
+            "started_ns": start.started_ns,
+            "utc_offset_min": start.utc_offset_min,
+            "status": end.status if end else "interrupted",
+            "status_reason": end.reason if end else "the run ended without a last word",
+            "profile": start.profile,
+            "profile_version": start.profile_version,
+            "seed": start.seed,
+            "replicates": start.replicates,
+            "budget_s": start.budget_s,
+            "label": start.label,
+            "gputui_version": start.gputui_version,
+            "imported_from": imported_from,
+            "stored_us": stored_us,
+            **_runtime_cells(contents.runtime.runtime if contents.runtime else None),
+            **{f"{kind}_layer": _layer_names(layers, kind) for kind in LAYERS},
+            "layers_json": json.dumps([[x.layer, x.name, list(x.signals)] for x in layers]),
+        }
+    )
+
+
+def _runtime_cells(runtime: Runtime | None) -> dict[str, Any]:
+    names = {f.name: RENAMED.get(f.name, f.name) for f in fields(Runtime)}
+    if runtime is None:
+        return dict.fromkeys(names.values())
+    return {**_fields(runtime, RENAMED), "arch_list": " ".join(runtime.arch_list)}
+
+
+def _layer_names(layers: Iterable[Layer], kind: str) -> str | None:
+    return "+".join(layer.name for layer in layers if layer.layer == kind) or None
+
+
+def _machine_row(machine: Machine) -> Row:
+    flat = {
+        name: value
+        for name, value in _fields(machine, {}).items()
+        if name not in ("cpu", "memory", "gpus", "layers")
+    }
+    flat.update({f"cpu_{name}": value for name, value in _fields(machine.cpu, {}).items()})
+    flat.update({f"memory_{name}": value for name, value in _fields(machine.memory, {}).items()})
+    flat["cpu_features"] = " ".join(machine.cpu.features)
+    return _with_absent(flat)
+
+
+def _gpu_row(gpu: Gpu) -> Row:
+    return _with_absent(_fields(gpu, GPU_RENAMED))
+
+
+def _price_rows(contents: JournalContents) -> list[Row]:
+    price = contents.start.price
+    return [] if price is None else [_fields(price, {"date": "list_date"})]
+
+
+def _case_row(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> Row:
+    case, planned = line.planned.case, line.planned
+    ended = _case_ended(contents, line, measurements)
+    return {
+        "case_id": planned.case_id,
+        "work_key": case.work.key,
+        "workload": case.work.workload,
+        "workload_version": case.work.version,
+        "size": case.work.size,
+        "form": case.work.form,
+        "parameters_json": json.dumps([list(parameter) for parameter in case.work.parameters]),
+        "device_class": case.variant.device_class,
+        "device_index": line.device_index,
+        "device_name": line.device_name,
+        "precision": case.variant.precision,
+        "mode": case.variant.mode,
+        "threads": case.variant.threads,
+        "workload_class": case.workload_class,
+        "unit": case.unit,
+        "units_per_step": case.units_per_step,
+        "flops_per_step": case.flops_per_step,
+        "bytes_per_step": case.bytes_per_step,
+        "outcome": ended.outcome,
+        "reason": ended.reason,
+    }
+
+
+def _case_ended(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> Ended:
+    """`ok` if any launch measured it; else the last thing said of it."""
+    mine = [row for row in measurements if row["case_id"] == line.planned.case_id]
+    if any(row["outcome"] == "ok" for row in mine):
+        return Ended("ok", "")
+    said = [end for end in contents.of(CaseEnd) if end.case_id == line.planned.case_id]
+    if said and said[-1].outcome != "ok":
+        return Ended(said[-1].outcome, said[-1].reason)
+    if mine:
+        return Ended(str(mine[-1]["outcome"]), str(mine[-1]["reason"]))
+    if line.planned.outcome is not None:
+        return Ended(line.planned.outcome, line.planned.reason)
+    return Ended("interrupted", "the run ended before it")
+
+
+def _launch_rows(contents: JournalContents) -> list[Row]:
+    ready = {line.launch_id: line for line in contents.of(WorkerReady)}
+    ended = {line.launch_id: line for line in contents.of(LaunchEnd)}
+    rows: list[Row] = []
+    for line in contents.of(LaunchStart):
+        worker, end = ready.get(line.launch_id), ended.get(line.launch_id)
+        rows.append(
+            {
+                "launch_id": line.launch_id,
+                "replicate": line.replicate,
+                "threads_planned": line.threads,
+                "threads_used": worker.threads_used if worker else None,
+                "allowance_s": line.allowance_s,
+                "startup_ns": worker.startup_ns if worker else None,
+                "started_us": contents.utc_us(line.t_ns),
+                "ended_us": contents.utc_us(end.t_ns) if end else None,
+                "outcome": end.outcome if end else "interrupted",
+                "reason": end.reason if end else "the run ended before this launch did",
+                "exit_status": end.exit_status if end else None,
+                "log_tail": end.log_tail if end else "",
+            }
+        )
+    return rows
+
+
+def _measurement_rows(contents: JournalContents) -> tuple[list[Row], list[Row]]:
+    """Rows of `measurements` and of `blocks`; the blocks of what ended, and no others."""
+    warm = {(line.launch_id, line.case_id): line for line in contents.of(CaseWarm)}
+    ends = {(line.launch_id, line.case_id): line for line in contents.of(CaseEnd)}
+    blocks: dict[tuple[int, int], list[Block]] = {}
+    for block in contents.of(Block):
+        blocks.setdefault((block.launch_id, block.case_id), []).append(block)
+    planned = {line.planned.case_id for line in contents.of(CasePlanned)}
+    measurement_rows: list[Row] = []
+    block_rows: list[Row] = []
+    for launch in contents.of(LaunchStart):
+        for case_id in launch.case_ids:
+            if case_id not in planned:
+                continue
+            pair = (launch.launch_id, case_id)
+            end = ends.get(pair)
+            mine = blocks.get(pair, []) if end else []
+            ended = _measurement_ended(end, bool(mine))
+            measurement_rows.append(_measurement_row(launch, case_id, ended, warm.get(pair)))
+            block_rows.extend(_block_row(contents, block) for block in mine)
+    return measurement_rows, block_rows
+
+
+def _measurement_ended(end: CaseEnd | None, has_blocks: bool) -> Ended:
+    if end is None:
+        return Ended("interrupted", "its launch ended before it did")
+    if end.outcome == "ok" and not has_blocks:
+        return Ended("interrupted", "its blocks are missing in the journal")
+    return Ended(end.outcome, end.reason)
+
+
+def _measurement_row(launch: LaunchStart, case_id: int, ended: Ended, warm: CaseWarm | None) -> Row:
+    return {
+        "case_id": case_id,
+        "launch_id": launch.launch_id,
+        "replicate": launch.replicate,
+        "outcome": ended.outcome,
+        "reason": ended.reason,
+        "precision_used": warm.precision_used if warm else None,
+        "build_ns": warm.build_ns if warm else None,
+        "first_step_ns": warm.first_step_ns if warm else None,
+        "warmup_ns": warm.warmup_ns if warm else None,
+        "warmup_blocks": warm.warmup_blocks if warm else None,
+        "stable": warm.stable if warm else None,
+        "steps_per_block": warm.steps_per_block if warm else None,
+    }
+
+
+def _block_row(contents: JournalContents, block: Block) -> Row:
+    return {
+        "case_id": block.case_id,
+        "launch_id": block.launch_id,
+        "block_index": block.index,
+        "steps": block.steps,
+        "t_us": contents.utc_us(block.start_ns),
+        "start_ns": block.start_ns,
+        "wall_ns": block.wall_ns,
+        "device_ns": block.device_ns,
+        "cpu_ns": block.cpu_ns,
+    }
+
+
+def _event_rows(contents: JournalContents) -> list[Row]:
+    rows: list[Row] = [
+        {"t_us": contents.utc_us(event.t_ns), "level": event.level, "message": event.message}
+        for event in contents.of(Event)
+    ]
+    rows.extend(
+        {"t_us": None, "level": "warning", "message": f"left out of the journal: {what}"}
+        for what in contents.damage
+    )
+    return rows

@@ -1,0 +1,338 @@
+"""The tables of a result file, their version, and how an older file becomes a newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gputui.model.telemetry import METRICS
+
+SCHEMA_VERSION = 0
+MIN_READER_SCHEMA = 0
+"""Oldest reader that understands what this version writes."""
+FORMAT_NAME = "gputui result file"
+"""Value of `meta.format`: tells our files from other DuckDB databases."""
+STORAGE_VERSION = "v1.4.0"  # the oldest release of DuckDB that reads our files
+BLOCK_BYTES = 65536  # with DuckDB's 256 KiB a file of small runs is four times as large
+
+_SQL_TYPES = {"f": "FLOAT", "Q": "UBIGINT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, with its unit in its name."""
+
+    name: str
+    sql_type: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table; NULL in it always means that the value was not measured or could not be had."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    primary_key: str = ""
+    since: int = 0
+    """Schema version that brought it; an older file is read as if it were empty."""
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def create_sql(self, catalog: str) -> str:
+        """The statement that makes this table in an attached database."""
+        parts = [f"{c.name} {c.sql_type}" for c in self.columns]
+        if self.primary_key:
+            parts.append(f"PRIMARY KEY ({self.primary_key})")
+        return f"CREATE TABLE {catalog}.main.{self.name} ({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One additive step: new tables, or new columns that older readers never ask for."""
+
+    version: int
+    """Schema version after it."""
+    note: str
+    statements: tuple[str, ...]
+    """SQL with `{catalog}` in the place of the database's name."""
+
+
+def _columns(*lines: str) -> tuple[Column, ...]:
+    """Columns from lines of `name TYPE meaning`."""
+    columns = []
+    for line in lines:
+        name, sql_type, *meaning = line.split(" ", 2)
+        columns.append(Column(name, sql_type, meaning[0] if meaning else ""))
+    return tuple(columns)
+
+
+def _telemetry_columns(scope: str) -> tuple[Column, ...]:
+    return tuple(Column(m.key, _SQL_TYPES[m.code], m.title) for m in METRICS if m.scope == scope)
+
+
+_RUN_ID = "run_id UUID UUIDv7 of the run"
+_ABSENT = "absent_json VARCHAR column name to reason, for each NULL of this row that has a reason"
+
+META = Table(
+    "meta",
+    "What this file is.",
+    _columns(
+        "key VARCHAR format, schema_version, min_reader_schema, created_by",
+        "value VARCHAR",
+    ),
+    primary_key="key",
+)
+
+TABLES: tuple[Table, ...] = (
+    META,
+    Table(
+        "migrations",
+        "Each schema version this file has had.",
+        _columns(
+            "version BIGINT",
+            "applied_us BIGINT UTC epoch microseconds",
+            "gputui_version VARCHAR",
+            "duckdb_version VARCHAR",
+            "note VARCHAR",
+        ),
+    ),
+    Table(
+        "runs",
+        "One execution of a profile on one machine in one runtime.",
+        _columns(
+            _RUN_ID,
+            "started_us BIGINT UTC epoch microseconds",
+            "ended_us BIGINT NULL if the run was cut short",
+            "started_ns BIGINT monotonic clock of the box at started_us",
+            "utc_offset_min BIGINT local time of the box, for display",
+            "status VARCHAR finished, interrupted or failed",
+            "status_reason VARCHAR",
+            "profile VARCHAR",
+            "profile_version BIGINT",
+            "seed UBIGINT",
+            "replicates BIGINT launches planned per case",
+            "budget_s DOUBLE",
+            "label VARCHAR the user's own word",
+            "gputui_version VARCHAR",
+            "imported_from VARCHAR name of the place the journal came from; empty for this box",
+            "stored_us BIGINT when it was written to this file",
+            "python_version VARCHAR",
+            "python_implementation VARCHAR",
+            "torch_version VARCHAR",
+            "cuda_version VARCHAR CUDA that torch was built with",
+            "hip_version VARCHAR",
+            "cudnn_version VARCHAR",
+            "nccl_version VARCHAR",
+            "triton_version VARCHAR",
+            "arch_list VARCHAR GPU architectures of this torch, joined by spaces",
+            "cpu_capability VARCHAR",
+            "blas VARCHAR",
+            "platform_layer VARCHAR such as runpod or colab",
+            "scheduler_layer VARCHAR",
+            "container_layer VARCHAR",
+            "vm_layer VARCHAR",
+            "os_layer VARCHAR",
+            "layers_json VARCHAR the layers with the names of their signals",
+            _ABSENT,
+        ),
+        primary_key="run_id",
+    ),
+    Table(
+        "machines",
+        "The box of a run.",
+        _columns(
+            _RUN_ID,
+            "machine_id VARCHAR keyed hash, 12 hex digits",
+            "cpu_model VARCHAR",
+            "cpu_sockets BIGINT",
+            "cpu_host_cores BIGINT",
+            "cpu_host_threads BIGINT",
+            "cpu_usable_threads DOUBLE",
+            "cpu_usable_cores BIGINT",
+            "cpu_limited_by VARCHAR",
+            "cpu_last_level_cache_bytes BIGINT",
+            "cpu_features VARCHAR joined by spaces",
+            "memory_host_bytes BIGINT",
+            "memory_usable_bytes BIGINT",
+            "memory_limited_by VARCHAR",
+            "memory_shm_bytes BIGINT",
+            "gpus_absent VARCHAR why there are no GPUs",
+            "instance_type VARCHAR",
+            "region VARCHAR",
+            "os_name VARCHAR",
+            "kernel VARCHAR",
+            "libc VARCHAR",
+            "driver_version VARCHAR",
+            "cuda_driver_version VARCHAR",
+            _ABSENT,
+        ),
+    ),
+    Table(
+        "devices",
+        "The GPUs of the box of a run.",
+        _columns(
+            _RUN_ID,
+            "device_index BIGINT in the driver's order",
+            "gpu_id VARCHAR keyed hash of the UUID, 12 hex digits",
+            "device_name VARCHAR",
+            "vendor VARCHAR",
+            "memory_bytes BIGINT",
+            "power_limit_w DOUBLE",
+            "power_default_limit_w DOUBLE",
+            "compute_capability VARCHAR",
+            "pcie_generation_max BIGINT",
+            "pcie_width_max BIGINT",
+            "pcie_width BIGINT",
+            "ecc_enabled BOOLEAN",
+            "mig_enabled BOOLEAN",
+            _ABSENT,
+        ),
+    ),
+    Table(
+        "prices",
+        "What the box of a run costs; no row if that is not known.",
+        _columns(
+            _RUN_ID,
+            "usd_per_hour DOUBLE",
+            "gpu_count DOUBLE",
+            "kind VARCHAR",
+            "provider VARCHAR",
+            "instance_type VARCHAR",
+            "region VARCHAR",
+            "list_date VARCHAR",
+        ),
+    ),
+    Table(
+        "cases",
+        "What was to be measured, and how it ended.",
+        _columns(
+            _RUN_ID,
+            "case_id BIGINT number within the run",
+            "work_key VARCHAR equal if and only if the work is",
+            "workload VARCHAR",
+            "workload_version BIGINT",
+            "size VARCHAR",
+            "form VARCHAR",
+            "parameters_json VARCHAR list of name and value",
+            "device_class VARCHAR cpu or gpu",
+            "device_index BIGINT",
+            "device_name VARCHAR",
+            "precision VARCHAR as requested",
+            "mode VARCHAR",
+            "threads VARCHAR as requested",
+            "workload_class VARCHAR",
+            "unit VARCHAR",
+            "units_per_step DOUBLE",
+            "flops_per_step BIGINT",
+            "bytes_per_step BIGINT",
+            "outcome VARCHAR ok, oom, unsupported, skipped, failed or interrupted",
+            "reason VARCHAR",
+        ),
+    ),
+    Table(
+        "launches",
+        "Worker processes.",
+        _columns(
+            _RUN_ID,
+            "launch_id BIGINT",
+            "replicate BIGINT",
+            "threads_planned BIGINT",
+            "threads_used BIGINT",
+            "allowance_s DOUBLE",
+            "startup_ns BIGINT",
+            "started_us BIGINT",
+            "ended_us BIGINT",
+            "outcome VARCHAR",
+            "reason VARCHAR",
+            "exit_status BIGINT negative for a signal",
+            "log_tail VARCHAR",
+        ),
+    ),
+    Table(
+        "measurements",
+        "One case in one launch.",
+        _columns(
+            _RUN_ID,
+            "case_id BIGINT",
+            "launch_id BIGINT",
+            "replicate BIGINT",
+            "outcome VARCHAR",
+            "reason VARCHAR",
+            "precision_used VARCHAR NULL if it never became warm",
+            "build_ns BIGINT",
+            "first_step_ns BIGINT",
+            "warmup_ns BIGINT",
+            "warmup_blocks BIGINT",
+            "stable BOOLEAN",
+            "steps_per_block BIGINT",
+        ),
+    ),
+    Table(
+        "blocks",
+        "Timed groups of steps.",
+        _columns(
+            _RUN_ID,
+            "case_id BIGINT",
+            "launch_id BIGINT",
+            "block_index BIGINT",
+            "steps BIGINT",
+            "t_us BIGINT start, UTC epoch microseconds",
+            "start_ns BIGINT start, monotonic clock of the box",
+            "wall_ns BIGINT",
+            "device_ns BIGINT between two events of the device; NULL on a CPU",
+            "cpu_ns BIGINT CPU time of the worker, all threads",
+        ),
+    ),
+    Table(
+        "telemetry",
+        "What the GPUs did while the run went on.",
+        (
+            *_columns(_RUN_ID, "device_index SMALLINT", "t_us BIGINT UTC epoch microseconds"),
+            *_telemetry_columns("gpu"),
+        ),
+    ),
+    Table(
+        "host_telemetry",
+        "What the host did while the run went on.",
+        (*_columns(_RUN_ID, "t_us BIGINT UTC epoch microseconds"), *_telemetry_columns("host")),
+    ),
+    Table(
+        "events",
+        "What a person should know, and what of the journal was left out.",
+        _columns(
+            _RUN_ID,
+            "t_us BIGINT NULL if it belongs to no instant",
+            "level VARCHAR info, warning or error",
+            "message VARCHAR",
+        ),
+    ),
+)
+
+TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
+
+MIGRATIONS: tuple[Migration, ...] = ()
+"""In the order of their versions; the last one leads to SCHEMA_VERSION."""
+
+
+def creation_sql(catalog: str) -> tuple[str, ...]:
+    """Statements that make all tables in an empty attached database."""
+    return tuple(table.create_sql(catalog) for table in TABLES)
+
+
+def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) -> tuple[Migration, ...]:
+    """The steps a file of this schema version still needs."""
+    return tuple(m for m in migrations if m.version > version)
+
+
+def as_markdown() -> str:
+    """The tables and columns as the text of `docs/result-file.md` has them."""
+    parts = []
+    for table in TABLES:
+        rows = "\n".join(f"| `{c.name}` | {c.sql_type} | {c.meaning} |" for c in table.columns)
+        parts.append(f"### `{table.name}`\n\n{table.meaning}\n\n| column | type | |\n|---|---|---|\n{rows}\n")
+    return "\n".join(parts)

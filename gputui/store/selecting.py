@@ -1,0 +1,51 @@
+"""Finds the run a user means by a short id, a label or `latest`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from gputui.errors import GputuiError
+from gputui.model.result import RunSummary
+
+_LISTED = 8
+
+
+def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
+    """The run a selector names, among summaries that are newest first.
+
+    A selector is `latest`, `latest~N`, the last 8 hex digits of the id or a unique beginning of them,
+    the whole id, or a label. Raises GputuiError if none or several are meant.
+    """
+    if not summaries:
+        raise GputuiError(f"there is no run {selector!r}: no run is stored yet", "measure one: gputui run")
+    latest = re.fullmatch(r"latest(?:~(\d{1,6}))?", selector)
+    if latest:
+        back = int(latest.group(1) or 0)
+        if back >= len(summaries):
+            raise GputuiError(f"there is no run {selector!r}: {len(summaries)} are stored", "gputui runs")
+        return summaries[back]
+    wanted = selector.lower()
+    ways = (
+        [s for s in summaries if wanted in (s.short_id, s.run_id)],
+        [s for s in summaries if selector and s.label == selector],
+        [s for s in summaries if wanted and s.short_id.startswith(wanted)],
+    )
+    found = next((matches for matches in ways if matches), [])
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(_called(s) for s in found[:_LISTED])
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        raise GputuiError(
+            f"{selector!r} means {len(found)} runs: {listed}{more}", "name one by the 8 digits of its id"
+        )
+    names = [name for s in summaries for name in (s.short_id, s.label) if name]
+    near = difflib.get_close_matches(selector, dict.fromkeys(names), n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else f"the newest is {_called(summaries[0])}"
+    raise GputuiError(f"there is no run {selector!r}", hint)
+
+
+def _called(summary: RunSummary) -> str:
+    return f"{summary.short_id} ({summary.label})" if summary.label else summary.short_id

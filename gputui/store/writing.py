@@ -1,0 +1,329 @@
+"""Writes a run into a result file: all of it or nothing, once, whoever else writes or dies meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gputui
+from gputui.errors import GputuiError, NotStored
+from gputui.model.telemetry import Reading
+from gputui.store import schema
+from gputui.store.journal_reader import JournalContents
+from gputui.store.opening import (
+    CATALOG,
+    WAIT_S,
+    Locked,
+    attach,
+    check_is_ours,
+    check_place,
+    close_the_doors,
+    connect,
+    open_read_only,
+    retrying,
+)
+from gputui.store.rows import Cell, Row, run_rows, telemetry_tuples
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_ROWS_AT_A_TIME = 10_000
+_PROBE_BYTES = 2**20
+_NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_REASONS = (
+    ("No space left on device", "the disk is full", "make space there"),
+    ("File too large", "the file may not grow further", "raise the limit (ulimit -f)"),
+    ("Read-only file system", "the file system is read-only", "name another file with --db"),
+    ("Permission denied", "this user may not write there", "name another file with --db"),
+    ("Disk quota exceeded", "the disk quota is used up", "make space there"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """What became of a run that was to be stored."""
+
+    db: Path
+    run_id: str
+    status: str
+    already_there: bool
+    """The file had this run; nothing was added."""
+    cases: int
+    blocks: int
+    telemetry_rows: int
+    left_out: tuple[str, ...]
+    """What of the journal could not be read, one sentence each."""
+
+
+def store_run(
+    db: Path, contents: JournalContents, telemetry: Iterable[Reading], *, imported_from: str = ""
+) -> StoredRun:
+    """Write one run into a result file, which is made if there is none; its directory must be there.
+
+    One transaction, then checkpoint and close: a copy of the file alone is whole. Storing a run twice adds
+    nothing. Waits up to WAIT_S for other writers and readers. Raises NotStored, and nothing is changed then.
+    """
+    db = _real_path(db)
+    rows = run_rows(contents, imported_from, time.time_ns() // 1000)
+    run_id = contents.start.run_id
+    status = str(rows["runs"][0]["status"])
+    with _opened_for_writing(db) as connection, _explaining(db):
+        connection.execute("BEGIN")
+        there = connection.execute(
+            f"SELECT count(*) FROM {CATALOG}.main.runs WHERE run_id = ?::UUID", [run_id]
+        ).fetchall()
+        if there[0][0]:
+            connection.execute("ROLLBACK")
+            return StoredRun(db, run_id, status, True, 0, 0, 0, contents.damage)
+        for name, table_rows in rows.items():
+            _insert_rows(connection, name, run_id, table_rows)
+        count = _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
+        connection.execute("COMMIT")
+    return StoredRun(
+        db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), count, contents.damage
+    )
+
+
+def check_writable(db: Path) -> None:
+    """Find out, before anything is measured, that a run can be stored in this file later.
+
+    An existing file gets a real commit that changes no value; for a new one a file is made beside it and
+    removed. Raises NotStored.
+    """
+    db = _real_path(db)
+    if db.exists():
+        with _opened_for_writing(db) as connection, _explaining(db):
+            connection.execute(f"UPDATE {CATALOG}.main.meta SET value = value WHERE key = 'created_by'")
+        return
+    _check_parent(db)
+    try:
+        with tempfile.TemporaryFile(dir=db.parent, prefix=".gputui-probe-") as probe:
+            probe.write(bytes(_PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise _not_stored(db, str(error.strerror or error)) from error
+
+
+def _real_path(db: Path) -> Path:
+    """One path for one file, so that a link to it has the same lock."""
+    try:
+        return db.expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        raise NotStored(f"{db} is no usable path: {error}", "name another file with --db") from error
+
+
+def _check_parent(db: Path) -> None:
+    if not db.parent.is_dir():
+        raise NotStored(f"there is no directory {db.parent}", f"mkdir -p {db.parent}")
+
+
+@contextmanager
+def _opened_for_writing(db: Path) -> Iterator[DuckDBPyConnection]:
+    """The file attached for writing, checked and of this schema; checkpointed and closed at the end.
+
+    A new file is written under another name and gets its own when it is whole.
+    """
+    _check_parent(db)
+    try:
+        with _write_lock(db):
+            if db.exists():
+                check_place(db)
+                open_read_only(db).close()  # a stranger's file is known before anything is written to it
+                with _attached(db, "") as connection:
+                    _migrate(connection, db, check_is_ours(connection, db))
+                    yield connection
+            else:
+                with _draft(db) as draft, _attached(draft, _new_file_options()) as connection:
+                    _create(connection)
+                    yield connection
+    except NotStored:
+        raise
+    except GputuiError as error:
+        raise NotStored(error.message, error.hint) from error
+    except Locked as error:
+        raise NotStored(
+            f"{db} is held by {error.holder} since more than {WAIT_S:.0f} s", "store again when it has ended"
+        ) from error
+
+
+@contextmanager
+def _draft(db: Path) -> Iterator[Path]:
+    """A name beside the file; becomes the file if all went well, else nothing of it stays."""
+    draft = db.with_name(f".{db.name}.gputui-new")
+    leftovers = (draft, draft.with_name(draft.name + ".wal"))
+    try:
+        for path in leftovers:
+            path.unlink(missing_ok=True)
+        yield draft
+        draft.rename(db)
+    except OSError as error:
+        raise _not_stored(db, str(error.strerror or error)) from error
+    finally:
+        for path in leftovers:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _attached(path: Path, options: str) -> Iterator[DuckDBPyConnection]:
+    connection = connect()
+    try:
+        with _explaining(path):
+            retrying(lambda: attach(connection, path, options))
+            close_the_doors(connection)
+        yield connection
+        with _explaining(path):
+            connection.execute(f"CHECKPOINT {CATALOG}")
+            connection.execute(f"DETACH {CATALOG}")
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _explaining(db: Path) -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _not_stored(db, str(error)) from error
+
+
+def _not_stored(db: Path, text: str) -> NotStored:
+    for sign, what, hint in _REASONS:
+        if sign in text:
+            return NotStored(f"nothing could be stored in {db}: {what}", f"{hint}, then store again")
+    return NotStored(
+        f"nothing could be stored in {db}: {text.splitlines()[0] if text else ''}", "store again"
+    )
+
+
+@contextmanager
+def _write_lock(db: Path) -> Iterator[None]:
+    """Our own lock beside the file: DuckDB's is lost when any descriptor of the file is closed."""
+    import fcntl  # not on Windows, where nothing is stored
+
+    lock = db.with_name(db.name + ".lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise _not_stored(db, str(error.strerror)) from error
+
+    def take() -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            raise Locked(f"process {pid}" if pid.isdigit() else "another gputui") from None
+        except OSError as error:
+            if error.errno not in _NO_FLOCK:  # a file system without flock: DuckDB's own lock must do
+                raise _not_stored(db, str(error.strerror)) from error
+
+    try:
+        retrying(take)
+        with suppress(OSError):  # a full disk: the name of the holder is only a help
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _new_file_options() -> str:
+    return f", STORAGE_VERSION '{schema.STORAGE_VERSION}', BLOCK_SIZE {schema.BLOCK_BYTES}"
+
+
+def _create(connection: DuckDBPyConnection) -> None:
+    import duckdb
+
+    connection.execute("BEGIN")
+    for statement in schema.creation_sql(CATALOG):
+        connection.execute(statement)
+    meta = {
+        "format": schema.FORMAT_NAME,
+        "schema_version": str(schema.SCHEMA_VERSION),
+        "min_reader_schema": str(schema.MIN_READER_SCHEMA),
+        "created_by": f"gputui {gputui.__version__}, duckdb {duckdb.__version__}",
+    }
+    for key, value in meta.items():
+        connection.execute(f"INSERT INTO {CATALOG}.main.meta VALUES (?, ?)", [key, value])
+    _note_migration(connection, schema.SCHEMA_VERSION, "made")
+    connection.execute("COMMIT")
+
+
+def _migrate(
+    connection: DuckDBPyConnection,
+    db: Path,
+    version: int,
+    migrations: Sequence[schema.Migration] = schema.MIGRATIONS,
+) -> None:
+    """Bring an older file up to this schema, one transaction per step."""
+    with _explaining(db):
+        for migration in schema.migrations_from(version, migrations):
+            connection.execute("BEGIN")
+            for statement in migration.statements:
+                connection.execute(statement.format(catalog=CATALOG))
+            connection.execute(
+                f"UPDATE {CATALOG}.main.meta SET value = ? WHERE key = 'schema_version'",
+                [str(migration.version)],
+            )
+            _note_migration(connection, migration.version, migration.note)
+            connection.execute("COMMIT")
+
+
+def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> None:
+    import duckdb
+
+    connection.execute(
+        f"INSERT INTO {CATALOG}.main.migrations VALUES (?, ?, ?, ?, ?)",
+        [version, time.time_ns() // 1000, gputui.__version__, duckdb.__version__, note],
+    )
+
+
+def _insert_rows(connection: DuckDBPyConnection, name: str, run_id: str, rows: list[Row]) -> None:
+    table = schema.TABLE_BY_NAME[name]
+    names = table.column_names[1:]
+    for row in rows:
+        if row.keys() != set(names):
+            raise ValueError(f"row of {name} does not match its table: {sorted(row.keys() ^ set(names))}")
+    for start in range(0, len(rows), _ROWS_AT_A_TIME):
+        part = rows[start : start + _ROWS_AT_A_TIME]
+        _insert(connection, table, [(run_id, *(row[column] for column in names)) for row in part])
+
+
+def _insert_telemetry(
+    connection: DuckDBPyConnection, run_id: str, rows: Iterable[tuple[str, tuple[Cell, ...]]]
+) -> int:
+    waiting: dict[str, list[tuple[Cell, ...]]] = {"telemetry": [], "host_telemetry": []}
+    count = 0
+    for name, cells in rows:
+        waiting[name].append((run_id, *cells))
+        count += 1
+        if len(waiting[name]) >= _ROWS_AT_A_TIME:
+            _insert(connection, schema.TABLE_BY_NAME[name], waiting[name])
+            waiting[name] = []
+    for name, rest in waiting.items():
+        _insert(connection, schema.TABLE_BY_NAME[name], rest)
+    return count
+
+
+def _insert(connection: DuckDBPyConnection, table: schema.Table, rows: list[tuple[Cell, ...]]) -> None:
+    """Many rows at once: the appender of DuckDB 2, or one list per column before it."""
+    if not rows:
+        return
+    where = f"{CATALOG}.main.{table.name}"
+    if hasattr(connection, "appender"):
+        with connection.appender(where, columns=list(table.column_names)) as appender:
+            appender.append_rows(rows)
+        return
+    lists = ", ".join(f"unnest(?::{column.sql_type}[])" for column in table.columns)
+    columns = ", ".join(table.column_names)
+    parameters = [list(cells) for cells in zip(*rows, strict=True)]
+    connection.execute(f"INSERT INTO {where} ({columns}) SELECT {lists}", parameters)
