@@ -1,8 +1,8 @@
 """How much launches and machines vary where that was not measured: standard deviations of log times.
 
-Origin of the GPU values: research/bakeoff.md b2, variance components of 38 H100 SXM results of one
-provider with 3 launches each, 12 series (July to October 2024). Launch sd: convolution nets 0.03–0.06 %,
-BERT 0.14–1.59 %, GNMT 0.14–0.32 %, Tacotron2 (bound by kernel launches) 1.36–2.59 %. Instance sd: convolution
+Origin of the GPU values: variance components computed from the public logs of lambdal/deeplearning-benchmark,
+38 H100 SXM results of one provider with 3 launches each, 12 series (July to October 2024). Launch sd:
+convolution nets 0.03–0.06 %, BERT 0.14–1.59 %, GNMT 0.14–0.32 %, Tacotron2 (bound by kernel launches) 1.36–2.59 %. Instance sd: convolution
 nets 0.06–0.37 %, BERT 0.40–1.84 %, GNMT 0.58–1.13 %, Tacotron2 3.61–3.76 %. A class holds work of all these
 kinds, so it takes the worst series that fits it: a prior that is too small calls one machine different
 from itself.
@@ -64,6 +64,6 @@ def band_between_models(band: float, instance_sd: float) -> float:
     """The equivalence band for a claim about two models of GPU rather than two machines.
 
     The given band and the 95 % range of the ratio of two machines of one name (1.96 x sqrt 2 x sd, that is
-    2.8 x sd, research/bakeoff.md b2), in quadrature; as a fraction.
+    2.8 x sd), in quadrature; as a fraction.
     """
     return math.hypot(band, 1.96 * math.sqrt(2) * instance_sd)

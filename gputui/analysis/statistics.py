@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gputui.analysis.quantiles import normal_quantile, t_quantile
 from gputui.model.absent import Missing
 
-MERGE_ABOVE = 0.2  # |lag-1 autocorrelation| from which a block is too short (research/bakeoff.md, b2 step 1)
+MERGE_ABOVE = 0.2  # |lag-1 autocorrelation| from which a block is too short
 MERGED_AT_LEAST = 10  # rank intervals keep their coverage from 5 blocks on; 10 leave room for the next merge
 _ALPHA = 0.05
 _EXACT_PAIRS = 400  # up to this many pairs the rank statistic's own distribution is used

@@ -27,7 +27,7 @@ from gputui.analysis.statistics import (
 from gputui.model.absent import Missing
 
 WORDS = ("faster", "slower", "same", "inconclusive", "not comparable")
-BAND = 0.01  # research/bakeoff.md b2: criterion takes 1 %, nvbench 0.5 %
+BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %
 FALSE_DISCOVERY_RATE = 0.05
 LAUNCHES_MEASURED = 3  # from so many launches a side their spread is measured, not assumed
 _BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % needs
@@ -312,19 +312,24 @@ def _prepare(launches: Sequence[Sequence[float]], prior_sd: float) -> _Side:
 
 
 def _within(a: _Side, b: _Side) -> tuple[float, float, float]:
-    """Centre of log(a) - log(b) over all blocks, and the half-widths below and above it."""
+    """Centre of log(a) - log(b) over all blocks, and the half-widths below and above it.
+
+    The centre is the difference of the sides' own centres, so that a printed ratio is that of the printed
+    speeds; the widths are those of the rank interval of the shift.
+    """
     factor = max(a.factor, b.factor)
+    center = hodges_lehmann(a.pooled) - hodges_lehmann(b.pooled)
     ranks = hodges_lehmann_shift(b.pooled, a.pooled)
     if not isinstance(ranks, Missing):
         return (
-            ranks.estimate,
+            center,
             (ranks.estimate - ranks.low) * factor,
             (ranks.high - ranks.estimate) * factor,
         )
     by_t = welch(b.pooled, a.pooled)
     if isinstance(by_t, Missing):
         raise ValueError("a side with one block has no interval")
-    return by_t.estimate, by_t.half_width * factor, by_t.half_width * factor
+    return center, by_t.half_width * factor, by_t.half_width * factor
 
 
 def _p_beyond(center: float, low: float, high: float, df: float, edge: float) -> float:

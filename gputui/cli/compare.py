@@ -1,0 +1,196 @@
+"""`gputui compare`: result files, or the variants of one, side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import click
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.absent import Missing
+from gputui.model.units import PRICE_SCALE, RATES, format_rate, three_digits
+from gputui.services.comparison import (
+    DIMENSIONS,
+    Cell,
+    Comparison,
+    Row,
+    Side,
+    compare_sides,
+    side_of_runs,
+    sides_by,
+    telling_dimension,
+)
+from gputui.services.selecting import select_runs
+
+WIDE = 100
+"""Columns from which the interval is printed with both ends, and the number of blocks beside it."""
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="F[@RUN]...")
+@click.option(
+    "--by", type=click.Choice(list(DIMENSIONS)), help="Compare the values of this within the files."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+def command(files: tuple[str, ...], by: str | None, form: str, trust: bool) -> int:
+    """Compare result files; the first is the baseline. One file: its variants against each other."""
+    selections = [select_runs(text, trust=trust) for text in files]
+    for selection in selections:
+        for warning in selection.warnings:
+            click.echo(warning, err=True)
+    if by is None and len(selections) > 1:
+        sides = [side_of_runs(selection.text, selection.runs) for selection in selections]
+        ignore = ""
+    else:
+        runs = [run for selection in selections for run in selection.runs]
+        ignore = by or telling_dimension(runs)
+        if ignore in ("device", "precision", "threads"):
+            side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
+        sides = list(sides_by(ignore, runs))
+    comparisons = [compare_sides(sides[0], side, ignore=ignore) for side in sides[1:]]
+    if not any(comparison.rows for comparison in comparisons):
+        raise GputuiError(
+            "nothing was measured on any side", "gputui show RUN FILE tells why each case was not run"
+        )
+    if form == "json":
+        from gputui.services.export import comparison_as_json
+
+        plain = [comparison_as_json(comparison) for comparison in comparisons]
+        click.echo(json.dumps({"schema": 1, "by": ignore, "comparisons": plain}, indent=1))
+    else:
+        for index, comparison in enumerate(comparisons):
+            if index:
+                click.echo()
+            _print(comparison, ignore)
+    return EXIT_DONE
+
+
+def _print(comparison: Comparison, ignore: str) -> None:
+    from rich.text import Text
+
+    from gputui.cli.tables import add_row, console, table
+
+    out = console()
+    for letter, side in (("a", comparison.a), ("b", comparison.b)):
+        out.print(Text(f"{letter}  {_describe(side, ignore)}"), no_wrap=True, overflow="ellipsis")
+    if comparison.differs:
+        out.print(Text("differs: " + ", ".join(_difference(d) for d in comparison.differs)))
+    elif not ignore:
+        out.print(Text("differs: nothing that is recorded"))
+    out.print()
+    common = _common_words(comparison, ignore)
+    wide = out.width >= WIDE
+    priced = any(isinstance(cell.cost, Cost) for row in comparison.rows for cell in (row.a, row.b))
+    headings = [f"case ({' '.join(common)})" if common else "case", "a", "b", "b against a", "verdict"]
+    headings += (["n"] if wide else []) + (["$/1M a / b"] if priced else [])
+    made = table(headings, right=(1, 2, 3))
+    notes: list[str] = []
+    for row in comparison.rows:
+        cells = [_name(row, common, ignore), _cell(row.a), _cell(row.b), _ratio(row, wide=wide)]
+        cells.append(_verdict(row, notes))
+        cells += ([_counts(row)] if wide else []) + ([_costs(row)] if priced else [])
+        add_row(made, *cells, style="bold" if row.verdict.word in ("faster", "slower") else "")
+    for group in comparison.groups:
+        mean = "—" if isinstance(group.mean, Missing) else _interval(group.mean, wide=wide)
+        name = f"{group.group} {group.common} of {group.rows} rows"
+        add_row(made, name, "", "", mean, "geometric mean", style="italic")
+    out.print(made)
+    for number, note in enumerate(notes, 1):
+        out.print(Text(f"[{number}] {note}"))
+    for reason, count in comparison.unmeasured:
+        out.print(Text(f"{count} case{'s' if count > 1 else ''} measured on neither side: {reason}"))
+
+
+def _describe(side: Side, ignore: str) -> str:
+    from gputui.cli.tables import day, device_words, torch_words
+
+    run = side.run
+    launches = max(
+        (len([m for m in c.result.measurements if m.outcome == "ok"]) for c in side.cases), default=0
+    )
+    price = "" if isinstance(run.price, Missing) else f"  ${run.price.usd_per_hour:g}/h"
+    platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
+    where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
+    name = f"{side.name}: " if not ignore else f"{ignore} {side.name}: "
+    return (
+        f"{name}{where}{device_words(run)}  {torch_words(run)}{price}"
+        f"  {launches} launch{'es' if launches != 1 else ''}  {day(run)}"
+    )
+
+
+def _difference(difference: tuple[str, str, str]) -> str:
+    what, on_a, on_b = difference
+    return what if what == "machine" else f"{what} {on_a} / {on_b}"
+
+
+def _words(row: Row) -> dict[str, str]:
+    variant = row.case.variant
+    threads = {"1": "1t", "all": "all", "host": ""}.get(variant.threads, variant.threads)
+    words = {"size": row.case.work.size, "device": variant.device_class, "precision": variant.precision}
+    return {**words, "threads": threads}
+
+
+def _common_words(comparison: Comparison, ignore: str) -> list[str]:
+    """What all rows share, to be said once in the heading."""
+    rows = [_words(row) for row in comparison.rows]
+    keys = [key for key in ("size", "device", "precision", "threads") if key != ignore]
+    values = [{row[key] for row in rows} for key in keys]
+    return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
+
+
+def _name(row: Row, common: list[str], ignore: str) -> str:
+    words = [word for key, word in _words(row).items() if key != ignore and word and word not in common]
+    return " ".join((row.case.work.workload, *words))
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
+        return format_rate(cell.speed.units_per_s, cell.result.case.unit)
+    return "—" if cell.result is None else cell.result.outcome
+
+
+def _ratio(row: Row, *, wide: bool) -> str:
+    return "—" if isinstance(row.estimate, Missing) else _interval(row.estimate, wide=wide)
+
+
+def _interval(estimate: object, *, wide: bool) -> str:
+    """A ratio told from the side of the larger: `10.8x ±0.2 less`, or with both ends."""
+    ratio, low, high = (getattr(estimate, name) for name in ("ratio", "low", "high"))
+    word = "more"
+    if ratio < 1:
+        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "less"
+    if wide:
+        return f"{three_digits(ratio)}x ({three_digits(low)}–{three_digits(high)}) {word}"
+    half = ratio * math.expm1(math.log(high / low) / 2)
+    return f"{three_digits(ratio)}x ±{three_digits(half)} {word}"
+
+
+def _verdict(row: Row, notes: list[str]) -> str:
+    said = "; ".join(filter(None, (row.verdict.reason, row.note)))
+    if not said:
+        return row.verdict.word
+    if said not in notes:
+        notes.append(said)
+    return f"{row.verdict.word} [{notes.index(said) + 1}]"
+
+
+def _counts(row: Row) -> str:
+    if isinstance(row.estimate, RatioEstimate):
+        return f"{row.estimate.n_a}/{row.estimate.n_b}"
+    return ""
+
+
+def _costs(row: Row) -> str:
+    shown = []
+    for cell in (row.a, row.b):
+        if not isinstance(cell.cost, Cost):
+            shown.append("—")
+        else:
+            amount = f"{cell.cost.usd_per_million:.2g}"
+            shown.append(f"{amount} share" if cell.cost.is_share else amount)
+    scale = RATES[row.case.unit].per_million.removeprefix("1M ") if row.case.unit in PRICE_SCALE else ""
+    return " / ".join(shown) + (f" {scale}" if scale else "")

@@ -1,0 +1,34 @@
+"""`gputui import`: store the journal of a run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gputui.errors import EXIT_DONE
+from gputui.services.places import default_result_file
+from gputui.services.running import mark_stored
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
+
+
+@click.command()
+@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUNDIR...")
+@click.option("--db", type=click.Path(path_type=Path), help="Result file.  [$GPUTUI_DB, else results.db]")
+def command(run_dirs: tuple[Path, ...], db: Path | None) -> int:
+    """Store the journals of run directories: of runs that were cut short, or copied from another box."""
+    target = default_result_file() if db is None else db
+    if db is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    for run_dir in run_dirs:
+        contents = read_journal(run_dir)
+        stored = store_run(target, contents, read_telemetry(run_dir))
+        mark_stored(run_dir, target)
+        what = (
+            "was there already" if stored.already_there else f"{stored.cases} cases, {stored.blocks} blocks"
+        )
+        click.echo(f"{stored.run_id[-8:]} {stored.status}: {what} ({stored.db})")
+        for left_out in stored.left_out:
+            click.echo(f"  left out: {left_out}", err=True)
+    return EXIT_DONE

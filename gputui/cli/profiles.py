@@ -1,0 +1,83 @@
+"""`gputui profiles`: what can be measured, and what would run here."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from gputui.errors import EXIT_DONE
+from gputui.model.absent import Missing
+from gputui.model.plan import Plan
+from gputui.model.units import format_seconds
+from gputui.services.profiles import Profile, find_profile, shipped_profiles
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--python", metavar="EXE", help="Interpreter that would measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(name: str | None, python: str | None, as_json: bool) -> int:
+    """List the profiles; or show NAME in full, with what would run here, what would not, and why."""
+    if name is None:
+        _list(shipped_profiles(), as_json)
+    else:
+        _show(find_profile(name), python, as_json)
+    return EXIT_DONE
+
+
+def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
+    if as_json:
+        listed = [
+            {"name": p.name, "question": p.question, "budget_s": p.budget_s, "launches": p.replicates}
+            for p in profiles
+        ]
+        click.echo(json.dumps({"schema": 1, "profiles": listed}, indent=1))
+        return
+    for profile in profiles:
+        launches = f"{profile.replicates} launch{'es' if profile.replicates > 1 else ''}"
+        budget = format_seconds(profile.budget_s)
+        click.echo(f"{profile.name:<14} {profile.question}  ({budget}, {launches})")
+    click.echo("\nnext: gputui profiles NAME, or gputui run NAME")
+
+
+def _show(profile: Profile, python: str | None, as_json: bool) -> None:
+    from gputui.machine import describe_machine
+    from gputui.services.interpreters import choose_interpreter
+    from gputui.services.places import hash_key
+    from gputui.services.resolving import resolve_plan
+    from gputui.worker.workloads import workload_named
+
+    chosen = choose_interpreter(python)
+    plan = resolve_plan(profile, chosen.interpreter, describe_machine(hash_key()))
+    if as_json:
+        click.echo(json.dumps({"schema": 1, **json.loads(plan.to_json())}, indent=1))
+        return
+    version = chosen.interpreter.runtime.torch_version
+    torch = f"torch {version.reason}" if isinstance(version, Missing) else f"torch {version}"
+    click.echo(f"{profile.name}: {profile.question}")
+    click.echo(
+        f"at most {format_seconds(profile.budget_s)}, {profile.replicates} launch"
+        f"{'es' if profile.replicates > 1 else ''} per case; measured with"
+        f" Python {chosen.interpreter.runtime.python_version}, {torch} ({chosen.found_as})"
+    )
+    for workload in dict.fromkeys(c.case.work.workload for c in plan.cases):
+        click.echo(f"  {workload:<12} {workload_named(workload).question}")
+    _cases(plan)
+
+
+def _cases(plan: Plan) -> None:
+    runs = [c.case.name for c in plan.cases if c.outcome is None]
+    click.echo(f"\nwould run here ({len(runs)}):")
+    for name in runs:
+        click.echo(f"  {name}")
+    reasons: dict[str, list[str]] = {}
+    for case in plan.cases:
+        if case.outcome is not None:
+            reasons.setdefault(f"{case.outcome}: {case.reason}", []).append(case.case.name)
+    if reasons:
+        click.echo(f"\nwould not ({sum(map(len, reasons.values()))}):")
+    for reason, names in reasons.items():
+        for name in names:
+            click.echo(f"  {name}")
+        click.echo(f"    {reason}")

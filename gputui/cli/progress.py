@@ -1,0 +1,123 @@
+"""What a person sees while a run goes on: one line that is rewritten, or one line per event."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from gputui.model.journal import (
+    Block,
+    CaseEnd,
+    CaseWarm,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    RunEnd,
+)
+from gputui.model.plan import Plan
+from gputui.model.units import format_rate, format_seconds
+
+
+class Progress:
+    """Writes to stderr. `live`: a terminal is there, so the last line is rewritten in place."""
+
+    def __init__(self, plans: Sequence[Plan], *, live: bool) -> None:
+        self._plans = plans
+        self._live = live
+        self._begun_s = time.monotonic()
+        self._now = "starting"
+        self._last: dict[tuple[int, int], Block] = {}
+        self._done_weight = 0.0
+        self._weights = [{launch.launch_id: launch.weight for launch in plan.launches} for plan in plans]
+        self._drawn_s = 0.0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._erase()
+
+    def say(self, text: str) -> None:
+        """One line that stays."""
+        self._erase()
+        print(text, file=sys.stderr, flush=True)
+
+    def tick(self) -> None:
+        """Rewrite the live line, at most once a second."""
+        now_s = time.monotonic()
+        if self._live and now_s - self._drawn_s >= 1.0:
+            self._drawn_s = now_s
+            width = shutil.get_terminal_size().columns
+            text = f"{_clock(now_s - self._begun_s)} {self._remaining()} {self._now}"
+            print(f"\r\x1b[K{text[: width - 1]}", end="", file=sys.stderr, flush=True)
+
+    def hear(self, index: int, line: Line) -> None:
+        """One line of the journal of run `index`."""
+        if isinstance(line, LaunchStart):
+            names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
+            self._now = f"{names}: starting"
+            if not self._live:
+                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {names}")
+        elif isinstance(line, CaseWarm):
+            self._now = f"{self._name(index, line.case_id)}: warm"
+        elif isinstance(line, Block):
+            self._last[index, line.case_id] = line
+            self._now = (
+                f"{self._name(index, line.case_id)}: block {line.index + 1}, {self._rate(index, line)}"
+            )
+        elif isinstance(line, CaseEnd):
+            self._case_ended(index, line)
+        elif isinstance(line, LaunchEnd):
+            self._done_weight += self._weights[index].pop(line.launch_id, 0.0)
+            if line.log_tail:
+                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {line.outcome}: {line.reason}")
+                self.say("\n".join(f"    {row}" for row in line.log_tail.split("\n")))
+        elif isinstance(line, Event):
+            self.say(f"{self._elapsed()} {line.level}: {line.message}")
+        elif isinstance(line, RunEnd):
+            self._now = "storing"
+            if line.status != "finished":
+                self.say(f"{self._elapsed()} run {line.status}: {line.reason}")
+
+    def _case_ended(self, index: int, line: CaseEnd) -> None:
+        name = self._name(index, line.case_id)
+        block = self._last.pop((index, line.case_id), None)
+        if line.outcome == "ok" and block is not None:
+            self.say(f"{self._elapsed()} {name}  {self._rate(index, block)}  {line.blocks} blocks")
+        else:
+            self.say(f"{self._elapsed()} {name}  {line.outcome}: {line.reason}")
+
+    def _name(self, index: int, case_id: int) -> str:
+        name = self._plans[index].cases[case_id].case.name
+        return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
+
+    def _rate(self, index: int, block: Block) -> str:
+        case = self._plans[index].cases[block.case_id].case
+        return format_rate(case.units_per_step * block.steps / block.block_ns * 1e9, case.unit)
+
+    def _elapsed(self) -> str:
+        return _clock(time.monotonic() - self._begun_s)
+
+    def _remaining(self) -> str:
+        """Time left, from the pace so far, never more than the budget leaves."""
+        left_weight = sum(sum(weights.values()) for weights in self._weights)
+        elapsed_s = time.monotonic() - self._begun_s
+        budget_s = sum(plan.budget_s for plan in self._plans)
+        left_s = max(budget_s - elapsed_s, 0.0)
+        if self._done_weight:
+            left_s = min(left_s, elapsed_s / self._done_weight * left_weight)
+        return f"~{format_seconds(round(left_s))} left" if left_s >= 1 else "nearly done"
+
+    def _erase(self) -> None:
+        if self._live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

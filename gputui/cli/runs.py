@@ -1,0 +1,45 @@
+"""`gputui runs`: list the runs of a result file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from gputui.errors import EXIT_DONE
+from gputui.services.places import default_result_file
+from gputui.store.reading import open_result
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(file: Path | None, trust: bool, as_json: bool) -> int:
+    """List the runs of FILE, newest first."""
+    with open_result(default_result_file() if file is None else file, trust) as result:
+        summaries, warnings = result.summaries(), result.warnings
+    for warning in warnings:
+        click.echo(warning, err=True)
+    if as_json:
+        from gputui.services.export import summary_as_json
+
+        click.echo(json.dumps({"schema": 1, "runs": [summary_as_json(s) for s in summaries]}, indent=1))
+        return EXIT_DONE
+    from gputui.cli.tables import add_row, console, day, device_words, table, torch_words
+
+    made = table(["run", "when", "profile", "status", "label", "box", "torch"])
+    for summary in summaries:
+        add_row(
+            made,
+            summary.short_id,
+            day(summary),
+            summary.profile,
+            summary.status,
+            summary.label,
+            device_words(summary),
+            torch_words(summary).removeprefix("torch "),
+        )
+    console().print(made)
+    return EXIT_DONE

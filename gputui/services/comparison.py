@@ -1,0 +1,340 @@
+"""Runs side by side: which rows pair, what each row says, and how the sides differ.
+
+A side is a set of cases: of one file, of one run, or, within one file, all cases of one device class,
+precision, number of threads, machine or runtime. The first side is the baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.verdict import (
+    GeometricMean,
+    RatioEstimate,
+    SpeedEstimate,
+    Verdict,
+    compare_launches,
+    geometric_mean,
+    judge,
+)
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case, Variant
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.speeds import cost_of, launches_of, prior_of, speed_of
+
+GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
+"""Classes of workloads in the order of the table, with the name of their geometric mean."""
+
+DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
+    "device": lambda run, case: case.case.variant.device_class,
+    "precision": lambda run, case: case.case.variant.precision,
+    "threads": lambda run, case: case.case.variant.threads,
+    "machine": lambda run, case: f"machine {run.machine.machine_id}",
+    "runtime": lambda run, case: runtime_name(run),
+}
+"""What `--by` may take out of the pairing: the value that tells the sides apart."""
+
+_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp")
+Pairing = tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SideCase:
+    """A case of one side, and the run it comes from."""
+
+    run: RunSummary
+    result: CaseResult
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One column of the comparison."""
+
+    name: str
+    """What the user calls it: the file, or the value of `--by`."""
+    run: RunSummary
+    """The newest run that it holds."""
+    cases: tuple[SideCase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One side of a row."""
+
+    speed: SpeedEstimate | Missing
+    cost: Cost | Missing
+    precision_used: str
+    result: CaseResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case on the baseline and on one other side."""
+
+    case: Case
+    a: Cell
+    b: Cell
+    estimate: RatioEstimate | Missing
+    """Of B against A; above 1 B is faster."""
+    verdict: Verdict
+    note: str
+    """What else a reader must know, such as another type behind `amp`; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMean:
+    """The geometric mean of the common rows of one class."""
+
+    group: str
+    mean: GeometricMean | Missing
+    common: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One side against the baseline."""
+
+    a: Side
+    b: Side
+    differs: tuple[tuple[str, str, str], ...]
+    """(what, on A, on B) for all that is recorded and differs."""
+    rows: tuple[Row, ...]
+    groups: tuple[GroupMean, ...]
+    unmeasured: tuple[tuple[str, int], ...]
+    """Reasons for which cases were run on neither side, with their number."""
+
+
+def side_of_runs(name: str, runs: Sequence[Run]) -> Side:
+    """For each case the latest finished run that has it; of one machine and one runtime.
+
+    Raises GputuiError if the runs are of several machines or runtimes, with the list.
+    """
+    kinds = {(run.summary.machine.machine_id, runtime_name(run.summary)) for run in runs}
+    if len(kinds) > 1:
+        listed = "; ".join(
+            f"{run.summary.short_id} machine {run.summary.machine.machine_id}, {runtime_name(run.summary)}"
+            for run in runs[:8]
+        )
+        raise GputuiError(
+            f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
+            f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
+        )
+    return Side(name, _newest(runs), _latest_cases(runs))
+
+
+def sides_by(dimension: str, runs: Sequence[Run]) -> tuple[Side, ...]:
+    """One side for each value of a dimension among the cases of these runs; in a fixed, plain order.
+
+    Raises GputuiError if there are not two values.
+    """
+    value_of = DIMENSIONS[dimension]
+    values: dict[str, list[Run]] = {}
+    for run in runs:
+        for value in {value_of(run.summary, case) for case in run.cases}:
+            kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
+            values.setdefault(value, []).append(Run(run.summary, kept))
+    if len(values) < 2:
+        raise GputuiError(
+            f"--by {dimension}: all cases are {', '.join(values)}",
+            "give a second file, or another dimension",
+        )
+    ordered = sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
+    return tuple(Side(value, _newest(values[value]), _latest_cases(values[value])) for value in ordered)
+
+
+def telling_dimension(runs: Sequence[Run]) -> str:
+    """The dimension a single file is compared by: the first in which measured cases differ.
+
+    Raises GputuiError if there is none.
+    """
+    for dimension in ("device", "precision", "threads"):
+        measured = {
+            DIMENSIONS[dimension](run.summary, case)
+            for run in runs
+            for case in run.cases
+            if case.outcome == "ok"
+        }
+        if len(measured) > 1:
+            return dimension
+    raise GputuiError(
+        "one file, and all of its measured cases are of one device, precision and number of threads",
+        "give a second file: gputui compare a.db b.db",
+    )
+
+
+def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
+    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in."""
+    cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
+    cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
+    pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
+    measured, unmeasured = [], dict[str, int]()
+    for pair in pairs:
+        if any(side is not None and side.result.outcome == "ok" for side in pair):
+            measured.append(pair)
+        else:
+            for side in pair[:1] if pair[0] else pair[1:]:
+                if side is not None:
+                    reason = side.result.reason or side.result.outcome
+                    unmeasured[reason] = unmeasured.get(reason, 0) + 1
+    measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
+    estimates = [_estimate(*pair) for pair in measured]
+    rows = tuple(
+        _row(pair, estimate, verdict, a, b)
+        for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
+    )
+    return Comparison(
+        a=a,
+        b=b,
+        differs=_differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
+        rows=rows,
+        groups=tuple(_group_means(rows)),
+        unmeasured=tuple(unmeasured.items()),
+    )
+
+
+def pairing(case: Case, ignore: str = "") -> Pairing:
+    """What two rows must have in common: work and variant, less the ignored dimension."""
+    variant: Variant = case.variant
+    parts = {
+        "device": variant.device_class,
+        "precision": variant.precision,
+        "threads": variant.threads,
+        "mode": variant.mode,
+    }
+    if ignore == "device":
+        parts["threads"] = "all" if variant.threads == "host" else variant.threads
+    if ignore in parts:
+        parts[ignore] = ""
+    return case.work.key, parts["device"], parts["precision"], parts["mode"], parts["threads"]
+
+
+def runtime_name(run: RunSummary) -> str:
+    """The runtime in a few words: `runpod · torch 2.11.0+cu130 · Python 3.12.3`."""
+    layers = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler")]
+    runtime = run.runtime
+    torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
+    return " · ".join((*layers, torch, f"Python {runtime.python_version}"))
+
+
+def _newest(runs: Sequence[Run]) -> RunSummary:
+    return max((run.summary for run in runs), key=lambda summary: summary.started_utc_us)
+
+
+def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
+    """Each case from the newest run that measured it, or else from the newest that lists it."""
+    chosen: dict[Pairing, SideCase] = {}
+    for run in sorted(runs, key=lambda r: r.summary.started_utc_us):
+        for result in run.cases:
+            key = pairing(result.case)
+            known = chosen.get(key)
+            if known is None or result.outcome == "ok" or known.result.outcome != "ok":
+                chosen[key] = SideCase(run.summary, result)
+    return tuple(chosen.values())
+
+
+def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
+    side = pair[0] or pair[1]
+    if side is None:
+        raise ValueError("a row without a case")
+    return side
+
+
+def _table_order(case: Case) -> tuple[int, str, str, str, int, int]:
+    variant = case.variant
+    precision = _ORDER.index(variant.precision) if variant.precision in _ORDER else len(_ORDER)
+    threads = _ORDER.index(variant.threads) if variant.threads in _ORDER else len(_ORDER)
+    group = list(GROUPS).index(case.workload_class) if case.workload_class in GROUPS else len(GROUPS)
+    return group, case.work.workload, variant.device_class, case.work.size, threads, precision
+
+
+def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
+    for side, letter in ((a, "a"), (b, "b")):
+        if side is None:
+            return Missing(f"{letter} does not have this case")
+        if side.result.outcome != "ok":
+            said = side.result.outcome if side.result.outcome != "oom" else "out of memory"
+            return Missing(f"{letter} {said}{': ' + side.result.reason if side.result.reason else ''}")
+    if a is None or b is None:
+        raise ValueError("both sides were just seen")
+    return compare_launches(
+        launches_of(a.result),
+        launches_of(b.result),
+        prior_sd_a=prior_of(a.result),
+        prior_sd_b=prior_of(b.result),
+    )
+
+
+def _row(
+    pair: tuple[SideCase | None, SideCase | None],
+    estimate: RatioEstimate | Missing,
+    verdict: Verdict,
+    a: Side,
+    b: Side,
+) -> Row:
+    cells = [_cell(side) for side in pair]
+    used = [cell.precision_used for cell in cells]
+    note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
+    return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note)
+
+
+def _cell(side: SideCase | None) -> Cell:
+    if side is None:
+        absent = Missing("not in this run")
+        return Cell(absent, absent, "", None)
+    used = [m.precision_used for m in side.result.measurements if m.outcome == "ok"]
+    speed = speed_of(side.result)
+    return Cell(speed, cost_of(side.result, side.run.price), used[-1] if used else "", side.result)
+
+
+def _group_means(rows: Sequence[Row]) -> Iterable[GroupMean]:
+    for workload_class in GROUPS:
+        members = [row for row in rows if row.case.workload_class == workload_class]
+        common = [row.estimate for row in members if isinstance(row.estimate, RatioEstimate)]
+        if members:
+            yield GroupMean(GROUPS[workload_class], geometric_mean(common), len(common), len(members))
+
+
+def _differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
+    """What is recorded of both sides and differs, in the order people ask for it."""
+    seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
+    return tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
+
+
+def _shown(value: object) -> str:
+    return "—" if isinstance(value, Missing) else str(value)
+
+
+def _gpu_names(run: RunSummary) -> str:
+    names = [gpu.name for gpu in run.machine.gpus]
+    return (
+        ", ".join(f"{names.count(n)}x {n}" if names.count(n) > 1 else n for n in dict.fromkeys(names))
+        or "none"
+    )
+
+
+def _layers(run: RunSummary) -> str:
+    return " ".join(layer.name for layer in run.machine.layers) or "none"
+
+
+_COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
+    ("machine", lambda r: r.machine.machine_id),
+    ("platform", _layers),
+    ("instance", lambda r: r.machine.instance_type),
+    ("GPU", _gpu_names),
+    ("driver", lambda r: r.machine.driver_version),
+    ("CPU", lambda r: r.machine.cpu.model),
+    ("cores", lambda r: f"{r.machine.cpu.usable_cores}"),
+    ("memory", lambda r: f"{r.machine.memory.usable_bytes / 2**30:.0f} GiB"),
+    ("torch", lambda r: r.runtime.torch_version),
+    ("CUDA", lambda r: r.runtime.torch_cuda),
+    ("ROCm", lambda r: r.runtime.torch_hip),
+    ("cuDNN", lambda r: r.runtime.cudnn_version),
+    ("Python", lambda r: r.runtime.python_version),
+    ("OS", lambda r: r.machine.os_name),
+    ("kernel", lambda r: r.machine.kernel),
+    ("gputui", lambda r: r.gputui_version),
+)

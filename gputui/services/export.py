@@ -1,0 +1,133 @@
+"""Runs and comparisons as plain JSON; documented in docs/json.md."""
+
+from __future__ import annotations
+
+from typing import Any  # JSON
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.journal import to_plain
+from gputui.model.result import Run, RunSummary
+from gputui.services.comparison import Cell, Comparison, Side
+from gputui.services.normality import normality_of
+from gputui.services.speeds import cost_of, speed_of
+
+
+def run_as_json(run: Run) -> dict[str, Any]:
+    """One run with its cases; a value that is absent is null with its reason beside it."""
+    return {
+        **summary_as_json(run.summary),
+        "cases": [
+            {
+                **_case(case.case),
+                "device_name": case.device_name,
+                "outcome": case.outcome,
+                "reason": case.reason,
+                "speed": _speed(speed_of(case)),
+                "cost": _cost(cost_of(case, run.summary.price)),
+            }
+            for case in run.cases
+        ],
+        "normality": [{"word": n.word, "text": n.text} for n in normality_of(run)],
+    }
+
+
+def summary_as_json(run: RunSummary) -> dict[str, Any]:
+    """One run without its cases."""
+    plain: dict[str, Any] = to_plain(run)
+    return {"short_id": run.short_id, **plain}
+
+
+def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
+    """One comparison: sides, differences, rows and group means."""
+    return {
+        "a": _side(comparison.a),
+        "b": _side(comparison.b),
+        "differs": [{"what": what, "a": on_a, "b": on_b} for what, on_a, on_b in comparison.differs],
+        "rows": [
+            {
+                **_case(row.case),
+                "a": _cell(row.a),
+                "b": _cell(row.b),
+                "ratio": _ratio(row.estimate),
+                "verdict": row.verdict.word,
+                "reason": row.verdict.reason,
+                "note": row.note,
+            }
+            for row in comparison.rows
+        ],
+        "groups": [
+            {
+                "group": group.group,
+                "common_rows": group.common,
+                "rows": group.rows,
+                "mean": None
+                if isinstance(group.mean, Missing)
+                else {"ratio": group.mean.ratio, "low": group.mean.low, "high": group.mean.high},
+            }
+            for group in comparison.groups
+        ],
+        "unmeasured": [{"reason": reason, "cases": count} for reason, count in comparison.unmeasured],
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {"name": side.name, "run": summary_as_json(side.run)}
+
+
+def _case(case: Case) -> dict[str, Any]:
+    return {
+        "case": case.name,
+        "workload": case.work.workload,
+        "workload_version": case.work.version,
+        "work_key": case.work.key,
+        "size": case.work.size,
+        "device": case.variant.device_class,
+        "precision": case.variant.precision,
+        "mode": case.variant.mode,
+        "threads": case.variant.threads,
+        "unit": case.unit,
+        "units_per_step": case.units_per_step,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    return {
+        "outcome": "absent" if cell.result is None else cell.result.outcome,
+        "precision_used": cell.precision_used,
+        "speed": _speed(cell.speed),
+        "cost": _cost(cell.cost),
+    }
+
+
+def _speed(speed: SpeedEstimate | Missing) -> dict[str, Any]:
+    if isinstance(speed, Missing):
+        return {"units_per_s": None, "missing": speed.reason}
+    plain: dict[str, Any] = to_plain(speed)
+    return plain
+
+
+def _cost(cost: Cost | Missing) -> dict[str, Any]:
+    if isinstance(cost, Missing):
+        return {"usd_per_million": None, "missing": cost.reason}
+    plain: dict[str, Any] = to_plain(cost)
+    return plain
+
+
+def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
+    if isinstance(estimate, Missing):
+        return None
+    return {
+        "b_against_a": estimate.ratio,
+        "low": estimate.low,
+        "high": estimate.high,
+        "blocks_a": estimate.n_a,
+        "blocks_b": estimate.n_b,
+        "launches_a": estimate.launches_a,
+        "launches_b": estimate.launches_b,
+        "method": estimate.method,
+        "resolvable": estimate.resolvable,
+        "autocorrelation": estimate.autocorrelation,
+    }

@@ -1,0 +1,50 @@
+"""The price of a box: stated, or looked up by the instance's name."""
+
+from __future__ import annotations
+
+import math
+
+from gputui.errors import GputuiError
+from gputui.facts.instances import closest_instances, find_instance, list_price
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.model.machine import Machine
+
+MAX_USD_PER_HOUR = 100_000.0
+
+
+def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine) -> Price | None:
+    """The price to store with a run: `--price` wins over `--instance`; None if neither was given.
+
+    Raises GputuiError for a price that is no amount of money, and for an instance that is unknown, has no
+    list price, or has several, with what would tell them apart.
+    """
+    if usd_per_hour is not None:
+        if not math.isfinite(usd_per_hour) or not 0 <= usd_per_hour <= MAX_USD_PER_HOUR:
+            raise GputuiError(
+                f"--price {usd_per_hour:g}: is no price of a box",
+                f"USD per hour for the whole box, from 0 to {MAX_USD_PER_HOUR:g}",
+            )
+        return Price(usd_per_hour, float(len(machine.gpus)), "stated", "", instance or "", "", "")
+    return None if instance is None else _listed(instance)
+
+
+def _listed(instance: str) -> Price:
+    rows = find_instance(instance)
+    if not rows:
+        close = ", ".join(closest_instances(instance))
+        raise GputuiError(
+            f"--instance {instance}: no such instance type in the price list",
+            f"did you mean {close}? or state it with --price" if close else "state it with --price USD_PER_H",
+        )
+    prices = [price for price in map(list_price, rows) if isinstance(price, Price)]
+    if not prices:
+        why = list_price(rows[0])
+        raise GputuiError(f"--instance {instance}: {why.reason if isinstance(why, Missing) else ''}")
+    if len(prices) > 1:
+        offers = "; ".join(f"{p.provider} {p.region} {p.kind} ${p.usd_per_hour:g}/h" for p in prices[:6])
+        raise GputuiError(
+            f"--instance {instance}: {len(prices)} prices are listed: {offers}",
+            "name it as PROVIDER/TYPE, or state the price with --price USD_PER_H",
+        )
+    return prices[0]
