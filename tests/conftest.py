@@ -1,0 +1,1 @@
+"""Lies here so that pytest puts this directory on the path: tests share `journals`."""

@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journals import (
+    CASES,
+    GPU_MACHINE,
+    RUN_ID,
+    journal_lines,
+    make_case,
+    make_telemetry,
+    write_lines,
+    write_telemetry,
+)
+
+from gputui.errors import GputuiError
+from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, Line, MachineFound, RunStart, encode_line
+from gputui.model.telemetry import ROW_BYTES, header
+from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
+
+LINES = journal_lines(machine=GPU_MACHINE, cases=(*CASES, make_case(device_class="gpu")))
+ENCODED = [encode_line(number, line) for number, line in enumerate(LINES)]
+WHOLE = b"".join(ENCODED)
+
+
+def journal_of(run_dir: Path, raw: bytes) -> Path:
+    (run_dir / JOURNAL_NAME).write_bytes(raw)
+    return run_dir
+
+
+def line_of(plain: dict[str, object]) -> bytes:
+    """A line whose length and checksum hold, whatever is in it."""
+    body = json.dumps(plain).encode()
+    return b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
+
+
+def plain_of(number: int) -> dict[str, object]:
+    plain = json.loads(ENCODED[number].split(b" ", 2)[2])
+    assert isinstance(plain, dict)
+    return plain
+
+
+def number_of(kind: type[Line]) -> int:
+    return next(i for i, line in enumerate(LINES) if isinstance(line, kind))
+
+
+def is_subsequence(part: Sequence[Line], whole: Sequence[Line]) -> bool:
+    rest = iter(whole)
+    return all(line in rest for line in part)
+
+
+def test_a_whole_journal_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    contents = read_journal(journal_of(tmp_path, WHOLE))
+
+    assert list(contents.lines) == LINES
+    assert contents.damage == ()
+    assert contents.start == LINES[0]
+
+
+def test_a_torn_tail_is_cut_and_named(tmp_path: Path) -> None:
+    contents = read_journal(journal_of(tmp_path, WHOLE[:-9]))
+
+    assert list(contents.lines) == LINES[:-1]
+    assert contents.damage == (f"line {len(LINES)}: cut off while it was written",)
+    assert contents.end is None
+
+
+def test_a_flipped_bit_costs_its_line_alone_and_the_line_is_named(tmp_path: Path) -> None:
+    block = number_of(Block)
+    broken = ENCODED[block].replace(b"wall_ns", b"wall_nt")
+    contents = read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[block], broken)))
+
+    assert list(contents.lines) == LINES[:block] + LINES[block + 1 :]
+    assert f"line {block + 1}: length or checksum does not hold" in contents.damage
+    assert f"sequence numbers {block} are missing" in contents.damage
+    assert any("5 of 6 blocks are there" in sentence for sentence in contents.damage)
+
+
+def test_reordered_and_repeated_lines_are_put_right(tmp_path: Path) -> None:
+    shuffled = [*ENCODED[:5], *reversed(ENCODED[5:]), ENCODED[7], ENCODED[0]]
+    contents = read_journal(journal_of(tmp_path, b"".join(shuffled)))
+
+    assert list(contents.lines) == LINES
+    assert "sequence number 7: repeated, taken once" in contents.damage
+    assert "lines out of order, put in order of their sequence numbers" in contents.damage
+
+
+def test_a_sequence_number_used_for_two_lines_counts_once(tmp_path: Path) -> None:
+    block = number_of(Block)
+    contents = read_journal(journal_of(tmp_path, WHOLE + encode_line(block, LINES[block + 1])))
+
+    assert list(contents.lines) == LINES
+    assert contents.damage == (f"sequence number {block}: used twice, the first is taken",)
+
+
+def test_a_block_said_twice_under_two_numbers_counts_once(tmp_path: Path) -> None:
+    block = LINES[number_of(Block)]
+    contents = read_journal(journal_of(tmp_path, WHOLE + encode_line(len(LINES), block)))
+
+    assert list(contents.lines) == LINES
+    assert contents.damage == ("Block left out: said a second time",)
+
+
+def test_a_kind_from_a_newer_gputui_is_left_out_and_named(tmp_path: Path) -> None:
+    newer = line_of({"n": len(LINES), "kind": "Phase\x1b[2J", "name": "forward"})
+    contents = read_journal(journal_of(tmp_path, WHOLE + newer))
+
+    assert list(contents.lines) == LINES
+    assert len(contents.damage) == 1
+    assert "'Phase[2J' is not known to this gputui" in contents.damage[0]
+
+
+def test_a_field_from_a_newer_gputui_is_passed_over(tmp_path: Path) -> None:
+    block = number_of(Block)
+    newer = line_of({**plain_of(block), "phase": "forward"})
+    contents = read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[block], newer)))
+
+    assert list(contents.lines) == LINES
+    assert contents.damage == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("wall_ns", -1),
+        ("wall_ns", 0),
+        ("wall_ns", "200000000"),
+        ("wall_ns", 2.5),
+        ("wall_ns", True),
+        ("wall_ns", None),
+        ("wall_ns", {"missing": "lost"}),
+        ("wall_ns", 2**63),
+        ("wall_ns", 10**40),
+        ("wall_ns", float("nan")),
+        ("wall_ns", float("inf")),
+        ("device_ns", -5),
+        ("cpu_ns", -5),
+        ("steps", 0),
+        ("launch_id", 99),
+        ("case_id", 99),
+    ],
+)
+def test_a_block_that_cannot_be_is_no_block(tmp_path: Path, field: str, value: object) -> None:
+    block = number_of(Block)
+    wrong = line_of({**plain_of(block), field: value})
+    contents = read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[block], wrong)))
+
+    assert list(contents.lines) == LINES[:block] + LINES[block + 1 :]
+    assert contents.damage
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -1.0, "1", None])
+def test_an_infinite_or_negative_unit_count_leaves_the_case_out(tmp_path: Path, value: object) -> None:
+    plain = plain_of(3)
+    planned = plain["planned"]
+    assert isinstance(planned, dict)
+    planned["case"]["units_per_step"] = value
+    contents = read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[3], line_of(plain))))
+
+    assert LINES[3] not in contents.lines
+    assert not any(block.case_id == 0 for block in contents.of(Block))
+
+
+def test_an_outcome_that_is_no_outcome_is_left_out(tmp_path: Path) -> None:
+    end = number_of(CaseEnd)
+    wrong = line_of({**plain_of(end), "outcome": "great"})
+    contents = read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[end], wrong)))
+
+    assert LINES[end] not in contents.lines
+    assert any("outcome is 'great'" in sentence for sentence in contents.damage)
+
+
+def test_missing_values_keep_their_reasons(tmp_path: Path) -> None:
+    contents = read_journal(journal_of(tmp_path, WHOLE))
+
+    found = contents.machine
+    assert isinstance(found, MachineFound)
+    assert found.machine == GPU_MACHINE
+
+
+def test_without_a_journal_the_error_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(GputuiError, match="no journal can be read") as caught:
+        read_journal(tmp_path)
+    assert JOURNAL_NAME in caught.value.hint
+
+
+@pytest.mark.parametrize("raw", [b"", b"\n", b"hello\n", WHOLE[len(ENCODED[0]) :], b"\xff" * 4096])
+def test_without_its_first_line_a_journal_is_of_no_run(tmp_path: Path, raw: bytes) -> None:
+    with pytest.raises(GputuiError, match="no readable first line"):
+        read_journal(journal_of(tmp_path, raw))
+
+
+def test_a_journal_of_a_newer_schema_is_refused_as_a_whole(tmp_path: Path) -> None:
+    newer = line_of({**plain_of(0), "schema": 2})
+    with pytest.raises(GputuiError, match="has schema 2, this gputui reads 1"):
+        read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[0], newer)))
+
+
+def test_a_run_id_that_is_no_uuid_is_refused(tmp_path: Path) -> None:
+    other = line_of({**plain_of(0), "run_id": "../../etc/passwd"})
+    with pytest.raises(GputuiError, match="is no UUID"):
+        read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[0], other)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(cut=st.integers(0, len(WHOLE)))
+def test_any_cut_leaves_a_beginning_of_the_run(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    run_dir = tmp_path_factory.mktemp("cut")
+    try:
+        contents = read_journal(journal_of(run_dir, WHOLE[:cut]))
+    except GputuiError:
+        assert cut < len(ENCODED[0])
+        return
+    assert list(contents.lines) == LINES[: len(contents.lines)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    flips=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(1, 255)), min_size=1, max_size=12),
+    order=st.randoms(use_true_random=False),
+    repeats=st.lists(st.integers(0, len(ENCODED) - 1), max_size=5),
+    shuffle=st.booleans(),
+)
+def test_whatever_is_flipped_shuffled_or_repeated_no_number_is_ever_wrong(
+    tmp_path_factory: pytest.TempPathFactory,
+    flips: list[tuple[int, int]],
+    order: object,
+    repeats: list[int],
+    shuffle: bool,
+) -> None:
+    raw = bytearray(WHOLE)
+    for place, mask in flips:
+        raw[place] ^= mask
+    pieces = bytes(raw).splitlines(keepends=True)
+    pieces += [ENCODED[number] for number in repeats]
+    if shuffle:
+        order.shuffle(pieces)  # type: ignore[attr-defined]
+    run_dir = tmp_path_factory.mktemp("fuzz")
+    try:
+        contents = read_journal(journal_of(run_dir, b"".join(pieces)))
+    except GputuiError:
+        return
+    assert is_subsequence(contents.lines, LINES)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(number=st.integers(1, len(LINES) - 1), data=st.data())
+def test_any_value_in_the_place_of_another_is_either_possible_or_left_out(
+    tmp_path_factory: pytest.TempPathFactory, number: int, data: st.DataObject
+) -> None:
+    plain = plain_of(number)
+    plain[data.draw(st.sampled_from(sorted(plain)))] = data.draw(JSON_VALUES)
+    run_dir = tmp_path_factory.mktemp("values")
+    lines = [*ENCODED[:number], line_of(plain), *ENCODED[number + 1 :]]
+
+    contents = read_journal(journal_of(run_dir, b"".join(lines)))
+
+    for block in contents.of(Block):
+        assert block.wall_ns > 0
+        assert block.steps > 0
+        assert block.cpu_ns >= 0
+
+
+def test_the_tail_gives_each_line_once_and_waits_for_the_rest_of_a_torn_one(tmp_path: Path) -> None:
+    tail = JournalTail(tmp_path)
+    assert tail.poll() == []
+    seen: list[Line] = []
+    with (tmp_path / JOURNAL_NAME).open("wb", buffering=0) as journal:
+        for start in range(0, len(WHOLE), 97):
+            journal.write(WHOLE[start : start + 97])
+            seen += tail.poll()
+    assert seen == LINES
+    assert tail.poll() == []
+
+
+def test_the_tail_passes_over_a_damaged_line(tmp_path: Path) -> None:
+    journal_of(tmp_path, ENCODED[0] + b"17 deadbeef nonsense\n" + ENCODED[1])
+
+    assert JournalTail(tmp_path).poll() == LINES[:2]
+
+
+def test_telemetry_comes_back_in_order_and_a_damaged_row_costs_itself_alone(tmp_path: Path) -> None:
+    readings = make_telemetry(seconds=700, gpus=1)
+    write_telemetry(tmp_path, readings)
+    path = tmp_path / "telemetry.bin"
+    raw = bytearray(path.read_bytes())
+    raw[len(header()) + 5 * ROW_BYTES + 3] ^= 0x40
+    path.write_bytes(raw[:-7])
+
+    found = [(r.device, r.t_ns) for r in read_telemetry(tmp_path)]
+
+    expected = [(r.device, r.t_ns) for r in readings]
+    assert found == expected[:5] + expected[6:-1]
+
+
+def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
+    assert list(read_telemetry(tmp_path)) == []
+
+
+def test_reading_a_journal_loads_neither_the_database_nor_numpy() -> None:
+    code = (
+        "import sys, gputui.store.journal_reader; print([m for m in ('duckdb', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_run_ids_are_taken_in_one_spelling(tmp_path: Path) -> None:
+    start = LINES[0]
+    assert isinstance(start, RunStart)
+    write_lines(tmp_path, [replace(start, run_id=RUN_ID.upper().replace("-", "")), *LINES[1:]])
+
+    assert read_journal(tmp_path).start.run_id == RUN_ID
