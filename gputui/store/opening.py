@@ -97,9 +97,9 @@ def attach(connection: DuckDBPyConnection, db: Path, options: str) -> None:
         raise explained(db, text) from error
 
 
-def retrying(action: Callable[[], T], wait_s: float = WAIT_S) -> T:
-    """Do it again, with growing and uneven pauses, while the file is held; then let Locked through."""
-    deadline = time.monotonic() + wait_s
+def retrying(action: Callable[[], T]) -> T:
+    """Do it again for WAIT_S, with growing and uneven pauses, while the file is held; then Locked."""
+    deadline = time.monotonic() + WAIT_S
     pause_s = _FIRST_PAUSE_S
     while True:
         try:

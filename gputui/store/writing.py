@@ -319,7 +319,7 @@ def _insert(connection: DuckDBPyConnection, table: schema.Table, rows: list[tupl
     if not rows:
         return
     where = f"{CATALOG}.main.{table.name}"
-    if hasattr(connection, "appender"):
+    if _has_appender(connection):
         with connection.appender(where, columns=list(table.column_names)) as appender:
             appender.append_rows(rows)
         return
@@ -327,3 +327,7 @@ def _insert(connection: DuckDBPyConnection, table: schema.Table, rows: list[tupl
     columns = ", ".join(table.column_names)
     parameters = [list(cells) for cells in zip(*rows, strict=True)]
     connection.execute(f"INSERT INTO {where} ({columns}) SELECT {lists}", parameters)
+
+
+def _has_appender(connection: DuckDBPyConnection) -> bool:
+    return hasattr(connection, "appender")  # since DuckDB 2.0
