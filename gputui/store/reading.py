@@ -125,11 +125,11 @@ class ResultFile:
                     WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
                 avg(CASE WHEN throttle_bits IS NULL THEN NULL
                     WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END)
-            FROM {CATALOG}.main.telemetry WHERE run_id = ?::UUID
+            FROM {CATALOG}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY device_index ORDER BY device_index"""
         host_sql = f"""
             SELECT count(*), avg(cpu_steal_pct), avg(cpu_busy_pct)
-            FROM {CATALOG}.main.host_telemetry WHERE run_id = ?::UUID"""
+            FROM {CATALOG}.main.host_telemetry WHERE run_id = TRY_CAST(? AS UUID)"""
         device_names = DeviceTelemetry.__dataclass_fields__
         host_names = HostTelemetry.__dataclass_fields__
         with self._valid(f"telemetry of run {run_id}"):
@@ -163,7 +163,7 @@ class ResultFile:
         if "run_id" not in present:
             return []
         sql = f"SELECT {', '.join(present)} FROM {CATALOG}.main.{name}"
-        sql += " WHERE run_id = ?::UUID" if run_id is not None else ""
+        sql += " WHERE run_id = TRY_CAST(? AS UUID)" if run_id is not None else ""
         sql += f" ORDER BY {order}" if order else ""
         parameters = () if run_id is None else (run_id,)
         absent: Row = dict.fromkeys(names)

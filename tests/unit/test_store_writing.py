@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import closing, suppress
 from functools import partial
@@ -431,6 +432,44 @@ def test_a_missing_directory_is_told_with_the_command_that_makes_it(tmp_path: Pa
         with pytest.raises(NotStored, match="there is no directory") as caught:
             attempt()
         assert caught.value.hint == f"mkdir -p {db.parent}"
+
+
+def test_a_directory_or_file_this_user_may_not_write_to_is_told_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    code = """
+import fcntl, os, random, sys, tempfile, duckdb
+from pathlib import Path
+from gputui.errors import NotStored
+from gputui.store.writing import check_writable
+if os.getuid() == 0:  # may write everything
+    os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        check_writable(Path(path))
+        print("can be written")
+    except NotStored as error:
+        print(error.message)
+"""
+    store(make_journal(tmp_path / "run"), tmp_path / "a.db")
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        closed, opened = Path(directory) / "closed", Path(directory) / "opened"
+        for place in (closed, opened):
+            place.mkdir()
+            shutil.copy(tmp_path / "a.db", place / "a.db")
+            (place / "a.db").chmod(0o666)
+        (opened / "a.db").chmod(0o444)
+        opened.chmod(0o777)
+        closed.chmod(0o555)
+        Path(directory).chmod(0o755)
+        places = [str(closed / "a.db"), str(closed / "new.db"), str(opened / "a.db"), str(opened / "new.db")]
+        done = subprocess.run([sys.executable, "-c", code, *places], capture_output=True, text=True)
+        closed.chmod(0o755)
+
+    assert done.stderr == ""
+    said = done.stdout.splitlines()
+    assert ["may not" in line for line in said] == [True, True, True, False]
+    assert said[3] == "can be written"
 
 
 def test_whether_a_new_file_can_be_made_is_found_out_without_a_trace(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Prints the page that describes the result file: `python -m gputui.store.describe`."""
+
+from __future__ import annotations
+
+from gputui.store.schema import BLOCK_BYTES, MIN_READER_SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, as_markdown
+
+_PAGE = """# The result file
+
+One file holds any number of runs. It is a DuckDB database of storage version {storage} with {block} KiB
+blocks, so DuckDB 1.4 and later read it. Its schema is version {version}, readable from schema {reader} on;
+schema 0 is without promise, until a release freezes it as 1.
+
+- NULL means *not measured* or *could not be had*, never 0. `absent_json` gives the reasons where there are
+  some.
+- Instants end in `_us` and are UTC in microseconds since 1970. Durations end in `_ns`. Other units are in the
+  names too.
+- There are tables and nothing else: a view, macro, trigger or generated column in a file was not put there by
+  gputui, and such a file is refused.
+- A run is written in one transaction, then the file is checkpointed and closed: a copy of the file alone is
+  whole. If `FILE.wal` lies beside it, a writer was killed: copy both, or open the file once with gputui.
+- `FILE.lock` is held while something is written. It may be removed when nothing writes.
+- A later version only adds tables and columns. `meta.min_reader_schema` says who may still read.
+- A stranger's file is opened only by `gputui.store.reading.open_result`, never by `duckdb.connect`.
+
+To look at it with DuckDB itself, if you made it: `duckdb -readonly results.db`.
+
+## Tables
+
+{tables}"""
+
+
+def page() -> str:
+    """The whole page, as it lies in `docs/result-file.md`."""
+    return _PAGE.format(
+        storage=STORAGE_VERSION,
+        block=BLOCK_BYTES // 1024,
+        version=SCHEMA_VERSION,
+        reader=MIN_READER_SCHEMA,
+        tables=as_markdown(),
+    )
+
+
+if __name__ == "__main__":
+    print(page(), end="")
