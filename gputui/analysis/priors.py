@@ -1,11 +1,11 @@
 """How much launches and machines vary where that was not measured: standard deviations of log times.
 
-Origin of the GPU values: variance components computed from the public logs of lambdal/deeplearning-benchmark,
-38 H100 SXM results of one provider with 3 launches each, 12 series (July to October 2024). Launch sd:
-convolution nets 0.03–0.06 %, BERT 0.14–1.59 %, GNMT 0.14–0.32 %, Tacotron2 (bound by kernel launches) 1.36–2.59 %. Instance sd: convolution
-nets 0.06–0.37 %, BERT 0.40–1.84 %, GNMT 0.58–1.13 %, Tacotron2 3.61–3.76 %. A class holds work of all these
-kinds, so it takes the worst series that fits it: a prior that is too small calls one machine different
-from itself.
+Origin of the GPU values: variance components computed from the public logs of
+lambdal/deeplearning-benchmark, 38 H100 SXM results of one provider with 3 launches each, 12 series (July
+to October 2024). Launch sd: convolution nets 0.03–0.06 %, BERT 0.14–1.59 %, GNMT 0.14–0.32 %, Tacotron2
+(bound by kernel launches) 1.36–2.59 %. Instance sd: convolution nets 0.06–0.37 %, BERT 0.40–1.84 %, GNMT
+0.58–1.13 %, Tacotron2 3.61–3.76 %. A class holds work of all these kinds, so it takes the worst series
+that fits it: a prior that is too small calls one machine different from itself.
 """
 
 from __future__ import annotations

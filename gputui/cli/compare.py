@@ -76,7 +76,7 @@ def _print(comparison: Comparison, ignore: str) -> None:
 
     out = console()
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        out.print(Text(f"{letter}  {_describe(side, ignore)}"), no_wrap=True, overflow="ellipsis")
+        out.print(Text(f"{letter}  {_describe(side, ignore, out.width - 3)}"))
     if comparison.differs:
         out.print(Text("differs: " + ", ".join(_difference(d) for d in comparison.differs)))
     elif not ignore:
@@ -96,30 +96,43 @@ def _print(comparison: Comparison, ignore: str) -> None:
         add_row(made, *cells, style="bold" if row.verdict.word in ("faster", "slower") else "")
     for group in comparison.groups:
         mean = "—" if isinstance(group.mean, Missing) else _interval(group.mean, wide=wide)
-        name = f"{group.group} {group.common} of {group.rows} rows"
-        add_row(made, name, "", "", mean, "geometric mean", style="italic")
+        add_row(made, f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, style="italic")
     out.print(made)
     for number, note in enumerate(notes, 1):
         out.print(Text(f"[{number}] {note}"))
     for reason, count in comparison.unmeasured:
-        out.print(Text(f"{count} case{'s' if count > 1 else ''} measured on neither side: {reason}"))
+        out.print(Text(f"{count} case{'s' if count > 1 else ''} on neither side: {reason}"))
+    for side, letter in ((comparison.a, "a"), (comparison.b, "b")):
+        alone = [
+            row for row in comparison.one_sided if (row.a if letter == "a" else row.b).result is not None
+        ]
+        if alone:
+            names = ", ".join(dict.fromkeys(_name(row, common, ignore) for row in alone))
+            out.print(Text(f"only with {ignore} {side.name}: {names}"))
 
 
-def _describe(side: Side, ignore: str) -> str:
+def _describe(side: Side, ignore: str, width: int) -> str:
+    """A side in one line: name, box, torch, price, launches, day; the last ones fall away if it is narrow."""
     from gputui.cli.tables import day, device_words, torch_words
 
     run = side.run
     launches = max(
         (len([m for m in c.result.measurements if m.outcome == "ok"]) for c in side.cases), default=0
     )
-    price = "" if isinstance(run.price, Missing) else f"  ${run.price.usd_per_hour:g}/h"
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
-    name = f"{side.name}: " if not ignore else f"{ignore} {side.name}: "
-    return (
-        f"{name}{where}{device_words(run)}  {torch_words(run)}{price}"
-        f"  {launches} launch{'es' if launches != 1 else ''}  {day(run)}"
-    )
+    parts = [
+        f"{ignore} {side.name}" if ignore else side.name,
+        where + device_words(run),
+        torch_words(run),
+        "" if isinstance(run.price, Missing) else f"${run.price.usd_per_hour:g}/h",
+        f"{launches} launch{'es' if launches != 1 else ''}",
+        day(run),
+    ]
+    parts = [part for part in parts if part]
+    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
+        parts.pop()
+    return "  ".join(parts)
 
 
 def _difference(difference: tuple[str, str, str]) -> str:

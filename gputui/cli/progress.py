@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from statistics import median
 from types import TracebackType
 
 from gputui.model.journal import (
@@ -30,7 +31,7 @@ class Progress:
         self._live = live
         self._begun_s = time.monotonic()
         self._now = "starting"
-        self._last: dict[tuple[int, int], Block] = {}
+        self._blocks: dict[tuple[int, int], list[Block]] = {}
         self._done_weight = 0.0
         self._weights = [{launch.launch_id: launch.weight for launch in plan.launches} for plan in plans]
         self._drawn_s = 0.0
@@ -67,10 +68,9 @@ class Progress:
         elif isinstance(line, CaseWarm):
             self._now = f"{self._name(index, line.case_id)}: warm"
         elif isinstance(line, Block):
-            self._last[index, line.case_id] = line
-            self._now = (
-                f"{self._name(index, line.case_id)}: block {line.index + 1}, {self._rate(index, line)}"
-            )
+            blocks = self._blocks.setdefault((index, line.case_id), [])
+            blocks.append(line)
+            self._now = f"{self._name(index, line.case_id)}: block {len(blocks)}, {self._rate(index, blocks)}"
         elif isinstance(line, CaseEnd):
             self._case_ended(index, line)
         elif isinstance(line, LaunchEnd):
@@ -87,9 +87,9 @@ class Progress:
 
     def _case_ended(self, index: int, line: CaseEnd) -> None:
         name = self._name(index, line.case_id)
-        block = self._last.pop((index, line.case_id), None)
-        if line.outcome == "ok" and block is not None:
-            self.say(f"{self._elapsed()} {name}  {self._rate(index, block)}  {line.blocks} blocks")
+        blocks = self._blocks.pop((index, line.case_id), [])
+        if line.outcome == "ok" and blocks:
+            self.say(f"{self._elapsed()} {name}  {self._rate(index, blocks)}  {line.blocks} blocks")
         else:
             self.say(f"{self._elapsed()} {name}  {line.outcome}: {line.reason}")
 
@@ -97,9 +97,11 @@ class Progress:
         name = self._plans[index].cases[case_id].case.name
         return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
 
-    def _rate(self, index: int, block: Block) -> str:
-        case = self._plans[index].cases[block.case_id].case
-        return format_rate(case.units_per_step * block.steps / block.block_ns * 1e9, case.unit)
+    def _rate(self, index: int, blocks: Sequence[Block]) -> str:
+        """Of the median block so far."""
+        case = self._plans[index].cases[blocks[0].case_id].case
+        step_ns = median(block.block_ns / block.steps for block in blocks)
+        return format_rate(case.units_per_step / step_ns * 1e9, case.unit)
 
     def _elapsed(self) -> str:
         return _clock(time.monotonic() - self._begun_s)

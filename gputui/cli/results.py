@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -20,7 +21,7 @@ from gputui.services.speeds import cost_of, speed_of
 def print_results(out: Console, run: Run) -> None:
     """Cases with their rates, what was not run and why, and whether the box is normal."""
     priced = not isinstance(run.summary.price, Missing)
-    headings = ["case", "rate", "per step", "95 %", "launches x blocks"] + (["$ for"] if priced else [])
+    headings = ["case", "rate", "per step", "95 %", "blocks"] + (["$ for"] if priced else [])
     made = table(headings, right=(1, 2, 3))
     unmeasured: dict[str, list[str]] = {}
     for case in run.cases:
@@ -32,8 +33,8 @@ def print_results(out: Console, run: Run) -> None:
     if made.row_count:
         out.print(made)
     for reason, names in unmeasured.items():
-        shown = ", ".join(names) if len(names) <= 3 else f"{len(names)} cases ({names[0]}, ...)"
-        out.print(Text(f"not measured: {shown}: {reason}"))
+        shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
+        out.print(Text(f"{shown}: {reason}"))
     for line in _notes(run):
         out.print(Text(line))
     out.print()
@@ -62,7 +63,7 @@ def _measured(case: CaseResult, speed: SpeedEstimate) -> tuple[str, ...]:
         format_rate(speed.units_per_s, case.case.unit),
         format_seconds(seconds),
         f"±{format_percent(half_width(speed))}",
-        f"{speed.launches} x {blocks / speed.launches:.0f}",
+        f"{blocks}" if speed.launches == 1 else f"{blocks} in {speed.launches} launches",
     )
 
 
@@ -72,6 +73,12 @@ def _price(case: CaseResult, run: Run) -> str:
         return "—"
     share = f" (share {format_percent(cost.share)})" if cost.is_share else ""
     return f"{format_usd(cost.usd_per_million)} {RATES[case.case.unit].per_million}{share}"
+
+
+def _common_part(names: Sequence[str]) -> str:
+    """The words that all names share, such as `gpu `."""
+    shared = [word for word in names[0].split() if all(word in name.split() for name in names)]
+    return "".join(f"{word} " for word in shared)
 
 
 def _why(case: CaseResult) -> str:

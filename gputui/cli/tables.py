@@ -21,12 +21,10 @@ def console(*, to_stderr: bool = False) -> Console:
 
 def table(headings: Sequence[str], right: Iterable[int] = ()) -> Table:
     """An empty table without lines; the columns in `right` are aligned to the right."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), collapse_padding=True, header_style="bold")
     numeric = set(right)
     for index, heading in enumerate(headings):
-        made.add_column(
-            Text(heading), justify="right" if index in numeric else "left", no_wrap=index != len(headings) - 1
-        )
+        made.add_column(Text(heading), justify="right" if index in numeric else "left", no_wrap=True)
     return made
 
 
@@ -36,10 +34,11 @@ def add_row(to: Table, *cells: str, style: str = "") -> None:
 
 
 def day(run: RunSummary) -> str:
-    """When a run was, in the time zone it was measured in: `20 Nov 2026 14:02`."""
+    """When a run was, in the time zone it was measured in: `20 Nov 14:02`; the year where it is another."""
     zone = timezone(timedelta(minutes=run.utc_offset_min))
     moment = datetime.fromtimestamp(run.started_utc_us / 1e6, zone)
-    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment:%Y %H:%M}"
+    year = "" if moment.year == datetime.now(zone).year else f" {moment.year}"
+    return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {moment:%H:%M}"
 
 
 def device_words(run: RunSummary) -> str:
@@ -49,6 +48,7 @@ def device_words(run: RunSummary) -> str:
         names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
         return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
     model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
+    model = model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
     cores = machine.cpu.usable_cores
     return f"{model}, {cores} core{'s' if cores > 1 else ''}"
 

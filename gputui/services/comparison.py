@@ -103,6 +103,8 @@ class Comparison:
     differs: tuple[tuple[str, str, str], ...]
     """(what, on A, on B) for all that is recorded and differs."""
     rows: tuple[Row, ...]
+    one_sided: tuple[Row, ...]
+    """Cases that only one value of `--by` has: nobody expects a pair, so they are no rows of the table."""
     groups: tuple[GroupMean, ...]
     unmeasured: tuple[tuple[str, int], ...]
     """Reasons for which cases were run on neither side, with their number."""
@@ -134,12 +136,12 @@ def sides_by(dimension: str, runs: Sequence[Run]) -> tuple[Side, ...]:
     value_of = DIMENSIONS[dimension]
     values: dict[str, list[Run]] = {}
     for run in runs:
-        for value in {value_of(run.summary, case) for case in run.cases}:
+        for value in {value_of(run.summary, case) for case in run.cases if case.outcome == "ok"}:
             kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
             values.setdefault(value, []).append(Run(run.summary, kept))
     if len(values) < 2:
         raise GputuiError(
-            f"--by {dimension}: all cases are {', '.join(values)}",
+            f"--by {dimension}: all measured cases are {', '.join(values)}",
             "give a second file, or another dimension",
         )
     ordered = sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
@@ -182,15 +184,18 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
                     unmeasured[reason] = unmeasured.get(reason, 0) + 1
     measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
-    rows = tuple(
-        _row(pair, estimate, verdict, a, b)
+    judged = [
+        _row(pair, estimate, verdict)
         for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
-    )
+    ]
+    one_sided = [row for row in judged if ignore and (row.a.result is None or row.b.result is None)]
+    rows = tuple(row for row in judged if row not in one_sided)
     return Comparison(
         a=a,
         b=b,
         differs=_differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
         rows=rows,
+        one_sided=tuple(one_sided),
         groups=tuple(_group_means(rows)),
         unmeasured=tuple(unmeasured.items()),
     )
@@ -272,8 +277,6 @@ def _row(
     pair: tuple[SideCase | None, SideCase | None],
     estimate: RatioEstimate | Missing,
     verdict: Verdict,
-    a: Side,
-    b: Side,
 ) -> Row:
     cells = [_cell(side) for side in pair]
     used = [cell.precision_used for cell in cells]

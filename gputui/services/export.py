@@ -58,6 +58,9 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
             }
             for row in comparison.rows
         ],
+        "one_sided": [
+            {**_case(row.case), "a": _cell(row.a), "b": _cell(row.b)} for row in comparison.one_sided
+        ],
         "groups": [
             {
                 "group": group.group,

@@ -12,12 +12,15 @@ from typing import Any  # JSON of the launch
 from .channel import Channel
 from .contract import Request, Step, Unsupported, Workload
 from .precision import Precision, resolve
-from .timing import BlockTime, Stopwatch, agree, median_half_width, steps_for, stopwatch_for
+from .timing import Stopwatch, agree, median_half_width, steps_for, stopwatch_for
 from .workloads import workload_named
 
 MIN_BLOCK_S = 0.2
 MIN_BLOCKS = 5
 MAX_BLOCKS = 60
+MAX_VOID_BLOCKS = 10
+"""A model whose loss scale keeps falling has no finite gradients, and would never have enough blocks."""
+MAX_SINGLE_STEPS = 3
 ENOUGH_HALF_WIDTH = 0.005
 """Relative half-width of the median's interval at which a case is done."""
 WARM_TOLERANCE = {"cpu": 0.02}
@@ -34,6 +37,9 @@ class _Running:
     steps_per_block: int
     expected_block_ns: float
     """What the warm-up says a block takes."""
+    left_ns: float
+    """What the warm-up left of the case's share."""
+    void_blocks: int = 0
     block_ns: list[int] = field(default_factory=list)
 
     def is_done(self) -> bool:
@@ -53,91 +59,105 @@ class Launch:
     CLOCK_MONOTONIC. An outcome is reported for every case, whatever happens inside it.
     """
 
-    def __init__(self, described: dict[str, Any], channel: Channel, started_ns: int) -> None:
+    def __init__(
+        self,
+        described: dict[str, Any],
+        channel: Channel,
+        started_ns: int,
+        *,
+        workload_named: Callable[[str], Workload] = workload_named,
+        stopwatch: Stopwatch | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self._channel = channel
         self._device = str(described["device"])
         self._threads = int(described["threads"])
         self._seed = int(described["seed"])
         self._cases: list[dict[str, Any]] = described["cases"]
-        self._deadline_ns = started_ns + round(float(described["allowance_s"]) * 1e9)
-        self._stopwatch: Stopwatch = stopwatch_for(self._device)
+        self._allowance_ns = round(float(described["allowance_s"]) * 1e9)
+        self._deadline_ns = started_ns + self._allowance_ns
+        self._workload_named = workload_named
+        self._stopwatch: Stopwatch = stopwatch or stopwatch_for(self._device)
+        self._clock = clock
 
     def run(self) -> None:
         """Warm each case on its share of the time, then time all of them in turn."""
         running: list[_Running] = []
         for index, described in enumerate(self._cases):
-            share_ns = (self._deadline_ns - time.monotonic_ns()) / (len(self._cases) - index)
+            kept_ns = sum(case.left_ns for case in running)
+            share_ns = (self._deadline_ns - self._clock() - kept_ns) / (len(self._cases) - index)
             case_id = int(described["case_id"])
             warm = self._guarded(case_id, partial(self._warm, described, share_ns))
             if isinstance(warm, _Running):
                 running.append(warm)
         self._drop_what_does_not_fit(running)
-        active = list(running)
-        while active:
-            for case in list(active):
-                done = self._guarded(case.case_id, partial(self._time_block, case))
+        while running:
+            for case in list(running):
+                done = self._guarded(case.case_id, partial(self._time_block, case), len(case.block_ns))
                 if done is None:
-                    active.remove(case)
-                elif done or not self._has_time_for(active):
-                    active.remove(case)
-                    self._finish(case)
+                    running.remove(case)
+                elif done or not self._has_time_for(running):
+                    running.remove(case)
+                    self._guarded(case.case_id, partial(self._finish, case), len(case.block_ns))
 
     def _has_time_for(self, active: list[_Running]) -> bool:
         """Whether one more round of blocks ends before the deadline; the least is always taken."""
         if any(len(case.block_ns) < MIN_BLOCKS for case in active):
             return True
         round_ns = sum(case.block_ns[-1] for case in active)  # every active case has had its turn
-        return time.monotonic_ns() + round_ns <= self._deadline_ns
+        return self._clock() + round_ns <= self._deadline_ns
 
     def _drop_what_does_not_fit(self, running: list[_Running]) -> None:
         """Give up cases, the last first, until the least number of blocks of the rest fits."""
         while len(running) > 1:
             needed_ns = sum(MIN_BLOCKS * case.expected_block_ns for case in running)
-            left_ns = self._deadline_ns - time.monotonic_ns()
+            left_ns = max(self._deadline_ns - self._clock(), 0)
             if needed_ns <= left_ns:
                 break
             case = running.pop()
             reason = f"{MIN_BLOCKS} blocks of each case need {_seconds(needed_ns)}, {_seconds(left_ns)} left"
             self._end(case.case_id, "skipped", reason, 0)
 
-    def _guarded(self, case_id: int, work: Callable[[], Any]) -> Any:
+    def _guarded(self, case_id: int, work: Callable[[], Any], blocks: int = 0) -> Any:
         """Do `work`; what it raises becomes the outcome of the case, and None is returned."""
         try:
             return work()
+        except BrokenPipeError:
+            raise  # the supervisor is gone; there is nobody to report to
         except _NoTime as error:
-            self._end(case_id, "skipped", str(error), 0)
+            self._end(case_id, "skipped", str(error), blocks)
         except Unsupported as error:
-            self._end(case_id, "unsupported", str(error), 0)
-        except (RuntimeError, MemoryError, NotImplementedError, ValueError, TypeError, OSError) as error:
-            if isinstance(error, BrokenPipeError):
-                raise  # the supervisor is gone; there is nobody to report to
-            self._end(case_id, _outcome_of(error), _first_line(error), 0)
-            self._free_memory()
+            self._end(case_id, "unsupported", str(error), blocks)
+        except Exception as error:  # torch and a workload may raise anything; the other cases go on
+            self._end(case_id, _outcome_of(error), _first_line(error), blocks)
+        self._free_memory()
         return None
 
     def _warm(self, described: dict[str, Any], share_ns: float) -> _Running:
         """Build, take the first step, and repeat blocks until three agree or a quarter is spent."""
-        begun_ns = time.monotonic_ns()
+        begun_ns = self._clock()
         case_id = int(described["case_id"])
-        workload = workload_named(described["workload"])
+        if share_ns <= 0:
+            raise _NoTime(f"nothing is left of the launch's {_seconds(self._allowance_ns)}")
+        workload = self._workload_named(described["workload"])
         size = workload.sizes[described["size"]]
         precision = resolve(described["precision"], self._device)
         precision.apply()
         step = workload.build(Request(size.parameters, self._device, precision, self._threads, self._seed))
-        built_ns = time.monotonic_ns()
+        built_ns = self._clock()
 
         first = self._stopwatch(step.run, 1)
-        self._refuse_if_hopeless(first, begun_ns, share_ns, "first step")
-        warm_start_ns = time.monotonic_ns()
-        second = self._stopwatch(step.run, 1)
-        self._refuse_if_hopeless(second, begun_ns, share_ns, "step")
+        if self._clock() - begun_ns > share_ns:
+            raise _NoTime(f"first step {_seconds(first.wall_ns)}, budget {_seconds(share_ns)}")
+        warm_start_ns = self._clock()
+        blocks = self._single_steps(step, begun_ns, share_ns)
 
-        steps, blocks = steps_for(MIN_BLOCK_S / 4, second.block_ns), [second.block_ns]
+        steps = steps_for(MIN_BLOCK_S / 4, blocks[-1])
         tolerance = WARM_TOLERANCE.get(self._device, WARM_TOLERANCE_GPU)
         stable = False
-        per_step_ns = float(second.block_ns)
+        per_step_ns = float(blocks[-1])
         recent: list[int] = []
-        while not stable and time.monotonic_ns() - warm_start_ns < share_ns / 4:
+        while not stable and self._clock() - warm_start_ns < share_ns / 4:
             timed = self._stopwatch(step.run, steps)
             per_step_ns = timed.block_ns / steps
             blocks.append(timed.block_ns)
@@ -148,7 +168,7 @@ class Launch:
                 recent.append(timed.block_ns)
             stable = agree(recent, tolerance)
         steps = steps_for(MIN_BLOCK_S * 1.02, per_step_ns)
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock()
         block_ns = steps * per_step_ns
         left_ns = share_ns - (now_ns - begun_ns)
         if block_ns * MIN_BLOCKS > left_ns:
@@ -167,12 +187,21 @@ class Launch:
             steps_per_block=steps,
             t_ns=now_ns,
         )
-        return _Running(case_id, workload, precision, step, steps, block_ns)
+        return _Running(case_id, workload, precision, step, steps, block_ns, left_ns)
 
-    def _refuse_if_hopeless(self, step: BlockTime, begun_ns: int, share_ns: float, what: str) -> None:
-        left_ns = share_ns - (time.monotonic_ns() - begun_ns)
-        if step.wall_ns * MIN_BLOCKS > left_ns and (what == "step" or step.wall_ns > left_ns):
-            raise _NoTime(f"{what} {_seconds(step.wall_ns)}, budget {_seconds(share_ns)}")
+    def _single_steps(self, step: Step, begun_ns: int, share_ns: float) -> list[int]:
+        """Single steps until one is short enough for the least number of blocks: seldom more than one.
+
+        Raises _NoTime if the budget does not reach for another try; one step may have been held up by others.
+        """
+        taken: list[int] = []
+        while True:
+            left_ns = share_ns - (self._clock() - begun_ns)
+            if taken and min(taken) * MIN_BLOCKS <= left_ns:
+                return taken
+            if taken and (min(taken) > left_ns or len(taken) == MAX_SINGLE_STEPS):
+                raise _NoTime(f"one step takes {_seconds(min(taken))}, budget {_seconds(share_ns)}")
+            taken.append(self._stopwatch(step.run, 1).block_ns)
 
     def _time_block(self, case: _Running) -> bool:
         """Time and report one block; whether the case has all it needs."""
@@ -182,6 +211,9 @@ class Launch:
         timed = self._stopwatch(case.step.run, case.steps_per_block)
         if scale and scale() < scale_before:
             self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
+            case.void_blocks += 1
+            if case.void_blocks == MAX_VOID_BLOCKS:
+                raise FloatingPointError(f"the loss scale fell in {MAX_VOID_BLOCKS} blocks")
             return False
         self._channel.send(
             "block",
@@ -211,7 +243,7 @@ class Launch:
             outcome=outcome,
             reason=reason,
             blocks=blocks,
-            t_ns=time.monotonic_ns(),
+            t_ns=self._clock(),
         )
 
     def _free_memory(self) -> None:
@@ -222,10 +254,11 @@ class Launch:
 
 
 def _outcome_of(error: BaseException) -> str:
-    """Out of memory is told from a failure by its type, or on a CPU by torch's allocator's words."""
+    """Out of memory is told from a failure by its type, or by the words of an allocator or library."""
     text = str(error)
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    if memory or "out of memory" in text or "can't allocate memory" in text:
+    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    if memory or any(word in text for word in words):
         return "oom"
     if isinstance(error, NotImplementedError) or "no kernel image" in text:
         return "unsupported"
