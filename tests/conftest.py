@@ -1,1 +1,59 @@
-"""Lies here so that pytest puts this directory on the path: tests share `journals`."""
+"""Every test has a home, a state directory and a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_DIRECTORIES = {
+    "HOME": "home",
+    "XDG_CACHE_HOME": "home/.cache",
+    "XDG_CONFIG_HOME": "home/.config",
+    "XDG_DATA_HOME": "home/.local/share",
+    "XDG_STATE_HOME": "home/.local/state",
+    "GPUTUI_STATE": "state",
+}
+_NAMES = frozenset(
+    {
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLORTERM",
+        "COLUMNS",
+        "CONDA_PREFIX",
+        "CUDA_VISIBLE_DEVICES",
+        "FORCE_COLOR",
+        "HIP_VISIBLE_DEVICES",
+        "LINES",
+        "NO_COLOR",
+        "PYTHONSAFEPATH",
+        "ROCR_VISIBLE_DEVICES",
+        "TMUX",
+        "VIRTUAL_ENV",
+        "ZE_AFFINITY_MASK",
+    }
+)
+_PREFIXES = ("GPUTUI_", "SLURM_", "SSH_", "TEXTUAL_")
+
+
+@pytest.fixture(autouse=True)
+def _isolated_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the user's is read or written, and nothing of the user's terminal changes a result.
+
+    The directories lie outside `tmp_path`, which stays empty for the test; they are made by who needs them.
+    """
+    for name in list(os.environ):
+        if name in _NAMES or name.startswith(_PREFIXES):
+            monkeypatch.delenv(name)
+    place = tmp_path_factory.mktemp("user")
+    for name, directory in _DIRECTORIES.items():
+        monkeypatch.setenv(name, str(place / directory))
+    (place / "home").mkdir()
+    monkeypatch.setenv("GPUTUI_DB", str(place / "results.db"))
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The checkout these tests belong to."""
+    return Path(__file__).resolve().parents[1]

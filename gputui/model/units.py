@@ -28,20 +28,24 @@ RATES: dict[str, Rate] = {
 PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9}
 """A million of these is priced in multiples: a FLOP or a byte alone costs nothing one could print."""
 
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_ROUNDS_UP = 0.9994999
+"""From this part of a unit on, three digits round up to a whole one; a hair below the true 0.9995, which
+binary fractions do not hit."""
+_BINARY_ROUNDS_UP = 1023.5 / 1024
 
 
 def three_digits(value: float) -> str:
-    """A positive number below 1000 with three significant digits: `9.93`, `41.2`, `512`."""
-    if value >= 99.95:
+    """A number below 1000 with three significant digits: `9.93`, `41.2`, `512`."""
+    if abs(value) >= 99.95:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
 def with_prefix(value: float) -> tuple[str, str]:
     """Three significant digits and the SI prefix that goes with them."""
     for scale, prefix in _PREFIXES:
-        if abs(value) >= scale * 0.9995:
+        if abs(value) >= scale * _ROUNDS_UP:
             return three_digits(value / scale), prefix
     return f"{value:.3g}", ""
 
@@ -54,14 +58,17 @@ def format_rate(units_per_s: float, unit: str) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration: `312 ns`, `4.1 ms`, `12.0 s`, `3 min 20 s`, `2 h 5 min`."""
-    if seconds >= 3600:
-        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+    """A duration: `312 ns`, `4.10 ms`, `12.0 s`, `3 min 20 s`, `2 h 5 min`; zero is `0 s`."""
+    if seconds == 0:
+        return "0 s"
+    if round(seconds) >= 3600:
+        hours, minutes = divmod(round(seconds / 60), 60)
+        return f"{hours} h {minutes} min"
     if seconds >= 99.95:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest} s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= scale * 0.9995:
+        if seconds >= scale * _ROUNDS_UP:
             return f"{three_digits(seconds / scale)} {unit}"
     return f"{three_digits(seconds / 1e-9)} ns"
 
@@ -69,22 +76,27 @@ def format_seconds(seconds: float) -> str:
 def format_bytes(count: float) -> str:
     """Memory in binary units: `141 GiB`."""
     for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= scale:
+        if count >= scale * _BINARY_ROUNDS_UP:
             return f"{three_digits(count / scale)} {unit}"
     return f"{count:.0f} B"
 
 
 def format_percent(fraction: float) -> str:
-    """A share: `61 %`; below 1 %: `0.4 %`."""
+    """A share: `61 %`; below 1 %: `0.4 %`; below what that can show: `<0.1 %`."""
     percent = fraction * 100
-    return f"{percent:.0f} %" if percent >= 1 or percent == 0 else f"{percent:.1f} %"
+    if 0 < percent < 0.05:
+        return "<0.1 %"
+    return f"{percent:.0f} %" if abs(percent) >= 0.95 or percent == 0 else f"{percent:.1f} %"
 
 
 def format_ratio(ratio: float) -> str:
     """A factor: `1.03x`, `10.8x`, `0.52x`."""
-    return f"{three_digits(ratio)}x" if ratio >= 0.01 else f"{ratio:.1g}x"
+    return f"{three_digits(ratio)}x" if ratio >= 0.00995 else f"{ratio:.1g}x"
 
 
 def format_usd(usd: float) -> str:
-    """An amount of money: `$4.59`, `$0.0031`, `$0.000012`."""
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.2g}"
+    """An amount of money: `$4.59`, `$0.50`, `$0.0031`, `$0.000012`."""
+    if usd == 0 or usd >= 0.0995:
+        return f"${usd:.2f}"
+    decimals = int(f"{usd:.1e}".partition("e")[2])  # after rounding, so that 0.00999 is 0.010
+    return f"${usd:.{1 - decimals}f}"

@@ -9,6 +9,7 @@ import difflib
 import importlib.resources
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any  # TOML that was not looked at yet
 
@@ -21,6 +22,8 @@ from gputui.worker.workloads import WORKLOADS, workload_named
 SCHEMA = 1
 MAX_BUDGET_S = 24 * 3600
 MAX_REPLICATES = 100
+SHOWN_LETTERS = 80
+"""Of a wrong value, in an error."""
 _PROFILE_KEYS = ("schema", "version", "title", "question", "budget_s", "replicates", "case")
 _CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "weight")
 
@@ -97,7 +100,7 @@ def read_profile(text: str, name: str, source: str) -> Profile:
     """Read one profile. Raises GputuiError naming source, key, what is allowed, and the closest name."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond what Python reads
         raise GputuiError(f"profile {source}: is no TOML: {error}", "see docs/profiles.md") from error
     return _Reader(source).profile(table, name)
 
@@ -116,6 +119,8 @@ class _Reader:
         entries = table.get("case")
         if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
             raise self._wrong("case", entries, "at least one [[case]] table")
+        cases = tuple(self._case(entry, f"case {i}: ") for i, entry in enumerate(entries, 1))
+        self._refuse_repeated(cases)
         return Profile(
             name=name,
             version=int(self._number(table, "version", "", 1, 10**6, whole=True)),
@@ -123,7 +128,7 @@ class _Reader:
             question=self._text(table, "question"),
             budget_s=self._number(table, "budget_s", "", 1, MAX_BUDGET_S),
             replicates=int(self._number(table, "replicates", "", 1, MAX_REPLICATES, whole=True)),
-            cases=tuple(self._case(entry, f"case {i}: ") for i, entry in enumerate(entries, 1)),
+            cases=cases,
         )
 
     def _case(self, table: Mapping[str, Any], place: str) -> ProfileCase:
@@ -147,6 +152,19 @@ class _Reader:
             else ("all",),
             weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
         )
+
+    def _refuse_repeated(self, cases: Iterable[ProfileCase]) -> None:
+        seen: dict[str, int] = {}
+        for number, case in enumerate(cases, 1):
+            for device, size, precision in product(case.devices, case.sizes, case.precisions):
+                for threads in (f" threads {t}" for t in case.threads) if device == "cpu" else ("",):
+                    name = f"{case.workload} {size} {device} {precision}{threads}"
+                    if name in seen:
+                        raise GputuiError(
+                            f"profile {self._source}: case {number}: {name}: is in case {seen[name]} already",
+                            "replicates say how often a case is measured",
+                        )
+                    seen[name] = number
 
     def _known(self, table: Mapping[str, Any], allowed: Iterable[str], place: str) -> None:
         for key in table:
@@ -176,8 +194,8 @@ class _Reader:
 
     def _text(self, table: Mapping[str, Any], key: str) -> str:
         value = table.get(key)
-        if not isinstance(value, str) or not value.strip() or "\n" in value:
-            raise self._wrong(key, value, "one line of text")
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise self._wrong(key, value, "one line of printable text")
         return value
 
     def _number(
@@ -185,14 +203,22 @@ class _Reader:
     ) -> float:
         value = table.get(key)
         fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not fits or not low <= float(value or 0) <= high:
+        if not fits or not low <= (value or 0) <= high:
             kind = "a whole number" if whole else "a number"
             raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:g}")
         return float(value or 0)
 
     def _wrong(self, key: str, value: object, allowed: str) -> GputuiError:
-        shown = "missing" if value is None else f"{value!r} is not allowed"
+        shown = "missing" if value is None else f"{_shortened(value)} is not allowed"
         return GputuiError(f"profile {self._source}: {key}: {shown}", f"allowed: {allowed}")
+
+
+def _shortened(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python prints
+        return "such a number"
+    return text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]}…"
 
 
 def _allowed(value: object, words: Iterable[str]) -> str:

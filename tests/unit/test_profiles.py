@@ -1,0 +1,206 @@
+"""Profiles are read strictly: what is wrong is named, with the place and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tomllib
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.services.profiles import Profile, find_profile, read_profile, shipped_profiles
+from gputui.worker.workloads import workload_named
+
+RIGHT = """
+schema = 1
+version = 2
+title = "Mine"
+question = "How fast is mine?"
+budget_s = 60
+replicates = 3
+
+[[case]]
+workload = "gemm"
+sizes = ["mini", "base"]
+devices = ["cpu", "gpu"]
+precisions = ["fp32", "amp"]
+threads = ["1", "all"]
+weight = 1.5
+
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+"""
+
+
+def changed(old: str, new: str) -> str:
+    assert RIGHT.count(old) >= 1, old
+    return RIGHT.replace(old, new, 1)
+
+
+def refused(text: str) -> GputuiError:
+    with pytest.raises(GputuiError) as caught:
+        read_profile(text, "mine", "mine.toml")
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.message.startswith("profile mine.toml: ")
+    return caught.value
+
+
+def test_every_shipped_profile_reads_and_quick_is_first() -> None:
+    profiles = shipped_profiles()
+    assert [profile.name for profile in profiles] == ["quick", "cpu-vs-gpu", "fp32-vs-amp"]
+
+
+@pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
+def test_a_shipped_profile_asks_its_question_and_needs_no_more_than_its_workloads_have(
+    profile: Profile,
+) -> None:
+    assert profile.question.endswith("?")
+    for case in profile.cases:
+        assert set(case.precisions) <= set(workload_named(case.workload).precisions)
+
+
+def test_the_quick_profile_fits_three_minutes() -> None:
+    quick = find_profile("quick")
+    assert (quick.replicates, quick.budget_s * 1.2 <= 180) == (1, True)
+
+
+def test_a_right_profile_is_read_as_it_is_written() -> None:
+    profile = read_profile(RIGHT, "mine", "mine.toml")
+    assert (profile.name, profile.version, profile.budget_s, profile.replicates) == ("mine", 2, 60.0, 3)
+    gemm, spin = profile.cases
+    assert (gemm.sizes, gemm.threads, gemm.weight) == (("mini", "base"), ("1", "all"), 1.5)
+    assert (spin.threads, spin.weight) == (("all",), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("budget_s = 60", "budget = 60", ["unknown key 'budget'", "did you mean 'budget_s'?", "replicates"]),
+        ("weight = 1.5", "wieght = 1.5", ["case 1: ", "'wieght'", "did you mean 'weight'?", "precisions"]),
+        ('"gemm"', '"gem"', ["case 1: workload: 'gem'", "did you mean 'gemm'?", "conv_train"]),
+        ('"spin"', '"resnet"', ["case 2: workload: 'resnet'", "gpt_train"]),
+        ('"gemm"', "3", ["case 1: workload: 3", "gemm"]),
+        ('"base"', '"bass"', ["case 1: gemm: sizes: 'bass'", "did you mean 'base'?", "large"]),
+        ('"gpu"', '"gpus"', ["case 1: gemm: devices: 'gpus'", "did you mean 'gpu'?", "cpu"]),
+        ('"amp"', '"fp16"', ["case 1: gemm: precisions: 'fp16'", "fp32, tf32, amp"]),
+        ('"all"', '"4"', ["case 1: gemm: threads: '4'", "1, all"]),
+        ('["1", "all"]', "[1]", ["case 1: gemm: threads: 1 is", "1, all"]),
+        ('"mini", "base"', "", ["case 1: gemm: sizes: []", "a list of mini, base, large"]),
+        ('["mini", "base"]', '"mini"', ["case 1: gemm: sizes: 'mini'", "a list of mini, base, large"]),
+        ('["mini", "base"]', '[["mini"]]', ["case 1: gemm: sizes: ['mini']", "mini, base, large"]),
+        ("budget_s = 60", "budget_s = 0", ["budget_s: 0", "a number from 1 to 86400"]),
+        ("budget_s = 60", "budget_s = -60", ["budget_s: -60", "from 1 to 86400"]),
+        ("budget_s = 60", "budget_s = nan", ["budget_s: nan", "from 1 to 86400"]),
+        ("budget_s = 60", "budget_s = inf", ["budget_s: inf", "from 1 to 86400"]),
+        ("budget_s = 60", "budget_s = 1e300", ["budget_s: 1e+300", "from 1 to 86400"]),
+        ("budget_s = 60", f"budget_s = {10**400}", ["budget_s: 1000", "from 1 to 86400"]),
+        ("budget_s = 60", f"budget_s = 0x{'f' * 6000}", ["budget_s: such a number", "from 1 to 86400"]),
+        ("budget_s = 60", f"budget_s = {'9' * 6000}", ["is no TOML"]),
+        ("budget_s = 60", 'budget_s = "60"', ["budget_s: '60'", "a number"]),
+        ("budget_s = 60", "budget_s = true", ["budget_s: True", "a number"]),
+        ("replicates = 3", "replicates = 2.5", ["replicates: 2.5", "a whole number from 1 to 100"]),
+        ("replicates = 3", "replicates = 101", ["replicates: 101", "a whole number from 1 to 100"]),
+        ("version = 2", "version = true", ["version: True", "a whole number"]),
+        ("weight = 1.5", "weight = -1", ["case 1: gemm: weight: -1", "from 0.01 to 100"]),
+        ("schema = 1", "schema = 2", ["schema: 2", "this gputui reads 1"]),
+        ("schema = 1", "", ["schema: missing", "a whole number"]),
+        ("version = 2", "", ["version: missing"]),
+        ("budget_s = 60", "", ["budget_s: missing"]),
+        ("replicates = 3", "", ["replicates: missing"]),
+        ('title = "Mine"', "", ["title: missing", "one line of printable text"]),
+        ('title = "Mine"', 'title = " "', ["title: ' '"]),
+        ('title = "Mine"', 'title = "\\u001b[31mred"', ["title: '\\x1b[31mred'", "printable"]),
+        ('question = "How fast is mine?"', 'question = "a\\nb"', ["question: 'a\\nb'"]),
+        ('workload = "gemm"', "", ["case 1: workload: missing"]),
+        ('sizes = ["mini", "base"]', "", ["case 1: gemm: sizes: missing"]),
+        ('devices = ["cpu", "gpu"]', "", ["case 1: gemm: devices: missing"]),
+        ('precisions = ["fp32", "amp"]', "", ["case 1: gemm: precisions: missing"]),
+        ("schema = 1", "schema = ", ["is no TOML", "line 2"]),
+        ("schema = 1", "schema = 1\nschema = 1", ["is no TOML"]),
+        ("schema = 1", f"schema = {'[' * 5000}", ["is no TOML"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_place_and_what_is_allowed(
+    old: str, new: str, told: list[str]
+) -> None:
+    error = refused(changed(old, new))
+    for part in told:
+        assert part in f"{error.message}\n{error.hint}"
+    assert len(error.message) < 300
+
+
+def test_a_workload_is_not_asked_for_what_it_does_not_have() -> None:
+    head, _, spin = RIGHT.rpartition("[[case]]")
+    error = refused(f"{head}[[case]]{spin.replace('fp32', 'amp')}")
+    assert ("'amp'" in error.message, "this workload has fp32" in error.hint) == (True, True)
+    error = refused(f"{head}[[case]]{spin.replace('cpu', 'gpu')}")
+    assert ("'gpu'" in error.message, "this workload has cpu" in error.hint) == (True, True)
+
+
+def test_threads_are_refused_where_only_gpus_are_measured() -> None:
+    error = refused(changed('["cpu", "gpu"]', '["gpu"]'))
+    assert "case 1: gemm: threads" in error.message
+    assert 'devices = ["cpu"]' in error.hint
+
+
+@pytest.mark.parametrize("cases", ["", "case = []", "case = 3", 'case = ["gemm"]'])
+def test_a_profile_without_cases_is_refused(cases: str) -> None:
+    error = refused(f"{RIGHT.partition('[[case]]')[0]}\n{cases}")
+    assert "case: " in error.message
+    assert "at least one [[case]] table" in error.hint
+
+
+def test_a_case_that_is_listed_twice_is_refused() -> None:
+    again = '[[case]]\nworkload = "gemm"\nsizes = ["base"]\ndevices = ["gpu"]\nprecisions = ["amp"]\n'
+    error = refused(f"{RIGHT}\n{again}")
+    assert "case 3: gemm base gpu amp: is in case 1 already" in error.message
+
+
+@given(st.text(max_size=300) | st.text('[]{}="\n.#-_ \\abc123tn', max_size=300))
+def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+    assert refused(text).hint
+
+
+TOML_VALUES = st.sampled_from(
+    ["nan", "-inf", "1979-05-27", "07:32:00", "{}", "[[]]", '"\\u0000"', "true", "-0.0", "0b1", "[1, 'a']"]
+)
+KEYS = st.sampled_from(sorted({*tomllib.loads(RIGHT), *tomllib.loads(RIGHT)["case"][0]} - {"case"}))
+
+
+@given(KEYS, TOML_VALUES)
+def test_a_value_of_the_wrong_kind_is_told_with_its_key(key: str, value: str) -> None:
+    lines = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in RIGHT.split("\n")]
+    if (key, value) in (("schema", "0b1"), ("version", "0b1"), ("replicates", "0b1"), ("budget_s", "0b1")):
+        assert read_profile("\n".join(lines), "mine", "mine.toml").cases
+    elif (key, value) == ("weight", "0b1"):
+        assert read_profile("\n".join(lines), "mine", "mine.toml").cases[0].weight == 1.0
+    else:
+        assert f"{key}: " in refused("\n".join(lines)).message
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("quik", "quick"), ("cpu-vs-gpus", "cpu-vs-gpu")])
+def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
+    with pytest.raises(GputuiError) as caught:
+        find_profile(typed)
+    assert f"did you mean '{meant}'?" in caught.value.message
+    assert "quick, cpu-vs-gpu, fp32-vs-amp" in caught.value.hint
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_a_file_is_a_profile_of_its_stem(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(RIGHT)
+    assert find_profile(str(path)).name == "mine"
+
+
+def test_a_file_that_is_missing_a_directory_or_binary_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "directory.toml").mkdir()
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("missing.toml", "directory.toml", "binary.toml"):
+        with pytest.raises(GputuiError, match=f"{name}: cannot be read"):
+            find_profile(str(tmp_path / name))

@@ -1,0 +1,375 @@
+"""What of a profile will run on this box, what will not, and why: decided without a GPU or torch at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from builders import GIB, H200, NO_DRIVER, T4, make_interpreter, make_machine, make_torchless_interpreter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLacks
+from gputui.model.case import Case, Parameter, Variant, Work
+from gputui.model.machine import Interpreter, Machine
+from gputui.model.plan import PLAN_SCHEMA, Plan, PlannedCase
+from gputui.services.profiles import Profile, find_profile, read_profile, shipped_profiles
+from gputui.services.resolving import Choices, case_of, resolve_plan
+from gputui.worker.workloads import WORKLOADS
+
+QUICK = find_profile("quick")
+CPU_BOX = make_machine()
+CPU_TORCH = make_interpreter(cuda=None)
+GPU_BOX = make_machine("NVIDIA H200", memory_gib=256)
+
+
+def cases_of(
+    plan: Plan, workload: str = "", device_class: str = "", precision: str = ""
+) -> list[PlannedCase]:
+    return [
+        planned
+        for planned in plan.cases
+        if workload in ("", planned.case.work.workload)
+        and device_class in ("", planned.case.variant.device_class)
+        and precision in ("", planned.case.variant.precision)
+    ]
+
+
+def outcomes(planned: Sequence[PlannedCase]) -> set[tuple[str | None, str]]:
+    return {(case.outcome, case.reason) for case in planned}
+
+
+@pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
+def test_on_a_cpu_box_the_gpu_rows_are_listed_as_skipped_with_the_reason(profile: Profile) -> None:
+    plan = resolve_plan(profile, CPU_TORCH, CPU_BOX)
+    assert outcomes(cases_of(plan, device_class="gpu")) == {("skipped", f"no GPU: {NO_DRIVER}")}
+    runnable = cases_of(plan, device_class="cpu", precision="fp32")
+    assert outcomes(runnable) == {(None, "")}
+    launched = {case_id for launch in plan.launches for case_id in launch.case_ids}
+    assert launched == {case.case_id for case in plan.cases if case.outcome is None}
+
+
+def test_a_torch_built_for_the_cpu_on_a_gpu_box_is_named_as_the_reason() -> None:
+    plan = resolve_plan(QUICK, CPU_TORCH, GPU_BOX)
+    assert outcomes(cases_of(plan, device_class="gpu")) == {
+        ("skipped", "torch 2.13.0+cpu is a CPU build, NVIDIA H200 is idle")
+    }
+
+
+def test_a_cuda_torch_that_sees_no_gpu_where_the_driver_does_is_named_as_the_reason() -> None:
+    plan = resolve_plan(QUICK, make_interpreter(), GPU_BOX)
+    assert outcomes(cases_of(plan, device_class="gpu")) == {
+        ("skipped", "torch 2.13.0+cu130 does not see NVIDIA H200")
+    }
+
+
+def test_a_torch_without_kernels_for_the_gpu_makes_its_rows_unsupported() -> None:
+    why = "this torch has no kernels for compute capability 10.0 (it has sm_80 sm_90)"
+    b200 = replace(H200, name="NVIDIA B200", compute_capability="10.0", runs_here=False, why_not=why)
+    plan = resolve_plan(QUICK, make_interpreter(b200), make_machine("NVIDIA B200"))
+    assert outcomes(cases_of(plan, device_class="gpu")) == {("unsupported", f"NVIDIA B200: {why}")}
+    assert {launch.device.device_class for launch in plan.launches} == {"cpu"}
+
+
+def test_a_t4_has_no_tf32_and_still_runs_the_rest() -> None:
+    plan = resolve_plan(QUICK, make_interpreter(T4), make_machine("Tesla T4"))
+    tf32 = cases_of(plan, device_class="gpu", precision="tf32")
+    assert outcomes(tf32) == {("unsupported", "Tesla T4 has no TF32: compute capability 8.0 is needed")}
+    for precision in ("fp32", "amp"):
+        assert outcomes(cases_of(plan, device_class="gpu", precision=precision)) == {(None, "")}
+
+
+def test_a_cpu_and_an_amd_gpu_have_no_tf32() -> None:
+    mi300 = replace(H200, name="AMD Instinct MI300X", compute_capability="9.4")
+    plan = resolve_plan(QUICK, make_interpreter(mi300, cuda=None, hip="7.0"), GPU_BOX)
+    assert outcomes(cases_of(plan, device_class="cpu", precision="tf32")) == {
+        ("unsupported", "TF32 is a mode of NVIDIA GPUs")
+    }
+    assert {case.outcome for case in cases_of(plan, device_class="gpu", precision="tf32")} == {"unsupported"}
+
+
+def test_on_an_h200_the_three_precisions_are_interleaved_in_one_launch() -> None:
+    plan = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(device="gpu"))
+    assert {case.outcome for case in plan.cases} == {None}
+    by_launch = [[plan.cases[i].case for i in launch.case_ids] for launch in plan.launches]
+    for cases in by_launch:
+        wanted = ["fp32"] if cases[0].work.workload == "membw" else ["fp32", "tf32", "amp"]
+        assert [case.variant.precision for case in cases] == wanted
+        assert len({case.work for case in cases}) == 1
+    assert {launch.device.visible for launch in plan.launches} == {H200.uuid}
+
+
+def test_variants_that_do_not_fit_memory_together_are_launched_apart() -> None:
+    full = replace(H200, free_bytes=2 * GIB)
+    plan = resolve_plan(QUICK, make_interpreter(full), GPU_BOX, Choices(device="gpu", only=("gpt_train",)))
+    base = [c.case_id for c in plan.cases if c.case.work.size == "base"]
+    assert sorted(launch.case_ids for launch in plan.launches if launch.case_ids[0] in base) == [
+        (case_id,) for case_id in base
+    ]
+    roomy = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(device="gpu", only=("gpt_train",)))
+    assert sum(launch.weight for launch in plan.launches) == sum(launch.weight for launch in roomy.launches)
+
+
+def test_a_device_that_does_not_tell_its_memory_is_taken_to_have_enough() -> None:
+    silent = replace(H200, free_bytes=None, memory_bytes=None)
+    plan = resolve_plan(QUICK, make_interpreter(silent), GPU_BOX, Choices(device="gpu", only=("gemm",)))
+    assert [len(launch.case_ids) for launch in plan.launches] == [3, 3]
+
+
+def test_an_interpreter_without_torch_skips_what_needs_it_and_runs_spin() -> None:
+    profile = read_profile(
+        """
+        schema = 1
+        version = 1
+        title = "two"
+        question = "Which?"
+        budget_s = 10
+        replicates = 1
+        [[case]]
+        workload = "gemm"
+        sizes = ["mini"]
+        devices = ["cpu"]
+        precisions = ["fp32"]
+        [[case]]
+        workload = "spin"
+        sizes = ["mini"]
+        devices = ["cpu"]
+        precisions = ["fp32"]
+        """,
+        "two",
+        "two.toml",
+    )
+    plan = resolve_plan(profile, make_torchless_interpreter(), CPU_BOX)
+    assert outcomes(cases_of(plan, "gemm")) == {("skipped", "torch not installed")}
+    assert outcomes(cases_of(plan, "spin")) == {(None, "")}
+    assert not plan.needs_torch
+    assert resolve_plan(profile, CPU_TORCH, CPU_BOX).needs_torch
+
+
+def test_without_torch_a_gpu_box_says_that_torch_is_what_is_missing() -> None:
+    plan = resolve_plan(QUICK, make_torchless_interpreter(), GPU_BOX)
+    assert outcomes(cases_of(plan, device_class="gpu")) == {
+        ("skipped", "no torch in this interpreter: torch not installed")
+    }
+    assert plan.launches == ()
+
+
+def test_one_thread_is_one_and_all_are_the_cores_this_process_may_use() -> None:
+    plan = resolve_plan(QUICK, CPU_TORCH, make_machine(cores=6))
+    by_request = {
+        plan.cases[launch.case_ids[0]].case.variant.threads: launch.threads for launch in plan.launches
+    }
+    assert by_request == {"1": 1, "all": 6}
+
+
+def order_of(plan: Plan, replicate: int) -> list[tuple[int, ...]]:
+    return [launch.case_ids for launch in plan.launches if launch.replicate == replicate]
+
+
+def plan_of_five(seed: int) -> Plan:
+    return resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(replicates=5, seed=seed))
+
+
+def test_each_replicate_measures_the_same_launches_in_an_order_of_its_own() -> None:
+    plan = plan_of_five(seed=1)
+    orders = [order_of(plan, replicate) for replicate in range(5)]
+    assert len({tuple(order) for order in orders}) == 5
+    assert len({tuple(sorted(order)) for order in orders}) == 1
+    assert [launch.replicate for launch in plan.launches] == sorted(
+        launch.replicate for launch in plan.launches
+    )
+
+
+@given(st.integers(0, 2**63))
+def test_the_order_is_the_seeds_and_launch_ids_follow_it(seed: int) -> None:
+    plan = plan_of_five(seed)
+    assert plan == plan_of_five(seed)
+    assert [launch.launch_id for launch in plan.launches] == list(range(len(plan.launches)))
+    assert plan.seed == seed
+
+
+def test_another_seed_gives_another_order() -> None:
+    assert len({plan_of_five(seed).launches for seed in range(10)}) == 10
+
+
+def test_more_replicates_get_more_time() -> None:
+    assert resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(replicates=3)).budget_s == 3 * QUICK.budget_s
+
+
+@pytest.mark.parametrize("device", ["gpu", "gpu:0", "cuda", "cuda:1", "mps", "xpu", H200.uuid])
+def test_a_gpu_that_was_asked_for_and_is_not_here_ends_with_exit_code_3(device: str) -> None:
+    with pytest.raises(MachineLacks) as caught:
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(device=device))
+    assert caught.value.message == f"--device {device}: no GPU: {NO_DRIVER}"
+    assert (caught.value.exit_code, bool(caught.value.hint)) == (EXIT_MACHINE_LACKS, True)
+
+
+@pytest.mark.parametrize("device", ["gpu:2", "mps", "xpu:0", "GPU-00000000-0000", "MIG-00000000-0000"])
+def test_a_gpu_that_is_not_among_those_torch_sees_is_refused_with_their_number(device: str) -> None:
+    both = make_interpreter(H200, replace(H200, index=1, uuid="GPU-second"))
+    with pytest.raises(MachineLacks, match="torch sees 2 GPUs, not this one"):
+        resolve_plan(QUICK, both, GPU_BOX, Choices(device=device))
+
+
+@pytest.mark.parametrize(
+    "device", ["gpus", "cpu:1", "gpu:-1", "gpu:x", "gpu:1000", "nvidia", " gpu", "GPU-", "GPU-a b", "-"]
+)
+def test_a_device_that_is_none_is_wrong_usage_and_says_what_is_one(device: str) -> None:
+    with pytest.raises(GputuiError, match="is no device") as caught:
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(device=device))
+    assert (caught.value.exit_code, caught.value.hint) == (
+        EXIT_USAGE,
+        "cpu, gpu, gpu:N, or the UUID of a GPU",
+    )
+
+
+@pytest.mark.parametrize("device", ["gpu:1", "cuda:1", "GPU-second"])
+def test_a_gpu_is_chosen_by_number_or_by_uuid_and_the_worker_sees_it_alone(device: str) -> None:
+    both = make_interpreter(H200, replace(H200, index=1, uuid="GPU-second"))
+    plan = resolve_plan(QUICK, both, GPU_BOX, Choices(device=device))
+    assert {launch.device.visible for launch in plan.launches} == {"GPU-second"}
+
+
+def test_cpu_alone_measures_no_gpu_row_and_lists_none() -> None:
+    plan = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(device="cpu"))
+    assert {case.case.variant.device_class for case in plan.cases} == {"cpu"}
+    assert {launch.device.visible for launch in plan.launches} == {""}
+
+
+def test_only_keeps_the_workloads_that_were_named() -> None:
+    plan = resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=("membw",)))
+    assert {case.case.work.workload for case in plan.cases} == {"membw"}
+    assert [case.case_id for case in plan.cases] == list(range(len(plan.cases)))
+
+
+@pytest.mark.parametrize(
+    ("only", "told"), [("spin", "is not in profile quick"), ("gem", "is no workload"), ("", "is no workload")]
+)
+def test_only_what_the_profile_has_can_be_asked_for(only: str, told: str) -> None:
+    with pytest.raises(GputuiError, match=told) as caught:
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=("gemm", only)))
+    assert caught.value.hint == "it has conv_train, gemm, gpt_train, membw"
+
+
+def test_a_profile_without_a_row_for_the_device_says_so() -> None:
+    text = (
+        'schema = 1\nversion = 1\ntitle = "s"\nquestion = "?"\nbudget_s = 9\nreplicates = 1\n'
+        '[[case]]\nworkload = "spin"\nsizes = ["mini"]\ndevices = ["cpu"]\nprecisions = ["fp32"]\n'
+    )
+    with pytest.raises(GputuiError, match="profile s: has no case for --device gpu"):
+        resolve_plan(
+            read_profile(text, "s", "s.toml"), make_interpreter(H200), GPU_BOX, Choices(device="gpu")
+        )
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "machine"),
+    [(CPU_TORCH, CPU_BOX), (make_interpreter(H200), GPU_BOX), (make_torchless_interpreter(), GPU_BOX)],
+)
+def test_a_plan_survives_its_json(interpreter: Interpreter, machine: Machine) -> None:
+    plan = resolve_plan(QUICK, interpreter, machine, Choices(replicates=2))
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("schema", [PLAN_SCHEMA + 1, 0, None, "1"])
+def test_a_plan_of_another_schema_is_refused_with_both_numbers(schema: object) -> None:
+    plain = {**json.loads(resolve_plan(QUICK, CPU_TORCH, CPU_BOX).to_json()), "schema": schema}
+    with pytest.raises(GputuiError, match=f"schema {schema}, this gputui reads {PLAN_SCHEMA}"):
+        Plan.from_json(json.dumps(plain))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"schema": 1}', '{"schema": 1, "cases": 3}'])
+def test_a_damaged_plan_is_refused_in_words(text: str) -> None:
+    with pytest.raises(GputuiError, match="plan cannot be read"):
+        Plan.from_json(text)
+
+
+def test_a_plan_with_a_field_this_version_does_not_know_is_refused() -> None:
+    plain = {**json.loads(resolve_plan(QUICK, CPU_TORCH, CPU_BOX).to_json()), "extra": 1}
+    with pytest.raises(GputuiError, match="extra"):
+        Plan.from_json(json.dumps(plain))
+
+
+MACHINES = st.builds(
+    lambda names, cores, memory: make_machine(*names, cores=cores, memory_gib=memory),
+    st.lists(st.sampled_from(["NVIDIA H200", "Tesla T4"]), max_size=3),
+    st.integers(1, 128),
+    st.floats(1, 2048),
+)
+INTERPRETERS = st.one_of(
+    st.just(make_torchless_interpreter()),
+    st.just(CPU_TORCH),
+    st.lists(st.sampled_from([H200, T4]), max_size=3).map(lambda gpus: make_interpreter(*gpus)),
+)
+
+
+@given(MACHINES, INTERPRETERS, st.integers(0, 2**32), st.sampled_from(shipped_profiles()))
+def test_work_keys_are_the_same_on_every_machine(
+    machine: Machine, interpreter: Interpreter, seed: int, profile: Profile
+) -> None:
+    here = resolve_plan(profile, interpreter, machine, Choices(seed=seed))
+    there = resolve_plan(profile, CPU_TORCH, CPU_BOX)
+    assert [case.case for case in here.cases] == [case.case for case in there.cases]
+
+
+def all_cases() -> list[Case]:
+    return [
+        case_of(workload, size, Variant(device, precision, "eager", "all"))
+        for workload in WORKLOADS
+        for size in workload.sizes
+        for device in workload.device_classes
+        for precision in workload.precisions
+    ]
+
+
+def test_a_work_key_stands_for_one_work_whatever_its_variant() -> None:
+    works = {case.work for case in all_cases()}
+    assert len({work.key for work in works}) == len(works) == sum(len(w.sizes) for w in WORKLOADS)
+
+
+VALUES = st.one_of(
+    st.booleans(), st.integers(), st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False)
+)
+WORKS = st.builds(
+    Work,
+    st.text(max_size=8),
+    st.integers(1, 9),
+    st.sampled_from(["mini", "base"]),
+    st.sampled_from(["same", "best"]),
+    st.dictionaries(st.text(max_size=6), VALUES, max_size=4).map(lambda d: tuple(sorted(d.items()))),
+)
+
+
+def told_apart(work: Work) -> str:
+    """A description in which 1, 1.0 and True differ, as they do in what a workload computes."""
+    return repr(work)
+
+
+@given(WORKS, WORKS)
+def test_two_works_have_one_key_only_if_they_are_one(a: Work, b: Work) -> None:
+    assert (a.key == b.key) == (told_apart(a) == told_apart(b))
+
+
+def _with_first_parameter(work: Work, value: Parameter) -> Work:
+    first = work.parameters[0][0] if work.parameters else "a"
+    return replace(work, parameters=((first, value), *work.parameters[1:]))
+
+
+@given(WORKS, st.data())
+def test_any_change_of_a_parameter_changes_the_key(work: Work, data: st.DataObject) -> None:
+    changed = data.draw(
+        st.one_of(
+            st.just(replace(work, version=work.version + 1)),
+            st.just(replace(work, workload=f"{work.workload}2")),
+            st.just(replace(work, size="large")),
+            st.just(replace(work, form="best" if work.form == "same" else "same")),
+            st.just(replace(work, parameters=(*work.parameters, ("zzzzzzz", 1)))),
+            VALUES.map(lambda value: _with_first_parameter(work, value)).filter(
+                lambda other: told_apart(other) != told_apart(work)
+            ),
+        )
+    )
+    assert changed.key != work.key
+    assert len(changed.key) == 16
