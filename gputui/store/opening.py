@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -145,7 +146,17 @@ def rows_of(
     return rows
 
 
-def open_read_only(db: Path, trust: bool = False) -> DuckDBPyConnection:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An attached file that was found to be a gputui result file."""
+
+    connection: DuckDBPyConnection
+    schema_version: int
+    columns: frozenset[tuple[str, str]]
+    """Table and column names in it."""
+
+
+def open_read_only(db: Path, trust: bool = False) -> Checked:
     """A connection with the file attached read-only, every door closed, and its tables checked.
 
     Waits up to WAIT_S for a writer. Raises GputuiError for whatever is no readable result file.
@@ -160,11 +171,10 @@ def open_read_only(db: Path, trust: bool = False) -> DuckDBPyConnection:
                 f"{db} is being written by {error.holder}", "try again when it has ended"
             ) from error
         close_the_doors(connection)
-        check_is_ours(connection, db, trust)
+        return check_is_ours(connection, db, trust)
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def close_the_doors(connection: DuckDBPyConnection) -> None:
@@ -173,8 +183,8 @@ def close_the_doors(connection: DuckDBPyConnection) -> None:
     connection.execute("SET lock_configuration=true")
 
 
-def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> int:
-    """See that an attached file is a gputui result file and holds tables alone; gives its schema version.
+def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> Checked:
+    """See that an attached file is a gputui result file and holds tables alone.
 
     Raises GputuiError. `trust` lets views, macros, triggers and generated columns pass: they are not used.
     """
@@ -183,7 +193,7 @@ def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False)
         connection, db, f"SELECT table_name, sql FROM duckdb_tables() {here} AND schema_name = 'main'"
     )
     sql_of = {str(name): str(sql) for name, sql in tables}
-    types = column_types(connection, db)
+    types = _column_types(connection, db)
     if "meta" not in sql_of or any(types.get(("meta", c.name)) != c.sql_type for c in META.columns):
         raise _not_ours(db)
     if not trust:
@@ -207,10 +217,10 @@ def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False)
             raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
         for column in table.columns:
             _check_type(db, table.name, column, types.get((table.name, column.name)))
-    return version
+    return Checked(connection, version, frozenset(types))
 
 
-def column_types(connection: DuckDBPyConnection, db: Path) -> dict[tuple[str, str], str]:
+def _column_types(connection: DuckDBPyConnection, db: Path) -> dict[tuple[str, str], str]:
     """Type of each (table, column) of the attached file's main schema."""
     sql = (
         "SELECT table_name, column_name, data_type FROM duckdb_columns()"

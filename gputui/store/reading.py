@@ -6,20 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.store.opening import CATALOG, column_types, open_read_only, rows_of
+from gputui.store.opening import CATALOG, Checked, open_read_only, rows_of
 from gputui.store.rebuilding import RunRows, case_from, summary_from
 from gputui.store.rows import Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_run as find_run
 from gputui.store.strict import NotValid, clean_text, strict
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clocks-event reasons: hardware slowdown, thermal (software, hardware), power brake."""
@@ -76,9 +72,9 @@ class StoredEvent:
 class ResultFile:
     """An open result file. For one thread; what it gives outlives it."""
 
-    def __init__(self, connection: DuckDBPyConnection, db: Path, warnings: tuple[str, ...]) -> None:
-        self._connection = connection
-        self._columns = frozenset(column_types(connection, db))
+    def __init__(self, opened: Checked, db: Path, warnings: tuple[str, ...]) -> None:
+        self._connection = opened.connection
+        self._columns = opened.columns
         self.db = db
         self.warnings = warnings
         """What the user should know of this file, one sentence each."""
@@ -192,11 +188,11 @@ def open_result(db: Path, trust: bool = False) -> Iterator[ResultFile]:
     file, with the reason.
     """
     db = db.expanduser().absolute()
-    connection = open_read_only(db, trust)
+    opened = open_read_only(db, trust)
     try:
-        yield ResultFile(connection, db, _warnings(db))
+        yield ResultFile(opened, db, _warnings(db))
     finally:
-        connection.close()
+        opened.connection.close()
 
 
 def _warnings(db: Path) -> tuple[str, ...]:

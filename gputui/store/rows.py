@@ -283,6 +283,7 @@ def _block_row(contents: JournalContents, block: Block) -> Row:
         "wall_ns": block.wall_ns,
         "device_ns": block.device_ns,
         "cpu_ns": block.cpu_ns,
+        "waited_ns": block.waited_ns,
     }
 
 

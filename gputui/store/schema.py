@@ -286,6 +286,7 @@ TABLES: tuple[Table, ...] = (
             "wall_ns BIGINT",
             "device_ns BIGINT between two events of the device; NULL on a CPU",
             "cpu_ns BIGINT CPU time of the worker, all threads",
+            "waited_ns BIGINT time its threads were ready to run while others held the CPUs",
         ),
     ),
     Table(

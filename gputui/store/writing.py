@@ -136,9 +136,11 @@ def _opened_for_writing(db: Path) -> Iterator[DuckDBPyConnection]:
         with _write_lock(db):
             if db.exists():
                 check_place(db)
-                open_read_only(db).close()  # a stranger's file is known before anything is written to it
+                open_read_only(
+                    db
+                ).connection.close()  # a stranger's file is known before anything is written to it
                 with _attached(db, "") as connection:
-                    _migrate(connection, db, check_is_ours(connection, db))
+                    _migrate(connection, db, check_is_ours(connection, db).schema_version)
                     yield connection
             else:
                 with _draft(db) as draft, _attached(draft, _new_file_options()) as connection:
