@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,7 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.units import PRICE_SCALE, RATES, format_rate, three_digits
+from gputui.model.units import RATES, format_percent, format_rate, format_usd, three_digits
 from gputui.services.comparison import (
     DIMENSIONS,
     Cell,
@@ -24,6 +25,9 @@ from gputui.services.comparison import (
     telling_dimension,
 )
 from gputui.services.selecting import select_runs
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WIDE = 100
 """Columns from which the interval is printed with both ends, and the number of blocks beside it."""
@@ -84,15 +88,14 @@ def _print(comparison: Comparison, ignore: str) -> None:
     out.print()
     common = _common_words(comparison, ignore)
     wide = out.width >= WIDE
-    priced = any(isinstance(cell.cost, Cost) for row in comparison.rows for cell in (row.a, row.b))
     headings = [f"case ({' '.join(common)})" if common else "case", "a", "b", "b against a", "verdict"]
-    headings += (["n"] if wide else []) + (["$/1M a / b"] if priced else [])
+    headings += ["n"] if wide else []
     made = table(headings, right=(1, 2, 3))
     notes: list[str] = []
     for row in comparison.rows:
         cells = [_name(row, common, ignore), _cell(row.a), _cell(row.b), _ratio(row, wide=wide)]
         cells.append(_verdict(row, notes))
-        cells += ([_counts(row)] if wide else []) + ([_costs(row)] if priced else [])
+        cells += [_counts(row)] if wide else []
         add_row(made, *cells, style="bold" if row.verdict.word in ("faster", "slower") else "")
     for group in comparison.groups:
         mean = "—" if isinstance(group.mean, Missing) else _interval(group.mean, wide=wide)
@@ -100,6 +103,7 @@ def _print(comparison: Comparison, ignore: str) -> None:
     out.print(made)
     for number, note in enumerate(notes, 1):
         out.print(Text(f"[{number}] {note}"))
+    _print_costs(out, comparison, common, ignore)
     for reason, count in comparison.unmeasured:
         out.print(Text(f"{count} case{'s' if count > 1 else ''} on neither side: {reason}"))
     for side, letter in ((comparison.a, "a"), (comparison.b, "b")):
@@ -197,13 +201,23 @@ def _counts(row: Row) -> str:
     return ""
 
 
-def _costs(row: Row) -> str:
-    shown = []
-    for cell in (row.a, row.b):
-        if not isinstance(cell.cost, Cost):
-            shown.append("—")
-        else:
-            amount = f"{cell.cost.usd_per_million:.2g}"
-            shown.append(f"{amount} share" if cell.cost.is_share else amount)
-    scale = RATES[row.case.unit].per_million.removeprefix("1M ") if row.case.unit in PRICE_SCALE else ""
-    return " / ".join(shown) + (f" {scale}" if scale else "")
+def _print_costs(out: Console, comparison: Comparison, common: list[str], ignore: str) -> None:
+    """What a million units of each row's work cost, if a price is known on either side."""
+    from gputui.cli.tables import add_row, table
+
+    priced = [r for r in comparison.rows if isinstance(r.a.cost, Cost) or isinstance(r.b.cost, Cost)]
+    if not priced:
+        return
+    made = table(["cost", "a", "b", "for"], right=(1, 2))
+    for row in priced:
+        unit = RATES[row.case.unit].per_million
+        add_row(made, _name(row, common, ignore), _cost(row.a), _cost(row.b), unit)
+    out.print()
+    out.print(made)
+
+
+def _cost(cell: Cell) -> str:
+    if not isinstance(cell.cost, Cost):
+        return "—"
+    share = f" ({format_percent(cell.cost.share)} share)" if cell.cost.is_share else ""
+    return format_usd(cell.cost.usd_per_million) + share

@@ -15,7 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import RATES, format_percent, format_rate, format_seconds, format_usd
 from gputui.services.normality import normality_of
-from gputui.services.speeds import cost_of, speed_of
+from gputui.services.speeds import cost_of, is_crowded, speed_of, waited_share
 
 
 def print_results(out: Console, run: Run) -> None:
@@ -102,17 +102,13 @@ def _notes(run: Run) -> list[str]:
     if unsettled:
         shown = ", ".join(unsettled[:3]) + (f" and {len(unsettled) - 3} more" if len(unsettled) > 3 else "")
         notes.append(f"not stable after warm-up: {shown}")
-    crowded = [case_name(c) for c in run.cases if _cpu_share(c) < 0.9]
+    crowded = [f"{case_name(c)} {_waited(c)}" for c in run.cases if is_crowded(c)]
     if crowded:
         shown = ", ".join(crowded[:3]) + (f" and {len(crowded) - 3} more" if len(crowded) > 3 else "")
-        notes.append(f"the CPU was shared with others during: {shown}")
+        notes.append(f"other processes held its CPUs during: {shown} of the time")
     return notes
 
 
-def _cpu_share(case: CaseResult) -> float:
-    """CPU time got over CPU time wanted, for a CPU case that keeps its threads busy; 1 where unknown."""
-    if case.case.variant.device_class != "cpu" or case.case.variant.threads != "1":
-        return 1.0
-    blocks = [b for m in case.measurements if m.outcome == "ok" for b in m.blocks]
-    wall_ns = sum(b.wall_ns for b in blocks)
-    return sum(b.cpu_ns for b in blocks) / wall_ns if wall_ns else 1.0
+def _waited(case: CaseResult) -> str:
+    share = waited_share(case)
+    return "" if isinstance(share, Missing) else format_percent(share)

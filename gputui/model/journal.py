@@ -142,6 +142,8 @@ class Block:
     """Between two events on the device's stream; None on a CPU."""
     cpu_ns: int
     """CPU time of the worker process, all threads."""
+    waited_ns: int | None = None
+    """Time its threads were ready to run while others held the CPUs; None where the system does not tell."""
 
     @property
     def block_ns(self) -> int:
@@ -167,12 +169,12 @@ class LaunchEnd:
 
     launch_id: int
     outcome: str
-    """`ok` if the worker said its last word and left with 0; else `failed` or `interrupted`."""
+    """`ok` if the worker said its last word, however it left then; else `failed` or `interrupted`."""
     reason: str
     exit_status: int | None
     """As Python gives it: negative for a signal."""
     log_tail: str
-    """Last lines of its output, when it failed; paths taken out."""
+    """Last lines of its output, when it failed or did not leave with 0; paths taken out."""
     t_ns: int
 
 

@@ -23,7 +23,8 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.services.speeds import cost_of, launches_of, prior_of, speed_of
+from gputui.model.units import format_percent
+from gputui.services.speeds import cost_of, is_crowded, launches_of, prior_of, speed_of, waited_share
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
@@ -185,7 +186,7 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
     measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
     judged = [
-        _row(pair, estimate, verdict)
+        _row(pair, estimate, _disturbed(pair, estimate, verdict))
         for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
     ]
     one_sided = [row for row in judged if ignore and (row.a.result is None or row.b.result is None)]
@@ -271,6 +272,26 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
         prior_sd_a=prior_of(a.result),
         prior_sd_b=prior_of(b.result),
     )
+
+
+def _disturbed(
+    pair: tuple[SideCase | None, SideCase | None], estimate: RatioEstimate | Missing, verdict: Verdict
+) -> Verdict:
+    """A difference between launches that others disturbed is not one between boxes.
+
+    With three launches a side the disturbance is in their spread; with fewer it is not, and the word is
+    taken back. A GPU's own clock does not stop for a busy host, so GPU rows keep theirs.
+    """
+    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing) or estimate.replicated:
+        return verdict
+    for side, letter in zip(pair, "ab", strict=True):
+        if side is not None and side.result.case.variant.device_class == "cpu" and is_crowded(side.result):
+            share = waited_share(side.result)
+            told = "" if isinstance(share, Missing) else f" {format_percent(share)} of the time"
+            return Verdict(
+                "inconclusive", f"others held the CPUs of {letter}{told}: run again when it is idle"
+            )
+    return verdict
 
 
 def _row(

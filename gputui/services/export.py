@@ -12,7 +12,7 @@ from gputui.model.journal import to_plain
 from gputui.model.result import Run, RunSummary
 from gputui.services.comparison import Cell, Comparison, Side
 from gputui.services.normality import normality_of
-from gputui.services.speeds import cost_of, speed_of
+from gputui.services.speeds import cost_of, speed_of, waited_share
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
@@ -26,6 +26,7 @@ def run_as_json(run: Run) -> dict[str, Any]:
                 "outcome": case.outcome,
                 "reason": case.reason,
                 "speed": _speed(speed_of(case)),
+                "waited_share": _number(waited_share(case)),
                 "cost": _cost(cost_of(case, run.summary.price)),
             }
             for case in run.cases
@@ -74,6 +75,10 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
         ],
         "unmeasured": [{"reason": reason, "cases": count} for reason, count in comparison.unmeasured],
     }
+
+
+def _number(value: float | Missing) -> float | None:
+    return None if isinstance(value, Missing) else value
 
 
 def _side(side: Side) -> dict[str, Any]:

@@ -13,6 +13,10 @@ MIN_BLOCKS = 5
 """A launch with fewer blocks was cut short and does not count."""
 
 
+CROWDED_SHARE = 0.05
+"""Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""
+
+
 def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """Block times in seconds per unit of work, one tuple per launch that measured the case."""
     units = case.case.units_per_step
@@ -29,6 +33,23 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     return estimate_speed(launches, prior_sd=prior_of(case))
+
+
+def waited_share(case: CaseResult) -> float | Missing:
+    """Share of the time its threads wanted a CPU in which others had it, over all blocks; 0 to 1."""
+    waited_ns = wanted_ns = 0
+    for measurement in case.measurements:
+        for block in measurement.blocks if measurement.outcome == "ok" else ():
+            if block.waited_ns is not None:
+                waited_ns += block.waited_ns
+                wanted_ns += block.waited_ns + block.cpu_ns
+    return waited_ns / wanted_ns if wanted_ns else Missing("this system does not tell")
+
+
+def is_crowded(case: CaseResult) -> bool:
+    """Whether others held the CPUs so long that the figure is theirs as much as the box's."""
+    share = waited_share(case)
+    return not isinstance(share, Missing) and share > CROWDED_SHARE
 
 
 def prior_of(case: CaseResult) -> float:

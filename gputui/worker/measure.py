@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any  # JSON of the launch
 
 from .channel import Channel
+from .contention import waited_between, waited_ns
 from .contract import Request, Step, Unsupported, Workload
 from .precision import Precision, resolve
 from .timing import Stopwatch, agree, median_half_width, steps_for, stopwatch_for
@@ -208,7 +209,9 @@ class Launch:
         case.precision.apply()
         scale = case.step.loss_scale
         scale_before = scale() if scale else 0.0
+        waited_before_ns = waited_ns()
         timed = self._stopwatch(case.step.run, case.steps_per_block)
+        waited = waited_between(waited_before_ns, waited_ns())
         if scale and scale() < scale_before:
             self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
             case.void_blocks += 1
@@ -224,6 +227,7 @@ class Launch:
             wall_ns=timed.wall_ns,
             device_ns=timed.device_ns,
             cpu_ns=timed.cpu_ns,
+            waited_ns=waited,
         )
         case.block_ns.append(timed.block_ns)
         return case.is_done()
