@@ -71,9 +71,9 @@ def resolve(requested: str, device: str) -> Precision:
         if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
             raise Unsupported("TF32 needs compute capability 8.0")
         return Precision(requested, "tf32", device)
-    return Precision(
-        requested, "amp-fp16" if device in ("mps",) or _lacks_bf16(device) else "amp-bf16", device
-    )
+    if requested != "amp":
+        raise Unsupported(f"no precision is called {requested}")
+    return Precision(requested, "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16", device)
 
 
 def _lacks_bf16(device: str) -> bool:

@@ -20,6 +20,8 @@ def probe() -> dict[str, Any]:
     }
     try:
         import torch
+
+        torch_version = str(torch.__version__)  # a folder left by an old torch imports, and is empty
     except ModuleNotFoundError as error:
         missing = "not installed" if error.name == "torch" else f"needs module {error.name}"
         return {**found, "torch_missing": missing}
@@ -28,7 +30,7 @@ def probe() -> dict[str, Any]:
     cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
     return {
         **found,
-        "torch_version": str(torch.__version__),
+        "torch_version": torch_version,
         "torch_file": torch.__file__,
         "torch_cuda": torch.version.cuda,
         "torch_hip": getattr(torch.version, "hip", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ def steps_for(block_s: float, step_ns: float) -> int:
 
 
 def agree(block_ns: Sequence[int], tolerance: float) -> bool:
-    """Whether the last three blocks lie within `tolerance` of their middle: the device is warm."""
+    """Whether the last three blocks spread by at most twice `tolerance` of their middle: it is warm."""
     if len(block_ns) < 3:
         return False
     low, middle, high = sorted(block_ns[-3:])
@@ -96,14 +97,16 @@ def agree(block_ns: Sequence[int], tolerance: float) -> bool:
 def median_half_width(block_ns: Sequence[int]) -> float:
     """Half the 95 % order-statistic interval of the median, relative to the median.
 
-    Infinite below 6 blocks, where no such interval exists. Source: binomial quantiles, normal
-    approximation, as in Hoefler & Belli 2015 (doi 10.1145/2807591.2807644), section 3.1.3.
+    The narrowest pair of blocks, counted equally far from both ends, that holds the median with at
+    least 95 %: exact binomial tails. Infinite below 6 blocks, where no such pair exists. Source: Hoefler
+    & Belli 2015 (doi 10.1145/2807591.2807644), section 3.1.3, there by normal approximation.
     """
     n = len(block_ns)
-    if n < 6:
+    outside, tail = 0, 1  # of 2**n: the outcomes beyond the pair on one side, with one more block left out
+    while tail <= 0.025 * 2**n:
+        outside += 1
+        tail += math.comb(n, outside)
+    if outside == 0:
         return math.inf
     ordered = sorted(block_ns)
-    reach = 1.96 * math.sqrt(n)
-    low = max(math.floor((n - reach) / 2), 0)
-    high = min(math.ceil(1 + (n + reach) / 2) - 1, n - 1)
-    return (ordered[high] - ordered[low]) / 2 / ordered[n // 2]
+    return (ordered[n - outside] - ordered[outside - 1]) / 2 / statistics.median(ordered)

@@ -34,7 +34,10 @@ def build(request: Request) -> Step:
     from ..models.resnet import ResNet
     from ..training import training_step
 
-    shape = MINI if request.parameters["image"] == MINI.image else BASE
+    _, block, stages = str(request.parameters["model"]).split("-", 2)
+    shape = ResNetShape(
+        block, tuple(map(int, stages.split("-"))), request.integer("image"), request.integer("classes")
+    )
     torch.manual_seed(request.seed)
     model = ResNet(shape).to(device=request.device, memory_format=torch.channels_last)
     generator = torch.Generator().manual_seed(request.seed)

@@ -1,4 +1,4 @@
-"""Matrix product of two square matrices: the arithmetic ceiling of a box."""
+"""Matrix product of two matrices, square in every size: the arithmetic ceiling of a box."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def build(request: Request) -> Step:
     """
     import torch
 
-    n = request.integer("n")
+    m, n, k = (request.integer(name) for name in "mnk")
     generator = torch.Generator().manual_seed(request.seed)
-    dtype = request.precision.product_dtype()
-    a, b = (torch.randn(n, n, generator=generator).to(device=request.device, dtype=dtype) for _ in range(2))
-    product = torch.empty_like(a)
+    kind = {"device": request.device, "dtype": request.precision.product_dtype()}
+    a, b = (torch.randn(*shape, generator=generator).to(**kind) for shape in ((m, k), (k, n)))
+    product = torch.empty(m, n, **kind)
 
     def run() -> object:
         return torch.mm(a, b, out=product)

@@ -8,7 +8,7 @@ from ..contract import Request, Size, Step, Workload
 def _size(mib: int) -> Size:
     array_bytes = mib * 2**20
     return Size(
-        parameters={"operation": "copy", "elements": array_bytes // 4, "dtype": "float32"},
+        parameters={"operation": "copy", "elements": array_bytes // 4, "dtype": "float32", "data": "normal"},
         units_per_step=2.0 * array_bytes,
         flops_per_step=None,
         bytes_per_step=2 * array_bytes,
@@ -17,11 +17,16 @@ def _size(mib: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """Two float32 arrays on the device; bytes read and bytes written both count, as in STREAM."""
+    """Two float32 arrays on the device; bytes read and bytes written both count, as in STREAM.
+
+    The numbers are random, since constant ones cost a GPU less power; they repeat every 4 MiB.
+    """
     import torch
 
     elements = request.integer("elements")
-    source = torch.full((elements,), 1.5, dtype=torch.float32, device=request.device)
+    generator = torch.Generator().manual_seed(request.seed)
+    pattern = torch.randn(2**20, generator=generator).to(request.device)
+    source = pattern.repeat(-(-elements // pattern.numel()))[:elements]
     target = torch.zeros_like(source)
 
     def run() -> object:

@@ -1,0 +1,64 @@
+"""Declared floating-point operations against torch's own count of a real step, and against closed figures."""
+
+from __future__ import annotations
+
+import pytest
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from gputui.worker.contract import Request, Workload
+from gputui.worker.precision import Precision
+from gputui.worker.shapes import GptShape, ResNetShape, gpt_training_flops, resnet_training_flops
+from gputui.worker.workloads import WORKLOADS, workload_named
+
+COUNTED = [
+    (workload, name)
+    for workload in WORKLOADS
+    for name, size in workload.sizes.items()
+    if size.flops_per_step is not None
+]
+
+
+def counted_by_torch(workload: Workload, name: str, attention: SDPBackend) -> int:
+    """FLOPs of one step as torch counts them while the workload itself runs on the meta device."""
+    parameters = workload.sizes[name].parameters
+    step = workload.build(Request(parameters, "meta", Precision("fp32", "fp32", "meta"), 1, 1))
+    with sdpa_kernel(attention), FlopCounterMode(display=False) as counter:
+        step.run()
+    return int(counter.get_total_flops())
+
+
+@pytest.mark.parametrize(
+    ("workload", "name"), COUNTED, ids=[f"{workload.name}-{name}" for workload, name in COUNTED]
+)
+def test_the_declared_flops_are_exactly_those_torch_counts_in_a_step(workload: Workload, name: str) -> None:
+    """Attention is counted as plain products: a fused kernel's count depends on which kernel it is.
+
+    torch adds half of a forward pass for the scores that a fused backward pass computes again. A faster
+    kernel must not be credited with the operations it repeats, so the formula leaves them out.
+    """
+    assert counted_by_torch(workload, name, SDPBackend.MATH) == workload.sizes[name].flops_per_step
+
+
+def test_resnet_50_trains_at_three_times_its_published_multiply_adds() -> None:
+    resnet_50 = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
+    # 4.11e9 multiply-adds forward: torchvision's table for resnet50
+    assert resnet_training_flops(resnet_50) == pytest.approx(3 * 2 * 4.11e9, rel=0.02)
+    base = workload_named("conv_train").sizes["base"]
+    assert base.flops_per_step == resnet_training_flops(resnet_50) * base.units_per_step
+
+
+def test_gpt_2_trains_at_the_flops_per_token_of_the_literature() -> None:
+    gpt_2 = GptShape(layers=12, heads=12, width=768, context=1024, vocabulary=50257)
+    parameters = 124.4e6 - 1024 * 768  # all but the positions, which are added and not multiplied
+    palm = 6 * parameters + 12 * 12 * 768 * 1024  # arXiv 2204.02311, appendix B
+    assert gpt_training_flops(gpt_2) / 1024 == pytest.approx(palm, rel=0.002)
+    base = workload_named("gpt_train").sizes["base"]
+    assert base.flops_per_step is not None
+    assert base.flops_per_step / base.units_per_step == pytest.approx(0.85e9, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "n"), [("mini", 2048), ("base", 4096), ("large", 8192)])
+def test_a_matrix_product_counts_one_multiplication_and_one_addition_per_term(name: str, n: int) -> None:
+    size = workload_named("gemm").sizes[name]
+    assert size.flops_per_step == size.units_per_step == 2 * n * n * n

@@ -1,0 +1,315 @@
+"""What every workload promises, and that the numbers it produces are right."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any  # torch's own types
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gputui.worker.contract import Parameter, Request, Step, Unsupported, Workload
+from gputui.worker.models.gpt import Gpt
+from gputui.worker.models.resnet import ResNet
+from gputui.worker.precision import resolve
+from gputui.worker.shapes import GptShape, ResNetShape
+from gputui.worker.workloads import WORKLOADS, spin, workload_named
+
+TINY: dict[str, dict[str, Parameter]] = {
+    "gemm": {"m": 96, "n": 64, "k": 80},
+    "membw": {"elements": 3 * 2**19},
+    "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
+    "gpt_train": {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64, "batch": 4},
+}
+"""Parameters in which a workload is as quick as it gets; one that is not here is tested at `mini`."""
+
+TRAINING = [w for w in WORKLOADS if w.workload_class == "training"]
+RESNETS = [
+    ResNetShape(block="basic", stages=(1, 1, 1, 1), image=32, classes=10),
+    ResNetShape(block="bottleneck", stages=(1, 2, 1, 1), image=64, classes=10),
+]
+
+each_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+each_training = pytest.mark.parametrize("workload", TRAINING, ids=lambda w: w.name)
+
+
+def built(
+    workload: Workload, precision: str = "fp32", *, seed: int = 1, tiny: bool = True, threads: int = 1
+) -> Step:
+    """A step of this workload on the CPU."""
+    parameters = workload.sizes["mini"].parameters | (TINY.get(workload.name, {}) if tiny else {})
+    return workload.build(Request(parameters, "cpu", resolve(precision, "cpu"), threads, seed))
+
+
+def losses(step: Step, count: int) -> list[float]:
+    """The loss of each of the first steps."""
+    assert step.loss is not None
+    found = []
+    for _ in range(count):
+        step.run()
+        found.append(step.loss())
+    return found
+
+
+class Operations(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read torch
+    """Remembers every operation that torch really did, with its tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[tuple[str, list[torch.Tensor]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensors = [a for a in (*args, *(kwargs or {}).values()) if isinstance(a, torch.Tensor)]
+        self.done.append((func.overloadpacket.__name__, tensors))
+        return func(*args, **(kwargs or {}))
+
+    def tensors_of(self, name: str) -> list[torch.Tensor]:
+        """The tensors of the one operation of this name."""
+        (found,) = [tensors for done, tensors in self.done if done == name]
+        return found
+
+
+@each_workload
+def test_a_workload_declares_a_mini_size_that_every_machine_shares(workload: Workload) -> None:
+    assert "mini" in workload.sizes
+
+
+@each_workload
+def test_a_workload_can_be_found_by_a_name_of_its_own(workload: Workload) -> None:
+    assert workload_named(workload.name) is workload
+
+
+@each_workload
+def test_a_workload_says_what_a_person_learns_from_it(workload: Workload) -> None:
+    assert workload.question.endswith("?")
+    assert workload.title
+    assert workload.unit
+    assert workload.version >= 1
+    assert workload.workload_class in {"ceiling", "training", "inference", "host"}
+    assert set(workload.precisions) <= {"fp32", "tf32", "amp"}
+    assert set(workload.device_classes) <= {"cpu", "gpu"}
+
+
+@each_workload
+def test_the_parameters_of_every_size_survive_json_and_are_scalars(workload: Workload) -> None:
+    for size in workload.sizes.values():
+        assert json.loads(json.dumps(size.parameters)) == size.parameters
+        assert all(isinstance(value, (int, float, str, bool)) for value in size.parameters.values())
+
+
+@each_workload
+def test_no_two_sizes_of_a_workload_are_the_same_work(workload: Workload) -> None:
+    described = {json.dumps(size.parameters, sort_keys=True) for size in workload.sizes.values()}
+    assert len(described) == len(workload.sizes)
+
+
+@each_workload
+def test_every_size_does_a_positive_amount_of_counted_work(workload: Workload) -> None:
+    for size in workload.sizes.values():
+        assert size.units_per_step > 0
+        assert size.memory_bytes > 0
+        for counted in (size.flops_per_step, size.bytes_per_step):
+            assert counted is None or counted > 0
+
+
+@pytest.mark.parametrize(
+    ("workload", "precision"),
+    [(w, p) for w in WORKLOADS for p in w.precisions if p != "tf32"],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_mini_is_built_and_does_a_step_on_a_cpu(workload: Workload, precision: str) -> None:
+    step = built(workload, precision, tiny=False, threads=2)
+    step.run()
+    assert step.loss is None or math.isfinite(step.loss())
+
+
+def test_tf32_is_refused_on_a_cpu_with_a_reason() -> None:
+    with pytest.raises(Unsupported, match="NVIDIA"):
+        resolve("tf32", "cpu")
+
+
+def test_listing_the_workloads_imports_no_torch() -> None:
+    code = "import sys, gputui.worker.workloads; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@each_training
+def test_the_same_seed_gives_exactly_the_same_losses(workload: Workload) -> None:
+    assert losses(built(workload), 3) == losses(built(workload), 3)
+
+
+@each_training
+def test_another_seed_gives_other_numbers(workload: Workload) -> None:
+    assert losses(built(workload, seed=1), 1) != losses(built(workload, seed=2), 1)
+
+
+@each_training
+def test_training_makes_the_loss_fall(workload: Workload) -> None:
+    found = losses(built(workload), 10)
+    assert found[-1] < 0.97 * found[0]
+    assert all(math.isfinite(loss) for loss in found)
+
+
+@each_training
+def test_the_first_loss_is_that_of_guessing(workload: Workload) -> None:
+    parameters = workload.sizes["mini"].parameters | TINY[workload.name]
+    choices = int(parameters.get("classes", parameters.get("vocabulary", 0)))
+    assert losses(built(workload), 1)[0] == pytest.approx(math.log(choices), rel=0.25)
+
+
+@each_training
+def test_amp_starts_from_the_loss_of_fp32(workload: Workload) -> None:
+    # bfloat16 keeps 8 bits: 0.4 % an operation.
+    assert losses(built(workload, "amp"), 1) == pytest.approx(losses(built(workload), 1), rel=0.01)
+
+
+@each_training
+def test_amp_trains_like_fp32(workload: Workload) -> None:
+    amp, fp32 = (losses(built(workload, precision), 10) for precision in ("amp", "fp32"))
+    assert amp[-1] - amp[0] == pytest.approx(fp32[-1] - fp32[0], rel=0.1)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("amp", torch.bfloat16)])
+@pytest.mark.parametrize("workload", [w for w in WORKLOADS if "amp" in w.precisions], ids=lambda w: w.name)
+def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
+    workload: Workload, precision: str, dtype: torch.dtype
+) -> None:
+    step = built(workload, precision)
+    with Operations() as operations:
+        step.run()
+    used = {
+        tensor.dtype
+        for name, tensors in operations.done
+        for tensor in tensors
+        if name in {"mm", "addmm", "bmm", "convolution", "convolution_backward"}
+    }
+    assert used == {dtype}
+
+
+@pytest.mark.parametrize("shape", RESNETS, ids=lambda shape: shape.block)
+def test_a_resnet_in_fp32_gives_the_scores_and_gradients_of_float64(shape: ResNetShape) -> None:
+    torch.manual_seed(1)
+    model = ResNet(shape)
+    images = torch.randn(4, 3, shape.image, shape.image)
+    check_against_float64(model, images, images.double(), torch.randint(shape.classes, (4,)))
+
+
+def test_a_gpt_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
+    torch.manual_seed(1)
+    shape = GptShape(layers=2, heads=2, width=32, context=16, vocabulary=64)
+    tokens = torch.randint(shape.vocabulary, (4, shape.context))
+    check_against_float64(Gpt(shape), tokens, tokens, torch.randint(shape.vocabulary, (4, shape.context)))
+
+
+def check_against_float64(
+    model: torch.nn.Module, inputs: torch.Tensor, exact_inputs: torch.Tensor, wanted: torch.Tensor
+) -> None:
+    exact_model = copy.deepcopy(model).double()
+    scores, exact_scores = model(inputs), exact_model(exact_inputs)
+    assert relative_error(scores, exact_scores) < 1e-5
+    for one in (scores, exact_scores):
+        torch.nn.functional.cross_entropy(one.flatten(0, -2), wanted.flatten()).backward()
+    for weight, exact_weight in zip(model.parameters(), exact_model.parameters(), strict=True):
+        assert weight.grad is not None
+        assert exact_weight.grad is not None
+        # A sum that is nearly 0 may pass a ReLU in one of the two only.
+        assert relative_error(weight.grad, exact_weight.grad) < 1e-2
+
+
+def relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.detach().double() - exact.detach()).norm() / exact.detach().norm().clamp_min(1e-12))
+
+
+def test_a_gpt_does_not_see_the_tokens_that_follow() -> None:
+    torch.manual_seed(1)
+    model = Gpt(GptShape(layers=2, heads=2, width=32, context=16, vocabulary=64))
+    tokens = torch.randint(64, (1, 16))
+    changed = tokens.clone()
+    changed[0, 10] = (changed[0, 10] + 1) % 64
+    before, after = model(tokens)[0], model(changed)[0]
+    torch.testing.assert_close(before[:10], after[:10])
+    assert not torch.allclose(before[10:], after[10:])
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"),
+    [("fp32", 1e-6), ("amp", 4e-3)],  # float32 sums in blocks; bfloat16 rounds the product to 8 bits
+)
+def test_the_matrix_product_is_that_of_float64(precision: str, tolerance: float) -> None:
+    step = built(workload_named("gemm"), precision)
+    with Operations() as operations:
+        product = step.run()
+    a, b, written = operations.tensors_of("mm")
+    assert isinstance(product, torch.Tensor)
+    assert product.data_ptr() == written.data_ptr()
+    assert (a.shape, b.shape, product.shape) == ((96, 80), (80, 64), (96, 64))
+    assert relative_error(product, a.double() @ b.double()) < tolerance
+
+
+def test_the_operands_of_the_matrix_product_are_normal_not_constant() -> None:
+    with Operations() as operations:
+        built(workload_named("gemm")).run()
+    for operand in operations.tensors_of("mm")[:2]:
+        assert float(operand.mean()) == pytest.approx(0, abs=0.05)
+        assert float(operand.std()) == pytest.approx(1, abs=0.05)
+
+
+def test_a_copied_array_equals_its_source_and_is_as_large_as_declared() -> None:
+    workload = workload_named("membw")
+    step = built(workload)
+    with Operations() as operations:
+        step.run()
+    target, source = operations.tensors_of("copy_")
+    assert target.data_ptr() != source.data_ptr()
+    assert torch.equal(target, source)
+    assert target.numel() == source.numel() == TINY["membw"]["elements"]
+    assert float(source.std()) == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["mini", "base"])
+def test_a_copy_counts_what_is_read_and_what_is_written(name: str) -> None:
+    size = workload_named("membw").sizes[name]
+    assert size.bytes_per_step == size.units_per_step == 2 * 4 * int(size.parameters["elements"])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(("work", "factor"), [(None, 1.0), ("1.5", 1.5), ("1", 1.0)])
+def test_hashing_does_as_many_calls_as_it_says_or_the_planted_multiple(
+    monkeypatch: pytest.MonkeyPatch, threads: int, work: str | None, factor: float
+) -> None:
+    hashed: list[int] = []
+    real_sha256 = hashlib.sha256
+
+    def counting_sha256(piece: bytes) -> Any:
+        hashed.append(len(piece))
+        return real_sha256(piece)
+
+    if work is not None:
+        monkeypatch.setenv("GPUTUI_SPIN_WORK", work)
+    step = built(spin.WORKLOAD, threads=threads)
+    monkeypatch.setattr(hashlib, "sha256", counting_sha256)
+    step.run()
+    size = spin.WORKLOAD.sizes["mini"]
+    assert len(hashed) == factor * int(size.parameters["pieces"])
+    assert sum(hashed) == factor * size.units_per_step
+
+
+def test_a_size_builds_the_model_that_its_parameters_describe() -> None:
+    described = TINY["conv_train"] | {"model": "resnet-bottleneck-1-2-1-1", "image": 64}
+    workload = workload_named("conv_train")
+    size = workload.sizes["mini"]
+    tiny = replace(workload, sizes={"mini": replace(size, parameters=size.parameters | described)})
+    step = tiny.build(Request(tiny.sizes["mini"].parameters, "cpu", resolve("fp32", "cpu"), 1, 1))
+    with Operations() as operations:
+        step.run()
+    convolutions = [tensors for name, tensors in operations.done if name == "convolution"]
+    assert len(convolutions) == 1 + 3 * 5 + 4  # the stem, three a block, a shortcut where a stage begins
+    assert convolutions[0][0].shape == (8, 3, 64, 64)

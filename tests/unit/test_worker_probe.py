@@ -1,0 +1,141 @@
+"""What an interpreter says of itself: versions, devices, and whether torch has kernels for them."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from gputui.model.absent import Missing
+from gputui.recording.probing import interpreter_from_plain, probe_interpreter
+from gputui.worker.probe import _cudnn_text, missing_kernels
+
+CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
+"""Of the kind that a torch for CUDA 12.8 has: Pascal and older are left out."""
+
+
+@pytest.mark.parametrize(
+    ("capability", "arch_list"),
+    [
+        ((9, 0), ["sm_80", "sm_90"]),
+        ((8, 6), ["sm_80"]),
+        ((8, 9), ["sm_80", "sm_86", "sm_90"]),
+        ((10, 3), ["sm_100"]),
+        ((12, 1), ["sm_120"]),
+        ((9, 0), ["sm_90a"]),
+        ((10, 3), ["sm_100f"]),
+        ((9, 0), ["sm_70", "compute_70"]),
+        ((12, 0), ["sm_90", "compute_90"]),
+        ((12, 0), ["sm_90", "compute_120"]),
+        ((7, 5), CU128),
+    ],
+)
+def test_torch_runs_where_it_has_kernels_of_the_same_major_or_older_intermediate_code(
+    capability: tuple[int, int], arch_list: list[str]
+) -> None:
+    assert missing_kernels(capability, arch_list) == ""
+
+
+@pytest.mark.parametrize(
+    ("capability", "arch_list"),
+    [
+        ((8, 0), ["sm_86"]),  # a higher minor version
+        ((9, 0), ["sm_80", "sm_86"]),  # another major version
+        ((10, 3), ["sm_100a"]),  # `a` runs on exactly its own
+        ((12, 0), ["sm_90a", "compute_90a"]),  # also as intermediate code
+        ((9, 0), ["sm_80", "compute_100"]),  # newer intermediate code
+        ((12, 0), ["sm_100f"]),  # a family ends with its major version
+        ((9, 0), ["gfx90a", "nonsense", "sm_"]),  # what is not understood is no promise
+    ],
+)
+def test_torch_does_not_run_on_other_hardware_and_the_reason_names_it(
+    capability: tuple[int, int], arch_list: list[str]
+) -> None:
+    reason = missing_kernels(capability, arch_list)
+    assert ".".join(map(str, capability)) in reason
+    assert " ".join(arch_list) in reason
+
+
+def test_a_p100_is_told_that_a_torch_of_today_left_it_behind() -> None:
+    assert missing_kernels((6, 0), CU128) == (
+        "this torch has no kernels for compute capability 6.0 (it has sm_75 sm_80 sm_86 sm_90 sm_100 sm_120)"
+    )
+
+
+def test_a_torch_for_cpus_only_says_that_it_has_no_kernels_at_all() -> None:
+    assert missing_kernels((9, 0), []) == "this torch has no GPU kernels"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (91002, "9.10.2"),
+        (90100, "9.1.0"),
+        (92000, "9.20.0"),
+        (8902, "8.9.2"),
+        (8500, "8.5.0"),
+        (7605, "7.6.5"),
+        (None, None),
+    ],
+)
+def test_cudnn_version_numbers_are_read_in_their_old_and_their_new_form(
+    number: int | None, text: str | None
+) -> None:
+    assert _cudnn_text(number) == text
+
+
+BARE = [sys.executable, "-S"]
+"""This Python without what was installed into it."""
+
+
+def broken_torch(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str | None) -> None:
+    """A torch that runs `code` when it is imported; None leaves the empty folder of an old one."""
+    (folder / "torch").mkdir()
+    if code is not None:
+        (folder / "torch" / "__init__.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def test_an_interpreter_without_torch_says_that_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    found = probe_interpreter(BARE)
+    assert found["torch_missing"] == "not installed"
+    assert found["devices"] == []
+    assert found["python_version"] == platform.python_version()
+    assert isinstance(interpreter_from_plain(found).runtime.torch_version, Missing)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import a_module_nobody_has", "needs module a_module_nobody_has"),
+        ("raise OSError('libcudart.so.12: cannot open')", "cannot be imported: libcudart.so.12: cannot open"),
+        ("raise RuntimeError('built for another numpy')", "cannot be imported: built for another numpy"),
+        (None, "cannot be imported: module 'torch' has no attribute '__version__'"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str | None, reason: str
+) -> None:
+    broken_torch(tmp_path, monkeypatch, code)
+    assert probe_interpreter(BARE)["torch_missing"] == reason
+
+
+def test_this_interpreter_tells_all_that_a_run_records() -> None:
+    torch_version = metadata.version("torch")
+    found = probe_interpreter([sys.executable])
+    interpreter = interpreter_from_plain(found)
+    assert found["torch_missing"] == ""
+    assert found["torch_version"].split("+")[0] == torch_version.split("+")[0]
+    assert interpreter.runtime.python_version == platform.python_version()
+    assert interpreter.runtime.python_implementation == platform.python_implementation()
+    for told in (interpreter.runtime.cpu_capability, interpreter.runtime.blas):
+        assert isinstance(told, str)
+        assert told
+    assert Path(found["torch_file"]).is_file()
+    cpu = interpreter.devices[0]
+    assert (cpu.torch_device, cpu.index, cpu.runs_here, cpu.why_not) == ("cpu", 0, True, "")
+    assert cpu.name

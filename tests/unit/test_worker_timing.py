@@ -1,0 +1,474 @@
+"""Timing one block, knowing when enough is known, and one launch on a clock that the test moves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any  # a worker's JSON
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from gputui.worker.channel import Channel
+from gputui.worker.contract import Request, Size, Step, Unsupported, Workload
+from gputui.worker.measure import ENOUGH_HALF_WIDTH, MAX_BLOCKS, MAX_VOID_BLOCKS, MIN_BLOCKS, Launch
+from gputui.worker.timing import BlockTime, agree, cpu_stopwatch, median_half_width, steps_for
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "steps"),
+    [
+        (200_000_000, 1),
+        (199_999_999, 2),
+        (100_000_000, 2),
+        (99_000_000, 3),
+        (41 * SECOND, 1),
+        (1, 200_000_000),
+    ],
+)
+def test_a_block_is_filled_by_the_fewest_steps_that_reach_its_length(step_ns: int, steps: int) -> None:
+    assert steps_for(0.2, step_ns) == steps
+
+
+def test_a_step_too_short_for_the_clock_does_not_divide_by_zero() -> None:
+    assert steps_for(0.2, 0.0) == 200_000_000
+
+
+@pytest.mark.parametrize(
+    ("block_ns", "warm"),
+    [
+        ([], False),
+        ([100, 100], False),
+        ([100, 100, 100], True),
+        ([98, 100, 102], True),
+        ([102, 98, 100], True),
+        ([97, 100, 102], False),
+        ([500, 100, 100, 100], True),
+        ([100, 100, 100, 500], False),
+    ],
+)
+def test_only_the_last_three_blocks_decide_whether_a_case_is_warm(block_ns: list[int], warm: bool) -> None:
+    assert agree(block_ns, 0.02) is warm
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),  # ranks counted from 1: tables of Le Boudec 2010, appendix A
+    [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15), (30, 10, 21), (50, 18, 33), (60, 22, 39)],
+)
+def test_the_median_is_held_by_the_ranks_of_the_tables(count: int, low: int, high: int) -> None:
+    squares = [1000 + rank * rank for rank in range(1, count + 1)]  # every pair has a width of its own
+    middle = (squares[(count - 1) // 2] + squares[count // 2]) / 2
+    expected = (squares[high - 1] - squares[low - 1]) / 2 / middle
+    assert median_half_width(squares) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("count", range(6, MAX_BLOCKS + 1))
+def test_the_interval_of_the_median_is_the_narrowest_that_covers_95_percent(count: int) -> None:
+    squares = [1000 + rank * rank for rank in range(count)]
+    middle = (squares[(count - 1) // 2] + squares[count // 2]) / 2
+    covering = [
+        (squares[count - left_out] - squares[left_out - 1]) / 2 / middle
+        for left_out in range(1, count // 2 + 1)
+        if 1 - 2 * stats.binom.cdf(left_out - 1, count, 0.5) >= 0.95
+    ]
+    assert median_half_width(squares) == pytest.approx(min(covering), rel=1e-12)
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_fewer_than_six_blocks_say_nothing_of_their_median(count: int) -> None:
+    assert median_half_width([100] * count) == math.inf
+
+
+@given(st.lists(st.integers(1, 10**12), min_size=6, max_size=MAX_BLOCKS), st.randoms(use_true_random=False))
+def test_the_order_of_blocks_does_not_change_the_interval_of_their_median(
+    block_ns: list[int], rng: Any
+) -> None:
+    shuffled = list(block_ns)
+    rng.shuffle(shuffled)
+    assert median_half_width(shuffled) == median_half_width(block_ns)
+
+
+def test_the_cpu_stopwatch_times_exactly_the_steps_it_was_asked_for() -> None:
+    calls: list[int] = []
+    timed = cpu_stopwatch(lambda: calls.append(sum(range(2000))), 7)
+    assert len(calls) == 7
+    assert timed.device_ns is None
+    assert timed.block_ns == timed.wall_ns > 0
+    assert timed.cpu_ns > 0
+
+
+def test_a_block_takes_what_the_device_says_where_there_is_one() -> None:
+    assert BlockTime(0, 300, 200, 100).block_ns == 200
+    assert BlockTime(0, 300, None, 100).block_ns == 300
+
+
+@dataclass
+class Clock:
+    """Time passes only when a step takes some."""
+
+    now_ns: int = 5 * SECOND
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def time(self, run: Callable[[], object], steps: int) -> BlockTime:
+        """A stopwatch on this clock."""
+        start_ns = self.now_ns
+        for _ in range(steps):
+            run()
+        return BlockTime(start_ns, self.now_ns - start_ns, None, 0)
+
+
+class Bench:
+    """A launch of pretended workloads, heard through a real channel."""
+
+    def __init__(self, folder: Path, allowance_s: float) -> None:
+        self.clock = Clock()
+        self._path = folder / "channel"
+        self._path.touch()
+        self._allowance_s = allowance_s
+        self._workloads: dict[str, Workload] = {}
+        self._cases: list[dict[str, Any]] = []
+
+    def add(self, name: str, build: Callable[[Request], Step], precision: str = "fp32") -> None:
+        """One more case; its id is its place."""
+        self._workloads[name] = Workload(
+            name=name,
+            version=1,
+            title=name,
+            question="How long does it pretend to take?",
+            workload_class="host",
+            unit="step",
+            sizes={"mini": Size({}, 1.0, None, None, 0)},
+            precisions=("fp32",),
+            device_classes=("cpu",),
+            needs_torch=False,
+            build=build,
+        )
+        self._cases.append(
+            {"case_id": len(self._cases), "workload": name, "size": "mini", "precision": precision}
+        )
+
+    def step(
+        self, *seconds: float, last: float | None = None, each: Callable[[], None] | None = None
+    ) -> Step:
+        """A step that takes these times in turn, and `last` (or the last of them) from then on."""
+        left = [round(s * SECOND) for s in seconds]
+        rest = left[-1] if last is None else round(last * SECOND)
+
+        def run() -> None:
+            self.clock.now_ns += left.pop(0) if left else rest
+            if each:
+                each()
+
+        return Step(run)
+
+    def add_step(self, name: str, *seconds: float, last: float | None = None) -> None:
+        """A case whose steps take these times."""
+        self.add(name, lambda _: self.step(*seconds, last=last))
+
+    def measure(self) -> Heard:
+        """Run the launch to its end."""
+        described = {
+            "device": "cpu",
+            "threads": 1,
+            "seed": 1,
+            "allowance_s": self._allowance_s,
+            "cases": self._cases,
+        }
+        Launch(
+            described,
+            Channel(self._path),
+            self.clock.now_ns,
+            workload_named=self._workloads.__getitem__,
+            stopwatch=self.clock.time,
+            clock=self.clock,
+        ).run()
+        return Heard([json.loads(line) for line in self._path.read_text().splitlines()])
+
+
+@dataclass
+class Heard:
+    """What a supervisor would have read."""
+
+    messages: list[dict[str, Any]]
+
+    def of(self, kind: str, case_id: int | None = None) -> list[dict[str, Any]]:
+        """The messages of one kind, of one case or of all."""
+        return [m for m in self.messages if m["kind"] == kind and case_id in (None, m["case_id"])]
+
+    def end(self, case_id: int) -> dict[str, Any]:
+        """How a case ended: said once, with the number of blocks that were reported."""
+        (end,) = self.of("case_end", case_id)
+        assert end["blocks"] == len(self.of("block", case_id))
+        return end
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Twenty pretended seconds."""
+    return Bench(tmp_path, 20.0)
+
+
+def test_a_quiet_case_stops_as_soon_as_its_median_is_known(bench: Bench) -> None:
+    bench.add_step("quiet", 0.01)
+    heard = bench.measure()
+    assert heard.end(0)["outcome"] == "ok"
+    assert [block["index"] for block in heard.of("block")] == [0, 1, 2, 3, 4, 5]
+    (warm,) = heard.of("warm")
+    assert warm["stable"] is True
+    assert {block["steps"] for block in heard.of("block")} == {warm["steps_per_block"]}
+    assert all(block["wall_ns"] >= 0.2 * SECOND for block in heard.of("block"))
+
+
+def test_a_noisy_case_goes_on_until_its_time_is_spent_and_not_beyond(bench: Bench) -> None:
+    times = [0.2, 0.3, 0.25, 0.35] * 100
+    bench.add_step("noisy", *times)
+    begun_ns = bench.clock.now_ns
+    heard = bench.measure()
+    walls = [block["wall_ns"] for block in heard.of("block")]
+    assert heard.end(0)["outcome"] == "ok"
+    assert median_half_width(walls) > ENOUGH_HALF_WIDTH
+    assert 18 * SECOND < bench.clock.now_ns - begun_ns <= 20.2 * SECOND
+    assert heard.of("warm")[0]["stable"] is False
+
+
+def test_a_noisy_case_with_much_time_ends_at_the_most_blocks(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 1000.0)
+    bench.add_step("noisy", *[0.2, 0.3, 0.25, 0.35] * 1000)
+    assert bench.measure().end(0)["blocks"] == MAX_BLOCKS
+
+
+def test_the_first_step_is_recorded_apart_from_the_warm_up(bench: Bench) -> None:
+    bench.add_step("compiled", 3.0, last=0.1)
+    (warm,) = bench.measure().of("warm")
+    assert warm["first_step_ns"] == 3 * SECOND
+    assert warm["warmup_ns"] < 3 * SECOND
+    assert warm["stable"] is True
+
+
+def test_a_case_that_becomes_faster_is_not_called_warm_before_it_has_settled(bench: Bench) -> None:
+    bench.add_step("settling", *[0.4 * 0.97**i for i in range(60)], last=0.06)
+    heard = bench.measure()
+    (warm,) = heard.of("warm")
+    walls = [block["wall_ns"] / block["steps"] for block in heard.of("block")]
+    assert warm["stable"] is False  # 3 % a step is more than three blocks may differ by
+    assert warm["warmup_ns"] >= 5 * SECOND
+    assert walls[0] < 0.4 * SECOND
+
+
+def test_a_first_step_longer_than_the_budget_is_skipped_and_the_reason_names_both(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 10.0)
+    bench.add_step("endless", 41.0)
+    end = bench.measure().end(0)
+    assert (end["outcome"], end["reason"]) == ("skipped", "first step 41 s, budget 10 s")
+
+
+def test_a_step_too_long_for_five_blocks_is_skipped_and_the_reason_names_both(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 10.0)
+    bench.add_step("long", 3.0)
+    end = bench.measure().end(0)
+    assert end["outcome"] == "skipped"
+    assert "3 s" in end["reason"]
+    assert "10 s" in end["reason"]
+
+
+def test_a_case_whose_turn_comes_when_all_time_is_spent_is_skipped_without_being_built(bench: Bench) -> None:
+    built: list[str] = []
+
+    def build(_: Request) -> Step:
+        built.append("late")
+        return bench.step(0.1)
+
+    bench.add_step("endless", 41.0)
+    bench.add("late", build)
+    heard = bench.measure()
+    assert heard.end(0)["reason"] == "first step 41 s, budget 10 s"
+    assert heard.end(1)["reason"] == "nothing is left of the launch's 20 s"
+    assert built == []
+
+
+def test_what_a_warm_case_has_left_is_not_spent_on_warming_the_next(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 40.0)
+    for name in ("first", "second", "third", "fourth"):
+        bench.add_step(name, *[0.2, 0.3, 0.25, 0.35] * 100)
+    heard = bench.measure()
+    assert [warm["case_id"] for warm in heard.of("warm")] == [0, 1, 2, 3]
+    assert all(2.5 * SECOND <= warm["warmup_ns"] < 3 * SECOND for warm in heard.of("warm"))
+
+
+def test_the_share_of_a_case_that_cannot_run_goes_to_the_others(tmp_path: Path) -> None:
+    def refuse(_: Request) -> Step:
+        raise Unsupported("not here")
+
+    bench = Bench(tmp_path, 40.0)
+    bench.add("refused", refuse)
+    bench.add_step("noisy", *[0.2, 0.3, 0.25, 0.35] * 100)
+    (warm,) = bench.measure().of("warm")
+    assert 10 * SECOND <= warm["warmup_ns"] < 10.5 * SECOND
+
+
+def test_the_last_case_gives_way_when_another_took_the_time_of_all(bench: Bench) -> None:
+    bench.add_step("first", 0.4)
+    bench.add_step("second", 0.4)
+    bench.add_step("greedy", 41.0)
+    heard = bench.measure()
+    assert [heard.end(case_id)["outcome"] for case_id in range(3)] == ["ok", "skipped", "skipped"]
+    assert heard.end(1)["reason"] == "5 blocks of each case need 4 s, 0 s left"
+    assert heard.end(0)["blocks"] == MIN_BLOCKS
+
+
+def test_cases_are_timed_in_turn_block_by_block(bench: Bench) -> None:
+    for name in ("a", "b", "c"):
+        bench.add_step(name, 0.05)
+    order = [block["case_id"] for block in bench.measure().of("block")]
+    assert order == [0, 1, 2] * 6
+
+
+def test_every_case_has_five_blocks_even_if_they_outlast_the_budget(bench: Bench) -> None:
+    for name in ("a", "b"):
+        # Fast while it is warmed, four times slower when it counts.
+        bench.add_step(name, *[0.3] * 9, last=1.7)
+    heard = bench.measure()
+    for case_id in (0, 1):
+        assert heard.end(case_id)["outcome"] == "ok"
+        assert heard.end(case_id)["blocks"] >= MIN_BLOCKS
+
+
+OUT_OF_MEMORY = [
+    MemoryError(),
+    RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    type("OutOfMemoryError", (RuntimeError,), {})("no words that say so"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__ + str(error)[:9])
+def test_a_case_that_needs_too_much_memory_is_told_as_such_and_the_others_go_on(
+    bench: Bench, error: Exception
+) -> None:
+    def build(_: Request) -> Step:
+        raise error
+
+    bench.add("large", build)
+    bench.add_step("small", 0.1)
+    heard = bench.measure()
+    assert heard.end(0)["outcome"] == "oom"
+    assert heard.end(1)["outcome"] == "ok"
+
+
+ODD_ERRORS = [
+    RuntimeError("first line\nsecond line"),
+    AssertionError("Torch not compiled with CUDA enabled"),
+    KeyError("missing"),
+    AttributeError("module 'torch' has no attribute 'mps'"),
+    ImportError("libcudnn.so.9: cannot open shared object file"),
+    ZeroDivisionError(),
+]
+
+
+@pytest.mark.parametrize("error", ODD_ERRORS, ids=lambda error: type(error).__name__)
+def test_whatever_a_case_raises_becomes_one_line_and_the_others_go_on(bench: Bench, error: Exception) -> None:
+    def build(_: Request) -> Step:
+        raise error
+
+    bench.add("broken", build)
+    bench.add_step("sound", 0.1)
+    heard = bench.measure()
+    end = heard.end(0)
+    assert end["outcome"] == "failed"
+    assert end["reason"].startswith(type(error).__name__)
+    assert "\n" not in end["reason"]
+    assert "second line" not in end["reason"]
+    assert heard.end(1)["outcome"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unsupported("no such mode"),
+        NotImplementedError("Could not run 'aten::x' with arguments from the 'MPS' backend"),
+        RuntimeError("CUDA error: no kernel image is available for execution on the device"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_a_box_cannot_do_is_unsupported_not_failed(bench: Bench, error: Exception) -> None:
+    def build(_: Request) -> Step:
+        raise error
+
+    bench.add("beyond", build)
+    assert bench.measure().end(0)["outcome"] == "unsupported"
+
+
+def test_an_unknown_precision_is_unsupported_and_named(bench: Bench) -> None:
+    bench.add("exotic", lambda _: bench.step(0.1), precision="fp4")
+    end = bench.measure().end(0)
+    assert end["outcome"] == "unsupported"
+    assert "fp4" in end["reason"]
+
+
+def test_a_case_that_breaks_while_it_is_timed_keeps_the_count_of_its_blocks(bench: Bench) -> None:
+    def break_late() -> None:
+        if bench.clock.now_ns > 11 * SECOND:
+            raise RuntimeError("device-side assert")
+
+    bench.add("late", lambda _: bench.step(*[0.2, 0.3, 0.25, 0.35] * 100, each=break_late))
+    end = bench.measure().end(0)
+    assert end["outcome"] == "failed"
+    assert end["blocks"] > 0
+
+
+def test_a_loss_that_is_no_number_fails_the_case(bench: Bench) -> None:
+    bench.add("diverging", lambda _: replace(bench.step(0.1), loss=lambda: math.nan))
+    bench.add("converging", lambda _: replace(bench.step(0.1), loss=lambda: 0.5))
+    heard = bench.measure()
+    assert (heard.end(0)["outcome"], heard.end(0)["reason"]) == ("failed", "the loss became nan")
+    assert heard.end(1)["outcome"] == "ok"
+
+
+def test_a_loss_that_cannot_be_read_fails_its_case_only(bench: Bench) -> None:
+    def unreadable() -> float:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    bench.add("broken", lambda _: replace(bench.step(0.1), loss=unreadable))
+    bench.add_step("sound", 0.1, last=0.1)
+    heard = bench.measure()
+    assert heard.end(0)["outcome"] == "failed"
+    assert heard.end(0)["blocks"] >= MIN_BLOCKS
+    assert heard.end(1)["outcome"] == "ok"
+
+
+def test_a_block_with_a_skipped_optimizer_step_is_void_and_another_takes_its_place(bench: Bench) -> None:
+    scales = iter([1024.0, 1024.0, 1024.0, 512.0])  # read before and after each block
+
+    bench.add("fp16", lambda _: replace(bench.step(0.1), loss_scale=lambda: next(scales, 512.0)))
+    heard = bench.measure()
+    assert [m["kind"] for m in heard.messages] == ["warm", "block", "void", *["block"] * 5, "case_end"]
+    assert [block["index"] for block in heard.of("block")] == [0, 1, 2, 3, 4, 5]
+    assert heard.end(0)["outcome"] == "ok"
+
+
+def test_a_loss_scale_that_never_settles_fails_the_case_instead_of_going_on_forever(bench: Bench) -> None:
+    scales = (2.0**-power for power in range(10**6))
+    bench.add("exploding", lambda _: replace(bench.step(0.1), loss_scale=lambda: next(scales)))
+    heard = bench.measure()
+    assert len(heard.of("void")) == MAX_VOID_BLOCKS
+    assert heard.end(0)["outcome"] == "failed"
+    assert "loss scale" in heard.end(0)["reason"]
+
+
+def test_a_worker_whose_supervisor_is_gone_ends_instead_of_working_for_nobody(bench: Bench) -> None:
+    def build(_: Request) -> Step:
+        raise BrokenPipeError
+
+    bench.add("unheard", build)
+    with pytest.raises(BrokenPipeError):
+        bench.measure()
