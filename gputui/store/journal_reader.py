@@ -31,7 +31,8 @@ from gputui.model.journal import (
     check_line,
 )
 from gputui.model.telemetry import ROW_BYTES, Reading, decode_rows, header
-from gputui.store.strict import NotValid, clean_text, strict
+from gputui.store.strict import NotValid, strict
+from gputui.store.text import clean_text
 
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gputui.errors import GputuiError
 from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES, Column
-from gputui.store.strict import clean_text
+from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

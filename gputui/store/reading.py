@@ -15,7 +15,8 @@ from gputui.store.rebuilding import RunRows, case_from, summary_from
 from gputui.store.rows import Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_run as find_run
-from gputui.store.strict import NotValid, clean_text, strict
+from gputui.store.strict import NotValid, strict
+from gputui.store.text import clean_text
 
 SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clocks-event reasons: hardware slowdown, thermal (software, hardware), power brake."""

@@ -12,7 +12,8 @@ from gputui.model.journal import Price
 from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
 from gputui.model.result import CaseResult, RunSummary
 from gputui.store.rows import GPU_RENAMED, RENAMED, Cell, Row
-from gputui.store.strict import NotValid, clean_text, strict
+from gputui.store.strict import NotValid, strict
+from gputui.store.text import clean_text
 
 _NO_REASON = "not stored"
 _NEVER_KNOWN = "the run ended before it was known"

@@ -25,7 +25,7 @@ from gputui.model.result import Run, RunSummary
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.opening import explained
 from gputui.store.reading import find_run, open_result
-from gputui.store.strict import clean_text
+from gputui.store.text import clean_text
 from gputui.store.writing import store_run
 
 

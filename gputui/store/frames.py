@@ -1,0 +1,66 @@
+"""A result file as pandas DataFrames, for notebooks. Needs duckdb and pandas, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.store.opening import CATALOG, Checked, interrupted_after, open_read_only
+from gputui.store.schema import TABLES
+from gputui.store.text import clean_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """All runs of a file; columns as docs/result-file.md lists them, absent values as NaN or None."""
+
+    runs: DataFrame
+    """One row per run, with the columns of its machine after its own."""
+    devices: DataFrame
+    cases: DataFrame
+    measurements: DataFrame
+    blocks: DataFrame
+    telemetry: DataFrame
+    """One row per GPU and instant."""
+    host_telemetry: DataFrame
+
+
+def load(file: str | Path, *, trust: bool = False) -> Frames:
+    """Read a result file, whoever made it; it is opened read-only and closed again.
+
+    Raises GputuiError for what is no readable result file.
+    """
+    opened = open_read_only(Path(file).expanduser().absolute(), trust)
+    try:
+        names = (
+            "runs",
+            "machines",
+            "devices",
+            "cases",
+            "measurements",
+            "blocks",
+            "telemetry",
+            "host_telemetry",
+        )
+        read = {name: _frame(opened, name) for name in names}
+    finally:
+        opened.connection.close()
+    machines = read.pop("machines")
+    runs = read.pop("runs").merge(machines, on="run_id", how="left", suffixes=("", "_machine"))
+    return Frames(runs=runs, **read)
+
+
+def _frame(opened: Checked, name: str) -> DataFrame:
+    """One base table; identifiers as text, strings without control characters."""
+    table = next(t for t in TABLES if t.name == name)
+    present = [c.name for c in table.columns if (name, c.name) in opened.columns]
+    columns = ", ".join(f"{c}::VARCHAR AS {c}" if c == "run_id" else c for c in present) or "NULL AS run_id"
+    with interrupted_after(opened.connection):
+        frame = opened.connection.execute(f"SELECT {columns} FROM {CATALOG}.main.{name}").df()
+    for column in frame.select_dtypes(include=["object", "str"]).columns:
+        frame[column] = frame[column].map(clean_text, na_action="ignore")
+    return frame
