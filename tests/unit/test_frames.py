@@ -47,7 +47,8 @@ def test_loading_needs_duckdb_and_pandas_and_nothing_else_of_ours(stored: Path) 
     code = (
         "import sys, gputui\n"
         f"assert len(gputui.load({str(stored)!r}).runs) == 1\n"
-        "print([m for m in ('msgspec', 'rich', 'click', 'textual', 'platformdirs', 'psutil') if m in sys.modules])"
+        "others = ('msgspec', 'rich', 'click', 'textual', 'platformdirs', 'psutil')\n"
+        "print([m for m in others if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
