@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -20,6 +21,7 @@ from gputui import __version__
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
 from gputui.model.absent import Missing
+from gputui.model.case import OUTCOMES
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
     LOCK_NAME,
@@ -67,6 +69,8 @@ class _Run:
     spent_s: float = 0.0
     unplanned: list[PlannedLaunch] = field(default_factory=list)
     """Launches that repeat a case alone after a crash or an OOM."""
+    blocks: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Blocks that were written down, by (launch, case)."""
     ended_cases: set[tuple[int, int]] = field(default_factory=set)
     """(replicate, case) that has an outcome."""
     waiting: dict[int, float] = field(default_factory=dict)
@@ -206,7 +210,7 @@ class Supervisor:
                     self._again_alone(run, launch, case_id)
                 else:
                     self._end_case(run, launch, case_id, outcome, reason)
-        tail = "" if outcome == "ok" else worker.log_tail()
+        tail = "" if outcome == "ok" and worker.exit_status == 0 else worker.log_tail()
         run.journal.append(
             LaunchEnd(launch.launch_id, outcome, reason, worker.exit_status, tail, time.monotonic_ns())
         )
@@ -226,7 +230,7 @@ class Supervisor:
                     if self._hear(run, launch, worker, message):
                         worker.wait_for_exit()
                         return "ok", ""
-                except (KeyError, TypeError, ValueError):
+                except (LookupError, TypeError, ValueError):
                     self._event(
                         run, "warning", f"launch {launch.launch_id}: a line of the worker made no sense"
                     )
@@ -238,8 +242,8 @@ class Supervisor:
                 return "interrupted", f"hard stop at {HARD_STOP} times the budget"
 
     def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, message: dict[str, Any]) -> bool:
-        """Write one message into the journal; True for the last one. Raises KeyError, TypeError or
-        ValueError if it is not of the form a worker uses."""
+        """Write one message into the journal; True for the last one. Raises LookupError, TypeError
+        or ValueError if it is not of the form a worker uses."""
         kind = message.pop("kind", "garbage")
         journal, launch_id = run.journal, launch.launch_id
         if kind == "block":
@@ -247,10 +251,16 @@ class Supervisor:
             if block.case_id not in launch.case_ids or block.wall_ns <= 0 or block.steps <= 0:
                 raise ValueError(block)
             journal.append(block)
+            run.blocks[launch_id, block.case_id] += 1
         elif kind == "warm":
-            journal.append(CaseWarm(launch_id=launch_id, **message))
+            warm = CaseWarm(launch_id=launch_id, **message)
+            if warm.case_id not in launch.case_ids:
+                raise ValueError(warm)
+            journal.append(warm)
         elif kind == "case_end":
             end = CaseEnd(launch_id=launch_id, **message)
+            if end.case_id not in launch.case_ids or end.outcome not in OUTCOMES:
+                raise ValueError(end)
             if end.outcome == "oom" and len(launch.case_ids) > 1:
                 self._again_alone(run, launch, end.case_id)
             run.ended_cases.add((launch.replicate, end.case_id))
@@ -288,7 +298,8 @@ class Supervisor:
 
     def _end_case(self, run: _Run, launch: PlannedLaunch, case_id: int, outcome: str, reason: str) -> None:
         run.ended_cases.add((launch.replicate, case_id))
-        run.journal.append(CaseEnd(launch.launch_id, case_id, outcome, reason, 0, time.monotonic_ns()))
+        blocks = run.blocks[launch.launch_id, case_id]
+        run.journal.append(CaseEnd(launch.launch_id, case_id, outcome, reason, blocks, time.monotonic_ns()))
 
 
 def _open_run(run_dir: Path) -> _Run:
@@ -305,6 +316,7 @@ def _open_run(run_dir: Path) -> _Run:
         "boot_id": boot.read_text().strip() if boot.exists() else "",
         "target": spec.target,
     }
+    os.ftruncate(lock, 0)
     os.write(lock, json.dumps(held).encode())
     try:
         journal = JournalWriter(run_dir)

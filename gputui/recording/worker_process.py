@@ -17,6 +17,8 @@ from typing import Any  # a worker's JSON
 from gputui.model.plan import PlannedLaunch
 
 LINE_LIMIT_BYTES = 1 << 20
+_PART = r"[^\s/'\":,]+"
+"""One part of a path, as it stands in a message."""
 END_GRACE_S = 5.0
 """How long a worker may live after its last word, or after SIGTERM."""
 
@@ -44,15 +46,19 @@ class WorkerProcess:
         # Open for reading and writing: then it opens at once, and never reads as ended.
         self._reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pending = b""
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*interpreter, str(start_file), "run", str(description), str(self._fifo)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=worker_environment(launch),
-                start_new_session=True,
-            )
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    [*interpreter, str(start_file), "run", str(description), str(self._fifo)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=worker_environment(launch),
+                    start_new_session=True,
+                )
+        except OSError:
+            self._close_channel()
+            raise
         self.started_ns = time.monotonic_ns()
 
     @property
@@ -93,6 +99,9 @@ class WorkerProcess:
                 os.killpg(self._process.pid, number)
             if alive:
                 self.wait_for_exit(grace_s)
+        self._close_channel()
+
+    def _close_channel(self) -> None:
         os.close(self._reader)
         self._fifo.unlink(missing_ok=True)
 
@@ -108,8 +117,12 @@ class WorkerProcess:
 
 
 def without_paths(text: str) -> str:
-    """A text in which every absolute path is cut to its last part, since paths name people."""
-    return re.sub(r"(?<![\w.])(?:/[^\s/'\":,]+)+/(?=[^\s/])", "", text)
+    """A text in which every absolute path is cut to its last part, since paths name people.
+
+    A home directory itself becomes `~`: its last part is a name.
+    """
+    text = re.sub(rf"(?<![\w.])/+(?:home|Users)/+{_PART}/*(?!{_PART}|/)", "~", text)
+    return re.sub(rf"(?<![\w.])(?:/+{_PART})+/+(?={_PART})", "", text)
 
 
 def worker_environment(launch: PlannedLaunch) -> dict[str, str]:
@@ -121,5 +134,13 @@ def worker_environment(launch: PlannedLaunch) -> dict[str, str]:
     environment["KINETO_LOG_LEVEL"] = "6"  # below 6 the profiler's C++ writes to stderr
     environment["PYTHONUNBUFFERED"] = "1"
     if launch.device.device_class == "cpu" or launch.device.torch_device == "cuda":
-        environment["CUDA_VISIBLE_DEVICES"] = launch.device.visible
+        environment["CUDA_VISIBLE_DEVICES"] = _narrowed(launch.device.visible, environment)
     return environment
+
+
+def _narrowed(visible: str, environment: Mapping[str, str]) -> str:
+    """One device among those the user allowed: torch counts a number from the first of them."""
+    allowed = [name.strip() for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    if visible.isdigit() and allowed != [""] and int(visible) < len(allowed):
+        return allowed[int(visible)]
+    return visible

@@ -1,0 +1,158 @@
+"""Real supervisors as child processes, real workers and scripted ones, and what became of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+from builders import make_spec
+
+from gputui.model.journal import JOURNAL_NAME, LaunchStart, Line
+from gputui.model.plan import Plan
+from gputui.store.journal_reader import JournalTail, read_journal
+
+PATIENCE_S = 30.0
+"""Longer than anything here takes; what is not there by then is a failure."""
+L = TypeVar("L", bound=Line)
+
+_SCRIPTED = """
+import json, os, signal, sys, time
+with open(sys.argv[3]) as file:
+    ids = [case["case_id"] for case in json.load(file)["cases"]]
+channel = os.open(sys.argv[4], os.O_WRONLY)
+
+def raw(data):
+    while data:
+        data = data[os.write(channel, data):]
+
+def say(kind, **fields):
+    raw(json.dumps({"kind": kind, **fields}).encode() + b"\\n")
+
+def warm(case_id):
+    say("warm", case_id=case_id, precision_used="fp32", build_ns=1, first_step_ns=2, warmup_ns=3,
+        warmup_blocks=3, stable=True, steps_per_block=10, t_ns=time.monotonic_ns())
+
+def block(case_id, index=0):
+    say("block", case_id=case_id, index=index, steps=10, start_ns=time.monotonic_ns(),
+        wall_ns=200_000_000, device_ns=None, cpu_ns=200_000_000)
+
+def end_case(case_id, outcome="ok", reason="", blocks=5):
+    say("case_end", case_id=case_id, outcome=outcome, reason=reason, blocks=blocks,
+        t_ns=time.monotonic_ns())
+
+def measure(case_id):
+    warm(case_id)
+    for index in range(5):
+        block(case_id, index)
+    end_case(case_id)
+
+def end():
+    say("end", t_ns=time.monotonic_ns())
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+say("ready", threads_used=1, t_ns=time.monotonic_ns())
+"""
+
+
+def scripted_worker(path: Path, behaviour: str) -> tuple[str, ...]:
+    """The command prefix of a worker that speaks the channel's language and does as it is told.
+
+    `behaviour` is Python over `ids`, `raw`, `say`, `warm`, `block`, `end_case`, `measure`, `end`, `die`.
+    """
+    path.write_text(_SCRIPTED + behaviour)
+    return sys.executable, "-IS", str(path)
+
+
+class Supervised:
+    """One supervisor and the run directories it was given."""
+
+    def __init__(self, home: Path, *plans: Plan, on_end: Sequence[str] = ()) -> None:
+        self.run_dirs = [home / f"run-{index}" for index in range(len(plans))]
+        for index, (run_dir, plan) in enumerate(zip(self.run_dirs, plans, strict=True)):
+            run_dir.mkdir(parents=True)
+            make_spec(plan, on_end, f"0194b5a0-0000-7000-8000-0000000000{index:02x}").write(run_dir)
+        self.run_dir = self.run_dirs[0]
+        self.process = start_supervisor(*self.run_dirs)
+        self._tail = JournalTail(self.run_dir)
+        self._heard: list[Line] = []
+
+    def wait_for(self, kind: type[L], *, of_launch: int | None = None) -> L:
+        """The first line of this kind in the first journal, waited for."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for line in self._heard:
+                if isinstance(line, kind) and of_launch in (None, getattr(line, "launch_id", None)):
+                    return line
+            ended = self.process.poll() is not None
+            came = self._tail.poll()
+            self._heard += came
+            if ended and not came:
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.02)
+        raise AssertionError(f"no {kind.__name__} in {self._heard}")
+
+    def worker_pid(self) -> int:
+        """The process of the launch in progress, which leads its group."""
+        self.wait_for(LaunchStart)
+        return int(psutil.Process(self.process.pid).children()[0].pid)
+
+    def end(self) -> int:
+        """Wait until the supervisor has left; its exit status."""
+        return self.process.wait(PATIENCE_S)
+
+    def said(self) -> str:
+        """What the supervisor wrote to stderr."""
+        return (self.run_dir / "supervisor.log").read_text()
+
+    def lines(self, kind: type[L], run: int = 0) -> tuple[L, ...]:
+        """All lines of this kind in one journal, which must be whole."""
+        contents = read_journal(self.run_dirs[run])
+        assert contents.damage == ()
+        return contents.of(kind)
+
+    def journal_bytes(self) -> bytes:
+        """The first journal as it lies on the disk."""
+        return (self.run_dir / JOURNAL_NAME).read_bytes()
+
+
+def start_supervisor(*run_dirs: Path) -> subprocess.Popen[bytes]:
+    """A supervisor in a session of its own, as `gputui run` starts it."""
+    with (run_dirs[0] / "supervisor.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "gputui.recording", *map(str, run_dirs)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def living_members(group: int) -> list[int]:
+    """Processes of a group that still run; one that only waits to be reaped does not."""
+    members = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                members.append(process.pid)
+    return members
+
+
+def ends_by_itself(pid: int, started: Callable[[], object]) -> bool:
+    """Whether a process ends after `started` was called, though it is no child of ours."""
+    watched = os.pidfd_open(pid)
+    try:
+        started()
+        return bool(select.select([watched], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(watched)

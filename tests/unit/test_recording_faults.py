@@ -1,0 +1,301 @@
+"""Workers that die, stall, lie or never start: the run goes on, and says what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_plan, write_program
+from supervised import Supervised, living_members, scripted_worker, start_supervisor
+
+from gputui.model.journal import (
+    TELEMETRY_NAME,
+    Block,
+    CaseEnd,
+    CaseWarm,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    RunEnd,
+    Stored,
+    WorkerReady,
+)
+from gputui.model.plan import Plan
+
+WELL = "\nfor case_id in ids: measure(case_id)\nend()\n"
+THREE = (make_case(), make_case(size="base"), make_case(threads="all"))
+
+
+def scripted(tmp_path: Path, behaviour: str, *launches: list[int], budget_s: float = 60) -> Plan:
+    """A plan of three cases whose worker does as it is told."""
+    worker = scripted_worker(tmp_path / "worker.py", behaviour)
+    return make_plan(*launches, cases=THREE, budget_s=budget_s, interpreter=worker)
+
+
+def finished(tmp_path: Path, plan: Plan) -> Supervised:
+    run = Supervised(tmp_path / "runs", plan)
+    assert (run.end(), run.said()) == (0, "")
+    assert [(end.status, end.reason) for end in run.lines(RunEnd)] == [("finished", "")]
+    return run
+
+
+def launches_of(run: Supervised) -> list[tuple[tuple[int, ...], str, str]]:
+    starts = {start.launch_id: start for start in run.lines(LaunchStart)}
+    return [(starts[e.launch_id].case_ids, e.outcome, e.reason) for e in run.lines(LaunchEnd)]
+
+
+def case_ends(run: Supervised) -> list[tuple[int, int, str, str]]:
+    return [(e.launch_id, e.case_id, e.outcome, e.reason) for e in run.lines(CaseEnd)]
+
+
+def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp_path: Path) -> None:
+    run = finished(tmp_path, scripted(tmp_path, "\nif 0 in ids: die()" + WELL, [0, 1], [2]))
+    killed = "the worker died of SIGKILL"
+    assert launches_of(run) == [
+        ((0, 1), "failed", killed),
+        ((0,), "failed", killed),
+        ((1,), "ok", ""),
+        ((2,), "ok", ""),
+    ]
+    assert case_ends(run) == [(2, 0, "failed", killed), (3, 1, "ok", ""), (1, 2, "ok", "")]
+    assert [e.message for e in run.lines(Event)] == [
+        "spin mini cpu fp32 1 thread: will be run alone once",
+        "spin base cpu fp32 1 thread: will be run alone once",
+    ]
+
+
+def test_a_case_that_ended_before_the_crash_is_not_run_again(tmp_path: Path) -> None:
+    run = finished(tmp_path, scripted(tmp_path, "\nif 0 in ids:\n    measure(0)\n    die()" + WELL, [0, 1]))
+    assert [cases for cases, _, _ in launches_of(run)] == [(0, 1), (1,)]
+    assert len([block for block in run.lines(Block) if block.case_id == 0]) == 5
+
+
+@pytest.mark.slow  # three workers become warm
+def test_a_worker_that_is_killed_while_it_measures_is_told_with_the_signal(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, make_plan([0, 1], cases=THREE[:2], budget_s=60))
+    run.wait_for(Block)
+    # Its replacements are killed as soon as they are warm, so that the test does not wait for them.
+    for launch_id in (0, 1, 2):
+        run.wait_for(CaseWarm, of_launch=launch_id)
+        os.kill(run.worker_pid(), signal.SIGKILL)
+        run.wait_for(LaunchEnd, of_launch=launch_id)
+    assert run.end() == 0
+    assert [(cases, outcome) for cases, outcome, _ in launches_of(run)] == [
+        ((0, 1), "failed"),
+        ((0,), "failed"),
+        ((1,), "failed"),
+    ]
+    assert {reason for _, _, _, reason in case_ends(run)} == {"the worker died of SIGKILL"}
+
+
+def test_a_worker_that_leaves_early_is_told_with_its_status_and_last_words_without_paths(
+    tmp_path: Path,
+) -> None:
+    behaviour = "\nprint('\\n' * 9000 + 'cannot read /home/alice/secret/weights.bin')\nsys.exit(3)"
+    run = finished(tmp_path, scripted(tmp_path, behaviour, [0]))
+    end = run.lines(LaunchEnd)[0]
+    assert (end.outcome, end.exit_status) == ("failed", 3)
+    assert (end.reason, end.log_tail) == (
+        "the worker left early with status 3",
+        "cannot read weights.bin",
+    )
+
+
+def test_a_worker_that_crashes_after_its_last_word_keeps_its_results_and_shows_its_log(
+    tmp_path: Path,
+) -> None:
+    run = finished(tmp_path, scripted(tmp_path, WELL + "print('teardown', flush=True)\ndie()", [0]))
+    end = run.lines(LaunchEnd)[0]
+    assert (end.outcome, end.exit_status, end.log_tail) == ("ok", -signal.SIGKILL, "teardown")
+    assert case_ends(run) == [(0, 0, "ok", "")]
+
+
+def test_a_case_that_ran_out_of_memory_beside_another_is_run_alone_once(tmp_path: Path) -> None:
+    behaviour = (
+        "\nif len(ids) > 1:\n    end_case(0, 'oom', 'no memory at /home/alice/x.py', 0)\n    ids.pop(0)"
+    )
+    run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0, 1]))
+    assert case_ends(run) == [(0, 0, "oom", "no memory at x.py"), (0, 1, "ok", ""), (1, 0, "ok", "")]
+
+
+def test_a_case_that_runs_out_of_memory_alone_is_not_run_again(tmp_path: Path) -> None:
+    run = finished(tmp_path, scripted(tmp_path, "\nend_case(0, 'oom', 'no memory', 0)\nend()", [0]))
+    assert case_ends(run) == [(0, 0, "oom", "no memory")]
+    assert len(run.lines(LaunchStart)) == 1
+
+
+def test_what_a_worker_prints_harms_nothing(tmp_path: Path) -> None:
+    wrapper = write_program(
+        tmp_path / "wrapper",
+        f"#!/bin/sh\necho junk; head -c 3000000 /dev/zero; head -c 300000 /dev/urandom >&2\n"
+        f'exec {sys.executable} -IS {tmp_path / "worker.py"} "$@"\n',
+    )
+    plan = replace(scripted(tmp_path, WELL, [0]), interpreter=(str(wrapper),))
+    run = finished(tmp_path, plan)
+    assert launches_of(run) == [((0,), "ok", "")]
+    assert run.lines(Event) == ()
+
+
+BLOCK: dict[str, object] = {
+    "kind": "block",
+    "case_id": 0,
+    "index": 0,
+    "steps": 1,
+    "start_ns": 1,
+    "wall_ns": 5,
+    "device_ns": None,
+    "cpu_ns": 1,
+}
+END = {"kind": "case_end", "case_id": 0, "outcome": "ok", "reason": "", "blocks": 0, "t_ns": 1}
+NONSENSE = (
+    b"not json",
+    b"",
+    b"[1, 2]",
+    b"3",
+    b"\xff\xfe",
+    b"x" * 200_000,
+    *(
+        json.dumps(message).encode()
+        for message in (
+            {},
+            {"kind": "unknown"},
+            {"kind": ["block"]},
+            {"kind": "block"},
+            {**BLOCK, "wall_ns": -5},
+            {**BLOCK, "wall_ns": "5"},
+            {**BLOCK, "device_ns": float("nan")},
+            {**BLOCK, "case_id": 2},
+            {**BLOCK, "launch_id": 0},
+            {"kind": "void", "case_id": 99, "reason": "x"},
+            {"kind": "void", "case_id": 0},
+            {"kind": "warm", "case_id": 0},
+            {"kind": "ready"},
+            {**END, "case_id": 2},
+            {**END, "outcome": "fine"},
+        )
+    ),
+)
+
+
+def test_nonsense_on_the_channel_is_told_and_harms_nothing(tmp_path: Path) -> None:
+    behaviour = f"\nfor line in {NONSENSE!r}: raw(line + b'\\n')"
+    run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
+    told = [event.message for event in run.lines(Event)]
+    assert told == ["launch 0: a line of the worker made no sense"] * len(NONSENSE)
+    assert case_ends(run) == [(0, 0, "ok", "")]
+    assert len(run.lines(Block)) == 5
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
+    behaviour = "\nfor _ in range(40): raw(b'x' * 100_000)\nraw(b'\\n')"
+    run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
+    assert {event.message for event in run.lines(Event)} == {"launch 0: a line of the worker made no sense"}
+    assert case_ends(run) == [(0, 0, "ok", "")]
+
+
+def test_a_block_that_was_left_out_is_told_with_its_case(tmp_path: Path) -> None:
+    run = finished(tmp_path, scripted(tmp_path, "\nsay('void', case_id=0, reason='scale fell')" + WELL, [0]))
+    assert [(e.level, e.message) for e in run.lines(Event)] == [
+        ("info", "spin mini cpu fp32 1 thread: block left out, scale fell")
+    ]
+
+
+def test_an_interpreter_that_vanished_fails_its_cases_and_the_run_ends(tmp_path: Path) -> None:
+    plan = make_plan([0, 1], [2], cases=THREE, budget_s=60, interpreter=[str(tmp_path / "gone" / "python")])
+    run = finished(tmp_path, plan)
+    why = "no worker could be started: No such file or directory"
+    assert case_ends(run) == [(0, 0, "failed", why), (0, 1, "failed", why), (1, 2, "failed", why)]
+    assert list(run.run_dir.glob("*.fifo")) == []
+
+
+def test_a_worker_that_stalls_is_ended_at_the_hard_stop_and_what_was_dropped_is_listed(
+    tmp_path: Path,
+) -> None:
+    stall = "\nif os.fork() == 0: signal.pause()\nwarm(0)\nblock(0)\nsignal.pause()"
+    plan = scripted(tmp_path, stall, [0], [1, 2], budget_s=2.6)
+    plan = replace(plan, launches=(plan.launches[0], replace(plan.launches[1], weight=0.01)))
+    run = Supervised(tmp_path / "runs", plan)
+    group = run.worker_pid()
+    assert run.end() == 0
+    assert case_ends(run) == [
+        (0, 0, "interrupted", "hard stop at 1.2 times the budget"),
+        (1, 1, "skipped", "the budget of 3 s is spent"),
+        (1, 2, "skipped", "the budget of 3 s is spent"),
+    ]
+    started, ended = run.lines(LaunchStart)[0], run.lines(LaunchEnd)[0]
+    assert 1.1 * 2.6 <= (ended.t_ns - started.t_ns) / 1e9 <= 1.5 * 2.6
+    assert living_members(group) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_ends_a_worker_that_says_nothing_and_its_children(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    run = Supervised(tmp_path / "runs", scripted(tmp_path, "\nos.fork()\nsignal.pause()", [0], [1]))
+    run.wait_for(WorkerReady)
+    group = run.worker_pid()
+    run.process.send_signal(number)
+    assert run.end() == 128 + number
+    assert case_ends(run) == [(0, 0, "interrupted", f"stopped by {number.name}")]
+    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", f"stopped by {number.name}")]
+    assert living_members(group) == []
+
+
+@pytest.mark.slow  # a worker has 5 s to leave
+def test_a_worker_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
+    behaviour = "\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nblock(0)\nwhile True: signal.pause()"
+    run = Supervised(tmp_path / "runs", scripted(tmp_path, behaviour, [0]))
+    run.wait_for(Block)
+    group = run.worker_pid()
+    run.process.terminate()
+    assert run.end() == 128 + signal.SIGTERM
+    assert run.lines(LaunchEnd)[0].exit_status == -signal.SIGKILL
+    assert living_members(group) == []
+
+
+@pytest.mark.slow  # as above
+def test_a_worker_that_stays_after_its_last_word_is_ended_and_its_results_count(tmp_path: Path) -> None:
+    run = finished(tmp_path, scripted(tmp_path, WELL + "signal.pause()", [0]))
+    assert launches_of(run) == [((0,), "ok", "")]
+    assert run.lines(LaunchEnd)[0].exit_status == -signal.SIGTERM
+
+
+def test_two_runs_alternate_launch_by_launch_and_each_journal_is_whole(tmp_path: Path) -> None:
+    plan = scripted(tmp_path, WELL, [0], [1], [2])
+    run = Supervised(tmp_path / "runs", plan, replace(plan, launches=plan.launches[:2]))
+    assert run.end() == 0
+    starts = [(start.t_ns, index) for index in (0, 1) for start in run.lines(LaunchStart, index)]
+    assert [index for _, index in sorted(starts)] == [0, 1, 0, 1, 0]
+    for index in (0, 1):
+        assert {end.outcome for end in run.lines(CaseEnd, index)} == {"ok"}
+        assert len(run.lines(RunEnd, index)) == 1
+    first, second = ((d / TELEMETRY_NAME).read_bytes() for d in run.run_dirs)
+    assert (first == second, len(first) > 100) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("on_end", "status", "told"),
+    [
+        ([sys.executable, "-c", "import sys; sys.exit('gputui: the disk is full')"], 1, "the disk is full"),
+        (["/nowhere/gputui"], 4, "No such file or directory"),
+    ],
+)
+def test_a_run_that_could_not_be_stored_says_so_in_its_last_line(
+    tmp_path: Path, on_end: list[str], status: int, told: str
+) -> None:
+    run = Supervised(tmp_path / "runs", scripted(tmp_path, WELL, [0]), on_end=on_end)
+    assert run.end() == 1
+    stored = run.lines(Stored)[-1]
+    assert (stored.exit_status, told in stored.message) == (status, True)
+
+
+def test_a_directory_without_a_run_is_refused_in_words(tmp_path: Path) -> None:
+    assert start_supervisor(tmp_path).wait(30) == 2
+    said = (tmp_path / "supervisor.log").read_text()
+    assert "spec.json: no spec of a run" in said
+    assert "Traceback" not in said

@@ -1,0 +1,237 @@
+"""A run from its first line to its last: a real supervisor, a real worker, no torch."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import stat
+import statistics
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_plan
+from supervised import Supervised, ends_by_itself, living_members, start_supervisor
+
+from gputui.model.journal import (
+    LOCK_NAME,
+    SPEC_NAME,
+    Block,
+    CaseEnd,
+    CasePlanned,
+    CaseWarm,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    RunEnd,
+    RunStart,
+    RuntimeFound,
+    Stored,
+    WorkerReady,
+    check_line,
+)
+from gputui.model.plan import PlannedCase
+from gputui.model.telemetry import HOST
+from gputui.recording.spec import Spec
+from gputui.store.journal_reader import read_journal, read_telemetry
+
+COPY = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
+SKIPPED = PlannedCase(1, make_case("gemm"), "skipped", "torch not installed")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Supervised:
+    """Two launches of one case, and a case that is only listed."""
+    home = tmp_path_factory.mktemp("finished")
+    plan = make_plan([0], [0], budget_s=5.2)
+    plan = replace(plan, cases=(*plan.cases, SKIPPED))
+    journal, copy = home / "run-0" / "journal.jsonl", home / "stored"
+    run = Supervised(home, plan, on_end=(sys.executable, "-c", COPY, str(journal), str(copy)))
+    run.end()
+    return run
+
+
+def test_a_run_that_went_well_ends_with_zero_and_says_nothing(finished: Supervised) -> None:
+    assert (finished.process.returncode, finished.said()) == (0, "")
+
+
+def test_every_line_is_whole_and_numbered_without_a_gap(finished: Supervised) -> None:
+    raw = finished.journal_bytes()
+    assert raw.endswith(b"\n")
+    bodies = [check_line(line) for line in raw[:-1].split(b"\n")]
+    assert None not in bodies
+    assert [json.loads(body or b"")["n"] for body in bodies] == list(range(len(bodies)))
+
+
+def test_a_journal_tells_the_run_in_order(finished: Supervised) -> None:
+    kinds = [type(line).__name__ for line in read_journal(finished.run_dir).lines]
+    launch = ["LaunchStart", "WorkerReady", "CaseWarm", "Block", "CaseEnd", "LaunchEnd"]
+    assert [kind for i, kind in enumerate(kinds) if kind != "Block" or kinds[i - 1] != "Block"] == [
+        "RunStart", "MachineFound", "RuntimeFound", "CasePlanned", "CasePlanned", *launch, *launch,
+        "RunEnd", "Stored",
+    ]  # fmt: skip
+
+
+def test_every_launch_ended_well_and_each_case_has_its_least_of_blocks(finished: Supervised) -> None:
+    assert [(end.launch_id, end.outcome, end.exit_status) for end in finished.lines(LaunchEnd)] == [
+        (0, "ok", 0),
+        (1, "ok", 0),
+    ]
+    ends = {end.launch_id: end for end in finished.lines(CaseEnd)}
+    for launch_id in (0, 1):
+        blocks = [block for block in finished.lines(Block) if block.launch_id == launch_id]
+        assert [block.index for block in blocks] == list(range(len(blocks)))
+        assert (ends[launch_id].outcome, ends[launch_id].blocks) == ("ok", len(blocks))
+        assert len(blocks) >= 5
+        assert statistics.median(block.wall_ns for block in blocks) >= 0.18e9
+
+
+def test_instants_are_of_one_clock_and_follow_each_other(finished: Supervised) -> None:
+    start, end = finished.lines(RunStart)[0], finished.lines(RunEnd)[0]
+    launches = zip(finished.lines(LaunchStart), finished.lines(LaunchEnd), strict=True)
+    instants = [start.started_ns]
+    for launch_start, launch_end in launches:
+        blocks = [b for b in finished.lines(Block) if b.launch_id == launch_start.launch_id]
+        instants.append(launch_start.t_ns)
+        for block in blocks:
+            instants += [block.start_ns, block.start_ns + block.wall_ns]
+        instants.append(launch_end.t_ns)
+    instants.append(end.t_ns)
+    assert instants == sorted(instants)
+    assert (end.ended_utc_us - start.started_utc_us) * 1000 == pytest.approx(
+        end.t_ns - start.started_ns, abs=50e6
+    )
+
+
+def test_a_run_keeps_to_its_budget(finished: Supervised) -> None:
+    start, end = finished.lines(RunStart)[0], finished.lines(RunEnd)[0]
+    assert (end.t_ns - start.started_ns) / 1e9 < 5.2 * 1.2
+    for launch in finished.lines(LaunchStart):
+        assert 2.0 <= launch.allowance_s <= 5.2
+
+
+def test_the_plan_is_in_the_journal_with_what_will_not_be_run(finished: Supervised) -> None:
+    planned = finished.lines(CasePlanned)
+    assert [(p.planned.outcome, p.planned.reason, p.device_name) for p in planned] == [
+        (None, "", "Test CPU"),
+        ("skipped", "torch not installed", ""),
+    ]
+    assert finished.lines(RuntimeFound)[0].runtime == Spec.read(finished.run_dir).runtime
+
+
+def test_the_host_is_read_about_once_a_second(finished: Supervised) -> None:
+    instants = [r.t_ns / 1e9 for r in read_telemetry(finished.run_dir) if r.device == HOST]
+    gaps = [later - earlier for earlier, later in pairwise(instants)]
+    assert len(instants) >= 4
+    assert statistics.median(gaps) == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_storing_command_sees_the_whole_run_and_its_success_is_the_last_line(
+    finished: Supervised,
+) -> None:
+    whole = finished.journal_bytes()
+    seen = (finished.run_dir.parent / "stored").read_bytes()
+    assert whole.startswith(seen)
+    assert (b'"RunEnd"' in seen.splitlines()[-1], len(whole[len(seen) :].splitlines())) == (True, 1)
+    assert [(s.exit_status, s.message) for s in finished.lines(Stored)] == [(0, "")]
+    assert finished.lines(RunEnd)[0].status == "finished"
+
+
+def test_what_a_run_directory_holds_is_its_owners_alone(finished: Supervised) -> None:
+    for name in (SPEC_NAME, "journal.jsonl", LOCK_NAME):
+        assert stat.S_IMODE((finished.run_dir / name).stat().st_mode) == 0o600
+
+
+def test_nothing_in_a_journal_names_a_place_a_person_or_the_key(finished: Supervised) -> None:
+    journal = finished.journal_bytes()
+    for secret in (str(finished.run_dir.parent), sys.executable, "results.db", "6b" * 32):
+        assert secret.encode() not in journal
+
+
+def test_the_lock_says_who_holds_it_and_is_free_afterwards(finished: Supervised) -> None:
+    held = json.loads((finished.run_dir / LOCK_NAME).read_text())
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert held == {"pid": finished.process.pid, "boot_id": boot_id, "target": "results.db"}
+    with (finished.run_dir / LOCK_NAME).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_finished_launch_leaves_no_channel_behind(finished: Supervised) -> None:
+    assert list(finished.run_dir.glob("*.fifo")) == []
+
+
+def test_a_run_that_was_begun_is_not_begun_again(finished: Supervised) -> None:
+    before = finished.journal_bytes()
+    again = start_supervisor(finished.run_dir)
+    assert again.wait(30) == 2
+    assert "this run was begun before\nstart a new run" in finished.said()
+    assert finished.journal_bytes() == before
+    (finished.run_dir / "supervisor.log").write_text("")
+
+
+@pytest.fixture(scope="module")
+def terminated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Supervised, int, int]:
+    """Hung up in its first launch and terminated in its second; with the worker's pid, and the exit status
+    of another supervisor that was started in between."""
+    run = Supervised(tmp_path_factory.mktemp("terminated"), make_plan([0], [0], [0], budget_s=7.8))
+    run.wait_for(Block)
+    run.process.send_signal(signal.SIGHUP)
+    second = start_supervisor(run.run_dir).wait(30)
+    run.wait_for(Block, of_launch=1)
+    worker = run.worker_pid()
+    run.process.terminate()
+    run.end()
+    return run, worker, second
+
+
+def test_a_hang_up_changes_nothing(terminated: tuple[Supervised, int, int]) -> None:
+    run, _, _ = terminated
+    assert run.lines(LaunchEnd)[0].outcome == "ok"
+    assert len(run.lines(WorkerReady)) == 2
+
+
+def test_a_terminated_run_keeps_what_is_finished_and_is_interrupted(
+    terminated: tuple[Supervised, int, int],
+) -> None:
+    run, worker, _ = terminated
+    assert run.process.returncode == 128 + signal.SIGTERM
+    assert [(e.launch_id, e.outcome, e.reason) for e in run.lines(LaunchEnd)] == [
+        (0, "ok", ""),
+        (1, "interrupted", "stopped by SIGTERM"),
+    ]
+    assert [(e.launch_id, e.outcome) for e in run.lines(CaseEnd)] == [(0, "ok"), (1, "interrupted")]
+    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", "stopped by SIGTERM")]
+    assert len(run.lines(Stored)) == 1
+    assert living_members(worker) == []
+
+
+def test_a_run_directory_has_one_supervisor(terminated: tuple[Supervised, int, int]) -> None:
+    run, _, second = terminated
+    assert second == 2
+    assert "another supervisor executes this run" in run.said()
+
+
+def test_a_run_that_is_interrupted_in_its_first_launch_keeps_its_blocks(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, make_plan([0]))
+    run.wait_for(Block)
+    worker = run.worker_pid()
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 128 + signal.SIGINT
+    assert run.lines(RunEnd)[0].status == "interrupted"
+    assert len(run.lines(Block)) >= 1
+    assert living_members(worker) == []
+
+
+def test_a_killed_supervisor_leaves_a_whole_journal_and_no_worker(tmp_path: Path) -> None:
+    run = Supervised(tmp_path, make_plan([0], budget_s=60))
+    run.wait_for(CaseWarm)
+    assert ends_by_itself(run.worker_pid(), run.process.kill)
+    run.end()
+    lines: tuple[Line, ...] = read_journal(run.run_dir).lines
+    assert [type(line) for line in lines if isinstance(line, (CaseWarm, RunEnd, Event))] == [CaseWarm]
+    with (run.run_dir / LOCK_NAME).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
