@@ -64,14 +64,17 @@ class _Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gputui")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def gputui(debug: bool) -> None:
+@click.pass_context
+def gputui(context: click.Context, debug: bool) -> None:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
     Begin with `gputui run quick`, then `gputui compare a.db b.db`.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,7 +20,7 @@ from gputui.model.journal import (
     RunEnd,
 )
 from gputui.model.plan import Plan
-from gputui.model.units import format_rate, format_seconds
+from gputui.model.units import format_rate
 
 
 class Progress:
@@ -114,7 +114,7 @@ class Progress:
         left_s = max(budget_s - elapsed_s, 0.0)
         if self._done_weight:
             left_s = min(left_s, elapsed_s / self._done_weight * left_weight)
-        return f"~{format_seconds(round(left_s))} left" if left_s >= 1 else "nearly done"
+        return f"~{_clock(left_s)} left" if left_s >= 1 else "nearly done"
 
     def _erase(self) -> None:
         if self._live:

@@ -107,7 +107,7 @@ def _nothing_to_run(profile: Profile, plan: Plan, chosen: Chosen) -> MachineLack
     version = chosen.interpreter.runtime.torch_version
     if isinstance(version, Missing):
         return MachineLacks(
-            f"profile {profile.name}: needs torch, {version.reason} in {chosen.interpreter.executable}",
+            f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}",
             "pip install torch, or name an interpreter that has it: --python ~/envs/torch/bin/python",
         )
     return MachineLacks(
