@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +19,8 @@ from gputui.recording.deployment import copy_worker
 
 PROBE_TIMEOUT_S = 120.0
 """Importing torch from a cold network disk takes up to a minute."""
+OLDEST_PYTHON = (3, 10)
+"""The worker's code is not understood by older ones."""
 
 _OPTIONAL = ("torch_version", "torch_cuda", "torch_hip", "cudnn_version", "nccl_version", "triton_version")
 _TORCH_ONLY = ("cpu_capability", "blas")
@@ -33,14 +37,7 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
         start = copy_worker(Path(scratch))
         answer = Path(scratch) / "probe.json"
         try:
-            done = subprocess.run(
-                [*prefix, str(start), "probe", str(answer)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout_s,
-                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "KINETO_LOG_LEVEL": "6"},
-                check=False,
-            )
+            status, said = _run([*prefix, str(start), "probe", str(answer)], timeout_s)
         except subprocess.TimeoutExpired as error:
             raise GputuiError(
                 f"--python {shown}: no answer within {timeout_s:.0f} s",
@@ -54,12 +51,34 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
         try:
             plain: dict[str, Any] = json.loads(answer.read_text())
         except (OSError, ValueError) as error:
-            said = done.stderr.decode(errors="replace").strip().split("\n")[-1]
             raise GputuiError(
-                f"--python {shown}: is no Python that can measure (exit {done.returncode}: {said[:200]})",
+                f"--python {shown}: is no Python that can measure (exit {status}: {said[:200]})",
                 "give the path of a Python 3.10 or newer",
             ) from error
+        version = plain["python_version"]
+        if tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
+            raise GputuiError(
+                f"--python {shown}: is Python {version}", "give the path of a Python 3.10 or newer"
+            )
         return plain
+
+
+def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
+    """Exit status and last line on stderr. Whatever it started is ended with it, also after a timeout."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "KINETO_LOG_LEVEL": "6"},
+        start_new_session=True,
+    ) as process:
+        try:
+            said = process.communicate(timeout=timeout_s)[1]
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, said.decode(errors="replace").strip().split("\n")[-1]
 
 
 def interpreter_from_plain(plain: dict[str, Any]) -> Interpreter:

@@ -15,11 +15,12 @@ from typing import Any  # a probe's JSON
 
 from gputui.errors import GputuiError
 from gputui.model.machine import Interpreter
-from gputui.recording.probing import interpreter_from_plain, probe_interpreter
+from gputui.recording.probing import PROBE_TIMEOUT_S, interpreter_from_plain, probe_interpreter
 from gputui.services.places import probe_cache
 
 _HAS_TORCH = (
     "import importlib.util, sys; "
+    "sys.path[:] = [p for p in sys.path if p]; "  # a directory called torch beside the user is none
     "sys.exit(importlib.util.find_spec('torch') is None or sys.version_info < (3, 10))"
 )
 _USUAL_PLACES = (
@@ -48,24 +49,30 @@ class Chosen:
     """`--python`, `this Python`, `$VIRTUAL_ENV`, ..."""
 
 
-def choose_interpreter(stated: str | None, environ: Mapping[str, str] = os.environ) -> Chosen:
+def choose_interpreter(
+    stated: str | None, environ: Mapping[str, str] = os.environ, *, timeout_s: float = PROBE_TIMEOUT_S
+) -> Chosen:
     """The stated interpreter, or the first that has torch; without any, the one gputui runs in.
 
-    Raises GputuiError if the stated one cannot measure.
+    Raises GputuiError if the stated one cannot measure, or does not answer in `timeout_s` seconds.
     """
     if stated is not None:
-        return Chosen(_probe_cached(_stated_path(stated)), "--python")
+        return Chosen(_probe_cached(_stated_path(stated), timeout_s), "--python")
     for path, found_as in _candidates(environ):
         if _has_torch(path):
-            return Chosen(_probe_cached(path), found_as)
-    return Chosen(_probe_cached(sys.executable), "this Python")
+            return Chosen(_probe_cached(path, timeout_s), found_as)
+    return Chosen(_probe_cached(sys.executable, timeout_s), "this Python")
 
 
 def _stated_path(stated: str) -> str:
-    path = shutil.which(Path(stated).expanduser())
+    try:
+        expanded = str(Path(stated).expanduser()) if stated.startswith("~") else stated
+    except RuntimeError:  # there is no such user
+        expanded = stated
+    path = shutil.which(expanded)
     if path is None:
         hint = "give the path of a Python, such as ~/envs/torch/bin/python"
-        if Path(stated).is_dir():
+        if stated and Path(expanded).is_dir():
             hint = f"give the Python inside it, such as {stated.rstrip('/')}/bin/python"
         raise GputuiError(f"--python {stated}: is not an executable file", hint)
     return str(Path(path).absolute())  # its links not followed: a venv is known by them
@@ -91,7 +98,7 @@ def _has_torch(path: str) -> bool:
     return done.returncode == 0
 
 
-def _probe_cached(path: str) -> Interpreter:
+def _probe_cached(path: str, timeout_s: float) -> Interpreter:
     """Probe, or take the answer of an earlier probe that nothing has changed since.
 
     An answer holds for one boot, one interpreter file, one torch and one set of visible devices.
@@ -103,7 +110,7 @@ def _probe_cached(path: str) -> Interpreter:
             return interpreter_from_plain(known["answer"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no cache, or one that another version wrote: ask again
-    answer = probe_interpreter([path])
+    answer = probe_interpreter([path], timeout_s)
     interpreter = interpreter_from_plain(answer)
     if answer["torch_missing"] == "":
         try:

@@ -1,0 +1,251 @@
+"""Which Python measures: the one that was named, else the first with torch; asked once, not every time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+from builders import write_program
+from supervised import living_members
+
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.model.absent import Missing
+from gputui.services.interpreters import choose_interpreter
+
+TORCH = """
+import os
+from types import SimpleNamespace as _Space
+with open(os.path.join(os.path.dirname(__file__), "imported"), "a") as file:
+    file.write("x")
+no = lambda: False
+__version__ = "2.99.0+cpu"
+version = _Space(cuda=None, hip=None)
+cuda = _Space(is_available=no, get_arch_list=lambda: [])
+backends = _Space(
+    cudnn=_Space(is_available=no), mps=_Space(is_available=no), mkl=_Space(is_available=no),
+    cpu=_Space(get_cpu_capability=lambda: "AVX2"),
+)
+"""
+"""As much of torch as a probe asks; counts its imports in a file."""
+
+
+class Environment:
+    """A virtual environment with nothing in it, or with a stand-in for torch."""
+
+    def __init__(self, place: Path, torch: str | None = TORCH) -> None:
+        venv.create(place, symlinks=True)
+        self.place = place
+        self.python = str(place / "bin" / "python")
+        self.torch_file = next(place.glob("lib/python*/site-packages")) / "torch" / "__init__.py"
+        if torch is not None:
+            self.torch_file.parent.mkdir()
+            self.torch_file.write_text(torch)
+
+    def imports(self) -> int:
+        """How often its torch was imported."""
+        counter = self.torch_file.with_name("imported")
+        return len(counter.read_text()) if counter.exists() else 0
+
+
+@pytest.fixture
+def with_torch(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "with")
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """An environment without torch in which gputui is made to believe it runs; no other is in reach."""
+    environment = Environment(tmp_path / "bare", None)
+    monkeypatch.setattr(sys, "executable", environment.python)
+    monkeypatch.setattr("gputui.services.interpreters._USUAL_PLACES", ())
+    monkeypatch.setenv("PATH", "/nowhere")
+    return environment
+
+
+def refused(stated: str) -> GputuiError:
+    with pytest.raises(GputuiError) as caught:
+        choose_interpreter(stated, timeout_s=20)
+    assert caught.value.message.startswith(f"--python {stated}: ")
+    assert (caught.value.exit_code, caught.value.hint != "") == (EXIT_USAGE, True)
+    return caught.value
+
+
+@pytest.mark.parametrize("stated", ["/nowhere/python", "no-such-python", "~no-such-user/bin/python", ""])
+def test_what_is_not_there_is_no_executable(stated: str) -> None:
+    assert "is not an executable file" in refused(stated).message
+
+
+def test_a_directory_is_told_where_its_python_would_be(with_torch: Environment) -> None:
+    error = refused(str(with_torch.place))
+    assert f"such as {with_torch.python}" in error.hint
+
+
+def test_a_file_that_may_not_be_executed_is_no_executable(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    assert "is not an executable file" in refused(str(tmp_path / "python")).message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("#!/bin/sh\necho first >&2; echo I am no Python >&2; exit 7\n", "exit 7: I am no Python"),
+        ("#!/bin/sh\nexit 0\n", "exit 0: "),
+        ("#!/bin/sh\necho '{\"python_version\": ' > $3\n", "is no Python that can measure"),
+        ("#!/bin/sh\nkill -9 $$\n", "exit -9"),
+        ("#!/nowhere/sh\n", "cannot be started (No such file or directory)"),
+        ("no program at all", "cannot be started (Exec format error)"),
+    ],
+)
+def test_a_program_that_is_no_python_is_told_with_what_it_said(tmp_path: Path, text: str, told: str) -> None:
+    error = refused(str(write_program(tmp_path / "python", text)))
+    assert told in error.message
+    assert error.hint == "give the path of a Python 3.10 or newer"
+
+
+def test_a_python_that_is_too_old_is_told_with_its_version(tmp_path: Path) -> None:
+    old = write_program(
+        tmp_path / "python",
+        """#!/bin/sh\necho '{"python_version": "3.9.18", "torch_missing": "", "devices": []}' > $3\n""",
+    )
+    assert "is Python 3.9.18" in refused(str(old)).message
+
+
+def test_a_python_that_hangs_is_given_up_and_leaves_nothing_running(tmp_path: Path) -> None:
+    hanging = write_program(tmp_path / "python", f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 600\n")
+    begun_s = time.monotonic()
+    with pytest.raises(GputuiError, match="no answer within 1 s") as caught:
+        choose_interpreter(str(hanging), timeout_s=1.0)
+    assert time.monotonic() - begun_s < 10
+    assert f"{hanging} -c 'import torch'" in caught.value.hint
+    assert living_members(int((tmp_path / "pid").read_text())) == []
+
+
+def test_a_stated_python_without_torch_is_taken_and_says_that_it_has_none(bare: Environment) -> None:
+    chosen = choose_interpreter(bare.python)
+    assert chosen.found_as == "--python"
+    assert chosen.interpreter.runtime.torch_version == Missing("torch not installed")
+    assert chosen.interpreter.devices == ()
+
+
+@pytest.mark.parametrize(
+    ("torch", "told"),
+    [
+        ("import not_here_at_all", "torch needs module not_here_at_all"),
+        ("raise OSError('libcudart.so.13: cannot open')", "torch cannot be imported: libcudart.so.13"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_told_with_the_reason(
+    tmp_path: Path, torch: str, told: str
+) -> None:
+    broken = Environment(tmp_path / "broken", torch)
+    version = choose_interpreter(broken.python).interpreter.runtime.torch_version
+    assert isinstance(version, Missing)
+    assert told in version.reason
+
+
+def test_a_stated_python_is_known_by_its_own_path_and_not_by_what_its_link_points_to(
+    with_torch: Environment,
+) -> None:
+    interpreter = choose_interpreter(with_torch.python).interpreter
+    assert interpreter.executable == with_torch.python
+    assert interpreter.runtime.torch_version == "2.99.0+cpu"
+
+
+def test_a_path_that_begins_with_a_dot_is_of_this_directory(
+    with_torch: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(with_torch.place / "bin")
+    assert choose_interpreter("./python").interpreter.executable == with_torch.python
+
+
+def test_the_home_directory_is_filled_in(with_torch: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(with_torch.place))
+    assert choose_interpreter("~/bin/python").interpreter.executable == with_torch.python
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_the_first_that_has_torch_is_taken_and_named(
+    bare: Environment, with_torch: Environment, tmp_path: Path, variable: str
+) -> None:
+    chosen = choose_interpreter(None, {variable: str(with_torch.place)})
+    assert (chosen.found_as, chosen.interpreter.executable) == (f"${variable}", with_torch.python)
+
+
+def test_an_active_environment_comes_before_the_path(
+    bare: Environment, with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Environment(tmp_path / "other")
+    monkeypatch.setenv("PATH", str(other.place / "bin"))
+    assert choose_interpreter(None, {"VIRTUAL_ENV": str(with_torch.place)}).found_as == "$VIRTUAL_ENV"
+    assert choose_interpreter(None, {}).found_as == "python3 on the path"
+    monkeypatch.setattr(sys, "executable", with_torch.python)
+    assert choose_interpreter(None, {}).found_as == "this Python"
+
+
+def test_where_nothing_has_torch_this_python_is_taken(bare: Environment) -> None:
+    chosen = choose_interpreter(None, {"VIRTUAL_ENV": "/nowhere", "CONDA_PREFIX": str(bare.place)})
+    assert (chosen.found_as, chosen.interpreter.devices) == ("this Python", ())
+
+
+def test_a_directory_called_torch_beside_the_user_is_not_torch(
+    bare: Environment, with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work" / "torch").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(with_torch.place)})
+    assert chosen.found_as == "$VIRTUAL_ENV"
+
+
+def test_an_answer_is_remembered_while_nothing_changed(with_torch: Environment) -> None:
+    first = choose_interpreter(with_torch.python)
+    assert choose_interpreter(with_torch.python) == first
+    assert with_torch.imports() == 1
+
+
+def test_a_python_is_asked_again_once_its_torch_changed(with_torch: Environment) -> None:
+    choose_interpreter(with_torch.python)
+    with_torch.torch_file.write_text(TORCH.replace("2.99.0", "2.100.0"))
+    os.utime(with_torch.torch_file, ns=(0, with_torch.torch_file.stat().st_mtime_ns + 1_000_000_000))
+    assert choose_interpreter(with_torch.python).interpreter.runtime.torch_version == "2.100.0+cpu"
+
+
+def test_a_python_is_asked_again_when_other_devices_are_visible(
+    with_torch: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_interpreter(with_torch.python)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    choose_interpreter(with_torch.python)
+    assert with_torch.imports() == 2
+
+
+def test_a_python_whose_torch_was_removed_is_asked_again(with_torch: Environment) -> None:
+    choose_interpreter(with_torch.python)
+    with_torch.torch_file.unlink()
+    with_torch.torch_file.with_name("imported").unlink()
+    with_torch.torch_file.parent.rmdir()
+    assert choose_interpreter(with_torch.python).interpreter.runtime.torch_version == Missing(
+        "torch not installed"
+    )
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b"null", b'{"state": 1}', b"\xff"])
+def test_a_damaged_memory_only_costs_the_time_to_ask_again(with_torch: Environment, damage: bytes) -> None:
+    wanted = choose_interpreter(with_torch.python)
+    (remembered,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.json")
+    remembered.write_bytes(damage)
+    assert choose_interpreter(with_torch.python) == wanted
+    assert with_torch.imports() == 2
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    choose_interpreter(with_torch.python)
+    choose_interpreter(with_torch.python)
+    assert with_torch.imports() == 2
