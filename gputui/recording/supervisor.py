@@ -44,16 +44,13 @@ from gputui.model.machine import Machine
 from gputui.model.plan import PlannedDevice, PlannedLaunch
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import JournalWriter
+from gputui.recording.pacing import Pace
 from gputui.recording.sampler import Sampler, usable_sources
 from gputui.recording.spec import Spec
 from gputui.recording.worker_process import WorkerProcess, without_paths
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
-LAUNCH_OVERHEAD_S = 0.5
-"""Of an allowance, kept for starting and ending the process."""
-LEAST_ALLOWANCE_S = 2.0
-"""Below this nothing that counts can be measured."""
 STORE_TIMEOUT_S = 120.0
 
 
@@ -66,15 +63,13 @@ class _Run:
     journal: JournalWriter
     start_file: Path
     lock: int
-    spent_s: float = 0.0
+    pace: Pace
     unplanned: list[PlannedLaunch] = field(default_factory=list)
     """Launches that repeat a case alone after a crash or an OOM."""
     blocks: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Blocks that were written down, by (launch, case)."""
     ended_cases: set[tuple[int, int]] = field(default_factory=set)
     """(replicate, case) that has an outcome."""
-    waiting: dict[int, float] = field(default_factory=dict)
-    """Weights of the planned launches that were not begun, by launch id."""
     next_launch_id: int = 0
 
 
@@ -168,10 +163,8 @@ class Supervisor:
     def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
         """One worker from start to end. Raises _Stopped when a signal came."""
         plan = run.spec.plan
-        run.waiting.pop(launch.launch_id, None)
-        share = launch.weight / (launch.weight + sum(run.waiting.values()))
-        allowance_s = (plan.budget_s - run.spent_s) * share - LAUNCH_OVERHEAD_S
-        if allowance_s < LEAST_ALLOWANCE_S:
+        allowance_s = run.pace.allowance_s(launch)
+        if allowance_s is None:
             self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
             return
         begun_s = time.monotonic()
@@ -199,7 +192,7 @@ class Supervisor:
         )
         index = self._device_index(launch.device)
         sampler.focus(() if index is None else (index,))
-        hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.spent_s
+        hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
         outcome, reason = self._listen(run, launch, worker, hard_stop_s)
         sampler.focus(())
         worker.end()
@@ -215,7 +208,7 @@ class Supervisor:
             LaunchEnd(launch.launch_id, outcome, reason, worker.exit_status, tail, time.monotonic_ns())
         )
         run.journal.sync()
-        run.spent_s += time.monotonic() - begun_s
+        run.pace.spent_s += time.monotonic() - begun_s
         if self._signal:
             raise _Stopped
 
@@ -257,6 +250,10 @@ class Supervisor:
             if warm.case_id not in launch.case_ids:
                 raise ValueError(warm)
             journal.append(warm)
+            if launch.case_ids.index(warm.case_id) == 0:
+                run.pace.started(
+                    launch, (warm.t_ns - warm.warmup_ns - warm.first_step_ns - worker.started_ns) / 1e9
+                )
         elif kind == "case_end":
             end = CaseEnd(launch_id=launch_id, **message)
             if end.case_id not in launch.case_ids or end.outcome not in OUTCOMES:
@@ -323,9 +320,8 @@ def _open_run(run_dir: Path) -> _Run:
     except FileExistsError as error:
         raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
     start_file = copy_worker(run_dir / "code")
-    waiting = {launch.launch_id: launch.weight for launch in spec.plan.launches}
-    next_id = 1 + max(waiting, default=-1)
-    return _Run(run_dir, spec, journal, start_file, lock, waiting=waiting, next_launch_id=next_id)
+    next_id = 1 + max((launch.launch_id for launch in spec.plan.launches), default=-1)
+    return _Run(run_dir, spec, journal, start_file, lock, Pace(spec.plan), next_launch_id=next_id)
 
 
 def _close_run(run: _Run, status: str, reason: str) -> int:

@@ -1,0 +1,91 @@
+"""How a budget is divided among launches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gputui.model.plan import Plan, PlannedDevice, PlannedLaunch
+from gputui.recording.pacing import END_S, FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, Pace
+
+CPU = PlannedDevice("cpu", "cpu", "CPU", "", "")
+GPU = PlannedDevice("gpu", "cuda", "NVIDIA H200", "GPU-0", "")
+
+
+def _plan(*launches: PlannedLaunch, budget_s: float = 100.0, needs_torch: bool = True) -> Plan:
+    return Plan("p", 1, 0, 1, budget_s, needs_torch, (), launches, ("python3",))
+
+
+def _launch(launch_id: int, weight: float = 1.0, device: PlannedDevice = CPU) -> PlannedLaunch:
+    return PlannedLaunch(launch_id, 0, (launch_id,), device, 1, weight)
+
+
+def _all_allowances(plan: Plan) -> list[float]:
+    """Allowances of all launches when each spends what it was given and starts as long as expected."""
+    pace, given = Pace(plan), []
+    for launch in plan.launches:
+        allowance_s = pace.allowance_s(launch)
+        assert allowance_s is not None
+        given.append(allowance_s)
+        pace.spent_s += allowance_s + END_S
+    return given
+
+
+def test_launches_that_spend_their_allowances_spend_the_budget_exactly() -> None:
+    plan = _plan(_launch(0), _launch(1, 3.0), _launch(2, 2.0, GPU))
+    given = _all_allowances(plan)
+    assert abs(sum(given) + 3 * END_S - plan.budget_s) < 1e-9
+
+
+def test_what_is_left_after_all_starts_is_divided_by_weight() -> None:
+    given = _all_allowances(_plan(_launch(0), _launch(1, 3.0)))
+    measuring = [allowance_s - FIRST_STARTUP_S["cpu"] for allowance_s in given]
+    assert abs(measuring[1] - 3 * measuring[0]) < 1e-9
+
+
+def test_a_light_launch_on_a_gpu_gets_the_time_its_start_takes() -> None:
+    heavy = [_launch(i, 10.0) for i in range(1, 4)]
+    pace = Pace(_plan(_launch(0, 1.0, GPU), *heavy))
+    allowance_s = pace.allowance_s(_launch(0, 1.0, GPU))
+    assert allowance_s is not None
+    assert allowance_s > FIRST_STARTUP_S["gpu"] + 1.0
+
+
+def test_an_observed_start_replaces_the_guess_for_launches_of_its_device() -> None:
+    first, second = _launch(0), _launch(1)
+    guessed, observed = Pace(_plan(first, second)), Pace(_plan(first, second))
+    guessed.allowance_s(first)
+    observed.allowance_s(first)
+    observed.started(first, 20.0)
+    late, known = guessed.allowance_s(second), observed.allowance_s(second)
+    assert late is not None
+    assert known is not None
+    assert abs(known - late) < 1e-9, "the last launch gets all that is left either way"
+    third = _launch(2)
+    observed = Pace(_plan(first, second, third))
+    observed.started(first, 20.0)
+    allowance_s = observed.allowance_s(first)
+    assert allowance_s is not None
+    assert abs(allowance_s - (20.0 + (100.0 - 3 * (20.0 + END_S)) / 3)) < 1e-9
+
+
+def test_without_torch_a_start_costs_almost_nothing() -> None:
+    plan = replace(_plan(_launch(0), budget_s=3.0), needs_torch=False)
+    allowance_s = Pace(plan).allowance_s(_launch(0))
+    assert allowance_s is not None
+    assert abs(allowance_s - (3.0 - END_S)) < 1e-9
+    assert FIRST_STARTUP_WITHOUT_TORCH_S < 1.0
+
+
+def test_a_spent_budget_gives_no_allowance() -> None:
+    pace = Pace(_plan(_launch(0)))
+    pace.spent_s = 97.0
+    assert pace.allowance_s(_launch(0)) is None
+
+
+def test_a_case_run_alone_again_gets_its_share_beside_those_that_wait() -> None:
+    pace = Pace(_plan(_launch(0), _launch(1)))
+    pace.allowance_s(_launch(0))
+    again = _launch(7, 1.0)
+    alone_s = pace.allowance_s(again)
+    assert alone_s is not None
+    assert alone_s < 60.0
