@@ -153,6 +153,7 @@ def _finish(
             )
     from gputui.cli.results import print_results
     from gputui.cli.tables import console
+    from gputui.services.comparison import runtime_name
     from gputui.store.reading import open_result
 
     with open_result(target) as file:
@@ -165,8 +166,10 @@ def _finish(
         out = console()
         for result in results:
             out.print()
+            if len(results) > 1:
+                out.print(f"{result.summary.short_id}: {runtime_name(result.summary)}", markup=False)
             print_results(out, result)
-        _next_commands(target, results[0].summary.short_id)
+        _next_commands(target, [result.summary.short_id for result in results])
     status = runs[0].supervisor.wait()
     if status > 128:
         return status
@@ -174,12 +177,16 @@ def _finish(
     return EXIT_CASE_FAILED if failed or status else EXIT_DONE
 
 
-def _next_commands(target: Path, short_id: str) -> None:
+def _next_commands(target: Path, short_ids: Sequence[str]) -> None:
     """What to type next; in an SSH shell also how the file is fetched."""
     file = shlex.quote(_shown(target))
-    click.echo(f"stored as {short_id} in {_shown(target)}")
-    click.echo(f"next: gputui show {short_id} {file}; on another box the same run, then")
-    click.echo(f"      gputui compare {file} OTHER.db")
+    click.echo(f"stored as {' and '.join(short_ids)} in {_shown(target)}")
+    if len(short_ids) > 1:
+        selected = " ".join(f"{file}@{short_id}" for short_id in short_ids)
+        click.echo(f"next: gputui compare {selected}")
+    else:
+        click.echo(f"next: gputui show {short_ids[0]} {file}; on another box the same run, then")
+        click.echo(f"      gputui compare {file} OTHER.db")
     connection = os.environ.get("SSH_CONNECTION", "").split()
     if len(connection) == 4:
         user = os.environ.get("USER") or "USER"
