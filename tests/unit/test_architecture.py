@@ -1,0 +1,188 @@
+"""What is imported by whom, seen in real processes; and where the profiles are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gputui.cli import COMMANDS, Command
+from gputui.recording.deployment import MEASURING_HALF
+from gputui.services.profiles import shipped_profiles
+from gputui.worker.workloads import WORKLOADS
+
+MAY_BE_THERE = {"pynvml", "psutil", "_psutil_linux", "_psutil_posix", "gputui"}
+"""Beside the standard library, in the half that measures."""
+HEAVY = {"torch", "textual", "pandas"}
+
+AFTER_IMPORTS = """
+import importlib, json, sys
+before = {name.partition(".")[0] for name in sys.modules}
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules} - before)))
+"""
+AFTER_COMMAND = """
+import json, sys
+from gputui.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as ended:
+    status = ended.code
+sys.stdout.flush()
+print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules})]), file=sys.stderr)
+"""
+
+
+def python(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python of its own, without what coverage or a site hook would import."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def modules_of(room: str, repository: Path) -> list[str]:
+    files = (repository / "gputui" / room).rglob("*.py")
+    return [
+        ".".join(file.relative_to(repository).with_suffix("").parts).removesuffix(".__init__")
+        for file in sorted(files)
+        if file.name not in ("__main__.py", "start.py")
+    ]
+
+
+NEED_TORCH = ("gputui.worker.models", "gputui.worker.training")
+"""Imported by a workload when it is built."""
+
+
+@pytest.mark.parametrize("room", [*MEASURING_HALF, "errors"])
+def test_the_half_that_measures_imports_the_standard_library_alone(room: str, repository: Path) -> None:
+    names = [name for name in modules_of(room, repository) if not name.startswith(NEED_TORCH)]
+    imported = set(json.loads(python(AFTER_IMPORTS, "gputui.errors", *names).stdout))
+    assert imported - set(sys.stdlib_module_names) <= MAY_BE_THERE
+    assert "gputui" in imported
+
+
+def test_the_workloads_are_listed_without_torch() -> None:
+    code = """
+import sys
+from gputui.worker.workloads import WORKLOADS
+print(*(workload.name for workload in WORKLOADS), "torch" in sys.modules)
+"""
+    *names, has_torch = python(code).stdout.split()
+    assert (names, has_torch) == ([workload.name for workload in WORKLOADS], "False")
+
+
+def test_analysis_and_facts_need_no_database_and_no_terminal() -> None:
+    imported = set(json.loads(python(AFTER_IMPORTS, "gputui.analysis.verdict", "gputui.facts.gpus").stdout))
+    assert imported & {*HEAVY, "duckdb", "rich", "click", "scipy", "psutil", "pynvml"} == set()
+
+
+def after_command(*words: str, cwd: Path | None = None) -> tuple[str, int | None, set[str]]:
+    done = python(AFTER_COMMAND, *words, cwd=cwd)
+    status, modules = json.loads(done.stderr.splitlines()[-1])
+    return done.stdout, status, set(modules)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_of_a_command_imports_nothing_heavy(command: Command) -> None:
+    said, status, modules = after_command(command.name, "--help")
+    assert status in (0, None)
+    assert said.startswith("Usage: ")
+    assert modules & HEAVY == set()
+
+
+def test_help_lists_every_command_and_imports_none_of_them() -> None:
+    said, status, modules = after_command("--help")
+    assert status in (0, None)
+    for command in COMMANDS:
+        assert command.summary.split()[0] in said
+    assert modules & {*HEAVY, "duckdb", "numpy", "msgspec", "rich", "psutil", "pynvml"} == set()
+
+
+def test_listing_the_profiles_imports_neither_torch_nor_a_database(tmp_path: Path) -> None:
+    said, status, modules = after_command("profiles", cwd=tmp_path)
+    assert status in (0, None)
+    for profile in shipped_profiles():
+        assert profile.name in said
+    assert modules & {*HEAVY, "duckdb"} == set()
+
+
+LIST = """
+import json, gputui
+from gputui.services.profiles import shipped_profiles
+print(json.dumps([gputui.__file__, [p.name for p in shipped_profiles()]]))
+"""
+
+
+def test_the_profiles_are_found_from_any_directory(tmp_path: Path, repository: Path) -> None:
+    where, names = json.loads(python(LIST, cwd=tmp_path).stdout)
+    assert Path(where).is_relative_to(repository)
+    assert names == [profile.name for profile in shipped_profiles()]
+
+
+def test_the_profiles_are_found_in_a_checkout_that_is_not_installed(tmp_path: Path, repository: Path) -> None:
+    for name in ("gputui", "profiles"):
+        (tmp_path / name).symlink_to(repository / name)
+    done = subprocess.run(
+        [sys.executable, "-c", LIST],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)[1] == [profile.name for profile in shipped_profiles()]
+
+
+BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """The wheel of this checkout, built offline."""
+    target = tmp_path_factory.mktemp("wheel")
+    return target / python(BUILD, str(target), cwd=repository).stdout.splitlines()[-1]
+
+
+def test_a_wheel_carries_the_profiles_the_facts_and_no_tests(wheel: Path, tmp_path: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"gputui/profiles/{profile.name}.toml" for profile in shipped_profiles()} <= names
+    assert {"gputui/facts/gpus.csv", "gputui/machine/signals.csv"} <= names
+    outside = {n.partition("/")[0] for n in names if not n.startswith("gputui/")}
+    assert [name.rpartition(".")[2] for name in outside] == ["dist-info"]
+
+
+def test_an_installed_wheel_finds_its_profiles_and_sends_its_measuring_half(
+    wheel: Path, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "env", system_site_packages=False, symlinks=True)
+    site = next((tmp_path / "env").glob("lib/python*/site-packages"))
+    zipfile.ZipFile(wheel).extractall(site)
+    # What gputui needs is taken from here, behind the wheel; this checkout's own .pth is not followed.
+    (site / "needs.pth").write_text("\n".join(p for p in sys.path if p.endswith("site-packages")))
+    send = "from gputui.recording.deployment import measuring_half; print(len(measuring_half()))"
+    done = subprocess.run(
+        [str(tmp_path / "env" / "bin" / "python"), "-c", LIST + send],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (where, names), sent_bytes = map(json.loads, done.stdout.splitlines())
+    assert Path(where).is_relative_to(site)
+    assert names == [profile.name for profile in shipped_profiles()]
+    assert sent_bytes > 10_000
