@@ -74,7 +74,7 @@ def command(
 
     requests = []
     for stated in pythons or (None,):
-        chosen = choose_interpreter(stated)
+        chosen = choose_interpreter(stated, on_probe=_say_probing)
         plan = resolve_plan(chosen_profile, chosen.interpreter, machine, choices)
         if not plan.launches:
             raise _nothing_to_run(chosen_profile, plan, chosen)
@@ -87,6 +87,10 @@ def command(
     runs = start_runs(requests, target)
     ended = _watch(runs, [request.plan for request in requests])
     return _finish(runs, ended, target, machine, as_json)
+
+
+def _say_probing(path: str) -> None:
+    click.echo(f"asking {path} what it has ...", err=True)
 
 
 def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # a probe's JSON
@@ -50,18 +50,23 @@ class Chosen:
 
 
 def choose_interpreter(
-    stated: str | None, environ: Mapping[str, str] = os.environ, *, timeout_s: float = PROBE_TIMEOUT_S
+    stated: str | None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    timeout_s: float = PROBE_TIMEOUT_S,
+    on_probe: Callable[[str], None] = lambda path: None,
 ) -> Chosen:
     """The stated interpreter, or the first that has torch; without any, the one gputui runs in.
 
+    `on_probe` is told the path before an interpreter is asked anew, since importing torch can take a minute.
     Raises GputuiError if the stated one cannot measure, or does not answer in `timeout_s` seconds.
     """
     if stated is not None:
-        return Chosen(_probe_cached(_stated_path(stated), timeout_s), "--python")
+        return Chosen(_probe_cached(_stated_path(stated), timeout_s, on_probe), "--python")
     for path, found_as in _candidates(environ):
         if _has_torch(path):
-            return Chosen(_probe_cached(path, timeout_s), found_as)
-    return Chosen(_probe_cached(sys.executable, timeout_s), "this Python")
+            return Chosen(_probe_cached(path, timeout_s, on_probe), found_as)
+    return Chosen(_probe_cached(sys.executable, timeout_s, on_probe), "this Python")
 
 
 def _stated_path(stated: str) -> str:
@@ -98,7 +103,7 @@ def _has_torch(path: str) -> bool:
     return done.returncode == 0
 
 
-def _probe_cached(path: str, timeout_s: float) -> Interpreter:
+def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) -> Interpreter:
     """Probe, or take the answer of an earlier probe that nothing has changed since.
 
     An answer holds for one boot, one interpreter file, one torch and one set of visible devices.
@@ -110,6 +115,7 @@ def _probe_cached(path: str, timeout_s: float) -> Interpreter:
             return interpreter_from_plain(known["answer"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no cache, or one that another version wrote: ask again
+    on_probe(path)
     answer = probe_interpreter([path], timeout_s)
     interpreter = interpreter_from_plain(answer)
     if answer["torch_missing"] == "":
