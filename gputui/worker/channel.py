@@ -11,7 +11,12 @@ class Channel:
     """Write end of a FIFO. If its reader is gone, `send` raises BrokenPipeError and the worker ends."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        """Open it at once: the supervisor reads before it starts a worker.
+
+        Raises OSError if nobody reads, rather than waiting for a supervisor that was killed.
+        """
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.set_blocking(self._descriptor, True)
 
     def send(self, kind: str, **fields: object) -> None:
         """One line; blocks while the pipe is full."""
