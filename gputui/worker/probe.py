@@ -27,7 +27,8 @@ def probe() -> dict[str, Any]:
         return {**found, "torch_missing": missing}
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         return {**found, "torch_missing": f"cannot be imported: {str(error)[:200]}"}
-    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    has_cudnn = torch.backends.cudnn.is_available() and not torch.version.hip  # there it is MIOpen's number
+    cudnn = torch.backends.cudnn.version() if has_cudnn else None
     return {
         **found,
         "torch_version": torch_version,
