@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -17,11 +18,18 @@ def _workspace() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="gputui-nvml-")  # goes with this process
 
 
+def c_compiler() -> str | None:
+    """$CC, else `cc` or `gcc`; None where there is none."""
+    return shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
+
+
 @cache
 def standin_library() -> Path:
     """Compile the stand-in once per test process; raises FileNotFoundError without a C compiler."""
     library = Path(_workspace().name) / _LIBRARY
-    compiler = os.environ.get("CC", "cc")
+    compiler = c_compiler()
+    if compiler is None:
+        raise FileNotFoundError("no C compiler: set CC, or install gcc")
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(_SOURCE)],
         check=True,

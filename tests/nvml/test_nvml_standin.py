@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +11,9 @@ from typing import Any  # JSON printed by a subprocess
 
 import pytest
 
-from nvml.standin import standin_environment
+from nvml.standin import c_compiler, standin_environment
 
-pytest.importorskip("pynvml")
-pytestmark = pytest.mark.skipif(
-    shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler to build the stand-in with"
-)
+pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
 
 REPOSITORY = Path(__file__).parents[2]
 
