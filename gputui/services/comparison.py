@@ -32,11 +32,11 @@ GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference
 DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
     "device": lambda run, case: case.case.variant.device_class,
     "precision": lambda run, case: case.case.variant.precision,
-    "threads": lambda run, case: case.case.variant.threads,
+    "threads": lambda run, case: case.case.variant.threads if case.case.variant.device_class == "cpu" else "",
     "machine": lambda run, case: f"machine {run.machine.machine_id}",
     "runtime": lambda run, case: runtime_name(run),
 }
-"""What `--by` may take out of the pairing: the value that tells the sides apart."""
+"""What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
 _ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp")
 Pairing = tuple[str, str, str, str, str]
@@ -137,12 +137,12 @@ def sides_by(dimension: str, runs: Sequence[Run]) -> tuple[Side, ...]:
     value_of = DIMENSIONS[dimension]
     values: dict[str, list[Run]] = {}
     for run in runs:
-        for value in {value_of(run.summary, case) for case in run.cases if case.outcome == "ok"}:
+        for value in _measured_values(dimension, [run]):
             kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
             values.setdefault(value, []).append(Run(run.summary, kept))
     if len(values) < 2:
         raise GputuiError(
-            f"--by {dimension}: all measured cases are {', '.join(values)}",
+            f"--by {dimension}: all measured cases are {', '.join(values) or 'without such a choice'}",
             "give a second file, or another dimension",
         )
     ordered = sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
@@ -155,13 +155,7 @@ def telling_dimension(runs: Sequence[Run]) -> str:
     Raises GputuiError if there is none.
     """
     for dimension in ("device", "precision", "threads"):
-        measured = {
-            DIMENSIONS[dimension](run.summary, case)
-            for run in runs
-            for case in run.cases
-            if case.outcome == "ok"
-        }
-        if len(measured) > 1:
+        if len(_measured_values(dimension, runs)) > 1:
             return dimension
     raise GputuiError(
         "one file, and all of its measured cases are of one device, precision and number of threads",
@@ -224,6 +218,11 @@ def runtime_name(run: RunSummary) -> str:
     runtime = run.runtime
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     return " · ".join((*layers, torch, f"Python {runtime.python_version}"))
+
+
+def _measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
+    value_of = DIMENSIONS[dimension]
+    return {value_of(run.summary, case) for run in runs for case in run.cases if case.outcome == "ok"} - {""}
 
 
 def _newest(runs: Sequence[Run]) -> RunSummary:

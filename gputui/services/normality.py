@@ -14,13 +14,15 @@ from gputui.model.result import CaseResult, Run
 from gputui.services.speeds import speed_of
 
 _MEASURES = {"gemm": "matmul", "membw": "copy"}
+_SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
+"""Sizes that do not fill a large GPU: the figures known from elsewhere are not of these."""
 
 
 def normality_of(run: Run) -> tuple[Normality, ...]:
     """One judgement per device that has a measured ceiling, GPUs first.
 
-    Of each ceiling and precision only the largest size counts: the figures known from elsewhere are of large
-    products and copies.
+    Of each ceiling and precision only the largest size counts, and it is judged only if it is not small: the
+    figures known from elsewhere are of large products and copies.
     """
     largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
     for case in run.cases:
@@ -47,8 +49,9 @@ def _ceiling(case: CaseResult, memory_gib: float | None) -> Ceiling | None:
     work, variant = case.case.work, case.case.variant
     measure = _MEASURES[work.workload]
     expectation = None
+    is_small = (work.workload, work.size) in _SMALL
     gpu = find_gpu(case.device_name, memory_gib) if variant.device_class == "gpu" else Missing("a CPU")
-    if not isinstance(gpu, Missing):
+    if not isinstance(gpu, Missing) and not is_small:
         used = _precision_used(case)
         found = expected(gpu, measure, used)
         if not isinstance(found, Missing):
@@ -56,6 +59,8 @@ def _ceiling(case: CaseResult, memory_gib: float | None) -> Ceiling | None:
                 found.measured_min, found.measured_max, found.warn_below, found.suspicious_above
             )
     label = f"{work.workload} {variant.precision}" if measure == "matmul" else "copy"
+    if variant.device_class == "gpu" and is_small:
+        label = f"{work.size} {label}"
     return Ceiling(label, measure, speed.units_per_s, case.case.unit, expectation)
 
 

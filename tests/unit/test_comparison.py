@@ -1,0 +1,454 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hand_made import make_case, make_run, measured, steady, unmeasured
+from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.verdict import GeometricMean, RatioEstimate
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.journal import Price
+from gputui.model.result import CaseResult, Run
+from gputui.services.comparison import (
+    Comparison,
+    Row,
+    compare_sides,
+    side_of_runs,
+    sides_by,
+    telling_dimension,
+)
+
+LATER_US = STARTED_US + 3_600_000_000
+GEMM = make_case()
+CONV = make_case("conv_train", workload_class="training")
+GPU_GEMM = make_case(device_class="gpu", precision="amp")
+
+
+def compared(*a: CaseResult, b: tuple[CaseResult, ...]) -> Comparison:
+    return compare_sides(side_of_runs("a.db", [make_run(*a)]), side_of_runs("b.db", [make_run(*b)]))
+
+
+def compared_by(dimension: str, *runs: Run) -> Comparison:
+    first, second = sides_by(dimension, runs)
+    return compare_sides(first, second, ignore=dimension)
+
+
+def only_row(comparison: Comparison) -> Row:
+    (row,) = comparison.rows
+    return row
+
+
+def ratio_of(row: Row) -> RatioEstimate:
+    assert isinstance(row.estimate, RatioEstimate), row.estimate
+    return row.estimate
+
+
+def three(step_s: float) -> tuple[tuple[float, ...], ...]:
+    """Three launches that differ by a thousandth."""
+    return steady(step_s), steady(step_s * 1.001), steady(step_s * 0.999)
+
+
+def gpu_price(gpu_count: float) -> Price:
+    return Price(8.0, gpu_count, "stated", "", "", "", "")
+
+
+# Which rows pair
+
+
+def test_rows_pair_on_work_and_variant_and_the_ratio_is_of_b_against_a() -> None:
+    one_thread = make_case(threads="1")
+
+    comparison = compared(
+        measured(GEMM, steady(0.1)),
+        measured(one_thread, steady(0.4)),
+        b=(measured(one_thread, steady(0.1)), measured(GEMM, steady(0.2))),
+    )
+
+    ratios = {row.case.name: ratio_of(row).ratio for row in comparison.rows}
+    assert ratios == {GEMM.name: pytest.approx(0.5), one_thread.name: pytest.approx(4.0)}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        make_case(version=2),
+        make_case(size="base"),
+        make_case(precision="amp"),
+        make_case(threads="1"),
+        make_case(device_class="gpu"),
+        replace(GEMM, variant=replace(GEMM.variant, mode="compile")),
+    ],
+    ids=["version", "size", "precision", "threads", "device", "mode"],
+)
+def test_what_differs_in_work_or_variant_is_two_rows_that_are_not_comparable(other: Case) -> None:
+    comparison = compared(measured(GEMM, steady(0.1)), b=(measured(other, steady(0.1)),))
+
+    assert {(row.case, row.verdict.word, row.verdict.reason) for row in comparison.rows} == {
+        (GEMM, "not comparable", "b does not have this case"),
+        (other, "not comparable", "a does not have this case"),
+    }
+    assert comparison.one_sided == ()
+
+
+def test_with_by_what_only_one_value_has_is_listed_apart_and_is_no_row() -> None:
+    alone = make_case("membw", threads="1")
+    run = make_run(
+        measured(make_case(threads="1"), steady(0.4)),
+        measured(GEMM, steady(0.1)),
+        measured(alone, steady(0.1)),
+    )
+
+    comparison = compared_by("threads", run)
+
+    assert [row.case.work.workload for row in comparison.rows] == ["gemm"]
+    assert [row.case for row in comparison.one_sided] == [alone]
+    assert [(group.common, group.rows) for group in comparison.groups] == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "told"),
+    [
+        ("oom", "", "b out of memory"),
+        ("oom", "18 GiB asked for", "b out of memory: 18 GiB asked for"),
+        ("unsupported", "no kernel for sm_75", "b unsupported: no kernel for sm_75"),
+    ],
+)
+def test_a_case_that_one_side_could_not_run_says_which_side_and_why(
+    outcome: str, reason: str, told: str
+) -> None:
+    row = only_row(compared(measured(GEMM, steady(0.1)), b=(unmeasured(GEMM, outcome, reason),)))
+
+    assert (row.verdict.word, row.verdict.reason) == ("not comparable", told)
+    assert isinstance(row.estimate, Missing)
+    assert row.b.result is not None
+    assert row.b.result.outcome == outcome
+
+
+def test_what_neither_side_measured_is_counted_by_its_reason_and_is_no_row() -> None:
+    others = [make_case(w, device_class="gpu") for w in ("gemm", "membw")]
+    comparison = compared(
+        measured(GEMM, steady(0.1)),
+        *(unmeasured(case, "skipped", "no GPU") for case in others),
+        b=(measured(GEMM, steady(0.1)), *(unmeasured(case, "skipped", "no driver") for case in others)),
+    )
+
+    assert [row.case for row in comparison.rows] == [GEMM]
+    assert comparison.unmeasured == (("no GPU", 2),)
+
+
+def test_amp_that_became_another_type_is_compared_and_noted() -> None:
+    same = measured(GPU_GEMM, steady(0.1), precision_used="amp-bf16")
+
+    row = only_row(compared(same, b=(measured(GPU_GEMM, steady(0.1), precision_used="amp-fp16"),)))
+
+    assert row.note == "amp-bf16 on a, amp-fp16 on b"
+    assert ratio_of(row).ratio == pytest.approx(1.0)
+    assert only_row(compared(same, b=(same,))).note == ""
+
+
+# What a row says
+
+
+def test_one_launch_a_side_is_judged_by_the_prior_and_says_so() -> None:
+    row = only_row(compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.11)),)))
+    estimate = ratio_of(row)
+
+    assert estimate.method == "this run only, launch prior 10 %"
+    assert not estimate.replicated
+    assert row.verdict.word == "inconclusive"
+    assert row.verdict.reason.endswith("needs 3 launches a side")
+
+
+def test_three_launches_a_side_are_judged_by_their_own_spread() -> None:
+    row = only_row(compared(measured(GEMM, *three(0.1)), b=(measured(GEMM, *three(0.11)),)))
+    estimate = ratio_of(row)
+
+    assert estimate.method == "welch on launch medians"
+    assert (estimate.launches_a, estimate.launches_b) == (3, 3)
+    assert estimate.ratio == pytest.approx(1 / 1.1, rel=1e-3)
+    assert row.verdict.word == "slower"
+
+
+def test_two_launches_against_three_are_still_judged_by_the_prior() -> None:
+    row = only_row(compared(measured(GEMM, *three(0.1)[:2]), b=(measured(GEMM, *three(0.11)),)))
+
+    assert ratio_of(row).method == "2 and 3 launches, launch prior 10 %"
+    assert row.verdict.word == "inconclusive"
+
+
+def test_a_launch_that_was_cut_short_does_not_count() -> None:
+    result = measured(GEMM, steady(0.1), steady(9.0, blocks=4))
+
+    row = only_row(compared(result, b=(measured(GEMM, steady(0.1)),)))
+
+    assert ratio_of(row).launches_a == 1
+    assert ratio_of(row).ratio == pytest.approx(1.0)
+
+
+def test_a_run_beside_itself_is_not_called_different() -> None:
+    row = only_row(compared(measured(GPU_GEMM, steady(0.1)), b=(measured(GPU_GEMM, steady(0.1)),)))
+
+    assert row.verdict.word == "inconclusive"
+    assert ratio_of(row).ratio == pytest.approx(1.0)
+
+
+def test_a_difference_seen_while_others_held_the_cpus_is_taken_back() -> None:
+    quiet, crowded = measured(GEMM, steady(0.1)), measured(GEMM, steady(0.2), waited_share=0.4)
+
+    on_b = only_row(compared(quiet, b=(crowded,)))
+    on_a = only_row(compared(crowded, b=(quiet,)))
+
+    assert (on_b.verdict.word, on_b.verdict.reason) == (
+        "inconclusive",
+        "others held the CPUs of b 40 % of the time: run again when it is idle",
+    )
+    assert on_a.verdict.word == "inconclusive"
+    assert on_a.verdict.reason.startswith("others held the CPUs of a 40 %")
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.04])
+def test_a_difference_on_a_quiet_or_silent_system_stands(share: float | None) -> None:
+    slower = measured(GEMM, steady(0.2), waited_share=share)
+
+    assert only_row(compared(measured(GEMM, steady(0.1)), b=(slower,))).verdict.word == "slower"
+
+
+def test_replicated_rows_and_gpu_rows_keep_their_word_on_a_crowded_box() -> None:
+    replicated = compared(measured(GEMM, *three(0.1)), b=(measured(GEMM, *three(0.2), waited_share=0.4),))
+    on_gpu = compared(measured(GPU_GEMM, steady(0.1)), b=(measured(GPU_GEMM, steady(0.2), waited_share=0.4),))
+
+    assert only_row(replicated).verdict.word == "slower"
+    assert only_row(on_gpu).verdict.word == "slower"
+
+
+# Group means
+
+
+def test_each_class_has_its_mean_over_common_rows_and_none_is_over_all() -> None:
+    ceilings = [make_case(), make_case(threads="1"), make_case("membw")]
+    comparison = compared(
+        *(measured(case, steady(0.1)) for case in ceilings),
+        measured(CONV, steady(0.1)),
+        b=(
+            measured(ceilings[0], steady(0.05)),
+            measured(ceilings[1], steady(0.8)),
+            unmeasured(ceilings[2], "oom"),
+            measured(CONV, steady(0.025)),
+        ),
+    )
+
+    means = [group.mean.ratio for group in comparison.groups if isinstance(group.mean, GeometricMean)]
+    assert [(g.group, g.common, g.rows) for g in comparison.groups] == [
+        ("ceilings", 2, 3),
+        ("training", 1, 1),
+    ]
+    assert means == pytest.approx([0.5, 4.0])  # 0.5 is the mean of 2 and 1/8
+
+
+def test_a_class_without_a_common_row_has_no_mean_and_says_so() -> None:
+    comparison = compared(
+        measured(GEMM, steady(0.1)), measured(CONV, steady(0.1)), b=(measured(GEMM, steady(0.1)),)
+    )
+
+    by_name = {group.group: group for group in comparison.groups}
+    assert by_name["training"].mean == Missing("no row in common")
+    assert (by_name["training"].common, by_name["training"].rows) == (0, 1)
+
+
+# What differs
+
+
+def test_nothing_differs_between_two_runs_of_one_box_and_runtime() -> None:
+    assert compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.1)),)).differs == ()
+
+
+def test_what_is_recorded_and_differs_is_named_and_nothing_else() -> None:
+    other_machine = replace(
+        GPU_MACHINE,
+        cpu=replace(GPU_MACHINE.cpu, usable_cores=24),
+        instance_type="p5e.48xlarge",
+    )
+    other_runtime = replace(RUNTIME, torch_version="2.13.0+cu130", torch_cuda="13.0")
+    a = make_run(measured(GEMM, steady(0.1)))
+    b = make_run(measured(GEMM, steady(0.1)), machine=other_machine, runtime=other_runtime)
+
+    differs = compare_sides(side_of_runs("a", [a]), side_of_runs("b", [b])).differs
+
+    assert differs == (
+        ("machine", CPU_MACHINE.machine_id, GPU_MACHINE.machine_id),
+        ("instance", "—", "p5e.48xlarge"),
+        ("GPU", "none", "2x NVIDIA H200"),
+        ("driver", "—", "570.86.15"),
+        ("cores", "1", "24"),
+        ("torch", "2.11.0+cpu", "2.13.0+cu130"),
+        ("CUDA", "—", "13.0"),
+    )
+
+
+# Sides
+
+
+def test_of_each_case_the_latest_run_that_measured_it_wins() -> None:
+    old = make_run(measured(GEMM, steady(0.1)), measured(CONV, steady(0.1)))
+    new = make_run(
+        measured(GEMM, steady(0.2)), unmeasured(CONV, "skipped", "no time"), started_utc_us=LATER_US
+    )
+
+    side = side_of_runs("a.db", [new, old])
+
+    chosen = {case.result.case: case.run.run_id for case in side.cases}
+    assert chosen == {GEMM: new.summary.run_id, CONV: old.summary.run_id}
+    assert side.run == new.summary
+
+
+def test_a_file_of_two_machines_is_refused_with_the_list() -> None:
+    runs = [
+        make_run(measured(GEMM, steady(0.1))),
+        make_run(measured(GEMM, steady(0.1)), machine=GPU_MACHINE),
+    ]
+
+    with pytest.raises(GputuiError) as caught:
+        side_of_runs("both.db", runs)
+
+    assert caught.value.exit_code == EXIT_USAGE
+    for run in runs:
+        assert run.summary.short_id in caught.value.message
+        assert run.summary.machine.machine_id in caught.value.message
+    assert "both.db@RUN" in caught.value.hint
+    assert "--by machine" in caught.value.hint
+
+
+def test_a_file_of_two_runtimes_is_refused_too_and_by_runtime_compares_them() -> None:
+    runs = [
+        make_run(measured(GEMM, steady(0.1))),
+        make_run(measured(GEMM, steady(0.05)), runtime=replace(RUNTIME, torch_version="2.13.0+cpu")),
+    ]
+
+    with pytest.raises(GputuiError, match="2 machines or runtimes"):
+        side_of_runs("both.db", runs)
+    comparison = compared_by("runtime", *runs)
+
+    assert ratio_of(only_row(comparison)).ratio == pytest.approx(2.0)
+    assert [what for what, _, _ in comparison.differs] == ["torch"]
+
+
+@pytest.mark.parametrize(
+    ("dimension", "cases", "order"),
+    [
+        ("device", [make_case(device_class="gpu"), make_case()], ["cpu", "gpu"]),
+        ("threads", [make_case(threads="all"), make_case(threads="1")], ["1", "all"]),
+        (
+            "precision",
+            [make_case(precision=p, device_class="gpu") for p in ("amp", "tf32", "fp32")],
+            ["fp32", "tf32", "amp"],
+        ),
+    ],
+)
+def test_sides_stand_in_a_plain_order(dimension: str, cases: list[Case], order: list[str]) -> None:
+    run = make_run(*(measured(case, steady(0.1)) for case in cases))
+
+    assert [side.name for side in sides_by(dimension, [run])] == order
+
+
+def test_a_value_without_a_measured_case_is_no_side() -> None:
+    run = make_run(
+        measured(make_case(precision="fp32"), steady(0.1)),
+        measured(make_case(precision="amp"), steady(0.1)),
+        unmeasured(make_case(precision="tf32"), "unsupported", "TF32 is a mode of NVIDIA GPUs"),
+    )
+
+    assert [side.name for side in sides_by("precision", [run])] == ["fp32", "amp"]
+
+
+def test_by_threads_a_gpu_is_no_side_for_its_threads_are_not_chosen() -> None:
+    run = make_run(
+        measured(make_case(threads="1"), steady(0.2)),
+        measured(make_case(threads="all"), steady(0.1)),
+        measured(GPU_GEMM, steady(0.001)),
+    )
+
+    assert [side.name for side in sides_by("threads", [run])] == ["1", "all"]
+
+
+def test_by_threads_a_run_of_a_gpu_alone_is_refused() -> None:
+    with pytest.raises(GputuiError, match="without such a choice"):
+        sides_by("threads", [make_run(measured(GPU_GEMM, steady(0.001)))])
+
+
+def test_one_value_alone_is_refused_and_named() -> None:
+    run = make_run(measured(make_case(threads="1"), steady(0.1)))
+
+    with pytest.raises(GputuiError, match="--by threads: all measured cases are 1") as caught:
+        sides_by("threads", [run])
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_by_device_a_gpu_stands_beside_all_cores_of_the_cpu() -> None:
+    run = make_run(
+        measured(make_case(precision="amp"), steady(0.1)),
+        measured(make_case(precision="amp", threads="1"), steady(0.4)),
+        measured(GPU_GEMM, steady(0.001)),
+    )
+
+    comparison = compared_by("device", run)
+
+    assert ratio_of(only_row(comparison)).ratio == pytest.approx(100, rel=1e-3)
+    assert [row.case.variant.threads for row in comparison.one_sided] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("others", "dimension"),
+    [
+        ([make_case(device_class="gpu"), make_case(precision="amp"), make_case(threads="1")], "device"),
+        ([make_case(precision="amp"), make_case(threads="1")], "precision"),
+        ([make_case(threads="1")], "threads"),
+    ],
+)
+def test_one_file_is_compared_by_the_first_dimension_in_which_measured_cases_differ(
+    others: list[Case], dimension: str
+) -> None:
+    cases = [measured(case, steady(0.1)) for case in (GEMM, *others)]
+    listed = unmeasured(make_case("membw", device_class="gpu"), "skipped", "no GPU")
+
+    assert telling_dimension([make_run(*cases, listed)]) == dimension
+
+
+def test_one_file_of_one_variant_asks_for_a_second_file() -> None:
+    with pytest.raises(GputuiError) as caught:
+        telling_dimension([make_run(measured(GEMM, steady(0.1)))])
+
+    assert "second file" in caught.value.hint
+
+
+# Costs
+
+
+def test_a_gpu_of_four_carries_its_share_of_the_price_and_a_cpu_row_has_none() -> None:
+    run = make_run(
+        measured(GPU_GEMM, steady(0.1)), measured(GEMM, steady(0.1)), machine=GPU_MACHINE, price=gpu_price(4)
+    )
+    side = side_of_runs("a.db", [run])
+
+    rows = {row.case.variant.device_class: row.a.cost for row in compare_sides(side, side).rows}
+
+    on_gpu = rows["gpu"]
+    assert isinstance(on_gpu, Cost)
+    assert on_gpu.is_share
+    assert on_gpu.share == 0.25
+    # 8 $/h, of it a quarter; a million TFLOP at 2 x 1024^3 FLOP in 0.1 s
+    assert on_gpu.usd_per_million == pytest.approx(8 / 4 / 3600 * 1e18 / (2 * 1024**3 / 0.1), rel=1e-3)
+    assert isinstance(rows["cpu"], Missing)
+    assert "4 GPUs" in rows["cpu"].reason
+
+
+def test_a_box_with_one_gpu_carries_its_whole_price() -> None:
+    side = side_of_runs("a.db", [make_run(measured(GPU_GEMM, steady(0.1)), price=gpu_price(1))])
+
+    cost = only_row(compare_sides(side, side)).a.cost
+
+    assert isinstance(cost, Cost)
+    assert not cost.is_share

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hand_made import make_run, measured, steady, unmeasured
+from journals import CPU_MACHINE, GPU_MACHINE
+
+from gputui.analysis.normal import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, Normality
+from gputui.model.case import Case, Variant
+from gputui.model.result import CaseResult
+from gputui.services.normality import normality_of
+from gputui.services.resolving import case_of
+from gputui.worker.workloads import workload_named
+
+H200 = "NVIDIA H200"
+
+
+def shipped_case(workload: str, size: str, precision: str = "fp32", device_class: str = "gpu") -> Case:
+    threads = "host" if device_class == "gpu" else "all"
+    return case_of(workload_named(workload), size, Variant(device_class, precision, "eager", threads))
+
+
+def at_rate(
+    units_per_s: float,
+    workload: str,
+    size: str,
+    precision: str = "fp32",
+    *,
+    device_class: str = "gpu",
+    device_name: str = H200,
+    index: int = 0,
+) -> CaseResult:
+    """A case of the shipped workload that was measured at this rate."""
+    case = shipped_case(workload, size, precision, device_class)
+    used = "amp-bf16" if precision == "amp" else precision
+    launch = steady(case.units_per_step / units_per_s)
+    result = measured(case, launch, precision_used=used, device_name=device_name)
+    return replace(result, device_index=index if device_class == "gpu" else None)
+
+
+def gemm(tflops: float, size: str = "large", device_name: str = H200) -> CaseResult:
+    return at_rate(tflops * 1e12, "gemm", size, "amp", device_name=device_name)
+
+
+def copy(tb_per_s: float, size: str = "base") -> CaseResult:
+    return at_rate(tb_per_s * 1e12, "membw", size)
+
+
+def judged(*cases: CaseResult) -> Normality:
+    (normality,) = normality_of(make_run(*cases, machine=GPU_MACHINE))
+    return normality
+
+
+def test_an_h200_that_reaches_what_others_reach_is_normal_with_both_figures() -> None:
+    normality = judged(gemm(780), copy(4.28))
+
+    assert normality.word == NORMAL
+    assert "gemm amp 780 TFLOP/s (elsewhere 769–798)" in normality.text
+    assert "copy 4.28 TB/s (elsewhere 4.30)" in normality.text
+
+
+def test_an_h200_at_300_tflops_is_below_normal_by_the_share_it_is_short_of() -> None:
+    normality = judged(gemm(300), copy(4.28))
+
+    assert normality.word == BELOW_NORMAL
+    assert normality.text.startswith("BELOW NORMAL: gemm amp 300 TFLOP/s (elsewhere 769–798), 61 % short")
+    assert "power cap" in normality.text
+    assert "copy 4.28 TB/s" in normality.text
+
+
+def test_a_slow_copy_alone_makes_a_box_below_normal() -> None:
+    assert judged(gemm(780), copy(2.0)).word == BELOW_NORMAL
+
+
+def test_more_than_the_physical_peak_is_an_error_of_measurement() -> None:
+    normality = judged(gemm(2000), copy(4.28))
+
+    assert normality.word == ABOVE_LIMIT
+    assert "an error of measurement" in normality.text
+
+
+@pytest.mark.parametrize("small", [gemm(300, "mini"), gemm(300, "base"), copy(1.0, "mini")])
+def test_small_work_alone_is_never_called_below_normal(small: CaseResult) -> None:
+    normality = judged(small)
+
+    assert normality.word == NO_REFERENCE
+    assert f"{small.case.work.size} " in normality.text
+
+
+def test_small_work_beside_large_is_left_out_of_the_judgement() -> None:
+    assert judged(gemm(300, "mini"), gemm(780), copy(1.0, "mini"), copy(4.28)).word == NORMAL
+
+
+def test_a_large_product_that_ran_out_of_memory_leaves_no_judgement_of_the_small_one() -> None:
+    lost = unmeasured(shipped_case("gemm", "large", "amp"), "oom")
+
+    assert judged(gemm(300, "mini"), lost).word == NO_REFERENCE
+
+
+def test_a_precision_without_a_reference_does_not_count() -> None:
+    fp32 = at_rate(50e12, "gemm", "large", "fp32")
+
+    normality = judged(gemm(780), fp32)
+
+    assert normality.word == NORMAL
+    assert "fp32" not in normality.text
+
+
+def test_a_cpu_has_no_reference_and_its_name_and_figures_are_told() -> None:
+    product = at_rate(
+        1.5e12, "gemm", "mini", "fp32", device_class="cpu", device_name=str(CPU_MACHINE.cpu.model)
+    )
+
+    (normality,) = normality_of(make_run(product))
+
+    assert normality.word == NO_REFERENCE
+    assert normality.text == "NO REFERENCE for Xeon 8481C: gemm fp32 1.50 TFLOP/s"
+
+
+def test_a_gpu_that_is_not_in_the_table_has_no_reference() -> None:
+    normality = judged(gemm(780, device_name="NVIDIA Imaginary 9000"))
+
+    assert normality.word == NO_REFERENCE
+    assert "NVIDIA Imaginary 9000" in normality.text
+
+
+def test_each_device_is_judged_alone_and_gpus_come_first() -> None:
+    slow_second = at_rate(300e12, "gemm", "large", "amp", index=1)
+    cpu = at_rate(1e12, "gemm", "mini", "fp32", device_class="cpu", device_name="Xeon 8481C")
+
+    words = [n.word for n in normality_of(make_run(cpu, slow_second, gemm(780), machine=GPU_MACHINE))]
+
+    assert words == [NORMAL, BELOW_NORMAL, NO_REFERENCE]
+
+
+def test_a_run_without_a_ceiling_is_not_judged() -> None:
+    training = at_rate(1000, "conv_train", "mini", "amp")
+
+    assert normality_of(make_run(training, machine=GPU_MACHINE)) == ()

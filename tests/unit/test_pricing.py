@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+from journals import CPU_MACHINE, GPU_MACHINE
+
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.model.journal import Price
+from gputui.services.pricing import MAX_USD_PER_HOUR, price_of
+
+
+def refused(usd_per_hour: float | None, instance: str | None) -> GputuiError:
+    with pytest.raises(GputuiError) as caught:
+        price_of(usd_per_hour, instance, GPU_MACHINE)
+    assert caught.value.exit_code == EXIT_USAGE
+    return caught.value
+
+
+def test_without_price_and_instance_there_is_none() -> None:
+    assert price_of(None, None, GPU_MACHINE) is None
+
+
+def test_a_stated_price_buys_all_gpus_of_the_box() -> None:
+    assert price_of(3.5, None, GPU_MACHINE) == Price(3.5, 2.0, "stated", "", "", "", "")
+    on_cpu = price_of(0.1, None, CPU_MACHINE)
+    assert on_cpu is not None
+    assert on_cpu.gpu_count == 0
+
+
+def test_a_stated_price_wins_over_the_list_and_keeps_the_instance_name() -> None:
+    price = price_of(3.5, "g4ad.xlarge", GPU_MACHINE)
+
+    assert price is not None
+    assert (price.usd_per_hour, price.kind, price.instance_type) == (3.5, "stated", "g4ad.xlarge")
+
+
+@pytest.mark.parametrize("usd", [0.0, 1e-6, MAX_USD_PER_HOUR])
+def test_free_boxes_and_the_dearest_are_accepted(usd: float) -> None:
+    price = price_of(usd, None, CPU_MACHINE)
+
+    assert price is not None
+    assert price.usd_per_hour == usd
+
+
+@pytest.mark.parametrize("usd", [float("nan"), float("inf"), -float("inf"), -0.01, 1e5 + 1, 1e300])
+def test_what_is_no_amount_of_money_is_refused_with_the_range(usd: float) -> None:
+    error = refused(usd, None)
+
+    assert error.message.startswith("--price ")
+    assert "from 0 to 100000" in error.hint
+
+
+@pytest.mark.parametrize("name", ["g4ad.xlarge", "AWS/G4AD.xlarge"])
+def test_an_instance_has_its_list_price_with_source(name: str) -> None:
+    price = price_of(None, name, GPU_MACHINE)
+
+    assert price is not None
+    assert price.usd_per_hour > 0
+    assert (price.gpu_count, price.provider, price.instance_type) == (1, "aws", "g4ad.xlarge")
+    assert price.kind.startswith("on-demand")
+    assert price.date
+
+
+def test_a_mistyped_instance_is_answered_with_what_is_near() -> None:
+    error = refused(None, "g4ad.xlarg")
+
+    assert error.message == "--instance g4ad.xlarg: no such instance type in the price list"
+    assert "aws/g4ad.xlarge" in error.hint
+    assert "--price" in error.hint
+
+
+def test_an_instance_unlike_any_is_to_be_priced_by_hand() -> None:
+    assert refused(None, "%%%").hint == "state it with --price USD_PER_H"
+
+
+def test_an_instance_whose_price_is_unknown_says_so() -> None:
+    error = refused(None, "aws/p5e.48xlarge")
+
+    assert "no list price known for aws/p5e.48xlarge" in error.message
+    assert "--price" in error.message
+
+
+def test_a_name_that_several_sell_is_ambiguous_and_lists_the_offers() -> None:
+    error = refused(None, "H100")
+
+    assert "prices are listed" in error.message
+    assert error.message.count("/h") > 1
+    assert "PROVIDER/TYPE" in error.hint

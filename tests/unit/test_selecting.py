@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from journals import STARTED_US, make_journal
+
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.services.selecting import Selection, select_runs, split_selector
+from gputui.store.journal_reader import read_journal
+from gputui.store.writing import store_run
+
+OLD, CUT_SHORT, NEW, BROKEN = (f"0194b5a0-0000-7000-8000-0000aaaa000{n}" for n in range(1, 5))
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four runs, the newest one failed; two carry one label."""
+    place = tmp_path_factory.mktemp("selecting")
+    runs = (
+        (OLD, "box a", "finished"),
+        (CUT_SHORT, "twice", "interrupted"),
+        (NEW, "twice", "finished"),
+        (BROKEN, "", "failed"),
+    )
+    for number, (run_id, label, status) in enumerate(runs):
+        run_dir = make_journal(
+            place / run_id,
+            run_id=run_id,
+            label=label,
+            status=status,
+            started_utc_us=STARTED_US + number * HOUR_US,
+            telemetry=False,
+        )
+        store_run(place / "all.db", read_journal(run_dir), ())
+    return place / "all.db"
+
+
+def ids(selection: Selection) -> list[str]:
+    return [run.summary.run_id for run in selection.runs]
+
+
+def refused(text: str) -> GputuiError:
+    with pytest.raises(GputuiError) as caught:
+        select_runs(text)
+    assert caught.value.exit_code == EXIT_USAGE
+    return caught.value
+
+
+def test_a_file_alone_means_its_comparable_runs_newest_first_with_their_blocks(db: Path) -> None:
+    selection = select_runs(str(db))
+
+    assert ids(selection) == [NEW, CUT_SHORT, OLD]
+    assert selection.text == str(db)
+    assert all(run.cases[0].measurements[0].blocks for run in selection.runs)
+
+
+@pytest.mark.parametrize(
+    ("selector", "run_id"),
+    [
+        ("latest", BROKEN),
+        ("latest~1", NEW),
+        ("latest~3", OLD),
+        ("aaaa0001", OLD),
+        ("AAAA0001", OLD),
+        (OLD, OLD),
+        ("box a", OLD),
+    ],
+)
+def test_a_run_is_named_by_age_id_or_label(db: Path, selector: str, run_id: str) -> None:
+    assert ids(select_runs(f"{db}@{selector}")) == [run_id]
+
+
+@pytest.mark.parametrize(
+    ("selector", "told"),
+    [
+        ("latest~4", "4 are stored"),
+        ("ffff0001", "no run 'ffff0001'"),
+        ("box b", "no run 'box b'"),
+        ("twice", "means 2 runs: aaaa0003 (twice), aaaa0002 (twice)"),
+        ("aaaa", "means 4 runs"),
+    ],
+)
+def test_an_unknown_or_ambiguous_run_is_refused_by_name(db: Path, selector: str, told: str) -> None:
+    assert told in refused(f"{db}@{selector}").message
+
+
+def test_a_mistyped_label_is_answered_with_the_near_one(db: Path) -> None:
+    assert "box a" in refused(f"{db}@bxo a").hint
+
+
+def test_a_path_that_contains_an_at_and_exists_is_a_path(db: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "a@latest"
+    odd.write_bytes(db.read_bytes())
+
+    assert split_selector(str(odd)) == (odd, "")
+    assert ids(select_runs(str(odd))) == [NEW, CUT_SHORT, OLD]
+    assert ids(select_runs(f"{odd}@latest~1")) == [NEW]
+
+
+def test_a_selector_is_split_at_the_last_at() -> None:
+    assert split_selector("me@host.db@box@a") == (Path("me@host.db@box"), "a")
+    assert split_selector("plain.db") == (Path("plain.db"), "")
+
+
+def test_a_home_directory_is_understood(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert split_selector("~/a.db@latest") == (tmp_path / "a.db", "latest")
+
+
+def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
+    assert "gone.db" in refused(f"{tmp_path / 'gone.db'}@latest").message
+
+
+def test_a_file_with_nothing_to_compare_says_how_to_measure(tmp_path: Path) -> None:
+    run_dir = make_journal(tmp_path / "run", status="failed", telemetry=False)
+    store_run(tmp_path / "failed.db", read_journal(run_dir), ())
+
+    error = refused(str(tmp_path / "failed.db"))
+
+    assert "holds no run to compare" in error.message
+    assert "gputui run" in error.hint
