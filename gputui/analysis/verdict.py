@@ -286,7 +286,7 @@ def estimate_speed(launches: Sequence[Sequence[float]], *, prior_sd: float) -> S
         method = "t on launch medians"
     else:
         center = hodges_lehmann(side.pooled)
-        within = location_error(side.pooled) * side.factor
+        within = location_error(side.pooled)
         half = _Z * math.sqrt(within**2 + side.assumed_variance)
         method = _prior_method(side, side)
     return SpeedEstimate(
