@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
 
 import click
 
@@ -35,9 +37,7 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
         click.echo(json.dumps({"schema": 1, "profiles": listed}, indent=1))
         return
     for profile in profiles:
-        launches = f"{profile.replicates} launch{'es' if profile.replicates > 1 else ''}"
-        budget = format_seconds(profile.budget_s)
-        click.echo(f"{profile.name:<14} {profile.question}  ({budget}, {launches})")
+        click.echo(f"{profile.name:<12} {profile.budget_s / 60:>4.1f} min  {profile.question}")
     click.echo("\nnext: gputui profiles NAME, or gputui run NAME")
 
 
@@ -56,11 +56,10 @@ def _show(profile: Profile, python: str | None, as_json: bool) -> None:
     version = chosen.interpreter.runtime.torch_version
     torch = f"torch {version.reason}" if isinstance(version, Missing) else f"torch {version}"
     click.echo(f"{profile.name}: {profile.question}")
-    click.echo(
-        f"at most {format_seconds(profile.budget_s)}, {profile.replicates} launch"
-        f"{'es' if profile.replicates > 1 else ''} per case; measured with"
-        f" Python {chosen.interpreter.runtime.python_version}, {torch} ({chosen.found_as})"
-    )
+    launches = f"{profile.replicates} launch{'es' if profile.replicates > 1 else ''}"
+    click.echo(f"at most {format_seconds(profile.budget_s)}, {launches} per case")
+    python_version = chosen.interpreter.runtime.python_version
+    click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")
     for workload in dict.fromkeys(c.case.work.workload for c in plan.cases):
         click.echo(f"  {workload:<12} {workload_named(workload).question}")
     _cases(plan)
@@ -80,4 +79,5 @@ def _cases(plan: Plan) -> None:
     for reason, names in reasons.items():
         for name in names:
             click.echo(f"  {name}")
-        click.echo(f"    {reason}")
+        width = shutil.get_terminal_size().columns
+        click.echo(textwrap.fill(reason, width, initial_indent="    ", subsequent_indent="    "))

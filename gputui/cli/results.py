@@ -38,7 +38,10 @@ def print_results(out: Console, run: Run) -> None:
     for line in _notes(run):
         out.print(Text(line))
     out.print()
-    for normality in normality_of(run):
+    judged = normality_of(run)
+    if not judged:
+        out.print("NO REFERENCE: no ceiling (gemm, membw) was measured to tell whether this box is normal")
+    for normality in judged:
         out.print(Text(normality.text, style="bold" if normality.word != "NO REFERENCE" else ""))
 
 

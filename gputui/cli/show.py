@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.units import format_bytes, format_percent, format_seconds
 from gputui.services.places import default_result_file
-from gputui.store.reading import StoredEvent, TelemetrySummary, open_result
+from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
 
@@ -37,15 +38,17 @@ def command(run: str, file: Path | None, trust: bool, as_json: bool) -> int:
     from gputui.cli.results import print_results
     from gputui.cli.tables import console
 
-    _heading(found)
-    click.echo()
-    print_results(console(), found)
-    _telemetry(telemetry)
-    _events(events)
+    out = console()
+    for line in _heading(found):
+        out.print(line, markup=False)
+    out.print()
+    print_results(out, found)
+    for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
+        out.print(line, markup=False)
     return EXIT_DONE
 
 
-def _heading(run: Run) -> None:
+def _heading(run: Run) -> Iterator[str]:
     from gputui.cli.tables import day
 
     summary, machine, runtime = run.summary, run.summary.machine, run.summary.runtime
@@ -53,28 +56,28 @@ def _heading(run: Run) -> None:
     ended_us = summary.ended_utc_us
     took = "" if ended_us is None else f", {format_seconds((ended_us - summary.started_utc_us) / 1e6)}"
     reason = f": {summary.status_reason}" if summary.status_reason else ""
-    click.echo(
+    yield (
         f"run {summary.short_id}{label}: {summary.profile}, {summary.status}{reason}, {day(summary)}{took}"
     )
     cpu = machine.cpu
-    click.echo(
+    yield (
         f"CPU      {_known(cpu.model)}, {cpu.usable_cores} cores, {cpu.usable_threads:g} of"
         f" {cpu.host_threads} threads ({cpu.limited_by})"
     )
     memory = machine.memory
-    click.echo(f"memory   {format_bytes(memory.usable_bytes)} ({memory.limited_by})")
+    yield (f"memory   {format_bytes(memory.usable_bytes)} ({memory.limited_by})")
     for gpu in machine.gpus:
         size = "memory unknown" if isinstance(gpu.memory_bytes, Missing) else format_bytes(gpu.memory_bytes)
         limit = gpu.power_limit_w
         power = "" if isinstance(limit, Missing) else f", limit {limit:.0f} W"
-        click.echo(f"GPU {gpu.index}    {gpu.name}, {size}{power}")
+        yield (f"GPU {gpu.index}    {gpu.name}, {size}{power}")
     if not machine.gpus:
-        click.echo(f"GPU      none: {machine.gpus_absent}")
+        yield (f"GPU      none: {machine.gpus_absent}")
     layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
-    click.echo(f"platform {layers or 'unknown'}; instance {_known(machine.instance_type)}")
-    click.echo(f"system   {_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}")
-    click.echo(f"driver   {_known(machine.driver_version)}, CUDA up to {_known(machine.cuda_driver_version)}")
-    click.echo(
+    yield (f"platform {layers or 'unknown'}; instance {_known(machine.instance_type)}")
+    yield (f"system   {_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}")
+    yield (f"driver   {_known(machine.driver_version)}, CUDA up to {_known(machine.cuda_driver_version)}")
+    yield (
         f"runtime  Python {runtime.python_version}, torch {_known(runtime.torch_version)},"
         f" CUDA {_known(runtime.torch_cuda)}, cuDNN {_known(runtime.cudnn_version)}"
     )
@@ -83,14 +86,14 @@ def _heading(run: Run) -> None:
         source = " ".join(
             filter(None, (price.kind, price.provider, price.instance_type, price.region, price.date))
         )
-        click.echo(f"price    ${price.usd_per_hour:g}/h ({source})")
+        yield (f"price    ${price.usd_per_hour:g}/h ({source})")
 
 
 def _known(value: object) -> str:
     return f"— ({value.reason})" if isinstance(value, Missing) else str(value)
 
 
-def _telemetry(telemetry: TelemetrySummary) -> None:
+def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:
     for device in telemetry.devices:
         parts = []
         if not isinstance(device.power_median_w, Missing) and not isinstance(device.power_max_w, Missing):
@@ -102,14 +105,9 @@ def _telemetry(telemetry: TelemetrySummary) -> None:
         for share, word in ((device.power_capped_share, "power-capped"), (device.slowed_share, "slowed")):
             if not isinstance(share, Missing) and share > 0:
                 parts.append(f"{word} {format_percent(share)} of the time")
-        click.echo(f"GPU {device.device_index}: {'; '.join(parts)} ({device.samples} samples)")
+        yield (f"GPU {device.device_index}: {'; '.join(parts)} ({device.samples} samples)")
     host = telemetry.host
     if not isinstance(host, Missing) and not isinstance(host.cpu_busy_mean_pct, Missing):
         steal = host.cpu_steal_mean_pct
         stolen = "" if isinstance(steal, Missing) else f", {steal:.0f} % taken by the hypervisor"
-        click.echo(f"host: CPU {host.cpu_busy_mean_pct:.0f} % busy{stolen} ({host.samples} samples)")
-
-
-def _events(events: tuple[StoredEvent, ...]) -> None:
-    for event in events:
-        click.echo(f"{event.level}: {event.message}")
+        yield (f"host: CPU {host.cpu_busy_mean_pct:.0f} % busy{stolen} ({host.samples} samples)")

@@ -1,0 +1,240 @@
+"""The command line as it is used: real processes, real files, `spin` for work."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+PROFILE = """
+schema = 1
+version = 1
+title = "spin"
+question = "How fast is one thread?"
+budget_s = 5
+replicates = 1
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+threads = ["1", "all"]
+"""
+
+
+def gputui(*words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gputui", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile, a result file of this box, and one of the same box with 1.5 times the work."""
+    place = tmp_path_factory.mktemp("job")
+    (place / "spin.toml").write_text(PROFILE)
+    state = {"GPUTUI_STATE": str(place / "state"), "XDG_CONFIG_HOME": str(place / "config")}
+    for name, more in (("a", {}), ("b", {"GPUTUI_SPIN_WORK": "1.5"})):
+        ssh = {"SSH_CONNECTION": "203.0.113.9 50000 2001:db8::7 2222", "USER": "ana"}
+        done = gputui(
+            "run", str(place / "spin.toml"), "--db", str(place / f"{name}.db"), env={**state, **ssh, **more}
+        )
+        assert done.returncode == 0, done.stderr
+        (place / f"{name}.txt").write_text(done.stdout)
+        (place / f"{name}.err").write_text(done.stderr)
+    return place
+
+
+def test_a_run_ends_with_results_the_word_on_the_box_and_what_to_type_next(place: Path) -> None:
+    said = (place / "a.txt").read_text()
+    assert re.search(r"^spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s", said, re.MULTILINE)
+    assert f"stored as {said.split('stored as ')[1][:8]}" in said
+    assert "NO REFERENCE" in said
+    assert "gputui compare" in said
+    assert f"scp -P 2222 ana@[2001:db8::7]:{place / 'a.db'} ." in said
+
+
+def test_without_a_terminal_progress_is_one_plain_line_per_event(place: Path) -> None:
+    said = (place / "a.err").read_text()
+    assert "\r" not in said
+    assert "\x1b" not in said
+    assert len(re.findall(r"^\d:\d\d launch [12] spin", said, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\d:\d\d spin mini .* \d+ blocks$", said, re.MULTILINE)) == 2
+
+
+def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: Path) -> None:
+    done = gputui("compare", str(place / "a.db"), str(place / "b.db"), "--format", "json")
+    rows = json.loads(done.stdout)["comparisons"][0]["rows"]
+    assert [row["threads"] for row in rows] == ["1", "all"]
+    for row in rows:
+        assert row["ratio"]["b_against_a"] < 0.85
+        disturbed = "others held the CPUs" in row["reason"]
+        assert row["verdict"] == ("inconclusive" if disturbed else "slower")
+
+
+def test_every_key_of_the_json_output_is_documented(place: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    compared = json.loads(
+        gputui("compare", str(place / "a.db"), str(place / "b.db"), "--format", "json").stdout
+    )
+    shown = json.loads(gputui("show", "latest", str(place / "a.db"), "--json").stdout)
+    comparison = compared["comparisons"][0]
+    keys = {*compared, *comparison, *comparison["rows"][0], *comparison["rows"][0]["ratio"]}
+    keys |= {*comparison["groups"][0], *comparison["groups"][0]["mean"]}
+    keys |= {*shown["cases"][0], *shown["cases"][0]["speed"]}
+    undocumented = {key for key in keys if f"`{key}`" not in page} - {"schema"}
+    assert undocumented - {"device_name"} == set()
+
+
+def test_the_variants_of_one_file_are_compared_with_each_other(place: Path) -> None:
+    done = gputui("compare", str(place / "a.db"), "--by", "threads")
+    assert done.returncode == 0
+    assert "threads 1" in done.stdout
+    assert "threads all" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", "a.db"),
+        ("show", "latest", "a.db"),
+        ("compare", "a.db", "b.db"),
+        ("profiles",),
+        ("profiles", "quick"),
+    ],
+)
+def test_no_line_is_wider_than_80_columns(place: Path, words: tuple[str, ...]) -> None:
+    typed = [str(place / w) if w.endswith(".db") else w for w in words]
+    done = gputui(*typed, env={"COLUMNS": "80"})
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.split("\n"))) <= 80
+
+
+def test_storing_a_run_directory_again_adds_nothing(place: Path) -> None:
+    run_dir = next((place / "state" / "runs").iterdir())
+    before = gputui("runs", str(place / "a.db"), "--json").stdout
+    name = "a" if json.loads(before)["runs"][0]["run_id"] == run_dir.name else "b"
+    done = gputui("import", str(run_dir), "--db", str(place / f"{name}.db"))
+    assert done.returncode == 0
+    assert "was there already" in done.stdout
+    assert gputui("runs", str(place / "a.db"), "--json").stdout == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Signals) -> None:
+    profile = tmp_path / "spin.toml"
+    profile.write_text(PROFILE.replace("budget_s = 5", "budget_s = 60"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(tmp_path / "a.db")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if "launch 2" in line:
+                run.send_signal(number)
+                break
+        run.communicate(timeout=60)
+        assert run.returncode == 128 + number
+    stored = json.loads(gputui("runs", str(tmp_path / "a.db"), "--json").stdout)["runs"]
+    assert [s["status"] for s in stored] == ["interrupted"]
+    cases = json.loads(gputui("show", "latest", str(tmp_path / "a.db"), "--json").stdout)["cases"]
+    assert sorted(case["outcome"] for case in cases) == ["interrupted", "ok"]
+
+
+def test_a_viewer_that_loses_its_terminal_leaves_the_run_going(tmp_path: Path) -> None:
+    profile = tmp_path / "spin.toml"
+    profile.write_text(PROFILE)
+    pid, terminal = pty.fork()
+    if pid == 0:  # the child: a viewer on a terminal of its own
+        os.execv(
+            sys.executable,
+            [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(tmp_path / "a.db")],
+        )
+    seen = b""
+    while b"block" not in seen:
+        readable, _, _ = select.select([terminal], [], [], 60)
+        assert readable, seen
+        seen += os.read(terminal, 4096)
+    assert b"\r\x1b[K" in seen, "with a terminal the line is rewritten in place"
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 129
+    run_dir = next(Path(os.environ["GPUTUI_STATE"]).joinpath("runs").iterdir())
+    supervisor = json.loads((run_dir / "lock").read_text())["pid"]
+    pidfd = os.pidfd_open(supervisor)
+    readable, _, _ = select.select([pidfd], [], [], 60)  # until the supervisor has ended by itself
+    assert readable
+    os.close(pidfd)
+    stored = json.loads(gputui("runs", str(tmp_path / "a.db"), "--json").stdout)["runs"]
+    assert [s["status"] for s in stored] == ["finished"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("comapre",), 2, "did you mean `gputui compare`"),
+        (("run", "qick"), 2, "did you mean 'quick'"),
+        (("run", "--device", "tpu"), 2, "cpu, gpu, gpu:N"),
+        (("run", "--only", "gem"), 2, "it has"),
+        (("run", "--price", "nan"), 2, "--price nan"),
+        (("run", "--price", "-1"), 2, "--price -1"),
+        (("run", "--price", "1e99"), 2, "--price 1e+99"),
+        (("run", "--launches", "0"), 2, "0 is not in the range"),
+        (("run", "--instance", "g5.xlarg"), 2, "did you mean"),
+        (("run", "--python", "/no/such/python"), 2, "/no/such/python"),
+        (("run", "--label", "a\nb"), 2, "--label"),
+        (("compare", "nowhere.db"), 2, "nowhere.db"),
+        (("show", "latest", "nowhere.db"), 2, "nowhere.db"),
+    ],
+)
+def test_wrong_input_is_told_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = gputui(*words)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_result_file_is_refused_before_anything_is_measured_and_left_as_it_was(
+    tmp_path: Path,
+) -> None:
+    text = tmp_path / "notes.db"
+    text.write_text("my notes\n")
+    sqlite = tmp_path / "other.db"
+    with sqlite3.connect(sqlite) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    profile = tmp_path / "spin.toml"
+    profile.write_text(PROFILE)
+    for file in (text, sqlite):
+        before = file.read_bytes()
+        done = gputui("run", str(profile), "--db", str(file))
+        assert done.returncode == 4
+        assert file.name in done.stderr
+        assert "launch 1" not in done.stderr
+        assert file.read_bytes() == before
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
+    done = gputui("--debug", "show", "latest", str(tmp_path / "none.db"))
+    assert "Traceback" in done.stderr
