@@ -66,6 +66,8 @@ class _Run:
     pace: Pace
     unplanned: list[PlannedLaunch] = field(default_factory=list)
     """Launches that repeat a case alone after a crash or an OOM."""
+    crashes: dict[tuple[int, int], str] = field(default_factory=dict)
+    """What became of the worker of a (replicate, case) that is to be run alone."""
     blocks: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Blocks that were written down, by (launch, case)."""
     ended_cases: set[tuple[int, int]] = field(default_factory=set)
@@ -200,6 +202,7 @@ class Supervisor:
             if (launch.replicate, case_id) not in run.ended_cases:
                 alone = len(launch.case_ids) == 1
                 if outcome == "failed" and not alone:
+                    run.crashes[launch.replicate, case_id] = reason
                     self._again_alone(run, launch, case_id)
                 else:
                     self._end_case(run, launch, case_id, outcome, reason)
@@ -289,9 +292,13 @@ class Supervisor:
         self._event(run, "info", f"{name}: will be run alone once")
 
     def _drop(self, run: _Run, launch: PlannedLaunch, reason: str, outcome: str = "skipped") -> None:
-        """List what a launch would have measured."""
+        """List what a launch would have measured; a case that crashed before has failed, whatever else."""
         for case_id in launch.case_ids:
-            self._end_case(run, launch, case_id, outcome, reason)
+            crash = run.crashes.get((launch.replicate, case_id))
+            if crash is not None:
+                self._end_case(run, launch, case_id, "failed", f"{crash}; not run alone: {reason}")
+            elif (launch.replicate, case_id) not in run.ended_cases:
+                self._end_case(run, launch, case_id, outcome, reason)
 
     def _end_case(self, run: _Run, launch: PlannedLaunch, case_id: int, outcome: str, reason: str) -> None:
         run.ended_cases.add((launch.replicate, case_id))

@@ -69,6 +69,13 @@ def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp
     ]
 
 
+def test_a_crash_is_told_also_when_no_time_is_left_to_run_its_cases_alone(tmp_path: Path) -> None:
+    late = "\nsignal.signal(signal.SIGALRM, lambda *_: die())\nsignal.alarm(3)\nsignal.pause()"
+    run = finished(tmp_path, scripted(tmp_path, late, [0, 1], budget_s=3.0))
+    told = "the worker died of SIGKILL; not run alone: the budget of 3 s is spent"
+    assert case_ends(run) == [(1, 0, "failed", told), (2, 1, "failed", told)]
+
+
 def test_a_case_that_ended_before_the_crash_is_not_run_again(tmp_path: Path) -> None:
     run = finished(tmp_path, scripted(tmp_path, "\nif 0 in ids:\n    measure(0)\n    die()" + WELL, [0, 1]))
     assert [cases for cases, _, _ in launches_of(run)] == [(0, 1), (1,)]
