@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -29,8 +30,22 @@ from gputui.services.selecting import select_runs
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 100
-"""Columns from which the interval is printed with both ends, and the number of blocks beside it."""
+    from gputui.cli.tables import Sheet
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How much a table says; the first that fits is taken."""
+
+    is_wide: bool
+    """The interval is printed with both ends, and the number of blocks beside it."""
+    is_short: bool
+    """Rates are said to be per second in the heading, and all cores of a CPU are not said."""
+    from_width: int
+    """Columns of the terminal from which it is tried."""
+
+
+_FORMS = (_Form(True, False, 100), _Form(False, False, 0), _Form(False, True, 0))
 
 
 @click.command()
@@ -76,7 +91,7 @@ def command(files: tuple[str, ...], by: str | None, form: str, trust: bool) -> i
 def _print(comparison: Comparison, ignore: str) -> None:
     from rich.text import Text
 
-    from gputui.cli.tables import add_row, console, table
+    from gputui.cli.tables import add_row, console, first_that_fits, table
 
     out = console()
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
@@ -87,19 +102,16 @@ def _print(comparison: Comparison, ignore: str) -> None:
         out.print(Text("differs: nothing that is recorded"))
     out.print()
     common = _common_words(comparison, ignore)
-    wide = out.width >= WIDE
-    headings = [f"case ({' '.join(common)})" if common else "case", "a", "b", "b against a", "verdict"]
-    headings += ["n"] if wide else []
-    made = table(headings, right=(1, 2, 3))
     notes: list[str] = []
-    for row in comparison.rows:
-        cells = [_name(row, common, ignore), _cell(row.a), _cell(row.b), _ratio(row, wide=wide)]
-        cells.append(_verdict(row, notes))
-        cells += [_counts(row)] if wide else []
-        add_row(made, *cells, style="bold" if row.verdict.word in ("faster", "slower") else "")
-    for group in comparison.groups:
-        mean = "—" if isinstance(group.mean, Missing) else _interval(group.mean, wide=wide)
-        add_row(made, f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, style="italic")
+    forms = [
+        _sheet(comparison, common, ignore, notes, form) for form in _FORMS if out.width >= form.from_width
+    ]
+    sheet = first_that_fits(out.width, forms)
+    made = table(sheet.headings, right=(1, 2, 3))
+    for index, cells in enumerate(sheet.rows):
+        is_mean = index >= len(comparison.rows)
+        told = is_mean or comparison.rows[index].verdict.word in ("faster", "slower")
+        add_row(made, *cells, style="italic" if is_mean else "bold" if told else "")
     out.print(made)
     for number, note in enumerate(notes, 1):
         out.print(Text(f"[{number}] {note}"))
@@ -113,6 +125,27 @@ def _print(comparison: Comparison, ignore: str) -> None:
         if alone:
             names = ", ".join(dict.fromkeys(_name(row, common, ignore) for row in alone))
             out.print(Text(f"only with {ignore} {side.name}: {names}"))
+
+
+def _sheet(comparison: Comparison, common: list[str], ignore: str, notes: list[str], form: _Form) -> Sheet:
+    """The table in one of its forms; reasons are added to `notes` and referred to by number."""
+    from gputui.cli.tables import Sheet
+
+    headings = [f"case ({' '.join(common)})" if common else "case"]
+    headings += ["a per s", "b per s"] if form.is_short else ["a", "b"]
+    headings += ["b against a", "verdict", *(["n"] if form.is_wide else [])]
+    rows = []
+    for row in comparison.rows:
+        cells = [_name(row, common, ignore, is_short=form.is_short), _cell(row.a), _cell(row.b)]
+        if form.is_short:
+            cells = [cell.removesuffix("/s") for cell in cells]
+        cells += [_ratio(row, wide=form.is_wide), _verdict(row, notes)]
+        rows.append([*cells, _counts(row)] if form.is_wide else cells)
+    for group in comparison.groups:
+        mean = "—" if isinstance(group.mean, Missing) else _interval(group.mean, wide=form.is_wide)
+        cells = [f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, ""]
+        rows.append([*cells, ""] if form.is_wide else cells)
+    return Sheet(headings, rows)
 
 
 def _describe(side: Side, ignore: str, width: int) -> str:
@@ -159,8 +192,9 @@ def _common_words(comparison: Comparison, ignore: str) -> list[str]:
     return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
 
 
-def _name(row: Row, common: list[str], ignore: str) -> str:
-    words = [word for key, word in _words(row).items() if key != ignore and word and word not in common]
+def _name(row: Row, common: list[str], ignore: str, *, is_short: bool = False) -> str:
+    unsaid = ("", "all", *common) if is_short else ("", *common)
+    words = [word for key, word in _words(row).items() if key != ignore and word not in unsaid]
     return " ".join((row.case.work.workload, *words))
 
 

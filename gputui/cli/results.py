@@ -10,8 +10,9 @@ from rich.text import Text
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.cli.tables import add_row, table
+from gputui.cli.tables import Sheet, add_row, first_that_fits, table
 from gputui.model.absent import Missing
+from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import RATES, format_percent, format_rate, format_seconds, format_usd
 from gputui.services.normality import normality_of
@@ -20,18 +21,23 @@ from gputui.services.speeds import cost_of, is_crowded, speed_of, waited_share
 
 def print_results(out: Console, run: Run) -> None:
     """Cases with their rates, what was not run and why, and whether the box is normal."""
-    priced = not isinstance(run.summary.price, Missing)
-    headings = ["case", "rate", "per step", "95 %", "blocks"] + (["$ for"] if priced else [])
-    made = table(headings, right=(1, 2, 3))
+    measured: list[tuple[CaseResult, SpeedEstimate]] = []
     unmeasured: dict[str, list[str]] = {}
     for case in run.cases:
         speed = speed_of(case)
         if isinstance(speed, SpeedEstimate):
-            add_row(made, *_measured(case, speed), *([_price(case, run)] if priced else []))
+            measured.append((case, speed))
         else:
             unmeasured.setdefault(_why(case), []).append(case.case.name)
-    if made.row_count:
+    if measured:
+        full, short = _full(measured, run), _short(measured, run)
+        sheet = first_that_fits(out.width, (full, short))
+        made = table(sheet.headings, right=(1, 2, 3) if sheet is full else (1, 2, 3, 4, 5))
+        for row in sheet.rows:
+            add_row(made, *row)
         out.print(made)
+        if sheet is short and not isinstance(run.summary.price, Missing):
+            out.print(_what_is_priced(measured, run.summary.price))
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
         out.print(Text(f"{shown}: {reason}"))
@@ -58,24 +64,64 @@ def half_width(speed: SpeedEstimate) -> float:
     return math.expm1(math.log(speed.high / speed.low) / 2)
 
 
-def _measured(case: CaseResult, speed: SpeedEstimate) -> tuple[str, ...]:
-    seconds = case.case.units_per_step / speed.units_per_s
-    blocks = sum(len(m.blocks) for m in case.measurements if m.outcome == "ok")
+def _full(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sheet:
+    headings = ["case", "rate", "per step", "95 %", "blocks"]
+    rows = []
+    for case, speed in measured:
+        blocks = _blocks(case)
+        said = f"{blocks}" if speed.launches == 1 else f"{blocks} in {speed.launches} launches"
+        rows.append([case_name(case), *_figures(case, speed), said])
+    if isinstance(run.summary.price, Missing):
+        return Sheet(headings, rows)
+    prices = [_price(case, run.summary.price) for case, _ in measured]
+    return Sheet([*headings, "$ for"], [[*row, price] for row, price in zip(rows, prices, strict=True)])
+
+
+def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sheet:
+    """The same for a narrow terminal: what all prices are for is said below it."""
+    headings = ["case", "rate", "per step", "95 %", "blocks"]
+    rows = []
+    for case, speed in measured:
+        name = case_name(case).replace(" 1 thread", " 1t").replace(" all cores", " all")
+        said = f"{_blocks(case)}" if speed.launches == 1 else f"{_blocks(case)}/{speed.launches}"
+        rows.append([name, *_figures(case, speed), said])
+    if any(speed.launches > 1 for _, speed in measured):
+        headings[-1] = "blocks/launches" if isinstance(run.summary.price, Missing) else "blocks"
+    if isinstance(run.summary.price, Missing):
+        return Sheet(headings, rows)
+    costs = [cost_of(case, run.summary.price) for case, _ in measured]
+    prices = [format_usd(cost.usd_per_million) if isinstance(cost, Cost) else "—" for cost in costs]
+    return Sheet([*headings, "$/1M"], [[*row, price] for row, price in zip(rows, prices, strict=True)])
+
+
+def _figures(case: CaseResult, speed: SpeedEstimate) -> tuple[str, str, str]:
+    """Rate, time per step and half the interval."""
     return (
-        case_name(case),
         format_rate(speed.units_per_s, case.case.unit),
-        format_seconds(seconds),
+        format_seconds(case.case.units_per_step / speed.units_per_s),
         f"±{format_percent(half_width(speed))}",
-        f"{blocks}" if speed.launches == 1 else f"{blocks} in {speed.launches} launches",
     )
 
 
-def _price(case: CaseResult, run: Run) -> str:
-    cost = cost_of(case, run.summary.price)
+def _blocks(case: CaseResult) -> int:
+    return sum(len(m.blocks) for m in case.measurements if m.outcome == "ok")
+
+
+def _price(case: CaseResult, price: Price) -> str:
+    cost = cost_of(case, price)
     if not isinstance(cost, Cost):
         return "—"
     share = f" (share {format_percent(cost.share)})" if cost.is_share else ""
     return f"{format_usd(cost.usd_per_million)} {RATES[case.case.unit].per_million}{share}"
+
+
+def _what_is_priced(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price: Price) -> str:
+    """What the column of prices is for, and whose price: said once for all rows."""
+    units = dict.fromkeys(RATES[case.case.unit].per_million.removeprefix("1M ") for case, _ in measured)
+    costs = [cost_of(case, price) for case, _ in measured]
+    shares = {cost.share for cost in costs if isinstance(cost, Cost) and cost.is_share}
+    share = "".join(f"; a row carries its share of it, {format_percent(share)}" for share in shares)
+    return f"$/1M: for a million {', '.join(units)} at ${price.usd_per_hour:g}/h{share}"
 
 
 def _common_part(names: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         return EXIT_DONE
     from gputui.cli.tables import add_row, console, day, device_words, table, torch_words
 
-    made = table(["run", "when", "profile", "status", "label", "box", "torch"])
+    made = table(["run", "when", "profile", "status", "label", "box", "torch"], breaks=(2, 4, 5))
     for summary in summaries:
         add_row(
             made,

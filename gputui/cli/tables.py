@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,15 +19,50 @@ from gputui.model.result import RunSummary
 
 def console(*, to_stderr: bool = False) -> Console:
     """A console of the terminal's width, or of 80 columns (or $COLUMNS) where there is none."""
-    return Console(highlight=False, soft_wrap=False, file=sys.stderr if to_stderr else sys.stdout)
+    return Console(
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
+        file=sys.stderr if to_stderr else sys.stdout,
+    )
 
 
-def table(headings: Sequence[str], right: Iterable[int] = ()) -> Table:
-    """An empty table without lines; the columns in `right` are aligned to the right."""
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The text of a table before it is drawn, so that a shorter form can be taken where it is too wide."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def width(self) -> int:
+        """Columns it takes without breaking a cell."""
+        lines = [self.headings, *self.rows]
+        return sum(max(map(cell_len, column)) + 1 for column in zip(*lines, strict=True)) - 1
+
+
+def first_that_fits(width: int, forms: Iterable[Sheet]) -> Sheet:
+    """The first form that is narrow enough, else the last."""
+    *longer, shortest = forms
+    return next((form for form in longer if form.width <= width), shortest)
+
+
+def table(headings: Sequence[str], right: Iterable[int] = (), breaks: Iterable[int] = (0,)) -> Table:
+    """An empty table without lines; the columns in `right` are aligned to the right.
+
+    Where it is too wide, cells of the columns in `breaks` go on in a second line; nothing is cut.
+    """
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), collapse_padding=True, header_style="bold")
-    numeric = set(right)
+    numeric, broken = set(right), set(breaks)
     for index, heading in enumerate(headings):
-        made.add_column(Text(heading), justify="right" if index in numeric else "left", no_wrap=True)
+        side: Literal["left", "right"] = "right" if index in numeric else "left"
+        made.add_column(
+            Text(heading),
+            justify=side,
+            no_wrap=index not in broken,
+            overflow="fold" if index in broken else "ellipsis",
+        )
     return made
 
 
