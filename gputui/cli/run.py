@@ -89,6 +89,11 @@ def command(
     return _finish(runs, ended, target, machine, as_json)
 
 
+def _counted(number: int, noun: str) -> str:
+    plural = "es" if noun.endswith("h") else "s"
+    return f"{number} {noun}{plural if number != 1 else ''}"
+
+
 def _say_probing(path: str) -> None:
     click.echo(f"asking {path} what it has ...", err=True)
 
@@ -99,8 +104,8 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     click.echo(
-        f"{plan.profile}: {to_run} cases in {len(plan.launches)} launches, at most {plan.budget_s:.0f} s"
-        + (f"; {left_out} cannot run here" if left_out else ""),
+        f"{plan.profile}: {_counted(to_run, 'case')} in {_counted(len(plan.launches), 'launch')},"
+        f" at most {plan.budget_s:.0f} s" + (f"; {left_out} cannot run here" if left_out else ""),
         err=True,
     )
     click.echo(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}", err=True)
