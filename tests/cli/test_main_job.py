@@ -138,7 +138,7 @@ def test_storing_a_run_directory_again_adds_nothing(place: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Signals) -> None:
     profile = tmp_path / "spin.toml"
-    profile.write_text(PROFILE.replace("budget_s = 5", "budget_s = 60"))
+    profile.write_text(PROFILE.replace("budget_s = 5", "budget_s = 10"))
     with subprocess.Popen(
         [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(tmp_path / "a.db")],
         stdout=subprocess.PIPE,

@@ -1,0 +1,210 @@
+"""What is printed for the shipped profiles fits the terminal, whole; and no text of a file is obeyed."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any  # JSON
+
+import pytest
+from builders import H200, make_interpreter
+from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, journal_lines, write_lines
+from rich.cells import cell_len
+
+from gputui.cli import main
+from gputui.model.case import Case
+from gputui.model.journal import Price
+from gputui.model.machine import Machine
+from gputui.services.profiles import find_profile
+from gputui.services.resolving import resolve_plan
+from gputui.store.journal_reader import read_journal
+from gputui.store.writing import store_run
+
+LABEL = "[red]x[/red] :bomb: \x1b[31mred\x1b[0m"
+SHARED = Price(32.5, 2, "stated", "", "", "", "")
+CPU_BOX = Price(0.42, 0, "on-demand", "gcp", "n2-standard-2", "europe-west4", "2026-07-20")
+LONG_CPU = replace(
+    CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="INTEL(R) XEON(R) PLATINUM 8581C CPU @ 2.30GHz")
+)
+
+
+def store(db: Path, number: int, launches: int, machine: Machine, price: Price, label: str) -> None:
+    """A run of the profile `quick` as it is on this box."""
+    interpreter = make_interpreter(H200) if machine.gpus else make_interpreter(cuda=None)
+    planned = resolve_plan(find_profile("quick"), interpreter, machine).cases
+    cases: list[Case] = [case.case for case in planned if case.outcome is None]
+    skipped = [case.case for case in planned if case.outcome is not None]
+    lines = journal_lines(
+        run_id=f"0194b5a0-0000-7000-8000-00000000000{number}",
+        cases=cases,
+        skipped=skipped,
+        machine=machine,
+        runtime=replace(RUNTIME, torch_version="2.13.0.dev20261101+cu130"),
+        price=price,
+        launches=launches,
+        scale=1 + 0.1 * number,
+        label=label,
+        seed=number,
+    )
+    run_dir = write_lines(db.parent / f"{db.stem}-{number}", lines)
+    store_run(db, read_journal(run_dir), ())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two GPU boxes and a CPU box, one and three launches, all with a price."""
+    place = tmp_path_factory.mktemp("width")
+    store(place / "gpu.db", 1, 1, GPU_MACHINE, SHARED, LABEL)
+    store(place / "other.db", 2, 3, GPU_MACHINE, SHARED, "a label of some length, as people write them down")
+    store(place / "cpu.db", 3, 3, LONG_CPU, CPU_BOX, "box a")
+    return place
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str, columns: int = 80
+) -> str:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    said = capsys.readouterr()
+    assert left.value.code == 0, said.err
+    assert said.err == ""
+    return said.out
+
+
+COMMANDS = (
+    ("runs", "gpu.db"),
+    ("runs", "other.db"),
+    ("runs", "cpu.db"),
+    ("show", "latest", "gpu.db"),
+    ("show", "latest", "other.db"),
+    ("show", "latest", "cpu.db"),
+    ("compare", "gpu.db", "other.db"),
+    ("compare", "gpu.db", "cpu.db"),
+    ("compare", "cpu.db", "gpu.db", "other.db"),
+    ("compare", "gpu.db"),
+    ("compare", "gpu.db", "--by", "precision"),
+    ("compare", "cpu.db", "--by", "threads"),
+    ("profiles",),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_every_line_fits_and_no_cell_is_cut(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    columns: int,
+) -> None:
+    monkeypatch.chdir(place)
+
+    said = printed(capsys, monkeypatch, *words, columns=columns)
+
+    assert max(map(cell_len, said.split("\n"))) <= columns
+    assert "…" not in said
+
+
+def test_a_narrow_table_says_below_what_its_prices_are_for(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = printed(capsys, monkeypatch, "show", "latest", str(place / "gpu.db"))
+    wide = printed(capsys, monkeypatch, "show", "latest", str(place / "gpu.db"), columns=120)
+
+    row = re.search(r"^gpt_train base gpu fp32 .* (\$[\d.]+)$", narrow, re.MULTILINE)
+    assert row
+    assert f"{row.group(1)} 1M tok (share 50 %)" in wide
+    note = " ".join(narrow.split())
+    assert "$/1M: for a million TFLOP, GB, img, tok at $32.5/h; a row carries its share of it, 50 %" in note
+
+
+def test_a_narrow_comparison_names_each_of_its_rows_apart(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = printed(capsys, monkeypatch, "compare", str(place / "gpu.db"), str(place / "other.db"))
+
+    table = said.partition("case")[2].partition("mean of")[0]
+    rows = re.findall(r"^(gemm|membw|conv_train|gpt_train)\b(.*?) {2,}", table, re.MULTILINE)
+    assert len(rows) == len(set(rows)) == 27
+
+
+def test_what_stands_in_a_label_is_printed_as_it_is_and_obeyed_by_nobody(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = printed(capsys, monkeypatch, "runs", str(place / "gpu.db"), columns=160)
+    shown = printed(capsys, monkeypatch, "show", "latest", str(place / "gpu.db"), columns=160)
+
+    for said in (listed, shown):
+        assert "[red]x[/red] :bomb: [31mred[0m" in said
+        assert "\x1b" not in said
+
+
+def test_a_file_name_with_markup_is_printed_as_it_is(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = place / "[bold]b.db"
+    odd.write_bytes((place / "cpu.db").read_bytes())
+    monkeypatch.chdir(place)
+
+    assert "b  [bold]b.db" in printed(capsys, monkeypatch, "compare", "cpu.db", "[bold]b.db")
+
+
+# docs/json.md says what is there, and nothing else
+
+
+def documented(table_after: str) -> dict[str, str]:
+    """Key by key, what the table below this sentence of docs/json.md says."""
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    rows = re.findall(
+        r"^\| (`.*?) \| (.*) \|$", page.partition(table_after)[2].partition("\n\n`")[0], re.MULTILINE
+    )
+    return {key: told for keys, told in rows for key in re.findall(r"`(\w+)`", keys)}
+
+
+def as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(printed(capsys, monkeypatch, *words))
+    assert plain["schema"] == 1
+    return plain
+
+
+def test_a_shown_run_has_the_documented_keys(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = as_json(capsys, monkeypatch, "show", "latest", str(place / "gpu.db"), "--json")
+    listed = as_json(capsys, monkeypatch, "runs", str(place / "gpu.db"), "--json")["runs"][0]
+    told = documented("A case:")
+
+    assert run.keys() - listed.keys() == {"schema", "cases", "normality"}
+    for case in run["cases"]:
+        assert case.keys() == told.keys()
+        assert all(f"`{key}`" in told["speed"] for key in case["speed"])
+        assert all(f"`{key}`" in told["cost"] for key in case["cost"].keys() - {"missing"})
+    assert all(judged.keys() == {"word", "text"} for judged in run["normality"])
+
+
+def test_a_comparison_has_the_documented_keys(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = (str(place / "gpu.db"), str(place / "cpu.db"))
+    compared = as_json(capsys, monkeypatch, "compare", *files, "--format", "json")
+    told = documented("each side\nafter the baseline:")
+    (comparison,) = compared["comparisons"]
+
+    of_rows = {"ratio", "verdict"}
+    assert compared["by"] == ""
+    assert comparison.keys() == told.keys() - of_rows
+    for row in comparison["rows"]:
+        assert row.keys() - documented("A case:").keys() == {"a", "b", "note"} | of_rows
+        assert (row["ratio"] is None) == (row["verdict"] == "not comparable")
+        if row["ratio"]:
+            assert row["ratio"].keys() == set(re.findall(r"`(\w+)`", told["ratio"]))
+        assert row["a"].keys() == {"outcome", "precision_used", "speed", "cost"}
+    for group in comparison["groups"]:
+        assert {*group, *(group["mean"] or {})} - {"low", "high", "ratio"} <= set(
+            re.findall(r"`(\w+)`", told["groups"])
+        )
