@@ -1,0 +1,301 @@
+"""The command line on boxes that lack something, in a terminal, with two interpreters, and given nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # JSON
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.cli import main
+from gputui.model.journal import LaunchStart
+from gputui.services.pricing import MAX_USD_PER_HOUR
+from gputui.store.journal_reader import read_journal
+
+PROFILE = """
+schema = 1
+version = 1
+title = "spin"
+question = "How fast is one thread?"
+budget_s = 8
+replicates = 2
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+threads = ["1"]
+"""
+
+
+def gputui(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gputui", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=120,
+        check=False,
+    )
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
+    """Exit status and stderr of a command that must fail before it prints a result."""
+    with pytest.raises(SystemExit) as left:
+        main(list(map(str, words)))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert isinstance(left.value.code, int)
+    return left.value.code, said.err
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has nothing but its standard library."""
+    venv = tmp_path_factory.mktemp("bare") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    return venv / "bin" / "python"
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "spin.toml"
+    path.write_text(PROFILE)
+    return path
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A run of two interpreters that was watched on a terminal, its results going elsewhere."""
+
+    status: int
+    results: dict[str, Any]
+    screen: str
+    place: Path
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory, bare_python: Path) -> Watched:
+    place = tmp_path_factory.mktemp("watched")
+    (place / "spin.toml").write_text(PROFILE)
+    link = place / "other-python"
+    link.symlink_to(bare_python)
+    ours, theirs = pty.openpty()
+    words = ["run", "spin.toml", "--db", "a.db", "--label", "[b]two[/b]", "--price", "1.5", "--json"]
+    words += ["--python", str(bare_python), "--python", str(link)]
+    with (place / "results.json").open("wb") as results:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "gputui", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=results,
+            stderr=theirs,
+            cwd=place,
+            env={**os.environ, "COLUMNS": "80", "GPUTUI_STATE": str(place / "state")},
+        )
+    os.close(theirs)
+    screen = b""
+    try:
+        while data := os.read(ours, 4096):
+            screen += data
+    except OSError:  # how a terminal ends on Linux
+        pass
+    os.close(ours)
+    status = run.wait(60)
+    return Watched(status, json.loads((place / "results.json").read_text()), screen.decode(), place)
+
+
+# A run of two interpreters, on a terminal
+
+
+def test_with_json_stdout_is_one_document_with_both_runs(watched: Watched) -> None:
+    assert watched.status == 0
+    assert watched.results["schema"] == 1
+    runs = watched.results["runs"]
+    assert len({run["run_id"] for run in runs}) == 2
+    for run in runs:
+        assert (run["status"], run["label"], run["profile"]) == ("finished", "[b]two[/b]", "spin")
+        assert run["price"]["usd_per_hour"] == 1.5
+        (case,) = run["cases"]
+        assert case["outcome"] == "ok"
+        assert case["speed"]["launches"] == 2
+        assert case["speed"]["low"] < case["speed"]["units_per_s"] < case["speed"]["high"]
+
+
+def test_launches_of_two_interpreters_alternate(watched: Watched) -> None:
+    starts = []
+    for run in watched.results["runs"]:
+        journal = read_journal(watched.place / "state" / "runs" / run["run_id"])
+        starts += [(line.t_ns, run["run_id"]) for line in journal.of(LaunchStart)]
+
+    order = [run_id for _, run_id in sorted(starts)]
+    assert order == [run["run_id"] for run in watched.results["runs"]] * 2
+
+
+def test_on_a_terminal_one_line_with_the_time_left_is_rewritten_and_is_gone_at_the_end(
+    watched: Watched,
+) -> None:
+    drawn = re.findall(r"\r\x1b\[K(\d+:\d\d ~\d+:\d\d left [^\r\n\x1b]+)", watched.screen)
+    assert any("left [2] spin mini cpu fp32 1 thread: block" in line for line in drawn), watched.screen
+    assert max(map(len, drawn)) < 80
+
+    remains = [line.rpartition("\x1b[K")[2].strip("\r") for line in watched.screen.split("\n")]
+    assert not [line for line in remains if " left " in line or "nearly done" in line]
+    assert len([line for line in remains if re.search(r"\[[12]\] spin mini .* blocks$", line)]) == 4
+
+
+def test_two_runs_of_one_file_are_named_and_compared(watched: Watched) -> None:
+    file = watched.place / "a.db"
+    first, second = (run["short_id"] for run in watched.results["runs"])
+
+    done = gputui("compare", f"{file}@{first}", f"{file}@{second}", COLUMNS="100")
+
+    assert done.returncode == 0, done.stderr
+    assert "differs: nothing that is recorded" in done.stdout
+    assert re.search(r"^spin ", done.stdout, re.MULTILINE)
+
+
+def test_runs_are_listed_newest_first_with_their_labels_as_they_are(watched: Watched) -> None:
+    done = gputui("runs", watched.place / "a.db")
+
+    assert done.stdout.count("[b]two[/b]") == 2
+    assert "finished" in done.stdout
+
+
+def test_an_unknown_run_is_refused_and_a_known_one_offered(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = watched.place / "a.db"
+
+    for words in (("show", "ffffffff", file), ("compare", f"{file}@ffffffff")):
+        status, said = told(capsys, *words)
+        assert status == 2
+        assert "there is no run 'ffffffff'" in said
+        assert "Traceback" not in said
+
+
+# What the box or the interpreter lacks
+
+
+def test_a_gpu_that_is_not_there_is_a_lack_of_the_machine(
+    tmp_path: Path, profile: Path, bare_python: Path
+) -> None:
+    done = gputui("run", profile, "--device", "gpu", "--python", bare_python, "--db", tmp_path / "a.db")
+
+    assert done.returncode == 3
+    assert done.stderr.count("gputui: --device gpu: ") == 1
+    assert "Traceback" not in done.stderr
+    assert sorted(tmp_path.iterdir()) == [profile]
+
+
+def test_an_interpreter_without_torch_is_told_how_to_get_it(tmp_path: Path, bare_python: Path) -> None:
+    done = gputui("run", "quick", "--python", bare_python, "--db", tmp_path / "a.db")
+
+    assert done.returncode == 3
+    assert "profile quick needs torch" in done.stderr
+    assert str(bare_python) in done.stderr
+    assert "pip install torch" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Files that cannot take a result
+
+
+def test_a_result_file_in_a_missing_directory_is_refused_before_anything_is_measured(
+    tmp_path: Path, profile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = told(capsys, "run", profile, "--db", tmp_path / "no" / "a.db")
+
+    assert status == 4
+    assert f"there is no directory {tmp_path / 'no'}" in said
+    assert "mkdir -p" in said
+    assert sorted(tmp_path.iterdir()) == [profile]
+
+
+def test_a_directory_is_no_result_file(
+    tmp_path: Path, profile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = told(capsys, "run", profile, "--db", tmp_path)
+
+    assert status in (2, 4)
+    assert str(tmp_path) in said
+    assert sorted(tmp_path.iterdir()) == [profile]
+
+
+def test_what_is_no_run_directory_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = told(capsys, "import", tmp_path, "--db", tmp_path / "a.db")
+
+    assert status == 2
+    assert str(tmp_path) in said
+    assert list(tmp_path.iterdir()) == []
+
+
+# Nonsense
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("run", "--nope"), ("compare",), ("compare", "a.db", "--by", "colour"), ("show",), ("run", "a", "b")],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_in_one_message_that_names_it(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    status, said = told(capsys, *words)
+
+    assert status == 2
+    assert said.count("Error: ") == 1
+    assert "Traceback" not in said
+
+
+def refused_unmeasured(place: pytest.TempPathFactory, *words: str) -> None:
+    """The words end a run with status 2 before there is a file or a run directory."""
+    there = place.mktemp("nonsense")
+    (there / "spin.toml").write_text(PROFILE)
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(there / "spin.toml"), "--db", str(there / "a.db"), *words])
+    assert left.value.code == 2
+    assert [path.name for path in there.iterdir()] == ["spin.toml"]
+    assert not Path(os.environ["GPUTUI_STATE"]).exists()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    price=st.floats(max_value=-1e-9)
+    | st.floats(min_value=MAX_USD_PER_HOUR, exclude_min=True)
+    | st.just(float("nan"))
+)
+def test_no_number_that_is_no_price_starts_a_run(
+    tmp_path_factory: pytest.TempPathFactory, price: float
+) -> None:
+    refused_unmeasured(tmp_path_factory, "--price", repr(price))
+
+
+@settings(max_examples=15, deadline=None)
+@given(launches=st.integers(max_value=0) | st.integers(min_value=101))
+def test_no_number_of_launches_beyond_the_range_starts_a_run(
+    tmp_path_factory: pytest.TempPathFactory, launches: int
+) -> None:
+    refused_unmeasured(tmp_path_factory, "--launches", str(launches))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(max_value=-1) | st.integers(min_value=2**31))
+def test_no_seed_beyond_the_range_starts_a_run(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    refused_unmeasured(tmp_path_factory, "--seed", str(seed))
+
+
+@pytest.mark.parametrize("option", ["--price", "--launches", "--seed"])
+@pytest.mark.parametrize("value", ["", "many", "1e", "٣;", "9" * 5000])
+def test_what_is_no_number_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, option: str, value: str
+) -> None:
+    refused_unmeasured(tmp_path_factory, option, value)
