@@ -30,6 +30,7 @@ from gputui.services.running import RunRequest, StartedRun, follow, start_runs, 
 from gputui.store.writing import check_writable
 
 MAX_LABEL = 80
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -84,6 +85,7 @@ def command(
     if warning:
         click.echo(warning, err=True)
 
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # until somebody can pass them on
     runs = start_runs(requests, target)
     ended = _watch(runs, [request.plan for request in requests])
     return _finish(runs, ended, target, machine, as_json)
@@ -139,6 +141,7 @@ def _watch(runs: Sequence[StartedRun], plans: Sequence[Plan]) -> dict[int, Store
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGHUP, hang_up)
     with Progress(plans, live=sys.stderr.isatty()) as progress:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         for index, line in follow(runs):
             if line is None:
                 progress.tick()

@@ -96,6 +96,8 @@ class Supervisor:
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Whoever started us may have held signals back, so that none is lost between the two of us.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         runs = [_open_run(run_dir) for run_dir in self._run_dirs]
         machine = describe_machine(runs[0].spec.hash_key)
         self._addresses = nvml_addresses()
