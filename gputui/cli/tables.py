@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -17,14 +16,13 @@ from gputui.model.absent import Missing
 from gputui.model.result import RunSummary
 
 
-def console(*, to_stderr: bool = False) -> Console:
+def console() -> Console:
     """A console of the terminal's width, or of 80 columns (or $COLUMNS) where there is none."""
     return Console(
         highlight=False,
         markup=False,
         emoji=False,
         soft_wrap=False,
-        file=sys.stderr if to_stderr else sys.stdout,
     )
 
 

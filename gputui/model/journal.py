@@ -12,7 +12,6 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import Any  # JSON that was not looked at yet
 
-from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import PlannedCase
 
@@ -22,8 +21,6 @@ TELEMETRY_NAME = "telemetry.bin"
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 STORED_NAME = "stored.json"
-
-RUN_STATES = ("running", "finished", "interrupted", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,13 +267,3 @@ def _plain_dict(items: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(items) == 1 and items[0][0] == "reason":
         return {"missing": items[0][1]}
     return dict(items)
-
-
-def is_missing(plain: object) -> bool:
-    """Whether a JSON value is the plain form of a Missing."""
-    return isinstance(plain, dict) and plain.keys() == {"missing"}
-
-
-def missing_from_plain(plain: dict[str, Any]) -> Missing:
-    """Rebuild a Missing from its plain form."""
-    return Missing(str(plain["missing"]))
