@@ -9,7 +9,7 @@ from pathlib import Path
 from gputui.machine import versions
 from gputui.machine.cpu import describe_cpu
 from gputui.machine.gpus import GpuAddress, describe_gpus, join_gpu, normal_pci_address, nvml_addresses
-from gputui.machine.identity import hashed_id, machine_id
+from gputui.machine.identity import hashed_id, host_id, machine_id
 from gputui.machine.layers import find_layers, instance_type, region
 from gputui.machine.memory import describe_memory
 from gputui.machine.storage import storage_warning
@@ -21,6 +21,7 @@ __all__ = [
     "GpuAddress",
     "describe_machine",
     "hashed_id",
+    "host_id",
     "join_gpu",
     "normal_pci_address",
     "nvml_addresses",

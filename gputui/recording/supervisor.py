@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,6 @@ from gputui.model.absent import Missing
 from gputui.model.case import OUTCOMES
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
-    LOCK_NAME,
     TELEMETRY_NAME,
     Block,
     CaseEnd,
@@ -42,8 +40,10 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedDevice, PlannedLaunch
+from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import JournalWriter
+from gputui.recording.lock import Holder, take_lock
 from gputui.recording.pacing import Pace
 from gputui.recording.sampler import Sampler, usable_sources
 from gputui.recording.spec import Spec
@@ -51,6 +51,11 @@ from gputui.recording.worker_process import WorkerProcess, without_paths
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
+SILENT_START_S = 120.0
+"""A worker may import torch for so long, from a cold or a remote disk, without a word."""
+SILENT_BESIDES_S = 20.0
+"""After that a worker may be silent for its allowance, in which one step may lie, and this much more."""
+LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
 
 
@@ -64,6 +69,8 @@ class _Run:
     start_file: Path
     lock: int
     pace: Pace
+    started_utc_us: int
+    started_ns: int
     unplanned: list[PlannedLaunch] = field(default_factory=list)
     """Launches that repeat a case alone after a crash or an OOM."""
     crashes: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -79,6 +86,10 @@ class _Stopped(Exception):
     """A signal asked for the end."""
 
 
+class _CannotGoOn(Exception):
+    """Something that every further launch would meet as well."""
+
+
 class Supervisor:
     """Executes the plans of one or several run directories, their launches alternating.
 
@@ -89,6 +100,7 @@ class Supervisor:
     def __init__(self, run_dirs: Sequence[Path]) -> None:
         self._run_dirs = run_dirs
         self._signal = 0
+        self._clock = WakingClock()
         self._addresses: tuple[GpuAddress, ...] = ()
 
     def run(self) -> int:
@@ -98,7 +110,7 @@ class Supervisor:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         # Whoever started us may have held signals back, so that none is lost between the two of us.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-        runs = [_open_run(run_dir) for run_dir in self._run_dirs]
+        runs = [_open_run(run_dir, self._run_dirs) for run_dir in self._run_dirs]
         machine = describe_machine(runs[0].spec.hash_key)
         self._addresses = nvml_addresses()
         for run in runs:
@@ -113,10 +125,15 @@ class Supervisor:
                     self._launch(run, launch, sampler)
         except _Stopped:
             status, reason = "interrupted", f"stopped by {signal.Signals(self._signal).name}"
+        except _CannotGoOn as error:
+            status, reason = "failed", str(error)
         except Exception as error:  # the runner's loop: whatever it was, what is finished is kept and stored
             status, reason = "failed", without_paths(f"{type(error).__name__}: {error}")
         for run in runs[1:]:  # the sampler writes once; every journal must be whole by itself
-            shutil.copyfile(telemetry, run.run_dir / TELEMETRY_NAME)
+            try:
+                shutil.copyfile(telemetry, run.run_dir / TELEMETRY_NAME)
+            except OSError as error:
+                print(f"telemetry is missing in {run.run_dir}: {error.strerror}", file=sys.stderr)
         exit_statuses = [_close_run(run, status, reason) for run in runs]
         if self._signal:
             return 128 + self._signal
@@ -135,8 +152,8 @@ class Supervisor:
             RunStart(
                 schema=JOURNAL_SCHEMA,
                 run_id=spec.run_id,
-                started_utc_us=time.time_ns() // 1000,
-                started_ns=time.monotonic_ns(),
+                started_utc_us=run.started_utc_us,
+                started_ns=run.started_ns,
                 utc_offset_min=time.localtime().tm_gmtoff // 60,
                 gputui_version=__version__,
                 profile=plan.profile,
@@ -165,13 +182,13 @@ class Supervisor:
         return None if isinstance(index, Missing) else index
 
     def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
-        """One worker from start to end. Raises _Stopped when a signal came."""
+        """One worker from start to end. Raises _Stopped when a signal came, _CannotGoOn on a full disk."""
         plan = run.spec.plan
         allowance_s = run.pace.allowance_s(launch)
         if allowance_s is None:
             self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
             return
-        begun_s = time.monotonic()
+        begun_s = self._clock.now_s()
         described = {
             "device": launch.device.torch_device,
             "threads": launch.threads,
@@ -184,22 +201,24 @@ class Supervisor:
         except OSError as error:
             self._drop(run, launch, f"no worker could be started: {error.strerror}", "failed")
             return
-        run.journal.append(
-            LaunchStart(
-                launch.launch_id,
-                launch.replicate,
-                launch.case_ids,
-                launch.threads,
-                allowance_s,
-                worker.started_ns,
+        try:
+            run.journal.append(
+                LaunchStart(
+                    launch.launch_id,
+                    launch.replicate,
+                    launch.case_ids,
+                    launch.threads,
+                    allowance_s,
+                    worker.started_ns,
+                )
             )
-        )
-        index = self._device_index(launch.device)
-        sampler.focus(() if index is None else (index,))
-        hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
-        outcome, reason = self._listen(run, launch, worker, hard_stop_s)
-        sampler.focus(())
-        worker.end()
+            index = self._device_index(launch.device)
+            sampler.focus(() if index is None else (index,))
+            hard_stop_s = begun_s + plan.budget_s * HARD_STOP - run.pace.spent_s
+            outcome, reason = self._listen(run, launch, worker, allowance_s, hard_stop_s)
+        finally:
+            sampler.focus(())
+            worker.end()
         for case_id in launch.case_ids:
             if (launch.replicate, case_id) not in run.ended_cases:
                 alone = len(launch.case_ids) == 1
@@ -213,17 +232,28 @@ class Supervisor:
             LaunchEnd(launch.launch_id, outcome, reason, worker.exit_status, tail, time.monotonic_ns())
         )
         run.journal.sync()
-        run.pace.spent_s += time.monotonic() - begun_s
+        run.pace.spent_s += self._clock.now_s() - begun_s
         if self._signal:
             raise _Stopped
+        if run.journal.failure:
+            raise _CannotGoOn(run.journal.failure)
 
     def _listen(
-        self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, hard_stop_s: float
+        self,
+        run: _Run,
+        launch: PlannedLaunch,
+        worker: WorkerProcess,
+        allowance_s: float,
+        hard_stop_s: float,
     ) -> tuple[str, str]:
-        """Write down what the worker says until its last word, its death, a signal, or the hard stop."""
+        """Write down what the worker says until its last word, its death, its silence, a signal, a full
+        disk, or the hard stop."""
+        patience_s, heard_s = SILENT_START_S, self._clock.now_s()
+        stopped_s = self._clock.stopped_s
         while True:
             exited = worker.exit_status is not None
             for message in worker.messages(0.0 if exited else 0.25):
+                patience_s, heard_s = allowance_s + SILENT_BESIDES_S, self._clock.now_s()
                 try:
                     if self._hear(run, launch, worker, message):
                         worker.wait_for_exit()
@@ -236,8 +266,20 @@ class Supervisor:
                 return "failed", _death(worker.exit_status)
             if self._signal:
                 return "interrupted", f"stopped by {signal.Signals(self._signal).name}"
-            if time.monotonic() > hard_stop_s:
+            if run.journal.failure:
+                return "interrupted", run.journal.failure
+            now_s = self._clock.now_s()
+            if self._clock.stopped_s > stopped_s:
+                gap_s, stopped_s = self._clock.stopped_s - stopped_s, self._clock.stopped_s
+                self._event(run, "warning", f"this supervisor was stopped for {gap_s:.0f} s")
+            if now_s - heard_s > patience_s:
+                return "failed", f"the worker hung: no word for {now_s - heard_s:.0f} s"
+            if now_s > hard_stop_s:
                 return "interrupted", f"hard stop at {HARD_STOP} times the budget"
+            if worker.cut_log(LOG_LIMIT_BYTES):
+                self._event(
+                    run, "warning", f"launch {launch.launch_id}: its log was emptied, it grew too large"
+                )
 
     def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, message: dict[str, Any]) -> bool:
         """Write one message into the journal; True for the last one. Raises LookupError, TypeError
@@ -308,35 +350,33 @@ class Supervisor:
         run.journal.append(CaseEnd(launch.launch_id, case_id, outcome, reason, blocks, time.monotonic_ns()))
 
 
-def _open_run(run_dir: Path) -> _Run:
+def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
     """Take the lock, which is held for life, and lay out what a launch needs."""
     spec = Spec.read(run_dir)
-    lock = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise GputuiError(f"{run_dir}: another supervisor executes this run", "watch it instead") from error
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    held = {
-        "pid": os.getpid(),
-        "boot_id": boot.read_text().strip() if boot.exists() else "",
-        "target": spec.target,
-    }
-    os.ftruncate(lock, 0)
-    os.write(lock, json.dumps(held).encode())
+    lock = take_lock(run_dir, Holder.this_process(spec.hash_key, spec.target, run_dirs))
     try:
         journal = JournalWriter(run_dir)
     except FileExistsError as error:
         raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
-    start_file = copy_worker(run_dir / "code")
-    next_id = 1 + max((launch.launch_id for launch in spec.plan.launches), default=-1)
-    return _Run(run_dir, spec, journal, start_file, lock, Pace(spec.plan), next_launch_id=next_id)
+    return _Run(
+        run_dir,
+        spec,
+        journal,
+        start_file=copy_worker(run_dir / "code"),
+        lock=lock,
+        pace=Pace(spec.plan),
+        started_utc_us=time.time_ns() // 1000,
+        started_ns=time.monotonic_ns(),
+        next_launch_id=1 + max((launch.launch_id for launch in spec.plan.launches), default=-1),
+    )
 
 
 def _close_run(run: _Run, status: str, reason: str) -> int:
     """Last lines of a journal, and the command that stores it; its exit status."""
-    run.journal.append(RunEnd(status, reason, time.time_ns() // 1000, time.monotonic_ns()))
-    run.journal.sync()
+    ended_ns = time.monotonic_ns()
+    # From the one pair of clocks: the system's own may have been set meanwhile.
+    ended_utc_us = run.started_utc_us + (ended_ns - run.started_ns) // 1000
+    _say_last(run, RunEnd(status, reason, ended_utc_us, ended_ns))
     exit_status, message = 0, ""
     if run.spec.on_end:
         try:
@@ -352,10 +392,22 @@ def _close_run(run: _Run, status: str, reason: str) -> int:
             message = done.stderr.decode(errors="replace").strip() if done.returncode else ""
         except (OSError, subprocess.TimeoutExpired) as error:
             exit_status, message = 4, str(error)
-    run.journal.append(Stored(exit_status, message, time.monotonic_ns()))
-    run.journal.close()
+    _say_last(run, Stored(exit_status, message, time.monotonic_ns()))
+    try:
+        run.journal.close()
+    except OSError as error:
+        print(f"{run.run_dir}: the journal's end may be lost: {error.strerror}", file=sys.stderr)
     os.close(run.lock)
     return exit_status
+
+
+def _say_last(run: _Run, line: RunEnd | Stored) -> None:
+    """A line whose loss changes nothing: a run without an end is stored as interrupted."""
+    try:
+        run.journal.append(line)
+        run.journal.sync()
+    except OSError as error:
+        print(f"{run.run_dir}: no {type(line).__name__} in the journal: {error.strerror}", file=sys.stderr)
 
 
 def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:

@@ -47,7 +47,7 @@ class WorkerProcess:
         self._reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pending = b""
         try:
-            with self._log.open("wb") as log:
+            with self._log.open("ab") as log:  # appending, so that `cut_log` leaves no hole
                 self._process = subprocess.Popen(
                     [*interpreter, str(start_file), "run", str(description), str(self._fifo)],
                     stdin=subprocess.DEVNULL,
@@ -104,6 +104,14 @@ class WorkerProcess:
     def _close_channel(self) -> None:
         os.close(self._reader)
         self._fifo.unlink(missing_ok=True)
+
+    def cut_log(self, limit_bytes: int) -> bool:
+        """Empty the log if it has grown beyond the limit; True if it had."""
+        with contextlib.suppress(OSError):
+            if self._log.stat().st_size > limit_bytes:
+                os.truncate(self._log, 0)
+                return True
+        return False
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of its output, paths shortened to their last part."""

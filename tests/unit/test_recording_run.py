@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import signal
 import stat
@@ -36,6 +35,7 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import PlannedCase
 from gputui.model.telemetry import HOST
+from gputui.recording.lock import is_held, read_holder
 from gputui.recording.spec import Spec
 from gputui.store.journal_reader import read_journal, read_telemetry
 
@@ -153,11 +153,13 @@ def test_nothing_in_a_journal_names_a_place_a_person_or_the_key(finished: Superv
 
 
 def test_the_lock_says_who_holds_it_and_is_free_afterwards(finished: Supervised) -> None:
-    held = json.loads((finished.run_dir / LOCK_NAME).read_text())
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert held == {"pid": finished.process.pid, "boot_id": boot_id, "target": "results.db"}
-    with (finished.run_dir / LOCK_NAME).open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    holder = read_holder(finished.run_dir)
+    assert holder is not None
+    assert (holder.pid, holder.target) == (finished.process.pid, "results.db")
+    assert holder.run_dirs == (str(finished.run_dir),)
+    assert holder.is_of_this_host(Spec.read(finished.run_dir).hash_key)
+    assert not holder.is_this_process()
+    assert not is_held(finished.run_dir)
 
 
 def test_a_finished_launch_leaves_no_channel_behind(finished: Supervised) -> None:
@@ -233,5 +235,4 @@ def test_a_killed_supervisor_leaves_a_whole_journal_and_no_worker(tmp_path: Path
     run.end()
     lines: tuple[Line, ...] = read_journal(run.run_dir).lines
     assert [type(line) for line in lines if isinstance(line, (CaseWarm, RunEnd, Event))] == [CaseWarm]
-    with (run.run_dir / LOCK_NAME).open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not is_held(run.run_dir)

@@ -1,0 +1,137 @@
+"""Who executes a run: a lock in its directory, held for life, and what its holder says of itself."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.machine import host_id
+from gputui.model.journal import LOCK_NAME
+
+_WAIT_S = 2.0
+"""Whoever only asks whether a lock is held has it for an instant."""
+_NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that executes a run, or that did until it ended."""
+
+    pid: int
+    process_start: int
+    """Clock ticks from boot to the start of the process, so that a reused pid is not taken for it."""
+    boot_id: str
+    host: str
+    """Keyed hash of the host's name and machine-id."""
+    target: str
+    """Path of the result file."""
+    run_dirs: tuple[str, ...]
+    """All runs this process executes, in their order."""
+
+    @staticmethod
+    def this_process(hash_key: bytes, target: str, run_dirs: Sequence[Path]) -> Holder:
+        """What this process says of itself."""
+        return Holder(
+            pid=os.getpid(),
+            process_start=process_start(os.getpid()) or 0,
+            boot_id=boot_id(),
+            host=host_id(hash_key),
+            target=target,
+            run_dirs=tuple(str(run_dir) for run_dir in run_dirs),
+        )
+
+    def is_of_this_host(self, hash_key: bytes) -> bool:
+        """Whether it ran under this kernel, or on a host of the same name and machine-id."""
+        return (self.boot_id != "" and self.boot_id == boot_id()) or self.host == host_id(hash_key)
+
+    def is_this_process(self) -> bool:
+        """Whether the pid still belongs to the process that wrote it, on this very boot."""
+        return self.boot_id == boot_id() and process_start(self.pid) == self.process_start
+
+
+def take_lock(run_dir: Path, holder: Holder) -> int:
+    """Take the lock of a run directory and write down who has it; the descriptor, to be kept open.
+
+    Raises GputuiError if another process executes this run, OSError if the file cannot be written.
+    """
+    descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + _WAIT_S
+    while not _locked_or_unlockable(descriptor):
+        if time.monotonic() > deadline:
+            os.close(descriptor)
+            raise GputuiError(f"{run_dir}: another supervisor executes this run", "watch it: gputui attach")
+        time.sleep(0.02)
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, json.dumps(asdict(holder)).encode())
+    return descriptor
+
+
+def is_held(run_dir: Path) -> bool:
+    """Whether a living process executes this run; False where there is no lock at all.
+
+    On a file system without locks the holder's process is looked for; one of another host is taken to live.
+    """
+    try:
+        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _flocked(descriptor, fcntl.LOCK_SH)
+    except OSError:
+        holder = read_holder(run_dir)
+        return holder is not None and (holder.boot_id != boot_id() or holder.is_this_process())
+    finally:
+        os.close(descriptor)
+
+
+def read_holder(run_dir: Path) -> Holder | None:
+    """What the last holder wrote; None if there is nothing that can be read."""
+    try:
+        plain = json.loads((run_dir / LOCK_NAME).read_text(encoding="utf-8"))
+        plain["run_dirs"] = tuple(plain["run_dirs"])
+        return Holder(**plain)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot; empty where it has none."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def process_start(pid: int) -> int | None:
+    """Clock ticks from boot to the start of a process (proc(5), field 22); None if it is not there."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _flocked(descriptor: int, kind: int) -> bool:
+    """Take the lock if it is free. Raises OSError where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _locked_or_unlockable(descriptor: int) -> bool:
+    try:
+        return _flocked(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
+        return True  # `is_held` looks for the process instead
