@@ -78,6 +78,11 @@ def encode_row(reading: Reading) -> bytes:
     return body + _CRC.pack(zlib.crc32(body))
 
 
+def row_device(row: bytes) -> int:
+    """The device that a row of `encode_row` is about."""
+    return int(_ROW.unpack_from(row)[0])
+
+
 def decode_rows(data: bytes) -> Iterator[Reading]:
     """Readings of a file's bytes, header included; damaged rows are left out, a torn tail is cut.
 

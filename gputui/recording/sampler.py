@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
 from gputui.model.absent import Missing
-from gputui.model.telemetry import HOST, encode_row, header
+from gputui.model.telemetry import HOST, ROW_BYTES, encode_row, header, row_device
 from gputui.sources import SOURCES
 from gputui.sources.base import Source
 
 FULL_PERIOD_S = 1.0
 FAST_PERIOD_S = 0.1
 """Clocks, throttle reasons and power of the GPUs in use, while a case is timed."""
+CAP_BYTES = 64 * 2**20
+"""Telemetry of 8 GPUs at 10 Hz for 2.6 hours, or at 1 Hz for a day; beyond it is thinned."""
 
 
 class Sampler:
@@ -23,14 +28,24 @@ class Sampler:
 
     Everything is read once a second. Between `focus(devices)` and `focus(())` the named GPUs are read ten
     times a second, their quick values only. A source that blocks delays its own rows and nothing else.
+    A file that reaches `cap_bytes` loses every second reading of each device, and from then on readings are
+    twice as far apart; `on_problem` is told.
     """
 
     def __init__(
-        self, path: Path, sources: Sequence[Source], on_problem: Callable[[str], None] = lambda _: None
+        self,
+        path: Path,
+        sources: Sequence[Source],
+        on_problem: Callable[[str], None] = lambda _: None,
+        *,
+        cap_bytes: int = CAP_BYTES,
     ) -> None:
         self._path = path
         self._sources = sources
         self._on_problem = on_problem
+        self._cap_bytes = cap_bytes
+        self._full_period_s = FULL_PERIOD_S
+        self._fast_period_s = FAST_PERIOD_S
         self._told: set[str] = set()
         self._focus: frozenset[int] = frozenset()
         self._wake = threading.Event()
@@ -55,7 +70,8 @@ class Sampler:
         self._wake.set()
 
     def _sample(self) -> None:
-        with self._path.open("ab", buffering=0) as file:
+        file = self._path.open("ab", buffering=0)
+        try:
             file.write(header())
             next_full = next_fast = time.monotonic()
             while not self._stopping:
@@ -64,17 +80,47 @@ class Sampler:
                 rows = self._read_all() if full else self._read_focus()
                 try:
                     file.write(b"".join(rows))
+                    if file.tell() > self._cap_bytes:
+                        file.close()
+                        file = self._thinned()
                 except OSError as error:
                     self._tell(f"telemetry stops here: {error.strerror}")
                     return
                 if full:
-                    next_full = _next_deadline(next_full, FULL_PERIOD_S)
-                next_fast = _next_deadline(next_fast, FAST_PERIOD_S)
+                    next_full = _next_deadline(next_full, self._full_period_s)
+                next_fast = _next_deadline(next_fast, self._fast_period_s)
                 deadline = min(next_full, next_fast) if self._focus else next_full
                 self._wake.wait(max(deadline - time.monotonic(), 0.0))
                 self._wake.clear()
-        for source in self._sources:
-            source.close()
+        finally:
+            file.close()
+            for source in self._sources:
+                source.close()
+
+    def _thinned(self) -> FileIO:
+        """The file anew with every second reading of each device, open for more; periods are doubled.
+
+        The old file stays whole until the new one is.
+        """
+        draft = self._path.with_name(self._path.name + ".thinned")
+        taken: Counter[int] = Counter()
+        with self._path.open("rb") as old, draft.open("wb") as new:
+            new.write(old.read(len(header())))
+            while len(row := old.read(ROW_BYTES)) == ROW_BYTES:
+                device = row_device(row)
+                if taken[device] % 2 == 0:
+                    new.write(row)
+                taken[device] += 1
+            new.flush()
+            os.fsync(new.fileno())
+        draft.replace(self._path)
+        self._full_period_s *= 2
+        self._fast_period_s *= 2
+        self._tell(
+            f"telemetry reached {self._cap_bytes >> 20} MiB: every second reading was dropped,"
+            f" and it is read every {self._full_period_s:g} s from now on"
+        )
+        return self._path.open("ab", buffering=0)
 
     def _read_all(self) -> list[bytes]:
         rows = []
