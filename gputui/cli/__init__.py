@@ -25,6 +25,8 @@ class Command:
 
 COMMANDS: tuple[Command, ...] = (
     Command("run", "run", "Measure a profile and store the result."),
+    Command("attach", "attach", "Watch a run in progress again."),
+    Command("stop", "stop", "End a run in progress and keep what is finished."),
     Command("compare", "compare", "Two result files, or the variants of one, side by side."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("runs", "runs", "List the runs of a result file."),

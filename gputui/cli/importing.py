@@ -8,9 +8,7 @@ import click
 
 from gputui.errors import EXIT_DONE
 from gputui.services.places import default_result_file
-from gputui.services.running import mark_stored
-from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.writing import store_run
+from gputui.services.recovery import import_journal
 
 
 @click.command()
@@ -22,9 +20,7 @@ def command(run_dirs: tuple[Path, ...], db: Path | None) -> int:
     if db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     for run_dir in run_dirs:
-        contents = read_journal(run_dir)
-        stored = store_run(target, contents, read_telemetry(run_dir))
-        mark_stored(run_dir, target)
+        stored = import_journal(run_dir, target)
         what = (
             "was there already" if stored.already_there else f"{stored.cases} cases, {stored.blocks} blocks"
         )

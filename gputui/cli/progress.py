@@ -18,6 +18,7 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     RunEnd,
+    RunStart,
 )
 from gputui.model.plan import Plan
 from gputui.model.units import format_rate
@@ -30,6 +31,8 @@ class Progress:
         self._plans = plans
         self._live = live
         self._begun_s = time.monotonic()
+        """When the first run began, by the line heard last: a run that is watched again began long ago."""
+        self._started_ns: dict[int, int] = {}
         self._now = "starting"
         self._blocks: dict[tuple[int, int], list[Block]] = {}
         self._done_weight = 0.0
@@ -59,7 +62,11 @@ class Progress:
             print(f"\r\x1b[K{text[: width - 1]}", end="", file=sys.stderr, flush=True)
 
     def hear(self, index: int, line: Line) -> None:
-        """One line of the journal of run `index`."""
+        """One line of the journal of run `index`; also one that was written long before."""
+        if isinstance(line, RunStart):
+            self._started_ns[index] = line.started_ns
+        elif isinstance(line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | Event | RunEnd):
+            self._begun_s = time.monotonic() - (line.t_ns - self._started_ns.get(index, line.t_ns)) / 1e9
         if isinstance(line, LaunchStart):
             names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
             self._now = f"{names}: starting"

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import click
 
-from gputui.cli.progress import Progress
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, MachineLacks, NotStored
+from gputui.cli.recovered import tell_recovered
+from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
+from gputui.errors import EXIT_DONE, GputuiError, MachineLacks
 from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
-from gputui.model.journal import Stored
-from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.services.interpreters import Chosen, choose_interpreter
 from gputui.services.places import default_result_file, hash_key
 from gputui.services.pricing import price_of
 from gputui.services.profiles import Profile, find_profile
 from gputui.services.resolving import Choices, resolve_plan
-from gputui.services.running import RunRequest, StartedRun, follow, start_runs, stop
+from gputui.services.running import LiveRun, RunRequest, start_runs
 from gputui.store.writing import check_writable
 
 MAX_LABEL = 80
-WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -44,6 +38,7 @@ WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Order of launches and random inputs.")
+@click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     profile: str,
@@ -56,6 +51,7 @@ def command(
     price: float | None,
     instance: str | None,
     seed: int | None,
+    detach: bool,
     as_json: bool,
 ) -> int:
     """Measure PROFILE (a name or a .toml file; `quick` without one) and store the result."""
@@ -64,6 +60,7 @@ def command(
             f"--label {label[:MAX_LABEL]!r}: is no label", f"up to {MAX_LABEL} printable characters"
         )
     chosen_profile = find_profile(profile)
+    tell_recovered()
     target = (default_result_file() if db is None else db).expanduser().absolute()
     machine = describe_machine(hash_key())
     price_found = price_of(price, instance, machine)
@@ -85,10 +82,25 @@ def command(
     if warning:
         click.echo(warning, err=True)
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # until somebody can pass them on
+    if detach:
+        return _leave(start_runs(requests, target), as_json)
+    if sys.stderr.isatty():
+        click.echo(HOW_TO_LEAVE, err=True)
+    hold_signals()
     runs = start_runs(requests, target)
-    ended = _watch(runs, [request.plan for request in requests])
-    return _finish(runs, ended, target, machine, as_json)
+    watched = watch(runs, [request.plan for request in requests])
+    return finish(runs, watched, target, as_json=as_json)
+
+
+def _leave(runs: Sequence[LiveRun], as_json: bool) -> int:
+    """Say how runs that were left to themselves are found again."""
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
+        return EXIT_DONE
+    name = runs[0].short_id
+    click.echo(f"run {' and '.join(run.short_id for run in runs)} goes on by itself")
+    click.echo(f"watch it: gputui attach {name}; end it: gputui stop {name}")
+    return EXIT_DONE
 
 
 def _counted(number: int, noun: str) -> str:
@@ -124,93 +136,3 @@ def _nothing_to_run(profile: Profile, plan: Plan, chosen: Chosen) -> MachineLack
     return MachineLacks(
         f"profile {profile.name}: nothing can run here: {'; '.join(reasons)}", "gputui profiles"
     )
-
-
-def _watch(runs: Sequence[StartedRun], plans: Sequence[Plan]) -> dict[int, Stored]:
-    """Show what happens until every run is stored; signals end the runs, a hang-up leaves them."""
-    ended: dict[int, Stored] = {}
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        progress.say(f"{signal.Signals(number).name}: ending the run and keeping what is finished ...")
-        stop(runs[0], signal.Signals(number))
-
-    def hang_up(number: int, frame: FrameType | None) -> None:
-        os._exit(EXIT_HUNG_UP)  # the terminal is gone, and the run belongs to its supervisor
-
-    signal.signal(signal.SIGINT, pass_on)
-    signal.signal(signal.SIGTERM, pass_on)
-    signal.signal(signal.SIGHUP, hang_up)
-    with Progress(plans, live=sys.stderr.isatty()) as progress:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
-        for index, line in follow(runs):
-            if line is None:
-                progress.tick()
-                continue
-            progress.hear(index, line)
-            if isinstance(line, Stored):
-                ended[index] = line
-    return ended
-
-
-def _finish(
-    runs: Sequence[StartedRun], ended: dict[int, Stored], target: Path, machine: Machine, as_json: bool
-) -> int:
-    """Results of every run, the next commands, and the exit status."""
-    for index, run in enumerate(runs):
-        if ended[index].exit_status:
-            why = ended[index].message or f"status {ended[index].exit_status}"
-            raise NotStored(
-                f"run {run.run_id[-8:]} was measured but not stored: {why}",
-                f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
-            )
-    from gputui.cli.results import print_results
-    from gputui.cli.tables import console
-    from gputui.services.comparison import runtime_name
-    from gputui.store.reading import open_result
-
-    with open_result(target) as file:
-        results = [file.run(run.run_id) for run in runs]
-    if as_json:
-        from gputui.services.export import run_as_json
-
-        click.echo(json.dumps({"schema": 1, "runs": [run_as_json(result) for result in results]}, indent=1))
-    else:
-        out = console()
-        for result in results:
-            out.print()
-            if len(results) > 1:
-                out.print(f"{result.summary.short_id}: {runtime_name(result.summary)}", markup=False)
-            print_results(out, result)
-        _next_commands(target, [result.summary.short_id for result in results])
-    status = runs[0].supervisor.wait()
-    if status > 128:
-        return status
-    failed = any(case.outcome == "failed" for result in results for case in result.cases)
-    return EXIT_CASE_FAILED if failed or status else EXIT_DONE
-
-
-def _next_commands(target: Path, short_ids: Sequence[str]) -> None:
-    """What to type next; in an SSH shell also how the file is fetched."""
-    file = shlex.quote(_shown(target))
-    click.echo(f"stored as {' and '.join(short_ids)} in {_shown(target)}")
-    if len(short_ids) > 1:
-        selected = " ".join(f"{file}@{short_id}" for short_id in short_ids)
-        click.echo(f"next: gputui compare {selected}")
-    else:
-        click.echo(f"next: gputui show {short_ids[0]} {file}; on another box the same run, then")
-        click.echo(f"      gputui compare {file} OTHER.db")
-    connection = os.environ.get("SSH_CONNECTION", "").split()
-    if len(connection) == 4:
-        user = os.environ.get("USER") or "USER"
-        _, _, address, port = connection
-        option = "" if port == "22" else f"-P {port} "
-        host = f"[{address}]" if ":" in address else address
-        click.echo(f"fetch: scp {option}{user}@{host}:{shlex.quote(str(target))} .")
-
-
-def _shown(target: Path) -> str:
-    """The path as it can be typed from here."""
-    try:
-        return str(target.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(target)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from gputui.cli.recovered import tell_recovered
 from gputui.errors import EXIT_DONE
 from gputui.services.places import default_result_file
+from gputui.services.running import LiveRun, runs_in_progress
 from gputui.store.reading import open_result
 
 
@@ -18,14 +21,25 @@ from gputui.store.reading import open_result
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
     """List the runs of FILE, newest first."""
-    with open_result(default_result_file() if file is None else file, trust) as result:
+    tell_recovered()
+    in_progress = [run for together in runs_in_progress() for run in together]
+    path = (default_result_file() if file is None else file).expanduser().absolute()
+    if not path.exists() and any(run.target == path for run in in_progress):
+        _tell_in_progress(in_progress)  # the first run of a new file, which is made when it ends
+        return EXIT_DONE
+    with open_result(path, trust) as result:
         summaries, warnings = result.summaries(), result.warnings
     for warning in warnings:
         click.echo(warning, err=True)
     if as_json:
         from gputui.services.export import summary_as_json
 
-        click.echo(json.dumps({"schema": 1, "runs": [summary_as_json(s) for s in summaries]}, indent=1))
+        plain = {
+            "schema": 1,
+            "runs": [summary_as_json(s) for s in summaries],
+            "in_progress": [run.run_id for run in in_progress],
+        }
+        click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
     from gputui.cli.tables import add_row, console, day, device_words, table, torch_words
 
@@ -42,4 +56,10 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
             torch_words(summary).removeprefix("torch "),
         )
     console().print(made)
+    _tell_in_progress(in_progress)
     return EXIT_DONE
+
+
+def _tell_in_progress(runs: Sequence[LiveRun]) -> None:
+    for run in runs:
+        click.echo(f"in progress: {run.short_id}; gputui attach {run.short_id}", err=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class Holder:
         """Whether it ran under this kernel, or on a host of the same name and machine-id."""
         return (self.boot_id != "" and self.boot_id == boot_id()) or self.host == host_id(hash_key)
 
-    def is_this_process(self) -> bool:
+    def lives_here(self) -> bool:
         """Whether the pid still belongs to the process that wrote it, on this very boot."""
         return self.boot_id == boot_id() and process_start(self.pid) == self.process_start
 
@@ -64,7 +64,7 @@ def take_lock(run_dir: Path, holder: Holder) -> int:
     """
     descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + _WAIT_S
-    while not _locked_or_unlockable(descriptor):
+    while not _is_locked_now(descriptor):
         if time.monotonic() > deadline:
             os.close(descriptor)
             raise GputuiError(f"{run_dir}: another supervisor executes this run", "watch it: gputui attach")
@@ -72,6 +72,23 @@ def take_lock(run_dir: Path, holder: Holder) -> int:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, json.dumps(asdict(holder)).encode())
     return descriptor
+
+
+@contextmanager
+def held_if_free(run_dir: Path) -> Iterator[bool]:
+    """Hold the lock of a run that nobody executes, without a word in it; False if somebody does.
+
+    Raises OSError if the lock cannot be opened.
+    """
+    descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            is_free = _flocked(descriptor, exclusive=True)
+        except OSError:  # no locks here
+            is_free = not is_held(run_dir)
+        yield is_free
+    finally:
+        os.close(descriptor)
 
 
 def is_held(run_dir: Path) -> bool:
@@ -84,10 +101,10 @@ def is_held(run_dir: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _flocked(descriptor, fcntl.LOCK_SH)
+        return not _flocked(descriptor, exclusive=False)
     except OSError:
         holder = read_holder(run_dir)
-        return holder is not None and (holder.boot_id != boot_id() or holder.is_this_process())
+        return holder is not None and (holder.boot_id != boot_id() or holder.lives_here())
     finally:
         os.close(descriptor)
 
@@ -119,18 +136,20 @@ def process_start(pid: int) -> int | None:
         return None
 
 
-def _flocked(descriptor: int, kind: int) -> bool:
+def _flocked(descriptor: int, *, exclusive: bool) -> bool:
     """Take the lock if it is free. Raises OSError where the file system has no locks."""
+    import fcntl  # not on Windows, where nothing is executed
+
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def _locked_or_unlockable(descriptor: int) -> bool:
+def _is_locked_now(descriptor: int) -> bool:
     try:
-        return _flocked(descriptor, fcntl.LOCK_EX)
+        return _flocked(descriptor, exclusive=True)
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise

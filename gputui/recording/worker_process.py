@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any  # a worker's JSON
 
 from gputui.model.plan import PlannedLaunch
+from gputui.recording.lock import boot_id, process_start
 
 LINE_LIMIT_BYTES = 1 << 20
 _PART = r"[^\s/'\":,]+"
 """One part of a path, as it stands in a message."""
+WORKER_NAME = "worker.json"
+"""In a run directory: who the worker of the launch in progress is."""
 END_GRACE_S = 5.0
 """How long a worker may live after its last word, or after SIGTERM."""
 
@@ -60,6 +63,11 @@ class WorkerProcess:
             self._close_channel()
             raise
         self.started_ns = time.monotonic_ns()
+        self._note = run_dir / WORKER_NAME
+        with contextlib.suppress(OSError):  # a full disk: the note only helps to clean up after a crash
+            self._note.write_text(
+                json.dumps([self._process.pid, process_start(self._process.pid), boot_id()])
+            )
 
     @property
     def exit_status(self) -> int | None:
@@ -100,6 +108,7 @@ class WorkerProcess:
             if alive:
                 self.wait_for_exit(grace_s)
         self._close_channel()
+        self._note.unlink(missing_ok=True)
 
     def _close_channel(self) -> None:
         os.close(self._reader)
@@ -122,6 +131,21 @@ class WorkerProcess:
                 text = log.read().decode(errors="replace")
             return "\n".join(without_paths(line) for line in text.strip().split("\n")[-lines:])
         return ""
+
+
+def end_left_worker(run_dir: Path) -> bool:
+    """End the worker and its group that a killed supervisor left behind; True if there was one."""
+    note = run_dir / WORKER_NAME
+    try:
+        pid, start, boot = json.loads(note.read_text())
+    except (OSError, ValueError, TypeError):
+        return False
+    is_left = boot == boot_id() and start is not None and process_start(pid) == start
+    if is_left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+    note.unlink(missing_ok=True)
+    return is_left
 
 
 def without_paths(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -10,19 +11,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.journal import STORED_NAME, Line, Price, Stored
+from gputui.model.journal import JOURNAL_NAME, STORED_NAME, Line, Price, Stored
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
+from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.places import hash_key, run_directories
 from gputui.store.journal_reader import JournalTail
 
 KEPT_STORED_RUNS = 10
 """Directories of stored runs that are kept, for their logs."""
+NEVER_BEGUN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +40,27 @@ class RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StartedRun:
-    """A run that a supervisor has in hand."""
+class LiveRun:
+    """A run that a supervisor has in hand, or had until a moment ago."""
 
     run_id: str
     run_dir: Path
-    supervisor: subprocess.Popen[bytes]
+    target: Path
+    """The result file it will be stored in."""
+    supervisor: subprocess.Popen[bytes] | None
+    """The supervisor, if it is a child of this process."""
+
+    @property
+    def short_id(self) -> str:
+        """What the run is called on the command line."""
+        return self.run_id[-8:]
+
+    def is_executed(self) -> bool:
+        """Whether its supervisor lives."""
+        return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
 
 
-def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[StartedRun, ...]:
+def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, ...]:
     """Lay out a run directory for each request and start one supervisor for all of them.
 
     `target` is the result file, absolute. Raises NotStored if no run directory can be made.
@@ -81,18 +97,18 @@ def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[StartedRun
             f"{home}: no run directory can be made ({error.strerror})",
             "set GPUTUI_STATE to a directory you may write",
         ) from error
-    return tuple(StartedRun(i, d, supervisor) for i, d in zip(run_ids, run_dirs, strict=True))
+    return tuple(LiveRun(i, d, target, supervisor) for i, d in zip(run_ids, run_dirs, strict=True))
 
 
-def follow(runs: Sequence[StartedRun], period_s: float = 0.2) -> Iterator[tuple[int, Line | None]]:
-    """Lines of all journals as they are written, each with the index of its run; None when nothing came.
+def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int, Line | None]]:
+    """Lines of all journals from their first, each with the index of its run; None when nothing came.
 
-    Ends when every run is stored. Raises GputuiError if the supervisor dies before that.
+    `runs` are all runs of one supervisor. Ends when every run is stored, or when the supervisor is gone.
     """
     tails = [JournalTail(run.run_dir) for run in runs]
     open_runs = set(range(len(runs)))
     while open_runs:
-        dead = runs[0].supervisor.poll() is not None
+        dead = not runs[0].is_executed()
         came = False
         for index in sorted(open_runs):
             for line in tails[index].poll():
@@ -100,25 +116,95 @@ def follow(runs: Sequence[StartedRun], period_s: float = 0.2) -> Iterator[tuple[
                 yield index, line
                 if isinstance(line, Stored):
                     open_runs.discard(index)
-        if dead and not came and open_runs:
-            raise _supervisor_died(runs[0])
+        if dead and not came:
+            return
         if not came:
             yield -1, None
             time.sleep(period_s)
 
 
-def stop(run: StartedRun, number: signal.Signals) -> None:
-    """Ask the supervisor to end its runs and store what is finished."""
-    run.supervisor.send_signal(number)
+def runs_in_progress() -> list[tuple[LiveRun, ...]]:
+    """The runs that living supervisors execute, newest first; those of one supervisor together."""
+    home, found, seen = run_directories(), list[tuple[LiveRun, ...]](), set[Path]()
+    for run_dir in sorted(_directories(home), reverse=True):
+        holder = read_holder(run_dir)
+        if run_dir in seen or holder is None or not is_held(run_dir):
+            continue
+        if holder.boot_id == boot_id() and not holder.lives_here():
+            continue  # somebody recovers it at this moment
+        together = [d for d in map(Path, holder.run_dirs) if d.parent == home] or [run_dir]
+        seen.update(together)
+        found.append(tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together))
+    return found
+
+
+def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
+    """The runs of the supervisor that executes the run a user names; with "", the only one there is.
+
+    Raises GputuiError if there is none or it is not clear which.
+    """
+    groups = runs_in_progress()
+    wanted = selector.lower()
+    matching = [
+        group
+        for group in groups
+        if any(run.short_id.startswith(wanted) or _label(run) == selector for run in group)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    listed = ", ".join(_called(run) for group in matching or groups for run in group)
+    if matching:
+        raise GputuiError(f"{len(matching)} runs are in progress: {listed}", "name one of them")
+    if groups:
+        raise GputuiError(f"there is no run {selector!r} in progress", f"in progress: {listed}")
+    raise GputuiError("no run is in progress", "start one: gputui run; see those that ended: gputui runs")
+
+
+def has_begun(run: LiveRun) -> bool:
+    """Whether a supervisor has written anything of it."""
+    return (run.run_dir / JOURNAL_NAME).exists()
+
+
+def stop(run: LiveRun, number: signal.Signals) -> None:
+    """Ask the supervisor to end its runs and store what is finished.
+
+    Nothing happens if it has just ended. Raises GputuiError if it is a process of another host or user.
+    """
+    if run.supervisor is not None:
+        run.supervisor.send_signal(number)
+        return
+    holder = read_holder(run.run_dir)
+    if holder is None or not is_held(run.run_dir):
+        return
+    if not holder.lives_here():
+        raise GputuiError(
+            f"run {run.short_id} is executed by process {holder.pid} of another host or container",
+            "stop it there: gputui stop",
+        )
+    try:
+        os.kill(holder.pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise GputuiError(
+            f"run {run.short_id} is executed by process {holder.pid} of another user",
+            f"sudo kill {holder.pid}",
+        ) from error
 
 
 def remove_old_directories(home: Path) -> None:
-    """Remove the directories of stored runs beyond the newest ten; runs that were not stored stay."""
-    if not home.is_dir():
-        return
-    stored = sorted((d for d in home.iterdir() if (d / STORED_NAME).is_file()), key=lambda d: d.name)
+    """Remove the directories of stored runs beyond the newest ten; runs that were not stored stay.
+
+    One in which no supervisor ever began goes as well, after an hour.
+    """
+    stored = sorted(d for d in _directories(home) if (d / STORED_NAME).is_file())
     for run_dir in stored[:-KEPT_STORED_RUNS]:
         shutil.rmtree(run_dir, ignore_errors=True)
+    for run_dir in _directories(home):
+        if not (run_dir / JOURNAL_NAME).exists() and not is_held(run_dir):
+            with suppress(OSError):
+                if time.time() - run_dir.stat().st_mtime > NEVER_BEGUN_S:
+                    shutil.rmtree(run_dir, ignore_errors=True)
 
 
 def mark_stored(run_dir: Path, target: Path) -> None:
@@ -137,10 +223,20 @@ def new_run_id() -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _supervisor_died(run: StartedRun) -> GputuiError:
-    status = run.supervisor.returncode
-    said = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
-    return NotStored(
-        f"the supervisor ended early (status {status}{': ' + said if said else ''})",
-        f"what was finished is in {run.run_dir}; store it with `gputui import {run.run_dir}`",
-    )
+def _directories(home: Path) -> list[Path]:
+    try:
+        return [entry for entry in home.iterdir() if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _label(run: LiveRun) -> str:
+    try:
+        return Spec.read(run.run_dir).label
+    except GputuiError:
+        return ""
+
+
+def _called(run: LiveRun) -> str:
+    label = _label(run)
+    return f"{run.short_id} ({label})" if label else run.short_id

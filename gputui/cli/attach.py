@@ -1,0 +1,27 @@
+"""`gputui attach`: watch a run in progress again."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gputui.cli.recovered import tell_recovered
+from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
+from gputui.recording.spec import Spec
+from gputui.services.running import find_in_progress
+
+
+@click.command()
+@click.argument("run", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def command(run: str, as_json: bool) -> int:
+    """Watch RUN (its short id or label; the only one without it) until it ends, then show its results."""
+    tell_recovered()
+    runs = find_in_progress(run)
+    plans = [Spec.read(found.run_dir).plan for found in runs]
+    if sys.stderr.isatty():
+        click.echo(HOW_TO_LEAVE, err=True)
+    hold_signals()
+    watched = watch(runs, plans)
+    return finish(runs, watched, runs[0].target, as_json=as_json)

@@ -1,0 +1,169 @@
+"""Watching runs until they are stored, and what is said then: shared by `run`, `attach` and `stop`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from gputui.cli.progress import Progress
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
+from gputui.model.journal import RunEnd, Stored
+from gputui.model.plan import Plan
+from gputui.services.recovery import recover_now
+from gputui.services.running import LiveRun, follow, has_begun, stop
+
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The last words of runs, by their index; a run whose supervisor was killed has none."""
+
+    ended: dict[int, RunEnd] = field(default_factory=dict)
+    stored: dict[int, Stored] = field(default_factory=dict)
+
+
+def hold_signals() -> None:
+    """Keep signals back until `watch` can pass them on, so that none is lost while a supervisor starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+
+
+def watch(runs: Sequence[LiveRun], plans: Sequence[Plan]) -> Watched:
+    """Show what happens until every run is stored, or its supervisor is gone.
+
+    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave them.
+    """
+    watched = Watched()
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        progress.say(f"{signal.Signals(number).name}: ending the run and keeping what is finished ...")
+        try:
+            stop(runs[0], signal.Signals(number))
+        except GputuiError as error:
+            progress.say(f"{error.message}: {error.hint}")
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        os._exit(EXIT_HUNG_UP)  # the terminal is gone, and the run belongs to its supervisor
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        progress.say(f"the run goes on; to see it again: gputui attach {runs[0].short_id}")
+        os._exit(EXIT_DONE)
+
+    with Progress(plans, live=sys.stderr.isatty()) as progress:
+        for number, handler in zip(WATCHED, (pass_on, pass_on, hang_up, leave), strict=True):
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+        for index, line in follow(runs):
+            if line is None:
+                progress.tick()
+                continue
+            progress.hear(index, line)
+            if isinstance(line, RunEnd):
+                watched.ended[index] = line
+            elif isinstance(line, Stored):
+                watched.stored[index] = line
+    return watched
+
+
+def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: bool) -> int:
+    """Results of every run, the next commands, and the exit status. Raises NotStored."""
+    keepers = [_who_stored(index, run, watched, target) for index, run in enumerate(runs)]
+    from gputui.cli.results import print_results
+    from gputui.cli.tables import console
+    from gputui.services.comparison import runtime_name
+    from gputui.store.reading import open_result
+
+    with open_result(target) as file:
+        results = [file.run(run.run_id) for run in runs]
+    if as_json:
+        from gputui.services.export import run_as_json
+
+        click.echo(json.dumps({"schema": 1, "runs": [run_as_json(result) for result in results]}, indent=1))
+    else:
+        out = console()
+        for result in results:
+            out.print()
+            if len(results) > 1:
+                out.print(f"{result.summary.short_id}: {runtime_name(result.summary)}", markup=False)
+            print_results(out, result)
+        _next_commands(target, [result.summary.short_id for result in results])
+    failed = any(case.outcome == "failed" for result in results for case in result.cases)
+    status = exit_status_of(watched.ended)
+    return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
+
+
+def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
+    """128 + signal for a run that was stopped, 1 for one that failed, else 0."""
+    for end in ended.values():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if end.status == "interrupted" and end.reason == f"stopped by {number.name}":
+                return 128 + number
+        if end.status == "failed":
+            return EXIT_CASE_FAILED
+    return EXIT_DONE
+
+
+def _who_stored(index: int, run: LiveRun, watched: Watched, target: Path) -> str:
+    """See that a run is stored: by its `supervisor`, or by `us` since that was killed. Raises NotStored."""
+    said = watched.stored.get(index)
+    if said is not None:
+        if said.exit_status:
+            raise NotStored(
+                f"run {run.short_id} was measured but not stored: {said.message or said.exit_status}",
+                f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
+            )
+        return "supervisor"
+    if not has_begun(run):
+        raise NotStored(f"run {run.short_id} did not begin{_last_words(run)}", "try again")
+    found = recover_now(run.run_dir)
+    if found is not None and found.stored is None:
+        raise NotStored(found.said)
+    click.echo(
+        found.said if found else f"run {run.short_id} had lost its supervisor; it is in {target}", err=True
+    )
+    return "us"
+
+
+def _last_words(run: LiveRun) -> str:
+    try:
+        said = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
+    except OSError:
+        return ""
+    return f": {said}" if said else ""
+
+
+def _next_commands(target: Path, short_ids: Sequence[str]) -> None:
+    """What to type next; in an SSH shell also how the file is fetched."""
+    file = shlex.quote(_shown(target))
+    click.echo(f"stored as {' and '.join(short_ids)} in {_shown(target)}")
+    if len(short_ids) > 1:
+        selected = " ".join(f"{file}@{short_id}" for short_id in short_ids)
+        click.echo(f"next: gputui compare {selected}")
+    else:
+        click.echo(f"next: gputui show {short_ids[0]} {file}; on another box the same run, then")
+        click.echo(f"      gputui compare {file} OTHER.db")
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    if len(connection) == 4:
+        user = os.environ.get("USER") or "USER"
+        _, _, address, port = connection
+        option = "" if port == "22" else f"-P {port} "
+        host = f"[{address}]" if ":" in address else address
+        click.echo(f"fetch: scp {option}{user}@{host}:{shlex.quote(str(target))} .")
+
+
+def _shown(target: Path) -> str:
+    """The path as it can be typed from here."""
+    try:
+        return str(target.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(target)

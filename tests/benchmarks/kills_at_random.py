@@ -1,0 +1,49 @@
+"""Kill supervisors, workers and viewers at random moments, and print what was lost: `--trials 100`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from command_line import gputui, write_spin_profile
+from kills import Trial, kill_at_random
+
+
+def main() -> int:
+    """Exit status 1 if anything was lost, twice there, or unreadable."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--at-once", type=int, default=4)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        profile = write_spin_profile(place / "spin.toml", budget_s=6, replicates=3)
+        base = write_spin_profile(place / "base.toml", budget_s=3, replicates=1)
+        gputui("run", base, "--db", place / "base.db", env={"GPUTUI_STATE": str(place / "state")})
+
+        def trial(number: int) -> Trial:
+            seed = options.seed + number
+            return kill_at_random(place / f"trial-{seed}", profile, place / "base.db", 9, seed)
+
+        with ThreadPoolExecutor(options.at_once) as pool:
+            trials = list(pool.map(trial, range(options.trials)))
+    print("killed:", dict(Counter(t.victim for t in trials)))
+    print("runs begun:", sum(t.begun for t in trials), "of", len(trials))
+    print("launches reported as finished:", sum(t.launches_reported for t in trials))
+    print("launches in the files:", sum(t.launches_stored for t in trials))
+    wrong = [(t.victim, round(t.after_s, 2), t.wrong) for t in trials if t.wrong]
+    print("trials with something wrong:", len(wrong))
+    for one in wrong:
+        print("  ", *one)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

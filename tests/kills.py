@@ -1,0 +1,139 @@
+"""One run in which something is killed at a random moment, and what is in the file afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+from command_line import LONGEST_S, gputui, start_gputui
+
+from gputui.errors import GputuiError
+from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, LaunchEnd
+from gputui.recording.lock import is_held, read_holder
+from gputui.recording.worker_process import WORKER_NAME
+from gputui.store.journal_reader import read_journal
+
+VICTIMS = ("supervisor", "worker", "viewer", "viewer and supervisor")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What was killed when, and what that did; the sentences in `wrong` should not be there."""
+
+    victim: str
+    after_s: float
+    begun: bool
+    launches_reported: int
+    launches_stored: int
+    viewer_status: int | None
+    wrong: tuple[str, ...]
+
+
+def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, seed: int) -> Trial:
+    """Start a run, kill one of its processes after up to `within_s`, let things settle, and look.
+
+    `place` is made and holds all this trial writes; `baseline` is a file to compare with.
+    """
+    chance = random.Random(seed)
+    victim, after_s = chance.choice(VICTIMS), chance.uniform(0, within_s)
+    place.mkdir(parents=True)
+    db, state = place / "a.db", place / "state"
+    env = {"GPUTUI_STATE": str(state)}
+    viewer = start_gputui("run", profile, "--db", db, env=env)
+    with contextlib.suppress(Exception):
+        viewer.wait(after_s)
+    run_dir = _run_dir(state)
+    holder = read_holder(run_dir) if run_dir else None
+    if victim == "worker" and run_dir:
+        _kill(_worker(run_dir))
+    if "supervisor" in victim:
+        _kill(holder.pid if holder and run_dir and is_held(run_dir) else None)
+    if "viewer" in victim:
+        viewer.kill()
+    said = viewer.communicate(timeout=LONGEST_S)[0]
+    run_dir = _run_dir(state)
+    if run_dir is not None:
+        _wait_until_settled(run_dir)
+    found = gputui("runs", db, env=env)  # recovers what nobody executes
+    wrong = list(_wrong_words(said + found.stdout + found.stderr))
+    if run_dir is None or not (run_dir / JOURNAL_NAME).exists():
+        wrong += ["a file without a run"] if db.exists() else []
+        return Trial(victim, after_s, False, 0, 0, viewer.returncode, tuple(wrong))
+    reported, stored = _reported(run_dir), dict[int, int]()
+    if reported is None:  # not even its first line was written
+        return Trial(victim, after_s, False, 0, 0, viewer.returncode, tuple(wrong))
+    if found.returncode:
+        wrong.append(f"`runs` ended with {found.returncode}: {found.stderr}")
+    else:
+        stored = _stored(db)
+        wrong += [
+            f"launch {launch_id} has {stored.get(launch_id)} of {blocks} blocks"
+            for launch_id, blocks in reported.items()
+            if stored.get(launch_id) != blocks
+        ]
+        compared = gputui("compare", baseline, db)
+        if compared.returncode and sum(reported.values()):
+            wrong.append(f"`compare` ended with {compared.returncode}: {compared.stderr}")
+    allowed = (None, 0, 1, 4, -signal.SIGKILL)
+    if viewer.returncode not in allowed:
+        wrong.append(f"the viewer ended with {viewer.returncode}: {said}")
+    return Trial(victim, after_s, True, len(reported), len(stored), viewer.returncode, tuple(wrong))
+
+
+def _run_dir(state: Path) -> Path | None:
+    return next((state / "runs").iterdir(), None) if (state / "runs").is_dir() else None
+
+
+def _kill(pid: int | None) -> None:
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _worker(run_dir: Path) -> int | None:
+    try:
+        return int(json.loads((run_dir / WORKER_NAME).read_text())[0])
+    except (OSError, ValueError):
+        return None
+
+
+def _wait_until_settled(run_dir: Path) -> None:
+    """Until the supervisor is gone, and with it whoever stores the run."""
+    deadline = time.monotonic() + LONGEST_S
+    while is_held(run_dir) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_held(run_dir), "the supervisor does not end"
+
+
+def _reported(run_dir: Path) -> dict[int, int] | None:
+    """Blocks of each launch whose end is in the journal and that went well; None without a first line."""
+    try:
+        journal = read_journal(run_dir)
+    except GputuiError:
+        return None
+    ended = {(end.launch_id, end.case_id) for end in journal.of(CaseEnd)}
+    blocks = Counter(b.launch_id for b in journal.of(Block) if (b.launch_id, b.case_id) in ended)
+    return {end.launch_id: blocks[end.launch_id] for end in journal.of(LaunchEnd) if end.outcome == "ok"}
+
+
+def _stored(db: Path) -> dict[int, int]:
+    """Blocks of each finished launch in the file, which must hold one run, once."""
+    with duckdb.connect(str(db), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+        launches = connection.execute("SELECT launch_id FROM launches WHERE outcome = 'ok'").fetchall()
+        blocks = connection.execute("SELECT launch_id, count(*) FROM blocks GROUP BY ALL").fetchall()
+    assert len(set(launches)) == len(launches), "a launch is there twice"
+    counts = dict(blocks)
+    return {launch_id: counts.get(launch_id, 0) for (launch_id,) in launches}
+
+
+def _wrong_words(said: str) -> list[str]:
+    return [f"a traceback: {said}"] if "Traceback" in said else []
