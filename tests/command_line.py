@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import pty
+import select
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from gputui.model.journal import JOURNAL_NAME
+from gputui.recording.lock import is_held
 
 WORDS = (sys.executable, "-m", "gputui")
 LONGEST_S = 120
@@ -58,3 +66,63 @@ threads = [{listed}]
 """
     )
     return path
+
+
+class Terminal:
+    """A command on a pseudo-terminal of 80 columns, in a session of its own."""
+
+    def __init__(self, *words: str | Path) -> None:
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.environ["COLUMNS"] = "80"
+            os.execv(WORDS[0], [*WORDS, *map(str, words)])
+        self.seen = b""
+
+    def wait_for(self, text: bytes) -> None:
+        """Read until the text has come."""
+        while text not in self.seen:
+            readable, _, _ = select.select([self._terminal], [], [], LONGEST_S)
+            assert readable, self.seen
+            self.seen += os.read(self._terminal, 4096)
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._terminal, keys)
+
+    def close(self) -> None:
+        """Take the terminal away, as a dropped connection does."""
+        os.close(self._terminal)
+
+    def end(self) -> int:
+        """Read until the command has ended; its exit status, negative for a signal."""
+        with contextlib.suppress(OSError):  # how a terminal ends on Linux, and one that was closed
+            while data := os.read(self._terminal, 4096):
+                self.seen += data
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def only_run_dir(state: Path | None = None) -> Path:
+    """The one run directory there is."""
+    (found,) = (state or Path(os.environ["GPUTUI_STATE"])).joinpath("runs").iterdir()
+    return found
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Look again and again, for as long as it may take."""
+    deadline = time.monotonic() + LONGEST_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def wait_until_ended(run_dir: Path) -> None:
+    """Until a run that was begun has lost its supervisor, in good ways or bad."""
+    wait_until(lambda: (run_dir / JOURNAL_NAME).exists(), "the run does not begin")
+    wait_until(lambda: not is_held(run_dir), "the supervisor does not end")
+
+
+def without_roots_privilege() -> None:
+    """For `preexec_fn`: root obeys the rights of files like everybody else."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2, 3):  # DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER of capabilities(7)
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; fails for others than root, who have none

@@ -37,11 +37,22 @@ _NAMES = frozenset(
 _PREFIXES = ("GPUTUI_", "SLURM_", "SSH_", "TEXTUAL_")
 
 
+@pytest.fixture(scope="session")
+def _probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("probes")
+
+
 @pytest.fixture(autouse=True)
-def _isolated_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _isolated_environment(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    _probes: Path,
+) -> None:
     """Nothing of the user's is read or written, and nothing of the user's terminal changes a result.
 
     The directories lie outside `tmp_path`, which stays empty for the test; they are made by who needs them.
+    Faults are tested with many short runs: there the interpreter is asked once what it has.
     """
     for name in list(os.environ):
         if name in _NAMES or name.startswith(_PREFIXES):
@@ -50,6 +61,8 @@ def _isolated_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     for name, directory in _DIRECTORIES.items():
         monkeypatch.setenv(name, str(place / directory))
     (place / "home").mkdir()
+    if request.path.parent.name == "faults":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(_probes))
     monkeypatch.setenv("GPUTUI_DB", str(place / "results.db"))
 
 

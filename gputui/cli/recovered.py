@@ -10,4 +10,5 @@ from gputui.services.recovery import recover_orphans
 def tell_recovered() -> None:
     """Store what runs left behind whose supervisors died; one line on stderr for each."""
     for found in recover_orphans():
-        click.echo(found.said, err=True)
+        if found.said:
+            click.echo(found.said, err=True)

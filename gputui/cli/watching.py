@@ -115,11 +115,11 @@ def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
 
 def _who_stored(index: int, run: LiveRun, watched: Watched, target: Path) -> str:
     """See that a run is stored: by its `supervisor`, or by `us` since that was killed. Raises NotStored."""
-    said = watched.stored.get(index)
-    if said is not None:
-        if said.exit_status:
+    last = watched.stored.get(index)
+    if last is not None:
+        if last.exit_status:
             raise NotStored(
-                f"run {run.short_id} was measured but not stored: {said.message or said.exit_status}",
+                f"run {run.short_id} was measured but not stored: {last.message or last.exit_status}",
                 f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
             )
         return "supervisor"
@@ -128,9 +128,8 @@ def _who_stored(index: int, run: LiveRun, watched: Watched, target: Path) -> str
     found = recover_now(run.run_dir)
     if found is not None and found.stored is None:
         raise NotStored(found.said)
-    click.echo(
-        found.said if found else f"run {run.short_id} had lost its supervisor; it is in {target}", err=True
-    )
+    said = found.said if found else ""
+    click.echo(said or f"run {run.short_id} had lost its supervisor; it is in {target}", err=True)
     return "us"
 
 

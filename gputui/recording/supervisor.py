@@ -69,8 +69,7 @@ class _Run:
     start_file: Path
     lock: int
     pace: Pace
-    started_utc_us: int
-    started_ns: int
+    start: RunStart
     unplanned: list[PlannedLaunch] = field(default_factory=list)
     """Launches that repeat a case alone after a crash or an OOM."""
     crashes: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -148,23 +147,6 @@ class Supervisor:
     def _write_heading(self, run: _Run, machine: Machine) -> None:
         """All that is known before the first launch."""
         plan, spec = run.spec.plan, run.spec
-        run.journal.append(
-            RunStart(
-                schema=JOURNAL_SCHEMA,
-                run_id=spec.run_id,
-                started_utc_us=run.started_utc_us,
-                started_ns=run.started_ns,
-                utc_offset_min=time.localtime().tm_gmtoff // 60,
-                gputui_version=__version__,
-                profile=plan.profile,
-                profile_version=plan.profile_version,
-                seed=plan.seed,
-                replicates=plan.replicates,
-                budget_s=plan.budget_s,
-                label=spec.label,
-                price=spec.price,
-            )
-        )
         run.journal.append(MachineFound(machine))
         run.journal.append(RuntimeFound(spec.runtime))
         devices = {case_id: launch.device for launch in plan.launches for case_id in launch.case_ids}
@@ -351,22 +333,38 @@ class Supervisor:
 
 
 def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
-    """Take the lock, which is held for life, and lay out what a launch needs."""
+    """Take the lock, which is held for life, begin the journal, and lay out what a launch needs."""
     spec = Spec.read(run_dir)
     lock = take_lock(run_dir, Holder.this_process(spec.hash_key, spec.target, run_dirs))
     try:
         journal = JournalWriter(run_dir)
     except FileExistsError as error:
         raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
+    plan = spec.plan
+    start = RunStart(
+        schema=JOURNAL_SCHEMA,
+        run_id=spec.run_id,
+        started_utc_us=time.time_ns() // 1000,
+        started_ns=time.monotonic_ns(),
+        utc_offset_min=time.localtime().tm_gmtoff // 60,
+        gputui_version=__version__,
+        profile=plan.profile,
+        profile_version=plan.profile_version,
+        seed=plan.seed,
+        replicates=plan.replicates,
+        budget_s=plan.budget_s,
+        label=spec.label,
+        price=spec.price,
+    )
+    journal.append(start)
     return _Run(
         run_dir,
         spec,
         journal,
+        start=start,
         start_file=copy_worker(run_dir / "code"),
         lock=lock,
-        pace=Pace(spec.plan),
-        started_utc_us=time.time_ns() // 1000,
-        started_ns=time.monotonic_ns(),
+        pace=Pace(plan),
         next_launch_id=1 + max((launch.launch_id for launch in spec.plan.launches), default=-1),
     )
 
@@ -375,7 +373,7 @@ def _close_run(run: _Run, status: str, reason: str) -> int:
     """Last lines of a journal, and the command that stores it; its exit status."""
     ended_ns = time.monotonic_ns()
     # From the one pair of clocks: the system's own may have been set meanwhile.
-    ended_utc_us = run.started_utc_us + (ended_ns - run.started_ns) // 1000
+    ended_utc_us = run.start.started_utc_us + (ended_ns - run.start.started_ns) // 1000
     _say_last(run, RunEnd(status, reason, ended_utc_us, ended_ns))
     exit_status, message = 0, ""
     if run.spec.on_end:

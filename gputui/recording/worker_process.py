@@ -108,11 +108,13 @@ class WorkerProcess:
             if alive:
                 self.wait_for_exit(grace_s)
         self._close_channel()
-        self._note.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._note.unlink()
 
     def _close_channel(self) -> None:
         os.close(self._reader)
-        self._fifo.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._fifo.unlink()
 
     def cut_log(self, limit_bytes: int) -> bool:
         """Empty the log if it has grown beyond the limit; True if it had."""
@@ -144,7 +146,8 @@ def end_left_worker(run_dir: Path) -> bool:
     if is_left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-    note.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        note.unlink()
     return is_left
 
 

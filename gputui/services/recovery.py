@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.journal import JOURNAL_NAME, STORED_NAME, LaunchEnd
+from gputui.model.journal import STORED_NAME, LaunchEnd
 from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.places import hash_key, run_directories
-from gputui.services.running import mark_stored
+from gputui.services.running import holds_a_journal, mark_stored
 from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 
@@ -74,7 +74,7 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
-    if (run_dir / STORED_NAME).exists() or not (run_dir / JOURNAL_NAME).is_file():
+    if (run_dir / STORED_NAME).exists() or not holds_a_journal(run_dir):
         return
     try:
         holder = read_holder(run_dir)
@@ -98,12 +98,8 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")
-    return Recovered(
-        run_dir,
-        stored.run_id,
-        stored,
-        f"run {name} had lost its supervisor: {_how_much(contents)} in {target}",
-    )
+    said = f"run {name} had lost its supervisor: {_how_much(contents)} in {target}"
+    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else said)
 
 
 def _how_much(contents: JournalContents) -> str:

@@ -162,7 +162,15 @@ def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
 
 def has_begun(run: LiveRun) -> bool:
     """Whether a supervisor has written anything of it."""
-    return (run.run_dir / JOURNAL_NAME).exists()
+    return holds_a_journal(run.run_dir)
+
+
+def holds_a_journal(run_dir: Path) -> bool:
+    """Whether a directory has a journal with something in it."""
+    try:
+        return (run_dir / JOURNAL_NAME).stat().st_size > 0
+    except OSError:
+        return False
 
 
 def stop(run: LiveRun, number: signal.Signals) -> None:
@@ -201,15 +209,19 @@ def remove_old_directories(home: Path) -> None:
     for run_dir in stored[:-KEPT_STORED_RUNS]:
         shutil.rmtree(run_dir, ignore_errors=True)
     for run_dir in _directories(home):
-        if not (run_dir / JOURNAL_NAME).exists() and not is_held(run_dir):
+        if not holds_a_journal(run_dir) and not is_held(run_dir):
             with suppress(OSError):
                 if time.time() - run_dir.stat().st_mtime > NEVER_BEGUN_S:
                     shutil.rmtree(run_dir, ignore_errors=True)
 
 
 def mark_stored(run_dir: Path, target: Path) -> None:
-    """Note in a run directory that its journal is in a result file and may go."""
-    (run_dir / STORED_NAME).write_text(json.dumps({"target": str(target)}))
+    """Note in a run directory that its journal is in a result file and may go.
+
+    Where nothing can be written it is found to be stored once more, whenever somebody looks.
+    """
+    with suppress(OSError):
+        (run_dir / STORED_NAME).write_text(json.dumps({"target": str(target)}))
 
 
 def new_run_id() -> str:

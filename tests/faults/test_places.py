@@ -1,0 +1,242 @@
+"""Disks that fill up, files that vanish, directories that may not be written, runs that are begun twice."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import (
+    WORDS,
+    gputui,
+    only_run_dir,
+    start_gputui,
+    wait_until,
+    wait_until_ended,
+    without_roots_privilege,
+    write_spin_profile,
+)
+from supervised import start_supervisor
+
+from gputui.model.journal import (
+    JOURNAL_NAME,
+    Block,
+    CaseEnd,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    RunEnd,
+    check_line,
+)
+from gputui.recording.journal import RESERVE_NAME, JournalWriter
+from gputui.recording.lock import read_holder
+from gputui.store.journal_reader import JournalTail, read_journal
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    return write_spin_profile(tmp_path / "spin.toml", budget_s=7, replicates=3)
+
+
+def begun(profile: Path, db: Path, launches: int = 1) -> tuple[subprocess.Popen[str], Path]:
+    """A viewer and the run directory of its run, which has begun so many launches."""
+    viewer = start_gputui("run", profile, "--db", db)
+    home = Path(os.environ["GPUTUI_STATE"]) / "runs"
+
+    def is_there() -> bool:
+        if not home.is_dir() or not any(home.iterdir()):
+            return False
+        lines = JournalTail(only_run_dir()).poll()
+        return sum(isinstance(line, LaunchStart) for line in lines) >= launches
+
+    wait_until(is_there, "the run does not begin")
+    return viewer, only_run_dir()
+
+
+def runs_in(db: Path) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(gputui("runs", db, "--json").stdout)["runs"]
+    return found
+
+
+def limit_files(run_dir: Path, to_bytes: int) -> None:
+    """No file of the supervisor, nor of what it starts from now on, may grow beyond this."""
+    holder = read_holder(run_dir)
+    assert holder
+    resource.prlimit(holder.pid, resource.RLIMIT_FSIZE, (to_bytes, to_bytes))
+
+
+def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_finished(
+    tmp_path: Path, profile: Path
+) -> None:
+    db = tmp_path / "a.db"
+    viewer, run_dir = begun(profile, db, launches=2)
+    limit_files(run_dir, (run_dir / JOURNAL_NAME).stat().st_size + 300)
+    said = viewer.communicate(timeout=120)[0]
+    assert "Traceback" not in said
+    assert viewer.returncode in (1, 4), said
+    if viewer.returncode == 4:
+        assert "gputui import" in said
+        assert "had lost its supervisor: 1 finished launch stored" in gputui("runs", db).stderr
+    (run,) = runs_in(db)
+    assert run["status"] == "interrupted"
+    assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"
+
+
+def test_the_last_words_of_a_run_find_room_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full while the reserve lies on it, as a disk of that size would be."""
+    write, reserve = os.write, tmp_path / RESERVE_NAME
+
+    left = 10
+
+    def full(descriptor: int, data: bytes) -> int:
+        nonlocal left
+        if not reserve.exists():
+            return write(descriptor, data)
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fitted, left = data[:left], 0
+        return write(descriptor, fitted)
+
+    writer = JournalWriter(tmp_path)
+    writer.append(Event("info", "room", 1))
+    monkeypatch.setattr("gputui.recording.journal.os.write", full)
+    writer.append(CaseEnd(0, 0, "ok", "", 5, 2))
+    assert not reserve.exists()
+    assert writer.failure == "the journal cannot be written: No space left on device"
+    writer.append(RunEnd("failed", writer.failure, 3, 3))
+    monkeypatch.undo()
+    writer.close()
+    kinds = [json.loads(line.split(b" ", 2)[2])["kind"] for line in _whole_lines(tmp_path)]
+    assert kinds == ["Event", "CaseEnd", "RunEnd"]
+
+
+def _whole_lines(run_dir: Path) -> list[bytes]:
+    return [line for line in (run_dir / JOURNAL_NAME).read_bytes().split(b"\n") if check_line(line)]
+
+
+def test_a_file_that_is_deleted_in_mid_run_is_made_anew(tmp_path: Path, profile: Path) -> None:
+    db = tmp_path / "a.db"
+    assert gputui("run", profile, "--db", db, "--label", "first").returncode == 0
+    (run_dir,) = (Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()
+    viewer = start_gputui("run", profile, "--db", db, "--label", "second")
+    wait_until(lambda: len(list(run_dir.parent.iterdir())) == 2, "no second run")
+    db.unlink()
+    viewer.communicate(timeout=120)
+    assert viewer.returncode == 0
+    assert [run["label"] for run in runs_in(db)] == ["second"]
+
+
+def test_a_file_that_is_replaced_in_mid_run_is_left_alone_and_the_journal_kept(
+    tmp_path: Path, profile: Path
+) -> None:
+    db = tmp_path / "a.db"
+    viewer, run_dir = begun(profile, db)
+    db.write_text("somebody's notes")
+    said = viewer.communicate(timeout=120)[0]
+    assert viewer.returncode == 4
+    assert "was measured but not stored" in said
+    assert db.read_text() == "somebody's notes"
+    told = re.search(r"gputui import (\S+) --db FILE", said)
+    assert told
+    other = tmp_path / "other.db"
+    assert gputui("import", told.group(1), "--db", other).returncode == 0
+    assert [run["status"] for run in runs_in(other)] == ["finished"]
+    assert len(read_journal(run_dir).of(Block)) >= 5
+
+
+@pytest.mark.parametrize("what", ["a file", "not writable"])
+def test_where_no_run_directory_can_be_made_nothing_is_measured(
+    tmp_path: Path, profile: Path, what: str
+) -> None:
+    state = tmp_path / "state"
+    if what == "a file":
+        state.write_text("")
+    else:
+        state.mkdir(mode=0o500)
+    done = subprocess.run(
+        [*WORDS, "run", str(profile), "--db", str(tmp_path / "a.db")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GPUTUI_STATE": str(state)},
+        preexec_fn=without_roots_privilege,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "no run directory can be made" in done.stderr
+    assert "set GPUTUI_STATE" in done.stderr
+    assert "launch 1" not in done.stderr
+
+
+def test_a_run_directory_that_becomes_read_only_costs_the_run_but_not_what_is_finished(
+    tmp_path: Path, profile: Path
+) -> None:
+    db = tmp_path / "a.db"
+    viewer = subprocess.Popen(
+        [*WORDS, "run", str(profile), "--db", str(db)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=without_roots_privilege,
+    )
+    home = Path(os.environ["GPUTUI_STATE"]) / "runs"
+    wait_until(lambda: home.is_dir() and any(home.iterdir()), "no run")
+    run_dir = only_run_dir()
+    wait_until(
+        lambda: any(isinstance(line, LaunchEnd) for line in JournalTail(run_dir).poll()), "no launch ends"
+    )
+    run_dir.chmod(0o500)
+    said = viewer.communicate(timeout=120)[0]
+    run_dir.chmod(0o700)
+    assert "Traceback" not in said
+    assert viewer.returncode in (0, 1), said  # a case that another launch measured has not failed
+    (run,) = runs_in(db)
+    assert run["status"] in ("finished", "failed")
+    assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"
+
+
+def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, profile: Path) -> None:
+    db = tmp_path / "a.db"
+    viewer, run_dir = begun(profile, db)
+    second = start_supervisor(run_dir)
+    assert second.wait(60) == 2
+    refused = gputui("import", run_dir, "--db", db)
+    assert refused.returncode == 2
+    assert "this run is in progress" in refused.stderr
+    assert not db.exists()
+    viewer.communicate(timeout=120)
+    assert viewer.returncode == 0
+    assert len(runs_in(db)) == 1
+    third = start_supervisor(run_dir)
+    assert third.wait(60) == 2
+    assert "was there already" in gputui("import", run_dir, "--db", db).stdout
+    assert len(runs_in(db)) == 1
+
+
+def test_a_run_of_another_host_is_not_taken_for_one_that_lost_its_supervisor(
+    tmp_path: Path, profile: Path
+) -> None:
+    """Its directory lies on a disk that both hosts share; this host cannot see whether it is executed."""
+    db = tmp_path / "a.db"
+    viewer, run_dir = begun(profile, db)
+    holder = read_holder(run_dir)
+    assert holder
+    os.kill(holder.pid, 9)
+    viewer.kill()
+    viewer.communicate()
+    wait_until_ended(run_dir)
+    lock = run_dir / "lock"
+    held = json.loads(lock.read_text())
+    lock.write_text(json.dumps({**held, "boot_id": "another boot", "host": "another host"}))
+    assert "lost its supervisor" not in gputui("runs", db).stderr
+    assert not db.exists()
+    lock.write_text(json.dumps({**held, "boot_id": "an earlier boot"}))
+    assert "lost its supervisor" in gputui("runs", db).stderr
+    assert len(runs_in(db)) == 1

@@ -1,0 +1,216 @@
+"""Runs that are left, watched again, by several, and stopped: a run belongs to its supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import (
+    LONGEST_S,
+    Terminal,
+    gputui,
+    only_run_dir,
+    start_gputui,
+    wait_until,
+    wait_until_ended,
+    write_spin_profile,
+)
+
+from gputui.model.journal import Block, LaunchEnd, LaunchStart
+from gputui.recording.lock import read_holder
+from gputui.store.journal_reader import JournalTail, read_journal
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    return write_spin_profile(tmp_path / "spin.toml", budget_s=5, replicates=2)
+
+
+def detached(profile: Path, db: Path, *words: str) -> str:
+    """Start a run that is left to itself; its short id."""
+    done = gputui("run", profile, "--db", db, "--detach", *words)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"run ([0-9a-f]{8}) goes on", done.stdout)
+    assert found, done.stdout
+    return found.group(1)
+
+
+def wait_for_launch(run_dir: Path, number: int) -> None:
+    def is_there() -> bool:
+        return sum(isinstance(line, LaunchStart) for line in JournalTail(run_dir).poll()) >= number
+
+    wait_until(is_there, f"no launch {number}")
+
+
+def statuses(db: Path) -> list[str]:
+    return [run["status"] for run in json.loads(gputui("runs", db, "--json").stdout)["runs"]]
+
+
+def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Path, profile: Path) -> None:
+    db = tmp_path / "a.db"
+    name = detached(profile, db, "--label", "mine")
+    assert f"in progress: {name}" in gputui("runs", db).stderr
+    viewers = [start_gputui("attach"), start_gputui("attach", "mine")]
+    said = [viewer.communicate(timeout=LONGEST_S)[0] for viewer in viewers]
+    assert [viewer.returncode for viewer in viewers] == [0, 0], said
+    for text in said:
+        assert len(re.findall(r"\d:\d\d launch [12] spin", text)) == 2
+        assert f"stored as {name}" in text
+    assert statuses(db) == ["finished"]
+
+
+def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=12, replicates=3)
+    db = tmp_path / "a.db"
+    name = detached(profile, db)
+    viewer = start_gputui("attach")
+    run_dir = only_run_dir()
+    wait_for_launch(run_dir, 2)
+    stopped = gputui("stop", name)
+    assert stopped.returncode == 0, stopped.stderr
+    assert f"stored as {name}" in stopped.stdout
+    said = viewer.communicate(timeout=LONGEST_S)[0]
+    assert viewer.returncode == 128 + signal.SIGTERM
+    assert "run interrupted: stopped by SIGTERM" in said
+    assert statuses(db) == ["interrupted"]
+    assert [end.outcome for end in read_journal(run_dir).of(LaunchEnd)] == ["ok", "interrupted"]
+
+
+def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=60, replicates=1)
+    names = [detached(profile, tmp_path / f"{n}.db") for n in "ab"]
+    for command in ("attach", "stop"):
+        unclear = gputui(command)
+        assert unclear.returncode == 2
+        assert "2 runs are in progress" in unclear.stderr
+        assert all(name in unclear.stderr for name in names)
+        unknown = gputui(command, "nothing")
+        assert unknown.returncode == 2
+        assert "'nothing'" in unknown.stderr
+    assert [gputui("stop", name).returncode for name in names] == [0, 0]
+    assert "no run is in progress" in gputui("stop").stderr
+
+
+def test_without_a_run_in_progress_attach_says_what_to_do(tmp_path: Path) -> None:
+    done = gputui("attach")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "gputui run" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "attach"])
+def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(
+    tmp_path: Path, profile: Path, command: str
+) -> None:
+    db = tmp_path / "a.db"
+    if command == "attach":
+        detached(profile, db)
+    viewer = Terminal("attach") if command == "attach" else Terminal("run", profile, "--db", db)
+    viewer.wait_for(b"block")
+    viewer.close()
+    assert viewer.end() == 129
+    wait_until_ended(only_run_dir())
+    assert statuses(db) == ["finished"]
+
+
+def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=60, replicates=2)
+    db = tmp_path / "a.db"
+    viewer = Terminal("run", profile, "--db", db)
+    viewer.wait_for(b"block")
+    viewer.type(b"\x1c")
+    assert viewer.end() == 0
+    assert b"gputui attach" in viewer.seen
+    again = Terminal("attach")
+    again.wait_for(b"block")
+    again.type(b"\x03")
+    assert again.end() == 128 + signal.SIGINT
+    assert statuses(db) == ["interrupted"]
+
+
+def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=12, replicates=3)
+    db = tmp_path / "a.db"
+    viewer = start_gputui("run", profile, "--db", db)
+    wait_until(lambda: (tmp_path / "spin.toml").exists() and _has_run(), "no run")
+    run_dir = only_run_dir()
+    wait_for_launch(run_dir, 2)
+    holder = read_holder(run_dir)
+    assert holder
+    os.kill(holder.pid, signal.SIGKILL)
+    said = viewer.communicate(timeout=LONGEST_S)[0]
+    assert viewer.returncode == 1
+    assert "had lost its supervisor: 1 finished launch stored" in said
+    assert statuses(db) == ["interrupted"]
+
+
+def test_a_supervisor_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path: Path, profile: Path) -> None:
+    db = tmp_path / "a.db"
+    detached(profile, db)
+    run_dir = only_run_dir()
+    wait_for_launch(run_dir, 1)
+    holder = read_holder(run_dir)
+    assert holder
+    worker = int(json.loads((run_dir / "worker.json").read_text())[0])
+    os.kill(holder.pid, signal.SIGSTOP)
+    wait_until(lambda: _is_zombie(worker), "the worker does not end")
+    os.kill(holder.pid, signal.SIGCONT)
+    wait_until_ended(run_dir)
+    journal = read_journal(run_dir)
+    assert [end.outcome for end in journal.of(LaunchEnd)] == ["ok", "ok"]
+    assert journal.damage == ()
+    assert statuses(db) == ["finished"]
+
+
+def test_a_worker_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=14, replicates=2)
+    db = tmp_path / "a.db"
+    detached(profile, db)
+    run_dir = only_run_dir()
+    wait_until(lambda: any(isinstance(line, Block) for line in JournalTail(run_dir).poll()), "no block")
+    worker = int(json.loads((run_dir / "worker.json").read_text())[0])
+    os.kill(worker, signal.SIGSTOP)
+    size = (run_dir / "telemetry.bin").stat().st_size
+    wait_until(lambda: (run_dir / "telemetry.bin").stat().st_size >= size + 200, "no telemetry")
+    os.kill(worker, signal.SIGCONT)
+    wait_until_ended(run_dir)
+    assert [end.outcome for end in read_journal(run_dir).of(LaunchEnd)] == ["ok", "ok"]
+    assert statuses(db) == ["finished"]
+
+
+def test_a_clock_that_is_set_forward_in_mid_run_changes_no_duration(
+    tmp_path: Path, profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import time\n"
+        "_true, _begun = time.time_ns, time.monotonic()\n"
+        "def _set_forward():\n"
+        "    return _true() + (3_600_000_000_000 if time.monotonic() - _begun > 2 else 0)\n"
+        "time.time_ns = _set_forward\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    db = tmp_path / "a.db"
+    detached(profile, db)
+    run_dir = only_run_dir()
+    wait_until_ended(run_dir)
+    journal = read_journal(run_dir)
+    assert journal.end is not None
+    took_us = journal.end.ended_utc_us - journal.start.started_utc_us
+    assert took_us == (journal.end.t_ns - journal.start.started_ns) // 1000
+    assert all(block.wall_ns < 60e9 for block in journal.of(Block))
+    (run,) = json.loads(gputui("runs", db, "--json").stdout)["runs"]
+    assert run["ended_utc_us"] - run["started_utc_us"] == took_us
+
+
+def _has_run() -> bool:
+    home = Path(os.environ["GPUTUI_STATE"]) / "runs"
+    return home.is_dir() and any((d / "journal.jsonl").exists() for d in home.iterdir())
+
+
+def _is_zombie(pid: int) -> bool:
+    listed = subprocess.run(["cat", f"/proc/{pid}/stat"], capture_output=True, text=True, check=False)
+    return listed.returncode != 0 or listed.stdout.rpartition(")")[2].split()[0] == "Z"
