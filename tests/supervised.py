@@ -76,13 +76,15 @@ def scripted_worker(path: Path, behaviour: str) -> tuple[str, ...]:
 class Supervised:
     """One supervisor and the run directories it was given."""
 
-    def __init__(self, home: Path, *plans: Plan, on_end: Sequence[str] = ()) -> None:
+    def __init__(
+        self, home: Path, *plans: Plan, on_end: Sequence[str] = (), is_impatient: bool = False
+    ) -> None:
         self.run_dirs = [home / f"run-{index}" for index in range(len(plans))]
         for index, (run_dir, plan) in enumerate(zip(self.run_dirs, plans, strict=True)):
             run_dir.mkdir(parents=True)
             make_spec(plan, on_end, f"0194b5a0-0000-7000-8000-0000000000{index:02x}").write(run_dir)
         self.run_dir = self.run_dirs[0]
-        self.process = start_supervisor(*self.run_dirs)
+        self.process = start_supervisor(*self.run_dirs, is_impatient=is_impatient)
         self._tail = JournalTail(self.run_dir)
         self._heard: list[Line] = []
 
@@ -126,11 +128,20 @@ class Supervised:
         return (self.run_dir / JOURNAL_NAME).read_bytes()
 
 
-def start_supervisor(*run_dirs: Path) -> subprocess.Popen[bytes]:
-    """A supervisor in a session of its own, as `gputui run` starts it."""
+_IMPATIENT = """
+import sys
+from pathlib import Path
+from gputui.recording.supervisor import Patience, Supervisor
+sys.exit(Supervisor([Path(run_dir) for run_dir in sys.argv[1:]], Patience(2, 1)).run())
+"""
+
+
+def start_supervisor(*run_dirs: Path, is_impatient: bool = False) -> subprocess.Popen[bytes]:
+    """A supervisor in a session of its own, as `gputui run` starts it; an impatient one waits 1 or 2 s."""
+    begin = ("-c", _IMPATIENT) if is_impatient else ("-m", "gputui.recording")
     with (run_dirs[0] / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "gputui.recording", *map(str, run_dirs)],
+            [sys.executable, *begin, *map(str, run_dirs)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

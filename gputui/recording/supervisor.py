@@ -51,12 +51,18 @@ from gputui.recording.worker_process import WorkerProcess, without_paths
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
-SILENT_START_S = 120.0
-"""A worker may import torch for so long, from a cold or a remote disk, without a word."""
-SILENT_BESIDES_S = 20.0
-"""After that a worker may be silent for its allowance, in which one step may lie, and this much more."""
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a worker may be silent before it is taken to hang, and is ended."""
+
+    start_s: float = 120.0
+    """Until its first word: it may import torch from a cold or a remote disk."""
+    besides_s: float = 20.0
+    """Later: its allowance, in which one step may lie, and this much more."""
 
 
 @dataclass
@@ -96,8 +102,9 @@ class Supervisor:
     finished, and stores it; SIGHUP changes nothing, since there is no terminal to lose.
     """
 
-    def __init__(self, run_dirs: Sequence[Path]) -> None:
+    def __init__(self, run_dirs: Sequence[Path], patience: Patience | None = None) -> None:
         self._run_dirs = run_dirs
+        self._patience = patience or Patience()
         self._signal = 0
         self._clock = WakingClock()
         self._addresses: tuple[GpuAddress, ...] = ()
@@ -230,12 +237,12 @@ class Supervisor:
     ) -> tuple[str, str]:
         """Write down what the worker says until its last word, its death, its silence, a signal, a full
         disk, or the hard stop."""
-        patience_s, heard_s = SILENT_START_S, self._clock.now_s()
+        patience_s, heard_s = self._patience.start_s, self._clock.now_s()
         stopped_s = self._clock.stopped_s
         while True:
             exited = worker.exit_status is not None
             for message in worker.messages(0.0 if exited else 0.25):
-                patience_s, heard_s = allowance_s + SILENT_BESIDES_S, self._clock.now_s()
+                patience_s, heard_s = allowance_s + self._patience.besides_s, self._clock.now_s()
                 try:
                     if self._hear(run, launch, worker, message):
                         worker.wait_for_exit()

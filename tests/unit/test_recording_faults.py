@@ -26,6 +26,8 @@ from gputui.model.journal import (
     WorkerReady,
 )
 from gputui.model.plan import Plan
+from gputui.services.places import run_directories
+from gputui.services.recovery import recover_orphans
 
 WELL = "\nfor case_id in ids: measure(case_id)\nend()\n"
 THREE = (make_case(), make_case(size="base"), make_case(threads="all"))
@@ -306,3 +308,54 @@ def test_a_directory_without_a_run_is_refused_in_words(tmp_path: Path) -> None:
     said = (tmp_path / "supervisor.log").read_text()
     assert "spec.json: no spec of a run" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured(
+    tmp_path: Path, at_once: bool
+) -> None:
+    """Before its first word, or in its first case."""
+    hang = "\nif 0 in ids:\n    os.fork()\n    signal.pause()\n"
+    worker = scripted_worker(tmp_path / "worker.py", hang + WELL)
+    if at_once:
+        script = (tmp_path / "worker.py").read_text()
+        (tmp_path / "worker.py").write_text(script.replace('say("ready"', hang + 'say("ready"'))
+    plan = make_plan([0], [2], cases=THREE, budget_s=8, interpreter=worker)
+    run = Supervised(tmp_path / "runs", plan, is_impatient=True)
+    pid = run.worker_pid()
+    assert (run.end(), run.said()) == (0, "")
+    (_, hung, reason), (_, well, _) = launches_of(run)
+    assert (hung, well) == ("failed", "ok")
+    assert reason.startswith("the worker hung: no word for")
+    assert [(case, outcome) for _, case, outcome, _ in case_ends(run)] == [(0, "failed"), (2, "ok")]
+    assert living_members(pid) == []
+
+
+def test_a_log_that_grows_without_end_is_emptied_and_that_is_told(tmp_path: Path) -> None:
+    chatter = (
+        "\nfor _ in range(200): print('x' * 65536, flush=True)"
+        "\nwhile os.fstat(1).st_size > 4 * 2**20: time.sleep(0.01)"
+    )
+    run = finished(tmp_path, scripted(tmp_path, chatter + WELL, [0]))
+    assert [e.message for e in run.lines(Event)] == ["launch 0: its log was emptied, it grew too large"]
+    assert sum(f.stat().st_size for f in (run.run_dir / "logs").iterdir()) < 2**20
+
+
+def test_a_worker_that_hangs_while_its_supervisor_is_killed_is_ended_when_the_run_is_recovered(
+    tmp_path: Path,
+) -> None:
+    worker = scripted_worker(tmp_path / "worker.py", "\nmeasure(0)\nos.fork()\nsignal.pause()\n")
+    home = run_directories()
+    run = Supervised(home, make_plan([0], cases=THREE, budget_s=60, interpreter=worker))
+    run.wait_for(CaseEnd)
+    pid = run.worker_pid()
+    run.process.kill()
+    run.end()
+    assert len(living_members(pid)) == 2
+    holder = json.loads((run.run_dir / "lock").read_text())
+    (run.run_dir / "lock").write_text(json.dumps({**holder, "target": str(tmp_path / "a.db")}))
+    (found,) = recover_orphans()
+    assert found.stored is not None
+    assert found.stored.blocks == 5
+    assert living_members(pid) == []
+    assert recover_orphans() == ()
