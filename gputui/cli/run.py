@@ -21,7 +21,7 @@ from gputui.services.places import default_result_file, hash_key
 from gputui.services.pricing import price_of
 from gputui.services.profiles import Profile, find_profile
 from gputui.services.resolving import Choices, resolve_plan
-from gputui.services.running import LiveRun, RunRequest, start_runs
+from gputui.services.running import LiveRun, RunRequest, start_runs, wait_until_begun
 from gputui.store.writing import check_writable
 
 MAX_LABEL = 80
@@ -83,7 +83,9 @@ def command(
         click.echo(warning, err=True)
 
     if detach:
-        return _leave(start_runs(requests, target), as_json)
+        runs = start_runs(requests, target)
+        wait_until_begun(runs)
+        return _leave(runs, as_json)
     if sys.stderr.isatty():
         click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()

@@ -19,7 +19,7 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.services.recovery import recover_now
-from gputui.services.running import LiveRun, follow, has_begun, stop
+from gputui.services.running import LiveRun, follow, stop, wait_until_begun
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
@@ -77,7 +77,7 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan]) -> Watched:
 
 def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: bool) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored."""
-    keepers = [_who_stored(index, run, watched, target) for index, run in enumerate(runs)]
+    keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.results import print_results
     from gputui.cli.tables import console
     from gputui.services.comparison import runtime_name
@@ -103,17 +103,17 @@ def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: 
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
-    """128 + signal for a run that was stopped, 1 for one that failed, else 0."""
+    """128 + signal for a run that was stopped, 1 for one that did not come to its end otherwise, else 0."""
     for end in ended.values():
         for number in (signal.SIGINT, signal.SIGTERM):
-            if end.status == "interrupted" and end.reason == f"stopped by {number.name}":
+            if end.reason == f"stopped by {number.name}":
                 return 128 + number
-        if end.status == "failed":
+        if end.status != "finished":
             return EXIT_CASE_FAILED
     return EXIT_DONE
 
 
-def _who_stored(index: int, run: LiveRun, watched: Watched, target: Path) -> str:
+def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     """See that a run is stored: by its `supervisor`, or by `us` since that was killed. Raises NotStored."""
     last = watched.stored.get(index)
     if last is not None:
@@ -123,22 +123,15 @@ def _who_stored(index: int, run: LiveRun, watched: Watched, target: Path) -> str
                 f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
             )
         return "supervisor"
-    if not has_begun(run):
-        raise NotStored(f"run {run.short_id} did not begin{_last_words(run)}", "try again")
+    wait_until_begun([run])
     found = recover_now(run.run_dir)
     if found is not None and found.stored is None:
         raise NotStored(found.said)
     said = found.said if found else ""
-    click.echo(said or f"run {run.short_id} had lost its supervisor; it is in {target}", err=True)
+    click.echo(f"the supervisor of run {run.short_id} was killed", err=True)
+    if said:
+        click.echo(said, err=True)
     return "us"
-
-
-def _last_words(run: LiveRun) -> str:
-    try:
-        said = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
-    except OSError:
-        return ""
-    return f": {said}" if said else ""
 
 
 def _next_commands(target: Path, short_ids: Sequence[str]) -> None:

@@ -13,7 +13,8 @@ from gputui.model.journal import JOURNAL_NAME, Line, encode_line
 RESERVE_NAME = "reserve"
 RESERVE_BYTES = 256 * 1024
 """Kept free for the last words of a run whose disk fills up: some 300 lines."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What a full disk, and a used-up quota, answer."""
 
 
 class JournalWriter:
@@ -44,7 +45,7 @@ class JournalWriter:
                 self._write(data)
             except OSError as error:
                 self.failure = f"the journal cannot be written: {error.strerror}"
-                if error.errno not in _FULL or not self._reserve.exists():
+                if error.errno not in NO_ROOM or not self._reserve.exists():
                     raise
                 self._reserve.unlink()
                 self._write(data)

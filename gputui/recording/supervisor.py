@@ -42,7 +42,7 @@ from gputui.model.machine import Machine
 from gputui.model.plan import PlannedDevice, PlannedLaunch
 from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
-from gputui.recording.journal import JournalWriter
+from gputui.recording.journal import NO_ROOM, JournalWriter
 from gputui.recording.lock import Holder, take_lock
 from gputui.recording.pacing import Pace
 from gputui.recording.sampler import Sampler, usable_sources
@@ -132,7 +132,7 @@ class Supervisor:
         except _Stopped:
             status, reason = "interrupted", f"stopped by {signal.Signals(self._signal).name}"
         except _CannotGoOn as error:
-            status, reason = "failed", str(error)
+            status, reason = "interrupted", str(error)
         except Exception as error:  # the runner's loop: whatever it was, what is finished is kept and stored
             status, reason = "failed", without_paths(f"{type(error).__name__}: {error}")
         for run in runs[1:]:  # the sampler writes once; every journal must be whole by itself
@@ -188,7 +188,10 @@ class Supervisor:
         try:
             worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described)
         except OSError as error:
-            self._drop(run, launch, f"no worker could be started: {error.strerror}", "failed")
+            reason = f"no worker could be started: {error.strerror}"
+            if error.errno in NO_ROOM:
+                raise _CannotGoOn(reason) from error
+            self._drop(run, launch, reason, "failed")
             return
         try:
             run.journal.append(

@@ -98,10 +98,10 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")
-    said = f"run {name} had lost its supervisor: {_how_much(contents)} in {target}"
+    said = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
     return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else said)
 
 
 def _how_much(contents: JournalContents) -> str:
     launches = sum(1 for end in contents.of(LaunchEnd) if end.outcome == "ok")
-    return f"{launches} finished launch{'' if launches == 1 else 'es'} stored"
+    return "1 finished launch is" if launches == 1 else f"{launches} finished launches are"

@@ -160,6 +160,17 @@ def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
     raise GputuiError("no run is in progress", "start one: gputui run; see those that ended: gputui runs")
 
 
+def wait_until_begun(runs: Sequence[LiveRun]) -> None:
+    """Wait until others can find runs that were just started.
+
+    Raises NotStored if their supervisor ends before that, with its last words.
+    """
+    while not all(has_begun(run) for run in runs):
+        if not runs[0].is_executed() and not has_begun(runs[-1]):
+            raise NotStored(f"run {runs[0].short_id} did not begin{_last_words(runs[0])}", "try again")
+        time.sleep(0.02)
+
+
 def has_begun(run: LiveRun) -> bool:
     """Whether a supervisor has written anything of it."""
     return holds_a_journal(run.run_dir)
@@ -233,6 +244,14 @@ def new_run_id() -> str:
     number = number & ~(0x3 << 62) | 0x2 << 62
     digits = f"{number:032x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _last_words(run: LiveRun) -> str:
+    try:
+        said = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
+    except OSError:
+        return ""
+    return f": {said}" if said else ""
 
 
 def _directories(home: Path) -> list[Path]:

@@ -81,7 +81,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_f
     assert viewer.returncode in (1, 4), said
     if viewer.returncode == 4:
         assert "gputui import" in said
-        assert "had lost its supervisor: 1 finished launch stored" in gputui("runs", db).stderr
+        assert "was not stored yet: 1 finished launch is in" in gputui("runs", db).stderr
     (run,) = runs_in(db)
     assert run["status"] == "interrupted"
     assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"
@@ -123,6 +123,7 @@ def _whole_lines(run_dir: Path) -> list[bytes]:
 
 def test_a_file_that_is_deleted_in_mid_run_is_made_anew(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
+    write_spin_profile(profile, budget_s=3, replicates=1)
     assert gputui("run", profile, "--db", db, "--label", "first").returncode == 0
     (run_dir,) = (Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()
     viewer = start_gputui("run", profile, "--db", db, "--label", "second")
@@ -235,8 +236,8 @@ def test_a_run_of_another_host_is_not_taken_for_one_that_lost_its_supervisor(
     lock = run_dir / "lock"
     held = json.loads(lock.read_text())
     lock.write_text(json.dumps({**held, "boot_id": "another boot", "host": "another host"}))
-    assert "lost its supervisor" not in gputui("runs", db).stderr
+    assert "was not stored yet" not in gputui("runs", db).stderr
     assert not db.exists()
     lock.write_text(json.dumps({**held, "boot_id": "an earlier boot"}))
-    assert "lost its supervisor" in gputui("runs", db).stderr
+    assert "was not stored yet" in gputui("runs", db).stderr
     assert len(runs_in(db)) == 1

@@ -144,7 +144,7 @@ def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: 
     os.kill(holder.pid, signal.SIGKILL)
     said = viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 1
-    assert "had lost its supervisor: 1 finished launch stored" in said
+    assert "was not stored yet: 1 finished launch is in" in said
     assert statuses(db) == ["interrupted"]
 
 
