@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import psutil
 from command_line import LONGEST_S, gputui, start_gputui
 
 from gputui.errors import GputuiError
@@ -106,11 +107,20 @@ def _worker(run_dir: Path) -> int | None:
 
 
 def _wait_until_settled(run_dir: Path) -> None:
-    """Until the supervisor is gone, and with it whoever stores the run."""
+    """Until no process is at work on the run: supervisor, worker, or whoever stores it."""
     deadline = time.monotonic() + LONGEST_S
-    while is_held(run_dir) and time.monotonic() < deadline:
+    while working := _at_work(run_dir.name):
+        assert time.monotonic() < deadline, f"these do not end: {working}"
         time.sleep(0.05)
-    assert not is_held(run_dir), "the supervisor does not end"
+
+
+def _at_work(name: str) -> list[list[str]]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(name in word for word in process.cmdline()):
+                found.append(process.cmdline())
+    return found
 
 
 def _reported(run_dir: Path) -> dict[int, int] | None:
