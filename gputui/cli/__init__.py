@@ -31,7 +31,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("runs", "runs", "List the runs of a result file."),
     Command("show", "show", "One run in full."),
+    Command("merge", "merge", "One result file of many."),
+    Command("label", "label", "Give a run another label."),
+    Command("rm", "rm", "Remove a run from a result file."),
     Command("import", "importing", "Store the journal of a run directory."),
+    Command("paths", "paths", "Where everything lies, and how it is removed."),
 )
 
 

@@ -53,23 +53,24 @@ _FORMS = (_Form(True, False, 100), _Form(False, False, 0), _Form(False, True, 0)
 @click.option(
     "--by", type=click.Choice(list(DIMENSIONS)), help="Compare the values of this within the files."
 )
+@click.option("--pool", is_flag=True, help="Take the launches of all runs of a side together.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
-def command(files: tuple[str, ...], by: str | None, form: str, trust: bool) -> int:
+def command(files: tuple[str, ...], by: str | None, pool: bool, form: str, trust: bool) -> int:
     """Compare result files; the first is the baseline. One file: its variants against each other."""
-    selections = [select_runs(text, trust=trust) for text in files]
+    selections = [select_runs(text, trust=trust, pool=pool) for text in files]
     for selection in selections:
         for warning in selection.warnings:
             click.echo(warning, err=True)
     if by is None and len(selections) > 1:
-        sides = [side_of_runs(selection.text, selection.runs) for selection in selections]
+        sides = [side_of_runs(selection.text, selection.runs, pool=pool) for selection in selections]
         ignore = ""
     else:
         runs = [run for selection in selections for run in selection.runs]
         ignore = by or telling_dimension(runs)
         if ignore in ("device", "precision", "threads"):
             side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
-        sides = list(sides_by(ignore, runs))
+        sides = list(sides_by(ignore, runs, pool=pool))
     comparisons = [compare_sides(sides[0], side, ignore=ignore) for side in sides[1:]]
     if not any(comparison.rows for comparison in comparisons):
         raise GputuiError(

@@ -12,7 +12,7 @@ import click
 
 from gputui.cli.recovered import tell_recovered
 from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
-from gputui.errors import EXIT_DONE, GputuiError, MachineLacks
+from gputui.errors import EXIT_DONE, MachineLacks
 from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -22,9 +22,8 @@ from gputui.services.pricing import price_of
 from gputui.services.profiles import Profile, find_profile
 from gputui.services.resolving import Choices, resolve_plan
 from gputui.services.running import LiveRun, RunRequest, start_runs, wait_until_begun
+from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
-
-MAX_LABEL = 80
 
 
 @click.command()
@@ -55,10 +54,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Measure PROFILE (a name or a .toml file; `quick` without one) and store the result."""
-    if len(label) > MAX_LABEL or not label.isprintable():
-        raise GputuiError(
-            f"--label {label[:MAX_LABEL]!r}: is no label", f"up to {MAX_LABEL} printable characters"
-        )
+    check_label(label)
     chosen_profile = find_profile(profile)
     tell_recovered()
     target = (default_result_file() if db is None else db).expanduser().absolute()

@@ -12,20 +12,21 @@ from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.units import format_bytes, format_percent, format_seconds
-from gputui.services.places import default_result_file
+from gputui.services.selecting import run_and_file
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", metavar="RUN|F@RUN")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(run: str, file: Path | None, trust: bool, as_json: bool) -> int:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE."""
-    with open_result(default_result_file() if file is None else file, trust) as result:
-        found = result.run(find_run(result.summaries(), run).run_id)
+    path, selector = run_and_file(run, file)
+    with open_result(path, trust) as result:
+        found = result.run(find_run(result.summaries(), selector or "latest").run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         events, warnings = result.events(found.summary.run_id), result.warnings
     for warning in warnings:

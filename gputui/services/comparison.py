@@ -7,7 +7,7 @@ precision, number of threads, machine or runtime. The first side is the baseline
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import (
@@ -111,8 +111,8 @@ class Comparison:
     """Reasons for which cases were run on neither side, with their number."""
 
 
-def side_of_runs(name: str, runs: Sequence[Run]) -> Side:
-    """For each case the latest finished run that has it; of one machine and one runtime.
+def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
+    """For each case the latest run that measured it, or with `pool` the launches of all that did.
 
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
@@ -126,10 +126,10 @@ def side_of_runs(name: str, runs: Sequence[Run]) -> Side:
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
-    return Side(name, _newest(runs), _latest_cases(runs))
+    return Side(name, _newest(runs), _chosen_cases(runs, pool))
 
 
-def sides_by(dimension: str, runs: Sequence[Run]) -> tuple[Side, ...]:
+def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tuple[Side, ...]:
     """One side for each value of a dimension among the cases of these runs; in a fixed, plain order.
 
     Raises GputuiError if there are not two values.
@@ -146,7 +146,7 @@ def sides_by(dimension: str, runs: Sequence[Run]) -> tuple[Side, ...]:
             "give a second file, or another dimension",
         )
     ordered = sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
-    return tuple(Side(value, _newest(values[value]), _latest_cases(values[value])) for value in ordered)
+    return tuple(Side(value, _newest(values[value]), _chosen_cases(values[value], pool)) for value in ordered)
 
 
 def telling_dimension(runs: Sequence[Run]) -> str:
@@ -239,6 +239,26 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
             if known is None or result.outcome == "ok" or known.result.outcome != "ok":
                 chosen[key] = SideCase(run.summary, result)
     return tuple(chosen.values())
+
+
+def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
+    latest = _latest_cases(runs)
+    return tuple(_pooled(case, runs) for case in latest) if pool else latest
+
+
+def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
+    """The case with what every run measured of it, as launches of one; numbered anew, oldest first."""
+    key = pairing(case.result.case)
+    measurements = [
+        measurement
+        for run in sorted(runs, key=lambda r: r.summary.started_utc_us)
+        for result in run.cases
+        if pairing(result.case) == key
+        for measurement in result.measurements
+        if measurement.outcome == "ok"
+    ]
+    numbered = tuple(replace(m, launch_id=number) for number, m in enumerate(measurements))
+    return replace(case, result=replace(case.result, measurements=numbered)) if numbered else case
 
 
 def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
 from gputui.errors import GputuiError
+from gputui.model.journal import STORED_NAME
 
 APPLICATION = "gputui"
 KEY_BYTES = 32
@@ -32,12 +35,56 @@ def probe_cache() -> Path:
     return Path(platformdirs.user_cache_dir(APPLICATION)) / "probes"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One thing that gputui keeps on this machine."""
+
+    what: str
+    path: Path
+    exists: bool
+    total_bytes: int
+    note: str
+    """What else is to be known of it; empty otherwise."""
+
+
+def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
+    """Everything gputui keeps for this user, whether it is there or not."""
+    runs = run_directories(environ)
+    unstored = [d for d in _entries(runs) if d.is_dir() and not (d / STORED_NAME).exists()]
+    note = f"{len(unstored)} not stored: gputui runs stores those of this host" if unstored else ""
+    return (
+        _place("result file", default_result_file(environ)),
+        _place("run directories", runs, note),
+        _place("probes", probe_cache()),
+        _place("key of hashes", _key_path(), "removed, this machine gets another id in new runs"),
+    )
+
+
+def _place(what: str, path: Path, note: str = "") -> Place:
+    size = 0
+    for entry in (path, *path.rglob("*")) if path.is_dir() else (path,):
+        with suppress(OSError):
+            size += entry.lstat().st_size if not entry.is_dir() else 0
+    return Place(what, path, path.exists(), size, note if path.exists() else "")
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _key_path() -> Path:
+    return Path(platformdirs.user_config_dir(APPLICATION)) / "hash.key"
+
+
 def hash_key() -> bytes:
     """The key of this user's hashes: 32 random bytes, made once, mode 0600, never exported.
 
     Raises GputuiError if it can be neither read nor made.
     """
-    path = Path(platformdirs.user_config_dir(APPLICATION)) / "hash.key"
+    path = _key_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.model.result import Run
+from gputui.model.result import Run, RunSummary
+from gputui.services.places import default_result_file
 from gputui.store.reading import open_result
-from gputui.store.selecting import find_run
-
-COMPARABLE_STATES = ("finished", "interrupted")
-"""An interrupted run counts with the launches it finished."""
+from gputui.store.selecting import find_run, find_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,38 @@ def split_selector(text: str) -> tuple[Path, str]:
     return Path(file).expanduser(), run
 
 
-def select_runs(text: str, *, trust: bool = False) -> Selection:
-    """The run of `F@RUN`, or all comparable runs of `F`, with their blocks.
+def run_and_file(run: str, file: Path | None) -> tuple[Path, str]:
+    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as ""."""
+    if file is not None:
+        return file, run
+    path, selector = split_selector(run)
+    if selector or path.exists():
+        return path, selector
+    return default_result_file(), run
+
+
+def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
+    """The result file and the run that `RUN [F]` or `F@RUN` name; without a file, the default one.
+
+    Raises GputuiError if the file cannot be read or the run is unknown.
+    """
+    path, selector = run_and_file(run, file)
+    if not selector:
+        raise GputuiError(f"{run} is a file: which run of it?", f"name one: {run}@RUN; gputui runs {run}")
+    with open_result(path) as opened:
+        return path, find_run(opened.summaries(), selector)
+
+
+def select_runs(text: str, *, trust: bool = False, pool: bool = False) -> Selection:
+    """The run of `F@RUN`, or all runs of `F`, with their blocks; with `pool` all runs of a label.
 
     Raises GputuiError if the file cannot be read, the run is unknown, or there is nothing to compare.
     """
     path, selector = split_selector(text)
     with open_result(path, trust) as file:
-        summaries = file.summaries()
-        chosen = [s for s in summaries if s.status in COMPARABLE_STATES]
+        chosen: tuple[RunSummary, ...] = file.summaries()
         if selector:
-            chosen = [find_run(summaries, selector)]
+            chosen = find_runs(chosen, selector) if pool else (find_run(chosen, selector),)
         if not chosen:
             raise GputuiError(
                 f"{path}: holds no run to compare", f"measure one: gputui run quick --db {path}"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gputui.errors import GputuiError
+from gputui.store.locking import WAIT_S, Locked, let_writers_pass
 from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES, Column
 from gputui.store.text import clean_text
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 CATALOG = "d0"
 """What an attached file is called inside a connection: ours, never from its name."""
-WAIT_S = 10.0
 QUERY_LIMIT_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _CONFIG = {
@@ -44,14 +44,6 @@ _CONFIG = {
 }
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 T = TypeVar("T")
-
-
-class Locked(Exception):
-    """Another process, or another connection of this one, has the file open."""
-
-    def __init__(self, holder: str) -> None:
-        super().__init__(holder)
-        self.holder = holder
 
 
 def connect() -> DuckDBPyConnection:
@@ -81,13 +73,13 @@ def check_place(db: Path) -> None:
         raise GputuiError(f"{db} may not be read by this user", f"ask its owner, or: chmod u+r {db}")
 
 
-def attach(connection: DuckDBPyConnection, db: Path, options: str) -> None:
-    """Attach a file as CATALOG. Raises Locked if someone holds it, else GputuiError."""
+def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = CATALOG) -> None:
+    """Attach a file. Raises Locked if someone holds it, else GputuiError."""
     import duckdb
 
     quoted = str(db).replace("'", "''")
     try:
-        connection.execute(f"ATTACH '{quoted}' AS {CATALOG} (TYPE duckdb{options})")
+        connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
     except duckdb.Error as error:
         text = str(error)
         if "Could not set lock" in text or "Conflicting lock" in text:
@@ -159,22 +151,36 @@ class Checked:
 def open_read_only(db: Path, trust: bool = False) -> Checked:
     """A connection with the file attached read-only, every door closed, and its tables checked.
 
-    Waits up to WAIT_S for a writer. Raises GputuiError for whatever is no readable result file.
+    Waits up to WAIT_S for writers. Raises GputuiError for whatever is no readable result file.
     """
+    check_place(db)
+    with _told_if_locked(db):
+        let_writers_pass(db)
+    return open_as_writer(db, trust)
+
+
+def open_as_writer(db: Path, trust: bool = False) -> Checked:
+    """`open_read_only` for whoever holds the write lock."""
     check_place(db)
     connection = connect()
     try:
-        try:
+        with _told_if_locked(db):
             retrying(lambda: attach(connection, db, ", READ_ONLY"))
-        except Locked as error:
-            raise GputuiError(
-                f"{db} is being written by {error.holder}", "try again when it has ended"
-            ) from error
         close_the_doors(connection)
         return check_is_ours(connection, db, trust)
     except BaseException:
         connection.close()
         raise
+
+
+@contextmanager
+def _told_if_locked(db: Path) -> Iterator[None]:
+    try:
+        yield
+    except Locked as error:
+        raise GputuiError(
+            f"{db} is being written by {error.holder}", "try again when it has ended"
+        ) from error
 
 
 def close_the_doors(connection: DuckDBPyConnection) -> None:

@@ -314,6 +314,8 @@ TABLES: tuple[Table, ...] = (
     ),
 )
 
+RUN_TABLES: tuple[Table, ...] = tuple(table for table in TABLES if "run_id" in table.column_names)
+"""Those that hold rows of runs; `run_id` is their first column."""
 TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 
 MIGRATIONS: tuple[Migration, ...] = ()

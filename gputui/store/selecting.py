@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from gputui.errors import GputuiError
 from gputui.model.result import RunSummary
 
+MAX_LABEL = 80
 _LISTED = 8
 
 
@@ -26,13 +27,7 @@ def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
         if back >= len(summaries):
             raise GputuiError(f"there is no run {selector!r}: {len(summaries)} are stored", "gputui runs")
         return summaries[back]
-    wanted = selector.lower()
-    ways = (
-        [s for s in summaries if wanted in (s.short_id, s.run_id)],
-        [s for s in summaries if selector and s.label == selector],
-        [s for s in summaries if wanted and s.short_id.startswith(wanted)],
-    )
-    found = next((matches for matches in ways if matches), [])
+    found = _matching(summaries, selector)
     if len(found) == 1:
         return found[0]
     if found:
@@ -45,6 +40,40 @@ def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
     near = difflib.get_close_matches(selector, dict.fromkeys(names), n=3)
     hint = f"did you mean {', '.join(near)}?" if near else f"the newest is {_called(summaries[0])}"
     raise GputuiError(f"there is no run {selector!r}", hint)
+
+
+def find_runs(summaries: Sequence[RunSummary], selector: str) -> tuple[RunSummary, ...]:
+    """All runs a selector names: those of one label, or the one that `find_run` finds."""
+    found = _matching(summaries, selector)
+    if found and all(summary.label == selector for summary in found):
+        return tuple(found)
+    return (find_run(summaries, selector),)
+
+
+def check_label(text: str) -> str:
+    """The label, if a run may be called so; empty means none.
+
+    Raises GputuiError for one that is too long, cannot be printed, or would be taken for a short id or for
+    `latest` when somebody selects by it.
+    """
+    if len(text) > MAX_LABEL or not text.isprintable():
+        raise GputuiError(
+            f"{text[:MAX_LABEL]!r} is no label", f"a label has up to {MAX_LABEL} printable characters"
+        )
+    if re.fullmatch(r"latest(~.*)?|[0-9a-f]{8}|[0-9a-f-]{36}", text.lower()):
+        raise GputuiError(f"{text!r} is no label: it reads as a run's id", "add a word to it")
+    return text
+
+
+def _matching(summaries: Sequence[RunSummary], selector: str) -> list[RunSummary]:
+    """Runs of this id, else of this label, else whose short id begins so."""
+    wanted = selector.lower()
+    ways = (
+        [s for s in summaries if wanted in (s.short_id, s.run_id)],
+        [s for s in summaries if selector and s.label == selector],
+        [s for s in summaries if wanted and s.short_id.startswith(wanted)],
+    )
+    return next((matches for matches in ways if matches), [])
 
 
 def _called(summary: RunSummary) -> str:

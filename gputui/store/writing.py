@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +16,15 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.telemetry import Reading
 from gputui.store import schema
 from gputui.store.journal_reader import JournalContents
+from gputui.store.locking import WAIT_S, Locked, write_lock
 from gputui.store.opening import (
     CATALOG,
-    WAIT_S,
-    Locked,
     attach,
     check_is_ours,
     check_place,
     close_the_doors,
     connect,
-    open_read_only,
+    open_as_writer,
     retrying,
 )
 from gputui.store.rows import Cell, Row, run_rows, telemetry_tuples
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 _ROWS_AT_A_TIME = 10_000
 _PROBE_BYTES = 2**20
-_NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _REASONS = (
     ("No space left on device", "the disk is full", "make space there"),
     ("File too large", "the file may not grow further", "raise the limit (ulimit -f)"),
@@ -54,7 +51,7 @@ class StoredRun:
     run_id: str
     status: str
     already_there: bool
-    """The file had this run; nothing was added."""
+    """The file had this run, as far as it goes; nothing was added."""
     cases: int
     blocks: int
     telemetry_rows: int
@@ -68,20 +65,22 @@ def store_run(
     """Write one run into a result file, which is made if there is none; its directory must be there.
 
     One transaction, then checkpoint and close: a copy of the file alone is whole. Storing a run twice adds
-    nothing. Waits up to WAIT_S for other writers and readers. Raises NotStored, and nothing is changed then.
+    nothing; one that was stored from a journal without an end is replaced by the same run with its end.
+    Waits up to WAIT_S for other writers and readers. Raises NotStored, and nothing is changed then.
     """
-    db = _real_path(db)
+    db = real_path(db)
     rows = run_rows(contents, imported_from, time.time_ns() // 1000)
     run_id = contents.start.run_id
     status = str(rows["runs"][0]["status"])
-    with _opened_for_writing(db) as connection, _explaining(db):
+    with opened_for_writing(db) as connection, explaining(db):
         connection.execute("BEGIN")
         there = connection.execute(
-            f"SELECT count(*) FROM {CATALOG}.main.runs WHERE run_id = ?::UUID", [run_id]
+            f"SELECT ended_us FROM {CATALOG}.main.runs WHERE run_id = ?::UUID", [run_id]
         ).fetchall()
-        if there[0][0]:
+        if there and (there[0][0] is not None or contents.end is None):
             connection.execute("ROLLBACK")
             return StoredRun(db, run_id, status, True, 0, 0, 0, contents.damage)
+        delete_run(connection, run_id)
         for name, table_rows in rows.items():
             _insert_rows(connection, name, run_id, table_rows)
         count = _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
@@ -91,15 +90,21 @@ def store_run(
     )
 
 
+def delete_run(connection: DuckDBPyConnection, run_id: str) -> None:
+    """Delete all rows of a run, within the transaction that is open."""
+    for table in schema.RUN_TABLES:
+        connection.execute(f"DELETE FROM {CATALOG}.main.{table.name} WHERE run_id = ?::UUID", [run_id])
+
+
 def check_writable(db: Path) -> None:
     """Find out, before anything is measured, that a run can be stored in this file later.
 
     An existing file gets a real commit that changes no value; for a new one a file is made beside it and
     removed. Raises NotStored.
     """
-    db = _real_path(db)
+    db = real_path(db)
     if db.exists():
-        with _opened_for_writing(db) as connection, _explaining(db):
+        with opened_for_writing(db) as connection, explaining(db):
             connection.execute(f"UPDATE {CATALOG}.main.meta SET value = value WHERE key = 'created_by'")
         return
     _check_parent(db)
@@ -112,7 +117,7 @@ def check_writable(db: Path) -> None:
         raise _not_stored(db, str(error.strerror or error)) from error
 
 
-def _real_path(db: Path) -> Path:
+def real_path(db: Path) -> Path:
     """One path for one file, so that a link to it has the same lock."""
     try:
         return db.expanduser().resolve()
@@ -126,24 +131,26 @@ def _check_parent(db: Path) -> None:
 
 
 @contextmanager
-def _opened_for_writing(db: Path) -> Iterator[DuckDBPyConnection]:
-    """The file attached for writing, checked and of this schema; checkpointed and closed at the end.
+def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> Iterator[DuckDBPyConnection]:
+    """The file attached as CATALOG for writing, checked and of this schema; then checkpointed and closed.
 
-    A new file is written under another name and gets its own when it is whole.
+    A new file is written under another name and gets its own when it is whole. `beside`: files to be attached
+    as well, read-only, under these names; whoever asks for it has seen that they are result files.
+    `db` is a `real_path`. Raises NotStored, and nothing is changed then.
     """
+    beside = beside or {}
     _check_parent(db)
     try:
-        with _write_lock(db):
+        with _locked(db):
             if db.exists():
                 check_place(db)
-                open_read_only(
-                    db
-                ).connection.close()  # a stranger's file is known before anything is written to it
-                with _attached(db, "") as connection:
+                # A stranger's file is known before anything is written to it.
+                open_as_writer(db).connection.close()
+                with _attached(db, "", db, beside) as connection:
                     _migrate(connection, db, check_is_ours(connection, db).schema_version)
                     yield connection
             else:
-                with _draft(db) as draft, _attached(draft, _new_file_options()) as connection:
+                with _draft(db) as draft, _attached(draft, _new_file_options(), db, beside) as connection:
                     _create(connection)
                     yield connection
     except NotStored:
@@ -154,6 +161,15 @@ def _opened_for_writing(db: Path) -> Iterator[DuckDBPyConnection]:
         raise NotStored(
             f"{db} is held by {error.holder} since more than {WAIT_S:.0f} s", "store again when it has ended"
         ) from error
+
+
+@contextmanager
+def _locked(db: Path) -> Iterator[None]:
+    try:
+        with write_lock(db):
+            yield
+    except OSError as error:
+        raise _not_stored(db, str(error.strerror or error)) from error
 
 
 @contextmanager
@@ -174,22 +190,38 @@ def _draft(db: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _attached(path: Path, options: str) -> Iterator[DuckDBPyConnection]:
+def _attached(path: Path, options: str, db: Path, beside: Mapping[str, Path]) -> Iterator[DuckDBPyConnection]:
+    """The file at `path`, which is `db` or its draft."""
     connection = connect()
     try:
-        with _explaining(path):
-            retrying(lambda: attach(connection, path, options))
+        with explaining(db):
+            try:
+                retrying(lambda: attach(connection, path, options))
+                for name, other in beside.items():
+                    _attach_beside(connection, name, other)
+            except GputuiError as error:  # a full disk is told as such, not as damage
+                raise _in_short(db, str(error.__cause__)) or error from error
             close_the_doors(connection)
         yield connection
-        with _explaining(path):
+        with explaining(db):
             connection.execute(f"CHECKPOINT {CATALOG}")
             connection.execute(f"DETACH {CATALOG}")
     finally:
         connection.close()
 
 
+def _attach_beside(connection: DuckDBPyConnection, name: str, other: Path) -> None:
+    try:
+        retrying(lambda: attach(connection, other, ", READ_ONLY", name))
+    except Locked as error:
+        raise GputuiError(
+            f"{other} is being written by {error.holder}", "try again when it has ended"
+        ) from error
+
+
 @contextmanager
-def _explaining(db: Path) -> Iterator[None]:
+def explaining(db: Path) -> Iterator[None]:
+    """Errors of DuckDB become NotStored, in the user's words."""
     import duckdb
 
     try:
@@ -199,43 +231,16 @@ def _explaining(db: Path) -> Iterator[None]:
 
 
 def _not_stored(db: Path, text: str) -> NotStored:
+    first_line = text.splitlines()[0] if text else ""
+    return _in_short(db, text) or NotStored(f"nothing could be stored in {db}: {first_line}", "store again")
+
+
+def _in_short(db: Path, text: str) -> NotStored | None:
+    """The error if it is one of those that have nothing to do with what the file holds."""
     for sign, what, hint in _REASONS:
         if sign in text:
             return NotStored(f"nothing could be stored in {db}: {what}", f"{hint}, then store again")
-    return NotStored(
-        f"nothing could be stored in {db}: {text.splitlines()[0] if text else ''}", "store again"
-    )
-
-
-@contextmanager
-def _write_lock(db: Path) -> Iterator[None]:
-    """Our own lock beside the file: DuckDB's is lost when any descriptor of the file is closed."""
-    import fcntl  # not on Windows, where nothing is stored
-
-    lock = db.with_name(db.name + ".lock")
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        raise _not_stored(db, str(error.strerror)) from error
-
-    def take() -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            raise Locked(f"process {pid}" if pid.isdigit() else "another gputui") from None
-        except OSError as error:
-            if error.errno not in _NO_FLOCK:  # a file system without flock: DuckDB's own lock must do
-                raise _not_stored(db, str(error.strerror)) from error
-
-    try:
-        retrying(take)
-        with suppress(OSError):  # a full disk: the name of the holder is only a help
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
-        yield
-    finally:
-        os.close(descriptor)
+    return None
 
 
 def _new_file_options() -> str:
@@ -267,7 +272,7 @@ def _migrate(
     migrations: Sequence[schema.Migration] = schema.MIGRATIONS,
 ) -> None:
     """Bring an older file up to this schema, one transaction per step."""
-    with _explaining(db):
+    with explaining(db):
         for migration in schema.migrations_from(version, migrations):
             connection.execute("BEGIN")
             for statement in migration.statements:

@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from journals import STARTED_US, make_journal
+from journals import RUN_ID, STARTED_US, make_journal
 
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.selecting import Selection, select_runs, split_selector
+from gputui.store.editing import remove_run
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 
@@ -48,12 +49,14 @@ def refused(text: str) -> GputuiError:
     return caught.value
 
 
-def test_a_file_alone_means_its_comparable_runs_newest_first_with_their_blocks(db: Path) -> None:
+def test_a_file_alone_means_all_its_runs_newest_first_with_their_blocks(db: Path) -> None:
     selection = select_runs(str(db))
 
-    assert ids(selection) == [NEW, CUT_SHORT, OLD]
+    assert ids(selection) == [BROKEN, NEW, CUT_SHORT, OLD]
     assert selection.text == str(db)
-    assert all(run.cases[0].measurements[0].blocks for run in selection.runs)
+    assert all(run.cases[0].measurements[0].blocks for run in selection.runs), (
+        "also what a run finished that failed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_a_path_that_contains_an_at_and_exists_is_a_path(db: Path, tmp_path: Pat
     odd.write_bytes(db.read_bytes())
 
     assert split_selector(str(odd)) == (odd, "")
-    assert ids(select_runs(str(odd))) == [NEW, CUT_SHORT, OLD]
+    assert ids(select_runs(str(odd))) == [BROKEN, NEW, CUT_SHORT, OLD]
     assert ids(select_runs(f"{odd}@latest~1")) == [NEW]
 
 
@@ -115,10 +118,11 @@ def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None
 
 
 def test_a_file_with_nothing_to_compare_says_how_to_measure(tmp_path: Path) -> None:
-    run_dir = make_journal(tmp_path / "run", status="failed", telemetry=False)
-    store_run(tmp_path / "failed.db", read_journal(run_dir), ())
+    run_dir = make_journal(tmp_path / "run", telemetry=False)
+    store_run(tmp_path / "a.db", read_journal(run_dir), ())
+    remove_run(tmp_path / "a.db", RUN_ID)
 
-    error = refused(str(tmp_path / "failed.db"))
+    error = refused(str(tmp_path / "a.db"))
 
     assert "holds no run to compare" in error.message
     assert "gputui run" in error.hint

@@ -1,0 +1,25 @@
+"""`gputui label`: give a run of a result file another label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gputui.errors import EXIT_DONE
+from gputui.services.selecting import locate_run
+from gputui.store.editing import label_run
+from gputui.store.selecting import check_label
+
+
+@click.command()
+@click.argument("run", metavar="RUN|F@RUN")
+@click.argument("text")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+def command(run: str, text: str, file: Path | None) -> int:
+    """Call RUN of FILE by another label; an empty TEXT takes its label away."""
+    label = check_label(text)
+    path, found = locate_run(run, file)
+    label_run(path, found.run_id, label)
+    click.echo(f"{found.short_id} is now {label}" if label else f"{found.short_id} has no label now")
+    return EXIT_DONE

@@ -1,0 +1,37 @@
+"""`gputui paths`: where everything lies, and how it is removed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import click
+
+from gputui.errors import EXIT_DONE
+from gputui.model.units import format_bytes
+from gputui.services.places import Place, places
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(as_json: bool) -> int:
+    """Show where result file, run directories, probes and key lie, and how to remove them."""
+    found = places()
+    if as_json:
+        plain = [
+            {"what": p.what, "path": str(p.path), "exists": p.exists, "bytes": p.total_bytes} for p in found
+        ]
+        click.echo(json.dumps({"schema": 1, "places": plain}, indent=1))
+        return EXIT_DONE
+    for place in found:
+        click.echo(f"{place.what + ':':17}{place.path}  {_size(place)}")
+        if place.note:
+            click.echo(f"{'':17}{place.note}")
+    there = [shlex.quote(str(place.path)) for place in found if place.exists]
+    if there:
+        click.echo(f"to remove all of it, your results too:\n  rm -r {' '.join(there)}")
+    return EXIT_DONE
+
+
+def _size(place: Place) -> str:
+    return format_bytes(place.total_bytes) if place.exists else "(not there)"

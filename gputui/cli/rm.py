@@ -1,0 +1,34 @@
+"""`gputui rm`: remove one run from a result file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gputui.errors import EXIT_DONE, GputuiError
+from gputui.services.selecting import locate_run
+from gputui.store.editing import remove_run
+
+
+@click.command()
+@click.argument("run", metavar="RUN|F@RUN")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(run: str, file: Path | None, yes: bool) -> int:
+    """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""
+    path, found = locate_run(run, file)
+    if not yes:
+        from gputui.cli.tables import day
+
+        label = f" ({found.label})" if found.label else ""
+        what = f"run {found.short_id}{label}: {found.profile}, {found.status}, {day(found)}"
+        if not sys.stdin.isatty():
+            raise GputuiError(f"{what} is not removed without a question", "add --yes")
+        if not click.confirm(f"remove {what}, from {path}?", err=True):
+            click.echo("nothing was removed", err=True)
+            return EXIT_DONE
+    remove_run(path, found.run_id)
+    click.echo(f"removed {found.short_id} from {path}")
+    return EXIT_DONE

@@ -1,0 +1,102 @@
+"""Our own lock beside a result file: DuckDB's is lost when any descriptor of the file is closed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+WAIT_S = 10.0
+"""How long one waits for others."""
+_NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Locked(Exception):
+    """Another process, or another connection of this one, has the file open."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+@contextmanager
+def write_lock(db: Path) -> Iterator[None]:
+    """Hold `FILE.lock`, which is made if there is none; one writer at a time.
+
+    Raises Locked after WAIT_S, OSError if the lock file cannot be opened.
+    """
+    descriptor = os.open(_lock_of(db), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    with _flocked(descriptor, exclusive=True):
+        with suppress(OSError):  # a full disk: the name of the holder is only a help
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        yield
+
+
+def let_writers_pass(db: Path) -> None:
+    """Wait for writers before a file is opened for reading.
+
+    Else readers that overlap, one after the other, would keep every writer out. Raises Locked after WAIT_S.
+    """
+    try:
+        descriptor = os.open(_lock_of(db), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return  # nobody has ever written here, or not so that we may know
+    with _flocked(descriptor, exclusive=False):
+        pass
+
+
+def _lock_of(db: Path) -> Path:
+    return db.with_name(db.name + ".lock")
+
+
+@contextmanager
+def _flocked(descriptor: int, *, exclusive: bool) -> Iterator[None]:
+    """The lock held, then the descriptor closed. Raises Locked after WAIT_S, OSError."""
+    import fcntl  # not on Windows, where nothing is stored
+
+    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _wait_in_line(descriptor, kind)
+        except OSError as error:
+            if error.errno not in _NO_FLOCK:  # a file system without flock: DuckDB's own lock must do
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_in_line(descriptor: int, kind: int) -> None:
+    """Take the lock in the kernel's queue, which is fair; whoever only asked again and again would starve.
+
+    The kernel knows no time limit, so a thread waits, with a descriptor of its own for the same lock; one
+    that comes too late gives it back. Raises Locked after WAIT_S.
+    """
+    import fcntl
+
+    own, came, guard, is_late = os.dup(descriptor), threading.Event(), threading.Lock(), False
+
+    def wait() -> None:
+        try:
+            fcntl.flock(own, kind)
+        finally:
+            with guard:
+                if is_late:
+                    fcntl.flock(own, fcntl.LOCK_UN)
+                came.set()
+            os.close(own)
+
+    threading.Thread(target=wait, name="lock", daemon=True).start()
+    came.wait(WAIT_S)
+    with guard:
+        if came.is_set():
+            return
+        is_late = True
+    pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+    raise Locked(f"process {pid}" if pid.isdigit() else "another gputui")

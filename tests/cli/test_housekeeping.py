@@ -1,0 +1,171 @@
+"""merge, rm, label, paths, selectors and --pool through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Terminal
+from journals import STARTED_US, make_journal
+
+from gputui.cli import main
+from gputui.services.places import run_directories
+from gputui.store.journal_reader import read_journal
+from gputui.store.writing import store_run
+
+A, B, C = (f"0194b5a0-0000-7000-8000-0000cccc000{n}" for n in range(1, 4))
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """Three runs of one launch each; two of them have one label."""
+    for number, (run_id, label) in enumerate(((A, "mine"), (B, "mine"), (C, ""))):
+        run_dir = make_journal(
+            tmp_path / run_id, run_id=run_id, label=label, seed=number, started_utc_us=STARTED_US + number
+        )
+        store_run(tmp_path / "a.db", read_journal(run_dir), ())
+    return tmp_path / "a.db"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command."""
+    with pytest.raises(SystemExit) as left:
+        main(list(map(str, words)))
+    out, err = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, out, err
+
+
+def stored(capsys: pytest.CaptureFixture[str], db: Path) -> dict[str, str]:
+    """Label by run id."""
+    runs = json.loads(said(capsys, "runs", db, "--json")[1])["runs"]
+    return {run["run_id"]: run["label"] for run in runs}
+
+
+def test_merge_says_what_each_file_brought(
+    db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.db"
+    assert said(capsys, "merge", db, "-o", out) == (0, f"{db}: 3 added\n", "")
+    assert said(capsys, "merge", db, "-o", out) == (0, f"{db}: 0 added, 3 were there already\n", "")
+    assert len(stored(capsys, out)) == 3
+
+
+def test_a_run_is_labelled_by_any_name_it_has(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "label", "latest", "third", db)[0] == 0
+    assert said(capsys, "label", f"{db}@cccc0002", "second") == (0, "cccc0002 is now second\n", "")
+    assert said(capsys, "label", f"{db}@mine", "") == (0, "cccc0001 has no label now\n", "")
+    assert stored(capsys, db) == {A: "", B: "second", C: "third"}
+
+
+@pytest.mark.parametrize(
+    "text", ["latest", "latest~1", "LATEST", "0123abcd", A, "x" * 81, "a\nb", "a\x1b[1m"]
+)
+def test_a_label_that_could_not_be_selected_or_printed_is_refused(
+    db: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    before = db.read_bytes()
+    status, out, err = said(capsys, "label", f"{db}@latest", text)
+    assert (status, out) == (2, "")
+    assert "is no label" in err
+    assert db.read_bytes() == before
+
+
+def test_a_run_is_removed_only_when_that_was_confirmed(
+    db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = db.read_bytes()
+    status, out, err = said(capsys, "rm", "cccc0002", db)
+    assert (status, out) == (2, "")
+    assert "run cccc0002 (mine): quick, finished" in err
+    assert "--yes" in err
+    assert db.read_bytes() == before
+    assert said(capsys, "rm", "cccc0002", db, "--yes")[:2] == (0, f"removed cccc0002 from {db}\n")
+    assert list(stored(capsys, db)) == [C, A]
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"n\n", 3), (b"\n", 3), (b"y\n", 2)])
+def test_on_a_terminal_it_asks_before_a_run_is_removed(
+    db: Path, capsys: pytest.CaptureFixture[str], answer: bytes, left: int
+) -> None:
+    asked = Terminal("rm", f"{db}@latest")
+    asked.wait_for(b"[y/N]")
+    asked.type(answer)
+    assert asked.end() == 0
+    assert len(stored(capsys, db)) == left
+
+
+@pytest.mark.parametrize("command", [("rm", "--yes"), ("label",)])
+def test_a_file_without_a_run_or_an_unknown_run_changes_nothing(
+    db: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    before = db.read_bytes()
+    text = ("new",) if command[0] == "label" else ()
+    for selector, why in ((str(db), "which run of it?"), (f"{db}@nothing", "no run 'nothing'")):
+        status, out, err = said(capsys, command[0], selector, *text, *command[1:])
+        assert (status, out) == (2, "")
+        assert why in err
+    assert "means 2 runs" in said(capsys, command[0], f"{db}@mine", *text, *command[1:])[2]
+    assert db.read_bytes() == before
+
+
+def test_show_takes_a_run_and_a_file_in_each_form(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, run_id in (
+        (("latest~1", db), B),
+        ((f"{db}@cccc0001",), A),
+        ((db,), C),
+    ):
+        shown = json.loads(said(capsys, "show", *words, "--json")[1])
+        assert shown["run_id"] == run_id
+
+
+def test_pooled_runs_of_one_launch_are_launches(
+    db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        run_dir = make_journal(
+            tmp_path / f"b{number}", run_id=A[:-1] + f"{number + 5}", scale=1.5, seed=number + 9
+        )
+        store_run(tmp_path / "b.db", read_journal(run_dir), ())
+    words = ("compare", db, tmp_path / "b.db", "--format", "json")
+    for pool, launches, blocks in (((), 1, 6), (("--pool",), 3, 18)):
+        (comparison,) = json.loads(said(capsys, *words, *pool)[1])["comparisons"]
+        assert [row["ratio"]["launches_a"] for row in comparison["rows"]] == [launches] * 2
+        assert [row["ratio"]["blocks_b"] for row in comparison["rows"]] == [blocks] * 2
+    assert [row["verdict"] for row in comparison["rows"]] == ["slower", "slower"]
+    assert "3 launches" in said(capsys, "compare", "a.db", "b.db", "--pool")[1]
+
+
+def test_a_label_of_several_runs_names_them_all_only_when_they_are_pooled(
+    db: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare", f"{db}@mine", f"{db}@latest", "--format", "json")
+    status, _, err = said(capsys, *words)
+    assert status == 2
+    assert "means 2 runs" in err
+    (comparison,) = json.loads(said(capsys, *words, "--pool")[1])["comparisons"]
+    assert comparison["rows"][0]["ratio"]["launches_a"] == 2
+    assert comparison["rows"][0]["ratio"]["launches_b"] == 1
+
+
+def test_paths_names_everything_that_is_there_and_how_it_goes(
+    db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    make_journal(run_directories() / A, run_id=A)
+    status, out, _ = said(capsys, "paths")
+    assert status == 0
+    assert str(db) in out
+    assert "1 not stored" in out
+    (removal,) = [line for line in out.split("\n") if line.startswith("  rm -r")]
+    assert removal.split() == ["rm", "-r", str(db), str(run_directories())]
+    places = json.loads(said(capsys, "paths", "--json")[1])["places"]
+    assert {place["what"]: place["exists"] for place in places} == {
+        "result file": True,
+        "run directories": True,
+        "probes": False,
+        "key of hashes": False,
+    }
+    assert places[0]["bytes"] == db.stat().st_size
