@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 import click
 
 from gputui import __version__
-from gputui.errors import EXIT_INTERRUPTED, GputuiError
+from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, GputuiError
+from gputui.store.text import clean_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
-        status = 0  # the reader of our output had enough
-    sys.exit(status if isinstance(status, int) else 0)
+        status = EXIT_DONE  # the reader of our output had enough
+        _give_up_output()
+    except OSError as error:
+        if debug:
+            raise
+        _tell(str(error), "")
+        status = EXIT_CASE_FAILED
+        _give_up_output()
+    except Exception as error:
+        if debug:
+            raise
+        _tell(f"this is a bug in gputui: {type(error).__name__}: {error}", "gputui --debug ... shows where")
+        status = EXIT_BUG
+    sys.exit(_flushed(status if isinstance(status, int) else EXIT_DONE))
+
+
+def _flushed(status: int) -> int:
+    """The status, once the output is really written; Python would only grumble at its end."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _give_up_output()
+    except OSError as error:
+        _tell(f"the output cannot be written: {error.strerror}", "")
+        _give_up_output()
+        return status or EXIT_CASE_FAILED
+    return status
+
+
+def _give_up_output() -> None:
+    """What is still in the buffers goes nowhere, silently."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    os.close(nowhere)
 
 
 def _tell(message: str, hint: str) -> None:
-    click.echo(f"gputui: {message}", err=True)
+    """On stderr; names of files may hold what a terminal would obey."""
+    click.echo(f"gputui: {clean_text(message)}", err=True)
     if hint:
-        click.echo(f"  {hint}", err=True)
+        click.echo(f"  {clean_text(hint)}", err=True)

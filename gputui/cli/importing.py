@@ -12,8 +12,14 @@ from gputui.services.recovery import import_journal
 
 
 @click.command()
-@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUNDIR...")
-@click.option("--db", type=click.Path(path_type=Path), help="Result file.  [$GPUTUI_DB, else results.db]")
+@click.argument(
+    "run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False), metavar="RUNDIR..."
+)
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path, readable=False),
+    help="Result file.  [$GPUTUI_DB, else results.db]",
+)
 def command(run_dirs: tuple[Path, ...], db: Path | None) -> int:
     """Store the journals of run directories: of runs that were cut short, or copied from another box."""
     target = default_result_file() if db is None else db

@@ -15,7 +15,7 @@ from gputui.store.selecting import check_label
 @click.command()
 @click.argument("run", metavar="RUN|F@RUN")
 @click.argument("text")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 def command(run: str, text: str, file: Path | None) -> int:
     """Call RUN of FILE by another label; an empty TEXT takes its label away."""
     label = check_label(text)

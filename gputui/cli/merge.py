@@ -11,8 +11,12 @@ from gputui.store.merging import merge_files
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="IN...")
-@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="OUT")
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False), metavar="IN..."
+)
+@click.option(
+    "-o", "--output", "out", required=True, type=click.Path(path_type=Path, readable=False), metavar="OUT"
+)
 def command(files: tuple[Path, ...], out: Path) -> int:
     """Copy all runs of the files IN into OUT, which may exist; merging twice adds nothing."""
     for merged in merge_files(files, out):

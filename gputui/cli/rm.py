@@ -14,7 +14,7 @@ from gputui.store.editing import remove_run
 
 @click.command()
 @click.argument("run", metavar="RUN|F@RUN")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(run: str, file: Path | None, yes: bool) -> int:
     """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""

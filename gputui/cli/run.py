@@ -28,7 +28,11 @@ from gputui.store.writing import check_writable
 
 @click.command()
 @click.argument("profile", default="quick")
-@click.option("--db", type=click.Path(path_type=Path), help="Result file.  [$GPUTUI_DB, else results.db]")
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path, readable=False),
+    help="Result file.  [$GPUTUI_DB, else results.db]",
+)
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or the UUID of a GPU.")
 @click.option("--only", multiple=True, metavar="WORKLOAD", help="Only this workload; repeatable.")

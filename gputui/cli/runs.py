@@ -16,7 +16,7 @@ from gputui.store.reading import open_result
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
@@ -24,7 +24,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
     tell_recovered()
     in_progress = [run for together in runs_in_progress() for run in together]
     path = (default_result_file() if file is None else file).expanduser().absolute()
-    if not path.exists() and any(run.target == path for run in in_progress):
+    if any(run.target == path for run in in_progress) and not path.exists():
         _tell_in_progress(in_progress)  # the first run of a new file, which is made when it ends
         return EXIT_DONE
     with open_result(path, trust) as result:

@@ -19,14 +19,14 @@ from gputui.store.selecting import find_run
 
 @click.command()
 @click.argument("run", metavar="RUN|F@RUN")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(run: str, file: Path | None, trust: bool, as_json: bool) -> int:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust) as result:
-        found = result.run(find_run(result.summaries(), selector or "latest").run_id)
+        found = result.run(find_run(result.summaries(), "latest" if selector is None else selector).run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         events, warnings = result.events(found.summary.run_id), result.warnings
     for warning in warnings:

@@ -40,7 +40,7 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
             status, said = _run([*prefix, str(start), "probe", str(answer)], timeout_s)
         except subprocess.TimeoutExpired as error:
             raise GputuiError(
-                f"--python {shown}: no answer within {timeout_s:.0f} s",
+                f"--python {shown}: no answer within {timeout_s:g} s",
                 f"run `{shown} -c 'import torch'` to see where it hangs",
             ) from error
         except OSError as error:

@@ -25,19 +25,27 @@ class Selection:
 def split_selector(text: str) -> tuple[Path, str]:
     """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides."""
     path = Path(text).expanduser()
-    if path.exists() or "@" not in text:
+    if "@" not in text or is_there(path):
         return path, ""
     file, _, run = text.rpartition("@")
     return Path(file).expanduser(), run
 
 
-def run_and_file(run: str, file: Path | None) -> tuple[Path, str]:
-    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as ""."""
+def is_there(path: Path) -> bool:
+    """Whether a path exists; one that cannot be looked for does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
+    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as None."""
     if file is not None:
         return file, run
     path, selector = split_selector(run)
-    if selector or path.exists():
-        return path, selector
+    if selector or is_there(path):
+        return path, selector or None
     return default_result_file(), run
 
 
@@ -47,7 +55,7 @@ def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
     Raises GputuiError if the file cannot be read or the run is unknown.
     """
     path, selector = run_and_file(run, file)
-    if not selector:
+    if selector is None:
         raise GputuiError(f"{run} is a file: which run of it?", f"name one: {run}@RUN; gputui runs {run}")
     with open_result(path) as opened:
         return path, find_run(opened.summaries(), selector)

@@ -36,11 +36,11 @@ def merge_files(sources: Sequence[Path], out: Path) -> tuple[Merged, ...]:
     if `out` cannot be written. Nothing is changed then.
     """
     out = real_path(out)
-    paths = tuple(dict.fromkeys(real_path(source) for source in sources))
-    for path in paths:
-        if path == out or (out.exists() and path.exists() and path.samefile(out)):
-            raise GputuiError(f"{path} cannot be merged into itself", "name another file with -o")
-        _read_whole(path)
+    for source in sources:
+        _read_whole(source)
+        if out.exists() and source.samefile(out):
+            raise GputuiError(f"{source} cannot be merged into itself", "name another file with -o")
+    paths = dict.fromkeys(source.resolve() for source in sources)
     names = {f"d{number}": path for number, path in enumerate(paths, 1)}
     with opened_for_writing(out, names) as connection, explaining(out):
         connection.execute("BEGIN")

@@ -154,17 +154,10 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
     Waits up to WAIT_S for writers. Raises GputuiError for whatever is no readable result file.
     """
     check_place(db)
-    with _told_if_locked(db):
-        let_writers_pass(db)
-    return open_as_writer(db, trust)
-
-
-def open_as_writer(db: Path, trust: bool = False) -> Checked:
-    """`open_read_only` for whoever holds the write lock."""
-    check_place(db)
     connection = connect()
     try:
         with _told_if_locked(db):
+            let_writers_pass(db)
             retrying(lambda: attach(connection, db, ", READ_ONLY"))
         close_the_doors(connection)
         return check_is_ours(connection, db, trust)

@@ -24,7 +24,7 @@ from gputui.store.opening import (
     check_place,
     close_the_doors,
     connect,
-    open_as_writer,
+    open_read_only,
     retrying,
 )
 from gputui.store.rows import Cell, Row, run_rows, telemetry_tuples
@@ -120,7 +120,9 @@ def check_writable(db: Path) -> None:
 def real_path(db: Path) -> Path:
     """One path for one file, so that a link to it has the same lock."""
     try:
-        return db.expanduser().resolve()
+        resolved = db.expanduser().resolve()
+        resolved.exists()  # a name may be too long to be looked for
+        return resolved
     except (OSError, RuntimeError) as error:
         raise NotStored(f"{db} is no usable path: {error}", "name another file with --db") from error
 
@@ -141,11 +143,11 @@ def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> It
     beside = beside or {}
     _check_parent(db)
     try:
+        if db.exists():  # a stranger's file is known before anything is written to it, or beside it
+            open_read_only(db).connection.close()
         with _locked(db):
             if db.exists():
                 check_place(db)
-                # A stranger's file is known before anything is written to it.
-                open_as_writer(db).connection.close()
                 with _attached(db, "", db, beside) as connection:
                     _migrate(connection, db, check_is_ours(connection, db).schema_version)
                     yield connection

@@ -1,0 +1,474 @@
+"""Nothing a user types may hurt: one clear error, the right exit status, nothing changed on the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import duckdb
+import pytest
+from command_line import WORDS, gputui, without_roots_privilege, write_spin_profile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journals import make_journal
+
+from gputui.cli import COMMANDS, main
+from gputui.cli import gputui as group
+from gputui.errors import EXIT_BUG
+from gputui.services.interpreters import choose_interpreter
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command."""
+    with pytest.raises(SystemExit) as left:
+        main(list(map(str, words)))
+    out, err = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, out, err
+
+
+def assert_clear(err: str) -> None:
+    """A message and at most one hint; no traceback, nothing a terminal would obey."""
+    lines = err.rstrip("\n").split("\n")
+    assert "Traceback" not in err
+    assert 1 <= len(lines) <= 3, err
+    assert lines[0].startswith(("gputui: ", "Usage: "))
+    assert all(char.isprintable() for line in lines for char in line), err
+
+
+def snapshot(place: Path) -> dict[str, bytes | str]:
+    """Every entry below a directory, with its bytes or its kind."""
+    found: dict[str, bytes | str] = {}
+    for entry in sorted(place.rglob("*")):
+        name = str(entry.relative_to(place))
+        found[name] = entry.read_bytes() if entry.is_file() and not entry.is_symlink() else "other"
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good result file."""
+    place = tmp_path_factory.mktemp("whole")
+    run_dir = make_journal(place / "run")
+    store_run(place / "a.db", read_journal(run_dir), read_telemetry(run_dir))
+    return place / "a.db"
+
+
+# What is no result file
+
+
+def _not_duckdb(path: Path, whole: Path) -> None:
+    path.write_text("my notes\n" * 3000)
+
+
+def _empty(path: Path, whole: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _sqlite(path: Path, whole: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (x)")
+    connection.commit()
+    connection.close()
+
+
+def _truncated(path: Path, whole: Path) -> None:
+    path.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+
+
+def _only_a_heading(path: Path, whole: Path) -> None:
+    path.write_bytes(whole.read_bytes()[:4096])
+
+
+def _of_a_newer_schema(path: Path, whole: Path) -> None:
+    path.write_bytes(whole.read_bytes())
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "UPDATE meta SET value = '99' WHERE key IN ('schema_version', 'min_reader_schema')"
+        )
+
+
+def _somebody_elses(path: Path, whole: Path) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE sales (x INTEGER)")
+
+
+def _directory(path: Path, whole: Path) -> None:
+    path.mkdir()
+
+
+def _fifo(path: Path, whole: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path, whole: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        here = Path.cwd()
+        os.chdir(path.parent)  # the name of a socket is short
+        try:
+            made.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+def _link_to_itself(path: Path, whole: Path) -> None:
+    path.symlink_to(path)
+
+
+BAD_FILES: tuple[Callable[[Path, Path], None], ...] = (
+    _not_duckdb,
+    _empty,
+    _sqlite,
+    _truncated,
+    _only_a_heading,
+    _of_a_newer_schema,
+    _somebody_elses,
+    _directory,
+    _fifo,
+    _socket,
+    _link_to_itself,
+)
+
+
+@pytest.mark.parametrize("make", BAD_FILES, ids=lambda make: make.__name__.strip("_"))
+def test_what_is_no_result_file_is_refused_by_every_command_and_left_as_it_was(
+    tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path, Path], None]
+) -> None:
+    place = tmp_path / "files"
+    place.mkdir()
+    bad = place / "bad.db"
+    make(bad, whole)
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=3, replicates=1)
+    before = snapshot(place)
+    for status, words in (
+        (2, ("compare", whole, bad)),
+        (2, ("show", "latest", bad)),
+        (2, ("runs", bad)),
+        (2, ("rm", f"{bad}@latest", "--yes")),
+        (2, ("label", f"{bad}@latest", "new")),
+        (2, ("merge", bad, "-o", tmp_path / "out.db")),
+        (4, ("merge", whole, "-o", bad)),
+        (4, ("import", whole.parent / "run", "--db", bad)),
+        (4, ("run", profile, "--db", bad)),
+    ):
+        left, out, err = said(capsys, *words)
+        assert (left, out) == (status, ""), (words, err)
+        assert_clear(err)
+        assert "bad.db" in err
+        kept = {name: value for name, value in snapshot(place).items() if name != "bad.db.lock"}
+        assert kept == before, words
+    assert not (tmp_path / "out.db").exists()
+
+
+@pytest.mark.parametrize("name", ["no/such/mount/a.db", "x" * 300 + ".db", "a\nb\x1b[31m/c.db"], ids=ascii)
+def test_a_path_that_cannot_be_is_told_before_anything_is_measured(
+    tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=3, replicates=1)
+    before = snapshot(tmp_path)
+    for words in (
+        ("run", profile, "--db", tmp_path / name),
+        ("import", whole.parent / "run", "--db", tmp_path / name),
+        ("runs", tmp_path / name),
+        ("compare", tmp_path / name, whole),
+    ):
+        status, out, err = said(capsys, *words)
+        assert (status in (2, 4), out) == (True, ""), err
+        assert_clear(err)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("what", ["unreadable", "in a directory that may not be written"])
+def test_rights_that_are_missing_are_told(tmp_path: Path, whole: Path, what: str) -> None:
+    place = tmp_path / "files"
+    place.mkdir()
+    db = place / "a.db"
+    db.write_bytes(whole.read_bytes())
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=3, replicates=1)
+    if what == "unreadable":
+        db.chmod(0)
+        commands = [(2, ("runs", str(db))), (4, ("run", str(profile), "--db", str(db)))]
+    else:
+        place.chmod(0o500)
+        commands = [(4, ("run", str(profile), "--db", str(place / name))) for name in ("a.db", "new.db")]
+    for status, words in commands:
+        done = subprocess.run(
+            [*WORDS, *words],
+            capture_output=True,
+            text=True,
+            preexec_fn=without_roots_privilege,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (status, ""), done.stderr
+        assert_clear(done.stderr)
+        assert str(place) in done.stderr
+    place.chmod(0o700)
+    assert [entry.name for entry in place.iterdir()] == ["a.db"]
+
+
+# Profiles
+
+GOOD = """
+schema = 1
+version = 1
+title = "spin"
+question = "How fast?"
+budget_s = 3
+replicates = 1
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+threads = ["1"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('title = "spin"', 'title = "spin', "line 4"),
+        ("replicates = 1", "replicate = 1", "replicates"),
+        ('workload = "spin"', 'workload = "spinn"', "spin"),
+        ('sizes = ["mini"]', 'sizes = ["minni"]', "mini"),
+        ('precisions = ["fp32"]', 'precisions = ["fp31"]', "fp32"),
+        ('devices = ["cpu"]', 'devices = ["cqu"]', "cpu"),
+        ("budget_s = 3", "budget_s = nan", "budget_s"),
+        ("budget_s = 3", "budget_s = inf", "budget_s"),
+        ("budget_s = 3", "budget_s = -3", "budget_s"),
+        ("budget_s = 3", "budget_s = 1e300", "budget_s"),
+        ("budget_s = 3", 'budget_s = "3"', "budget_s"),
+        ("replicates = 1", "replicates = 99999999999999999999", "replicates"),
+        ("replicates = 1", "replicates = true", "replicates"),
+        ("schema = 1", "schema = 2", "schema"),
+        ('threads = ["1"]', "threads = []", "threads"),
+        (GOOD[GOOD.index("[[case]]") :], "", "case"),
+        (GOOD, "\x00\xff\xfe" * 50, "bad.toml"),
+    ],
+)
+def test_a_profile_with_a_mistake_is_told_with_file_key_and_what_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, told: str
+) -> None:
+    assert old in GOOD
+    path = tmp_path / "bad.toml"
+    path.write_bytes(GOOD.replace(old, new).encode("latin-1"))
+    before = snapshot(tmp_path)
+    for words in (("run", path, "--db", tmp_path / "a.db"), ("profiles", path)):
+        status, out, err = said(capsys, *words)
+        assert (status, out) == (2, "")
+        assert_clear(err)
+        assert "bad.toml" in err
+        assert told in err
+    assert snapshot(tmp_path) == before
+
+
+def test_a_profile_that_is_a_directory_or_far_too_large_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dir.toml").mkdir()
+    with (tmp_path / "huge.toml").open("wb") as file:
+        file.truncate(50 * 2**20)
+    for name in ("dir.toml", "huge.toml"):
+        status, out, err = said(capsys, "run", tmp_path / name, "--db", tmp_path / "a.db")
+        assert (status, out) == (2, "")
+        assert_clear(err)
+        assert name in err
+
+
+# Interpreters
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("gone", None, "gone"),
+        ("not-python", "exit 0", "not-python"),
+        ("garbage", "echo '{]'; exit 0", "garbage"),
+        ("failing", "echo 'no such device' >&2; exit 3", "no such device"),
+        ("old", 'echo "SyntaxError: invalid syntax" >&2; exit 1', "SyntaxError"),
+        ("killed", "kill -9 $$", "killed"),
+    ],
+)
+def test_an_interpreter_that_is_none_is_told_with_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, told: str
+) -> None:
+    path = tmp_path / name if text is None else _script(tmp_path / name, text)
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=3, replicates=1)
+    status, out, err = said(capsys, "run", profile, "--db", tmp_path / "a.db", "--python", path)
+    assert (status in (2, 3), out) == (True, "")
+    assert "Traceback" not in err
+    assert told in err
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path) -> None:
+    hanging = _script(tmp_path / "hanging", "exec sleep 600")
+    with pytest.raises(Exception, match=r"hanging.*0\.5 s") as caught:
+        choose_interpreter(str(hanging), timeout_s=0.5)
+    assert getattr(caught.value, "exit_code", None) in (2, 3)
+
+
+# Commands, options, numbers
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("atach",), "did you mean `gputui attach`"),
+        (("run", "--lable", "x"), "--label"),
+        (("compare",), "Missing argument"),
+        (("run", "--device", "gpu:99"), "gpu:99"),
+        (("run", "--device", "GPU-not-a-uuid"), "GPU-not-a-uuid"),
+        (("run", "--device", "tpu"), "cpu, gpu, gpu:N"),
+        (("attach", "nothing"), "no run is in progress"),
+        (("stop", "nothing"), "no run is in progress"),
+    ],
+)
+def test_wrong_words_are_told_with_the_right_ones(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, err = said(capsys, *words)
+    assert (status in (2, 3), out) == (True, "")
+    assert "Traceback" not in err
+    assert told in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("selector", ["latest~999999", "latest~", "ffffffff", "", "@", "no such label"])
+def test_a_run_that_is_not_there_is_told(
+    whole: Path, capsys: pytest.CaptureFixture[str], selector: str
+) -> None:
+    before = whole.read_bytes()
+    for words in (("show", selector, whole), ("compare", f"{whole}@{selector or '?'}", whole)):
+        status, out, err = said(capsys, *words)
+        assert (status, out) == (2, "")
+        assert_clear(err)
+    assert whole.read_bytes() == before
+
+
+def _numeric_options() -> Iterator[tuple[str, click.Option]]:
+    context = click.Context(group)
+    for command in COMMANDS:
+        found = group.get_command(context, command.name)
+        assert found is not None
+        for parameter in found.params:
+            is_number = isinstance(
+                parameter.type, click.IntRange | click.FloatRange | type(click.INT) | type(click.FLOAT)
+            )
+            if isinstance(parameter, click.Option) and is_number:
+                yield command.name, parameter
+
+
+NUMERIC = list(_numeric_options())
+NUMBERS = st.one_of(
+    st.sampled_from(
+        ["nan", "-nan", "inf", "-inf", "-1", "-0.5", "1e999", "9" * 40, "", "x", "1,5", "٣", "0x1"]
+    ),
+    st.floats(max_value=-1e-9).map(repr),
+    st.integers(min_value=10**12).map(str),
+    st.text("abcäß٣½ ~@", min_size=1, max_size=5),
+)
+
+
+def test_numeric_options_are_found() -> None:
+    assert {(name, option.opts[0]) for name, option in NUMERIC} >= {
+        ("run", "--launches"),
+        ("run", "--price"),
+        ("run", "--seed"),
+    }
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_a_number_that_cannot_be_is_refused_by_every_option_before_anything_is_done(
+    data: st.DataObject,
+) -> None:
+    """All of these are out of every range that an option may have."""
+    name, option = data.draw(st.sampled_from(NUMERIC))
+    text = data.draw(NUMBERS)
+    if _is_in_range(option, text):
+        return
+    with pytest.raises(SystemExit) as left:
+        main([name, option.opts[0], text, *_needed(name)])
+    assert left.value.code == 2, (name, option.opts[0], text)
+
+
+def _is_in_range(option: click.Option, text: str) -> bool:
+    try:
+        option.type.convert(text, option, None)
+    except click.ClickException:
+        return False
+    return not re.search(r"nan|inf|-|e999|\d{13}", text.lower())
+
+
+def _needed(name: str) -> list[str]:
+    """Arguments that stop the command at once, should the number be accepted."""
+    return {"run": ["no-such-profile"], "record": ["--", "/no/such/program"]}.get(name, ["/no/such/file"])
+
+
+# The ends of the process
+
+
+def test_a_bug_is_told_as_one_and_debug_shows_where(
+    whole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("of an example")
+
+    monkeypatch.setattr("gputui.cli.runs.open_result", broken)
+    status, out, err = said(capsys, "runs", whole)
+    assert (status, out) == (EXIT_BUG, "")
+    assert_clear(err)
+    assert "a bug in gputui: ZeroDivisionError: of an example" in err
+    assert "--debug" in err
+    with pytest.raises(ZeroDivisionError):
+        main(["--debug", "runs", str(whole)])
+
+
+def test_a_reader_that_has_enough_is_not_told_of_an_error(whole: Path) -> None:
+    for shell in ("{} runs {} | head -0", "{} runs {} --json | head -1"):
+        line = shell.format(f"{sys.executable} -m gputui", whole)
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+        assert done.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_an_error(whole: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*WORDS, "runs", str(whole), "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert_clear(done.stderr)
+    assert "No space left on device" in done.stderr
+
+
+def test_json_on_stdout_is_not_mixed_with_words(whole: Path) -> None:
+    done = gputui("runs", whole, "--json")
+    assert json.loads(done.stdout)["schema"] == 1
