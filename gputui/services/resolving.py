@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
+from gputui.machine import nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant, Work
+from gputui.model.case import Case, Variant, Work, program_case
 from gputui.model.machine import Interpreter, Machine, TorchDevice
-from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
-from gputui.services.profiles import Profile, ProfileCase
+from gputui.model.plan import Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.services.profiles import Profile, ProfileCase, ProfileCommand
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
 
@@ -55,6 +58,15 @@ def resolve_plan(
     targets = {c: _target(c, choices.device, interpreter, machine) for c in classes}
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
+    commands: list[PlannedCommand] = []
+    for command in profile.commands:
+        if command.device in classes and (not choices.only or command.workload in choices.only):
+            target = _command_target(command, targets[command.device], machine)
+            case, launch = _planned_command(command, target, len(cases), machine)
+            cases.append(case)
+            if launch is not None:
+                groups.append(launch)
+                commands.append(PlannedCommand(case.case_id, command.argv, command.pattern, str(Path.cwd())))
     for entry in profile.cases:
         if choices.only and entry.workload not in choices.only:
             continue
@@ -85,10 +97,15 @@ def resolve_plan(
         seed=choices.seed,
         replicates=replicates,
         budget_s=profile.budget_s * replicates / profile.replicates,
-        needs_torch=any(workload_named(c.case.work.workload).needs_torch for c in cases if c.outcome is None),
+        needs_torch=any(
+            workload_named(c.case.work.workload).needs_torch
+            for c in cases
+            if c.outcome is None and not c.case.is_program
+        ),
         cases=tuple(cases),
         launches=_ordered(groups, replicates, choices.seed),
         interpreter=(interpreter.executable,),
+        commands=tuple(commands),
     )
 
 
@@ -106,8 +123,55 @@ def case_of(workload: Workload, size: str, variant: Variant) -> Case:
     )
 
 
+def _command_target(command: ProfileCommand, target: _Target, machine: Machine) -> _Target:
+    """Where a program runs. It needs no torch: a GPU that only the driver knows will do."""
+    if shutil.which(command.argv[0]) is None:
+        where = "is no program here" if "/" in command.argv[0] else "is not on the path"
+        return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
+    found = target.torch_device
+    if target.device is not None:
+        return target
+    if found is not None:  # of an architecture that torch was not built for
+        visible = found.uuid or str(found.index)
+        planned = PlannedDevice("gpu", found.torch_device, found.name, visible, found.pci_address)
+        return _Target(planned, found, "", "")
+    if machine.gpus:
+        gpu = machine.gpus[0]
+        address = next((a for a in nvml_addresses() if a.index == gpu.index), None)
+        visible = (address.uuid if address else "") or str(gpu.index)
+        pci_address = address.pci_address if address else ""
+        return _Target(PlannedDevice("gpu", "cuda", gpu.name, visible, pci_address), None, "", "")
+    return target
+
+
+def _planned_command(
+    command: ProfileCommand, target: _Target, case_id: int, machine: Machine
+) -> tuple[PlannedCase, PlannedLaunch | None]:
+    """The case of a program, and the launch that runs it once if it can be run here."""
+    case = program_case(
+        command.workload,
+        command.version,
+        is_whole=not command.pattern,
+        device_class=command.device,
+        unit=command.unit,
+        units=command.units,
+        workload_class=command.workload_class,
+    )
+    if target.device is None:
+        return PlannedCase(case_id, case, target.outcome, target.reason), None
+    launch = PlannedLaunch(
+        launch_id=0,
+        replicate=0,
+        case_ids=(case_id,),
+        device=target.device,
+        threads=machine.cpu.usable_cores,
+        weight=command.weight,
+    )
+    return PlannedCase(case_id, case, None, ""), launch
+
+
 def _check_only(profile: Profile, only: Sequence[str]) -> None:
-    has = sorted({entry.workload for entry in profile.cases})
+    has = sorted({e.workload for e in profile.cases} | {c.workload for c in profile.commands})
     for name in only:
         if name not in has:
             known = name in {w.name for w in WORKLOADS}
