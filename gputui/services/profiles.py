@@ -146,7 +146,7 @@ class _Reader:
         if schema != SCHEMA:
             raise self._wrong("schema", schema, f"this gputui reads {SCHEMA}")
         if "case" not in table and "command" not in table:
-            raise self._wrong("case", None, "at least one [[case]] or [[command]] table")
+            raise self._wrong("case", None, "at least one [[case]] table or [[command]] table")
         cases = tuple(self._case(entry, f"case {i}: ") for i, entry in self._tables(table, "case"))
         self._refuse_repeated(cases)
         commands = tuple(
@@ -167,9 +167,8 @@ class _Reader:
     def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:
         """The tables of one kind, numbered as a person counts them."""
         entries = table.get(key, [])
-        if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-            raise self._wrong(key, entries, f"[[{key}]] tables")
-        if key in table and not entries:
+        is_list = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
+        if not is_list or (key in table and not entries):
             raise self._wrong(key, entries, f"at least one [[{key}]] table")
         return enumerate(entries, 1)
 
