@@ -49,7 +49,7 @@ class _RecordCommand(click.Command):
         try:
             context = super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            raise _WrongUsage(error.message, error.ctx) from error
+            raise _WrongUsage(error.format_message(), error.ctx) from error
         words = context.params.get("words")
         if words and not has_mark:
             raise GputuiError(
@@ -122,11 +122,19 @@ def _record(
             f"{recording.run_dir}: nothing can be written there ({error.strerror})",
             "set GPUTUI_STATE to a directory you may write",
         ) from error
-    with recorder:
-        if words:
-            status = _run(words, foreground, recorder, recording)
-        else:
-            status = _watch(seconds, interval, foreground, recorder)
+    try:
+        with recorder:
+            if words:
+                status = _run(words, foreground, recorder)
+            else:
+                status = _watch(seconds, interval, foreground, recorder)
+    except OSError as error:
+        recorder.close(EXIT_OURS, "the program was never started")
+        discard(recording)
+        code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+        raise GputuiError(
+            f"{words[0]}: cannot be started: {error.strerror}", "nothing was recorded", code
+        ) from error
     _store(recording, recorder)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # nobody is there to whom anything could be said
@@ -142,17 +150,9 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
         raise GputuiError(f"--for {seconds:g}: is no duration", f"seconds, above 0 and up to {MAX_FOR_S:g}")
 
 
-def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder, recording: Recording) -> int:
-    """Run the program to its end; the exit status that stands for it."""
-    try:
-        end = foreground.run(words, recorder.program_begun)
-    except OSError as error:
-        recorder.close(EXIT_OURS, "the program was never started")
-        discard(recording)
-        code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
-        raise GputuiError(
-            f"{words[0]}: cannot be started: {error.strerror}", "nothing was recorded", code
-        ) from error
+def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
+    """Run the program to its end; the exit status that stands for it. Raises OSError if it cannot begin."""
+    end = foreground.run(words, recorder.program_begun)
     said = outcome_of(end)
     recorder.program_ended(said.outcome, said.reason, end.ended_ns, end.cpu_ns, end.exit_status)
     recorder.end(*_run_status(said))

@@ -110,6 +110,7 @@ class Recorder:
             self._journal.append(line)
             if sync:
                 self._journal.sync()
+            self.failure = self.failure or self._journal.failure
         except OSError as error:
             self.failure = f"the journal cannot be written: {error.strerror}"
 
