@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -55,13 +56,14 @@ def resolve_plan(
     """
     _check_only(profile, choices.only)
     classes = _device_classes(choices.device)
-    targets = {c: _target(c, choices.device, interpreter, machine) for c in classes}
+    has_workloads = any(not choices.only or entry.workload in choices.only for entry in profile.cases)
+    targets = {c: _target(c, choices.device, interpreter, machine) for c in classes} if has_workloads else {}
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
     commands: list[PlannedCommand] = []
     for command in profile.commands:
         if command.device in classes and (not choices.only or command.workload in choices.only):
-            target = _command_target(command, targets[command.device], machine)
+            target = _command_target(command, choices.device, interpreter, machine)
             case, launch = _planned_command(command, target, len(cases), machine)
             cases.append(case)
             if launch is not None:
@@ -123,25 +125,48 @@ def case_of(workload: Workload, size: str, variant: Variant) -> Case:
     )
 
 
-def _command_target(command: ProfileCommand, target: _Target, machine: Machine) -> _Target:
+def _command_target(
+    command: ProfileCommand, asked: str, interpreter: Interpreter, machine: Machine
+) -> _Target:
     """Where a program runs. It needs no torch: a GPU that only the driver knows will do."""
     if shutil.which(command.argv[0]) is None:
         where = "is no program here" if "/" in command.argv[0] else "is not on the path"
         return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
-    found = target.torch_device
-    if target.device is not None:
-        return target
-    if found is not None:  # of an architecture that torch was not built for
+    if command.device == "cpu":
+        return _target("cpu", asked, interpreter, machine)
+    found = _choose_gpu([d for d in interpreter.devices if d.torch_device != "cpu"], asked)
+    if found is not None:  # also one of an architecture that this torch was not built for
         visible = found.uuid or str(found.index)
         planned = PlannedDevice("gpu", found.torch_device, found.name, visible, found.pci_address)
         return _Target(planned, found, "", "")
-    if machine.gpus:
-        gpu = machine.gpus[0]
-        address = next((a for a in nvml_addresses() if a.index == gpu.index), None)
-        visible = (address.uuid if address else "") or str(gpu.index)
-        pci_address = address.pci_address if address else ""
-        return _Target(PlannedDevice("gpu", "cuda", gpu.name, visible, pci_address), None, "", "")
-    return target
+    device = _gpu_of_the_driver(asked, machine)
+    if device is not None:
+        return _Target(device, None, "", "")
+    reason = "no such GPU in this box" if machine.gpus else f"no GPU: {machine.gpus_absent}"
+    if asked:
+        raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure what is here")
+    return _Target(None, None, "skipped", reason)
+
+
+def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
+    """The GPU that was asked for, or the first, among those that the driver lists."""
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    kind, _, number = asked.partition(":")
+    if allowed == "" or kind in ("mps", "xpu"):
+        return None
+    addresses = {address.index: address for address in nvml_addresses()}
+    if asked.startswith(("GPU-", "MIG-")):
+        wanted = next((a.index for a in addresses.values() if asked in (a.uuid, *a.mig_uuids)), None)
+        gpu = next((gpu for gpu in machine.gpus if gpu.index == wanted), None)
+        return None if gpu is None else PlannedDevice("gpu", "cuda", gpu.name, asked, "")
+    index = int(number or 0)
+    if index >= len(machine.gpus):
+        return None
+    gpu = machine.gpus[index]
+    address = addresses.get(gpu.index)
+    if allowed is not None or address is None:  # counted among those that the user allowed
+        return PlannedDevice("gpu", "cuda", gpu.name, str(index), "")
+    return PlannedDevice("gpu", "cuda", gpu.name, address.uuid or str(index), address.pci_address)
 
 
 def _planned_command(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,7 +32,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str]] = {
     "endless": ((*PYTHON, TICKS.format(10**9)), r"^step \d+"),
     "stubborn": (("sh", "-c", "trap '' TERM; while :; do sleep 1; done"), ""),
     "whole": ((*PYTHON, "sum(range(10**6))"), ""),
-    "ticks": ((*PYTHON, TICKS.format(30)), r"^step \d+"),
+    "ticks": ((*PYTHON, TICKS.format(60)), r"^step \d+"),
     "fails": (("sh", "-c", "echo fine; echo /home/ada/secret/model.bin is bad >&2; exit 3"), ""),
     "fails late": ((*PYTHON, TICKS.format(20) + "raise SystemExit(5)"), "^step"),
     "dies": (("sh", "-c", "kill -KILL $$"), ""),
@@ -38,7 +40,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str]] = {
     "few": ((*PYTHON, TICKS.format(3)), "^step"),
     "one burst": (("sh", "-c", "printf 'step\\nstep\\nstep\\nstep\\nstep\\nstep\\nstep\\n'"), "^step"),
     "bar": (
-        (*PYTHON, TICKS.format(12).replace("print('step', i,", "print('step', i, end='\\r',")),
+        (*PYTHON, TICKS.format(40).replace("print('step', i,", "print('step', i, end='\\r',")),
         r"^step \d+$",
     ),
     "garbage": ((*PYTHON, GARBAGE), r"^step \dx+"),
@@ -113,7 +115,7 @@ def assert_joined(blocks: tuple[Block, ...]) -> None:
 def test_the_time_between_matches_is_a_block_and_the_first_match_starts_the_clock(run: Supervised) -> None:
     ticks = told(run, "ticks")
     assert (ticks.end.outcome, ticks.end.reason, ticks.end.blocks) == ("ok", "", len(ticks.blocks))
-    assert sum(block.steps for block in ticks.blocks) == 29
+    assert sum(block.steps for block in ticks.blocks) == 59
     assert_joined(ticks.blocks)
     assert ticks.warm is not None
     assert ticks.blocks[0].start_ns == ticks.warm.t_ns
@@ -174,7 +176,7 @@ def test_too_few_matches_are_told_with_their_number(run: Supervised) -> None:
 def test_a_progress_bar_that_rewrites_its_line_has_lines_too(run: Supervised) -> None:
     bar = told(run, "bar")
     assert bar.end.outcome == "ok"
-    assert sum(block.steps for block in bar.blocks) == 11
+    assert sum(block.steps for block in bar.blocks) == 39
 
 
 def test_garbage_and_endless_lines_between_matches_change_nothing(run: Supervised) -> None:
@@ -208,3 +210,27 @@ def test_every_program_had_one_launch_and_the_journal_is_whole(run: Supervised) 
     assert read_journal(run.run_dir).damage == ()
     for name in NAMES:
         assert told(run, name).end.blocks == len(told(run, name).blocks)
+
+
+def test_a_program_that_never_stops_matching_is_ended_at_the_cap(tmp_path: Path) -> None:
+    driver = """
+import json, sys, time
+from gputui.worker.command import CommandLaunch
+class Channel:
+    def send(self, kind, **fields):
+        print(json.dumps({"kind": kind, **fields}), file=sys.stderr)
+command = {"argv": sys.argv[1:], "pattern": "^step", "directory": "."}
+described = {"allowance_s": 60, "cases": [{"case_id": 0, "command": command}]}
+CommandLaunch(described, Channel(), time.monotonic_ns(), max_blocks=7).run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", driver, *PYTHON, TICKS.format(10**9)],
+        capture_output=True,
+        text=True,
+        start_new_session=True,  # it ends its whole group
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    said = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["kind"] for line in said] == ["warm", *["block"] * 7, "case_end"]
+    assert (said[-1]["outcome"], said[-1]["blocks"]) == ("ok", 7)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, compare_launches, estimate_speed, judge
-from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.errors import EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.case import program_case
 from gputui.model.plan import Plan, PlannedCommand
@@ -162,6 +162,11 @@ def test_a_command_of_a_gpu_needs_the_gpu_and_not_the_torch_that_sees_it() -> No
     too_new = replace(H200, runs_here=False, why_not="no kernel image")
     foreign = resolve_plan(profile, make_interpreter(too_new), make_machine(H200.name), Choices())
     assert foreign.launches[0].device.visible == H200.uuid
+    asked = Choices(device="gpu:1")
+    second = resolve_plan(profile, make_torchless_interpreter(), make_machine("T4", "T4"), asked)
+    assert second.launches[0].device.visible == "1"
+    with pytest.raises(MachineLacks, match="no such GPU"):
+        resolve_plan(profile, make_torchless_interpreter(), make_machine("T4"), asked)
     nowhere = resolve_plan(profile, make_torchless_interpreter(), make_machine(), Choices())
     assert (nowhere.launches, nowhere.cases[0].outcome) == ((), "skipped")
 
