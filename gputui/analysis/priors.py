@@ -30,8 +30,6 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
     ("gpu", "inference"): 0.026,
     # Copies and loaders depend on the host's memory and cores.
     ("gpu", "host"): 0.10,
-    # Any program on all of a box, from start to end; as a program on its CPUs.
-    ("host", "host"): 0.10,
 }
 """Between launches of one case on one machine, by device class and workload class."""
 

@@ -68,7 +68,9 @@ def resolve_plan(
             cases.append(case)
             if launch is not None:
                 groups.append(launch)
-                commands.append(PlannedCommand(case.case_id, command.argv, command.pattern, str(Path.cwd())))
+                commands.append(
+                    PlannedCommand(case.case_id, command.argv, command.pattern, _working_directory())
+                )
     for entry in profile.cases:
         if choices.only and entry.workload not in choices.only:
             continue
@@ -123,6 +125,15 @@ def case_of(workload: Workload, size: str, variant: Variant) -> Case:
         flops_per_step=declared.flops_per_step,
         bytes_per_step=declared.bytes_per_step,
     )
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise GputuiError(
+            f"the working directory is gone ({error.strerror})", "change to one that exists"
+        ) from error
 
 
 def _command_target(
