@@ -149,8 +149,8 @@ def test_a_program_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None
         *((("--interval", x), "--interval") for x in ("nan", "inf", "-1", "0", "0.09", "60.1", "1e308", "x")),
         *((("--for", x), "--for") for x in ("nan", "inf", "-1", "0", "1e12", "x")),
         (("--for", "1", "--", "true"), "--for 1"),
-        (("--label", "x" * 81, "--", "true"), "--label"),
-        (("--label", "a\nb", "--", "true"), "--label"),
+        (("--label", "x" * 81, "--", "true"), "is no label"),
+        (("--label", "a\nb", "--", "true"), "is no label"),
         (("--price", "nan", "--", "true"), "--price"),
         (("--intervall", "1", "--", "true"), "--intervall"),
         (("true",), "before --"),
@@ -336,3 +336,15 @@ def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -
     assert compared.returncode == 0, compared.stderr
     (comparison,) = json.loads(compared.stdout)["comparisons"]
     assert {row["case"] for row in comparison["rows"] if row["ratio"]} == {"command:nap cpu", "record:x"}
+
+
+def test_three_recordings_a_side_are_pooled_into_launches_whose_spread_was_measured(tmp_path: Path) -> None:
+    for db, seconds in ((tmp_path / "a.db", "0.4"), (tmp_path / "b.db", "0.01")):
+        for _ in range(3):
+            assert gputui("record", "--db", db, "--label", "x", "--", "sleep", seconds).returncode == 0
+    compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--pool", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    (comparison,) = json.loads(compared.stdout)["comparisons"]
+    (row,) = comparison["rows"]
+    assert (row["ratio"]["launches_a"], row["ratio"]["launches_b"]) == (3, 3)
+    assert (row["ratio"]["method"], row["verdict"]) == ("welch on launch medians", "faster")
