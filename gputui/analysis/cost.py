@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX
 from gputui.model.journal import Price
 from gputui.model.units import PRICE_SCALE
 
@@ -15,7 +16,7 @@ class Cost:
     """USD for a million units of work, with the 95 % interval that the speed gives it."""
 
     usd_per_million: float
-    """A million img or tok; of FLOP and bytes, a million TFLOP and GB (`units.PRICE_SCALE`)."""
+    """A million img or tok; of FLOP and bytes, a million TFLOP and GB; of runs, one (`units.PRICE_SCALE`)."""
     low: float
     high: float
     share: float
@@ -30,8 +31,11 @@ class Cost:
 def share_of_price(price: Price, device_class: str, gpus_used: int = 1) -> float | Missing:
     """The part of a box's price that a case carries: k of the n GPUs that the price buys.
 
-    A CPU case carries a price only on a box whose price buys no GPU. A slice of a GPU is the whole box.
+    A CPU case carries a price only on a box whose price buys no GPU. A slice of a GPU is the whole box. A
+    recording has the whole box to itself.
     """
+    if device_class == WHOLE_BOX:
+        return 1.0
     if device_class == "cpu":
         if price.gpu_count > 0:
             return Missing(f"the price buys {_gpus(price.gpu_count)}: a CPU row needs a price of a CPU box")

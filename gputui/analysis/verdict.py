@@ -161,6 +161,7 @@ def compare_launches(
     *,
     prior_sd_a: float,
     prior_sd_b: float,
+    launch_is_block: bool = False,
 ) -> RatioEstimate | Missing:
     """How fast B is against A, from the block times of each launch in seconds per unit of work.
 
@@ -170,10 +171,13 @@ def compare_launches(
     log block times (Welch's t where blocks are too few for ranks), its half-width and 1.96 times the sd of
     the launch priors in quadrature; the priors give way to launches that show more. Missing
     if a side has no block or only one.
+
+    `launch_is_block`: whole programs were timed, one block per launch. What blocks would tell of the spread
+    is that of launches then, so one block will do; with fewer than 3 launches the priors are all there is.
     """
     side_a, side_b = _prepare(a, prior_sd_a), _prepare(b, prior_sd_b)
     for name, side in (("a", side_a), ("b", side_b)):
-        if side.blocks < 2:
+        if side.blocks < (1 if launch_is_block else 2):
             return Missing(f"{'only 1 block' if side.blocks else 'no block'} in {name}")
     replicated = min(side_a.launches, side_b.launches) >= LAUNCHES_MEASURED
     if replicated:
@@ -194,7 +198,10 @@ def compare_launches(
             + side_b.error_variance / side_b.launches
         )
     else:
-        center, within_below, within_above = _within(side_a, side_b)
+        if launch_is_block:
+            center, within_below, within_above = _centre(side_a, side_b), 0.0, 0.0
+        else:
+            center, within_below, within_above = _within(side_a, side_b)
         between = _Z * math.sqrt(side_a.assumed_variance + side_b.assumed_variance)
         below, above = math.hypot(within_below, between), math.hypot(within_above, between)
         prior_half = max(below, above)
@@ -311,14 +318,18 @@ def _prepare(launches: Sequence[Sequence[float]], prior_sd: float) -> _Side:
     )
 
 
+def _centre(a: _Side, b: _Side) -> float:
+    """Of log(a) - log(b), as the difference of the sides' own: a printed ratio is that of printed speeds."""
+    return hodges_lehmann(a.pooled) - hodges_lehmann(b.pooled)
+
+
 def _within(a: _Side, b: _Side) -> tuple[float, float, float]:
     """Centre of log(a) - log(b) over all blocks, and the half-widths below and above it.
 
-    The centre is the difference of the sides' own centres, so that a printed ratio is that of the printed
-    speeds; the widths are those of the rank interval of the shift.
+    The widths are those of the rank interval of the shift.
     """
     factor = max(a.factor, b.factor)
-    center = hodges_lehmann(a.pooled) - hodges_lehmann(b.pooled)
+    center = _centre(a, b)
     ranks = hodges_lehmann_shift(b.pooled, a.pooled)
     if not isinstance(ranks, Missing):
         return (
@@ -354,7 +365,8 @@ def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
 
 def _why_inconclusive(estimate: RatioEstimate, band: float) -> str:
     fewest = min(estimate.n_a, estimate.n_b)
-    if fewest < _BLOCKS_FOR_RANKS:
+    is_of_whole_launches = (estimate.n_a, estimate.n_b) == (estimate.launches_a, estimate.launches_b)
+    if fewest < _BLOCKS_FOR_RANKS and not is_of_whole_launches:
         return f"only {fewest} blocks in {'a' if estimate.n_a == fewest else 'b'}"
     half = math.log(estimate.high / estimate.low) / 2
     width = f"interval ±{_percent(math.expm1(half))}"

@@ -29,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("run", "run", "Measure a profile and store the result."),
     Command("attach", "attach", "Watch a run in progress again."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
+    Command("record", "record", "Record the box while any program runs."),
     Command("compare", "compare", "Two result files, or the variants of one, side by side."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("runs", "runs", "List the runs of a result file."),
@@ -88,8 +89,9 @@ def gputui(context: click.Context, debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit status; an error is told, never shown as a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    words = [w for w in words if w != "--debug"] if debug else words
+    ours = words.index("--") if "--" in words else len(words)  # what follows is of another program
+    debug = "--debug" in words[:ours]
+    words = [w for w in words[:ours] if w != "--debug"] + words[ours:]
     try:
         status = gputui.main(words, prog_name="gputui", standalone_mode=False)
     except GputuiError as error:

@@ -13,6 +13,7 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX
 from gputui.model.units import RATES, format_percent, format_rate, format_usd, three_digits
 from gputui.services.comparison import (
     DIMENSIONS,
@@ -180,6 +181,9 @@ def _difference(difference: tuple[str, str, str]) -> str:
 
 def _words(row: Row) -> dict[str, str]:
     variant = row.case.variant
+    if row.case.is_program:
+        device = "" if variant.device_class == WHOLE_BOX else variant.device_class
+        return {"size": "", "device": device, "precision": "", "threads": ""}
     threads = {"1": "1t", "all": "all", "host": ""}.get(variant.threads, variant.threads)
     words = {"size": row.case.work.size, "device": variant.device_class, "precision": variant.precision}
     return {**words, "threads": threads}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import textwrap
 
@@ -60,9 +61,17 @@ def _show(profile: Profile, python: str | None, as_json: bool) -> None:
     click.echo(f"at most {format_seconds(profile.budget_s)}, {launches} per case")
     python_version = chosen.interpreter.runtime.python_version
     click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")
-    for workload in dict.fromkeys(c.case.work.workload for c in plan.cases):
+    for command in profile.commands:
+        click.echo(f"  {command.workload:<12} {_one_line(shlex.join(command.argv))}")
+        matching = f"each match of {command.pattern!r}" if command.pattern else "from start to end"
+        click.echo(f"  {'':<12} timed: {matching}")
+    for workload in dict.fromkeys(c.case.work.workload for c in plan.cases if not c.case.is_program):
         click.echo(f"  {workload:<12} {workload_named(workload).question}")
     _cases(plan)
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _cases(plan: Plan) -> None:

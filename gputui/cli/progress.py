@@ -34,6 +34,8 @@ class Progress:
         """When the first run began, by the line heard last: a run that is watched again began long ago."""
         self._started_ns: dict[int, int] = {}
         self._now = "starting"
+        self._timed: tuple[int, int] | None = None
+        """Run and case of the last line, if that was a block; what it says is only made when it is drawn."""
         self._blocks: dict[tuple[int, int], list[Block]] = {}
         self._done_weight = 0.0
         self._weights = [{launch.launch_id: launch.weight for launch in plan.launches} for plan in plans]
@@ -58,7 +60,8 @@ class Progress:
         if self._live and now_s - self._drawn_s >= 1.0:
             self._drawn_s = now_s
             width = shutil.get_terminal_size().columns
-            text = f"{_clock(now_s - self._begun_s)} {self._remaining()} {self._now}"
+            now = self._of_block(*self._timed) if self._timed else self._now
+            text = f"{_clock(now_s - self._begun_s)} {self._remaining()}{now}"
             print(f"\r\x1b[K{text[: width - 1]}", end="", file=sys.stderr, flush=True)
 
     def hear(self, index: int, line: Line) -> None:
@@ -67,6 +70,8 @@ class Progress:
             self._started_ns[index] = line.started_ns
         elif isinstance(line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | Event | RunEnd):
             self._begun_s = time.monotonic() - (line.t_ns - self._started_ns.get(index, line.t_ns)) / 1e9
+        if not isinstance(line, Block):
+            self._timed = None
         if isinstance(line, LaunchStart):
             names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
             self._now = f"{names}: starting"
@@ -77,7 +82,7 @@ class Progress:
         elif isinstance(line, Block):
             blocks = self._blocks.setdefault((index, line.case_id), [])
             blocks.append(line)
-            self._now = f"{self._name(index, line.case_id)}: block {len(blocks)}, {self._rate(index, blocks)}"
+            self._timed = index, line.case_id
         elif isinstance(line, CaseEnd):
             self._case_ended(index, line)
         elif isinstance(line, LaunchEnd):
@@ -91,6 +96,10 @@ class Progress:
             self._now = "storing"
             if line.status != "finished":
                 self.say(f"{self._elapsed()} run {line.status}: {line.reason}")
+
+    def _of_block(self, index: int, case_id: int) -> str:
+        blocks = self._blocks[index, case_id]
+        return f"{self._name(index, case_id)}: block {len(blocks)}, {self._rate(index, blocks)}"
 
     def _case_ended(self, index: int, line: CaseEnd) -> None:
         name = self._name(index, line.case_id)
@@ -121,7 +130,9 @@ class Progress:
         left_s = max(budget_s - elapsed_s, 0.0)
         if self._done_weight:
             left_s = min(left_s, elapsed_s / self._done_weight * left_weight)
-        return f"~{_clock(left_s)} left" if left_s >= 1 else "nearly done"
+        if not budget_s:
+            return ""  # a recording ends when its program does
+        return f"~{_clock(left_s)} left " if left_s >= 1 else "nearly done "
 
     def _erase(self) -> None:
         if self._live:

@@ -12,6 +12,7 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli.tables import Sheet, add_row, first_that_fits, table
 from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import RATES, format_percent, format_rate, format_seconds, format_usd
@@ -45,7 +46,7 @@ def print_results(out: Console, run: Run) -> None:
         out.print(Text(line))
     out.print()
     judged = normality_of(run)
-    if not judged:
+    if not judged and any(not case.case.is_program for case in run.cases):
         out.print("NO REFERENCE: no ceiling (gemm, membw) was measured to tell whether this box is normal")
     for normality in judged:
         out.print(Text(normality.text, style="bold" if normality.word != "NO REFERENCE" else ""))
@@ -91,7 +92,8 @@ def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sh
         return Sheet(headings, rows)
     costs = [cost_of(case, run.summary.price) for case, _ in measured]
     prices = [format_usd(cost.usd_per_million) if isinstance(cost, Cost) else "—" for cost in costs]
-    return Sheet([*headings, "$/1M"], [[*row, price] for row, price in zip(rows, prices, strict=True)])
+    heading = "$/run" if all(case.case.unit == "run" for case, _ in measured) else "$/1M"
+    return Sheet([*headings, heading], [[*row, price] for row, price in zip(rows, prices, strict=True)])
 
 
 def _figures(case: CaseResult, speed: SpeedEstimate) -> tuple[str, str, str]:
@@ -117,11 +119,18 @@ def _price(case: CaseResult, price: Price) -> str:
 
 def _what_is_priced(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price: Price) -> str:
     """What the column of prices is for, and whose price: said once for all rows."""
-    units = dict.fromkeys(RATES[case.case.unit].per_million.removeprefix("1M ") for case, _ in measured)
+    units = dict.fromkeys(
+        RATES[case.case.unit].per_million.removeprefix("1M ")
+        for case, _ in measured
+        if case.case.unit != "run"
+    )
     costs = [cost_of(case, price) for case, _ in measured]
     shares = {cost.share for cost in costs if isinstance(cost, Cost) and cost.is_share}
     share = "".join(f"; a row carries its share of it, {format_percent(share)}" for share in shares)
-    return f"$/1M: for a million {', '.join(units)} at ${price.usd_per_hour:g}/h{share}"
+    if not units:
+        return f"$/run: at ${price.usd_per_hour:g}/h{share}"
+    runs = "; a run: for one" if any(case.case.unit == "run" for case, _ in measured) else ""
+    return f"$/1M: for a million {', '.join(units)}{runs} at ${price.usd_per_hour:g}/h{share}"
 
 
 def _common_part(names: Sequence[str]) -> str:
@@ -139,9 +148,10 @@ def _notes(run: Run) -> list[str]:
     notes = []
     launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
     if launches and min(launches) < 3:
+        how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
         notes.append(
             f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
-            "launches vary elsewhere; --launches 3 measures it here."
+            f"launches vary elsewhere; {how}."
         )
     unsettled = [
         case_name(c)
@@ -156,6 +166,10 @@ def _notes(run: Run) -> list[str]:
         shown = ", ".join(crowded[:3]) + (f" and {len(crowded) - 3} more" if len(crowded) > 3 else "")
         notes.append(f"other processes held its CPUs during: {shown} of the time")
     return notes
+
+
+def _is_recording(run: Run) -> bool:
+    return any(case.case.variant.device_class == WHOLE_BOX for case in run.cases)
 
 
 def _waited(case: CaseResult) -> str:

@@ -130,7 +130,7 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
 def _nothing_to_run(profile: Profile, plan: Plan, chosen: Chosen) -> MachineLacks:
     reasons = dict.fromkeys(c.reason for c in plan.cases if c.reason)
     version = chosen.interpreter.runtime.torch_version
-    if isinstance(version, Missing):
+    if isinstance(version, Missing) and profile.cases:
         return MachineLacks(
             f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}",
             "pip install torch, or name an interpreter that has it: --python ~/envs/torch/bin/python",

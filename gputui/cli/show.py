@@ -78,10 +78,13 @@ def _heading(run: Run) -> Iterator[str]:
     yield (f"platform {layers or 'unknown'}; instance {_known(machine.instance_type)}")
     yield (f"system   {_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}")
     yield (f"driver   {_known(machine.driver_version)}, CUDA up to {_known(machine.cuda_driver_version)}")
-    yield (
-        f"runtime  Python {runtime.python_version}, torch {_known(runtime.torch_version)},"
-        f" CUDA {_known(runtime.torch_cuda)}, cuDNN {_known(runtime.cudnn_version)}"
-    )
+    if not runtime.python_version:
+        yield f"runtime  {_known(runtime.torch_version)}"
+    else:
+        yield (
+            f"runtime  Python {runtime.python_version}, torch {_known(runtime.torch_version)},"
+            f" CUDA {_known(runtime.torch_cuda)}, cuDNN {_known(runtime.cudnn_version)}"
+        )
     price = summary.price
     if not isinstance(price, Missing):
         source = " ".join(

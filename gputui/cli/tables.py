@@ -90,8 +90,10 @@ def device_words(run: RunSummary) -> str:
 
 
 def torch_words(run: RunSummary) -> str:
-    """`torch 2.13.0+cpu`, or that there is none."""
+    """`torch 2.13.0+cpu`, or that there is none; empty for a recording, which asks no interpreter."""
     version = run.runtime.torch_version
+    if not run.runtime.python_version:
+        return ""
     return "no torch" if isinstance(version, Missing) else f"torch {version}"
 
 

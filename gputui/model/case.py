@@ -11,6 +11,16 @@ Parameter = int | float | str | bool
 DEVICE_CLASSES = ("cpu", "gpu")
 PRECISIONS = ("fp32", "tf32", "amp")
 THREAD_REQUESTS = ("1", "all")
+WORKLOAD_CLASSES = ("ceiling", "training", "inference", "host")
+
+OWN = "own"
+"""Precision and mode of a program that is watched from outside: they are its own affair."""
+WHOLE_BOX = "host"
+"""Device class of a recording: which devices its program used is not known."""
+WHOLE = "whole"
+"""Size of a program that is timed from start to end: one block per launch."""
+STEPS = "steps"
+"""Size of a program that is timed from one match of its pattern to the next."""
 
 OUTCOMES = ("ok", "oom", "unsupported", "skipped", "failed", "interrupted")
 """How one case of one run ended. `oom` and `unsupported` are data, not errors."""
@@ -43,11 +53,11 @@ class Variant:
     """One way of doing the work."""
 
     device_class: str
-    """`cpu` or `gpu`; which maker's GPU is a fact of the runtime."""
+    """`cpu` or `gpu`; which maker's GPU is a fact of the runtime. `host` for a recording."""
     precision: str
-    """As requested: `fp32` (IEEE), `tf32` or `amp`."""
+    """As requested: `fp32` (IEEE), `tf32` or `amp`; `own` for a program."""
     mode: str
-    """`eager`."""
+    """`eager`; `own` for a program."""
     threads: str
     """CPU threads as requested: `1`, `all` (the cores this process may use), or `host` for a GPU."""
 
@@ -61,17 +71,58 @@ class Case:
     workload_class: str
     """`ceiling`, `training`, `inference` or `host`: the group of its geometric mean and its launch prior."""
     unit: str
-    """What is counted per step: `flop`, `B`, `img`, `tok`."""
+    """What is counted per step: a name of `units.RATES`."""
     units_per_step: float
     flops_per_step: int | None
     """None where the work is not counted in floating-point operations."""
     bytes_per_step: int | None
 
     @property
+    def is_program(self) -> bool:
+        """Whether it is a program that is watched from outside, and no workload of ours."""
+        return self.variant.precision == OWN
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a launch of it is one block, from the start of a program to its end."""
+        return self.is_program and self.work.size == WHOLE
+
+    @property
     def name(self) -> str:
-        """How a person calls it: `gemm mini cpu fp32 1 thread`."""
+        """How a person calls it: `gemm mini cpu fp32 1 thread`, `command:train gpu`, `record:sweep`."""
+        if self.is_program:
+            where = "" if self.variant.device_class == WHOLE_BOX else f" {self.variant.device_class}"
+            return f"{self.work.workload}{where}"
         threads = {"1": " 1 thread", "all": " all cores"}.get(self.variant.threads, "")
         return (
             f"{self.work.workload} {self.work.size} {self.variant.device_class}"
             f" {self.variant.precision}{threads}"
         )
+
+
+def program_case(
+    workload: str,
+    version: int,
+    *,
+    is_whole: bool,
+    device_class: str,
+    unit: str,
+    units: float,
+    workload_class: str = "host",
+    identity: tuple[tuple[str, Parameter], ...] = (),
+) -> Case:
+    """The case of a program that is watched from outside.
+
+    Its work is told from others by name, version, unit and `identity` (sorted by name) alone: paths differ
+    between machines, so the command line is not part of it.
+    """
+    parameters: list[tuple[str, Parameter]] = [*identity, ("unit", unit), ("units", float(units))]
+    return Case(
+        work=Work(workload, version, WHOLE if is_whole else STEPS, "same", tuple(sorted(parameters))),
+        variant=Variant(device_class, OWN, OWN, "host"),
+        workload_class=workload_class,
+        unit=unit,
+        units_per_step=float(units),
+        flops_per_step=None,
+        bytes_per_step=None,
+    )

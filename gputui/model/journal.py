@@ -91,8 +91,8 @@ class LaunchStart:
     replicate: int
     case_ids: tuple[int, ...]
     threads: int
-    allowance_s: float
-    """Seconds it was given."""
+    allowance_s: float | None
+    """Seconds it was given; None if nothing bounds it."""
     t_ns: int
 
 
@@ -114,13 +114,13 @@ class CaseWarm:
     launch_id: int
     case_id: int
     precision_used: str
-    """What the request became: `fp32`, `tf32`, `amp-bf16` or `amp-fp16`."""
+    """What the request became: `fp32`, `tf32`, `amp-bf16` or `amp-fp16`; `own` for a program."""
     build_ns: int
     first_step_ns: int
     warmup_ns: int
     warmup_blocks: int
-    stable: bool
-    """False if a quarter of the budget was spent before three blocks agreed."""
+    stable: bool | None
+    """False if a quarter of the budget was spent before three blocks agreed; None where nobody looked."""
     steps_per_block: int
     t_ns: int
 
@@ -137,8 +137,9 @@ class Block:
     wall_ns: int
     device_ns: int | None
     """Between two events on the device's stream; None on a CPU."""
-    cpu_ns: int
-    """CPU time of the worker process, all threads."""
+    cpu_ns: int | None
+    """CPU time of the worker process, all threads; of a program timed as a whole, its own and that of the
+    children it waited for. None where it cannot be told, as in the middle of a program."""
     waited_ns: int | None = None
     """Time its threads were ready to run while others held the CPUs; None where the system does not tell."""
 

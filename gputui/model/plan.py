@@ -31,6 +31,19 @@ class PlannedCase:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCommand:
+    """The program of one case. It stays in the plan: paths name people, so no result file has it."""
+
+    case_id: int
+    argv: tuple[str, ...]
+    """Program and words, as a system takes them; no shell reads them."""
+    pattern: str
+    """Regular expression that a line of output matches at the end of each step; empty for none."""
+    directory: str
+    """Where it is run."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedDevice:
     """Where a launch runs."""
 
@@ -76,6 +89,11 @@ class Plan:
     """In the order of execution."""
     interpreter: tuple[str, ...]
     """Command prefix of a worker: the path of a Python."""
+    commands: tuple[PlannedCommand, ...] = ()
+
+    def command_of(self, case_id: int) -> PlannedCommand | None:
+        """The program of a case; None if it is a workload."""
+        return next((command for command in self.commands if command.case_id == case_id), None)
 
     def to_json(self) -> str:
         """The plan as one JSON object."""
@@ -95,6 +113,10 @@ class Plan:
             plain["cases"] = tuple(planned_case_from_plain(c) for c in plain["cases"])
             plain["launches"] = tuple(_launch(launch) for launch in plain["launches"])
             plain["interpreter"] = tuple(plain["interpreter"])
+            plain["commands"] = tuple(
+                PlannedCommand(**{**command, "argv": tuple(command["argv"])})
+                for command in plain.get("commands", ())
+            )
             return Plan(**plain)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GputuiError(f"plan cannot be read: {error!r}", "start the run again") from error

@@ -23,10 +23,13 @@ RATES: dict[str, Rate] = {
     "img": Rate("img/s", False, "1M img"),
     "tok": Rate("tok/s", False, "1M tok"),
     "req": Rate("req/s", False, "1M req"),
+    "step": Rate("step/s", False, "1M step"),
+    "run": Rate("run/s", False, "1 run"),
 }
 
-PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9}
-"""A million of these is priced in multiples: a FLOP or a byte alone costs nothing one could print."""
+PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9, "run": 1e-6}
+"""A million of these is priced in multiples: a FLOP or a byte alone costs nothing one could print, and nobody
+runs a program a million times."""
 
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _ROUNDS_UP = 0.9994999

@@ -26,6 +26,7 @@ class Pace:
         self._startup_s = dict(FIRST_STARTUP_S)
         if not plan.needs_torch:
             self._startup_s = dict.fromkeys(FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S)
+        self._commands = {command.case_id for command in plan.commands}
         self.spent_s = 0.0
 
     def allowance_s(self, launch: PlannedLaunch) -> float | None:
@@ -41,7 +42,14 @@ class Pace:
 
     def started(self, launch: PlannedLaunch, startup_s: float) -> None:
         """A launch took so long until it began to measure."""
-        self._startup_s[launch.device.device_class] = startup_s
+        if not self._is_program(launch):
+            self._startup_s[launch.device.device_class] = startup_s
 
     def _start_s(self, launch: PlannedLaunch) -> float:
+        if self._is_program(launch):
+            return FIRST_STARTUP_WITHOUT_TORCH_S + END_S
         return self._startup_s[launch.device.device_class] + END_S
+
+    def _is_program(self, launch: PlannedLaunch) -> bool:
+        """Its own start is part of what is timed, and says nothing of a worker with torch."""
+        return not self._commands.isdisjoint(launch.case_ids)

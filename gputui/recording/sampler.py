@@ -26,8 +26,8 @@ CAP_BYTES = 64 * 2**20
 class Sampler:
     """Telemetry of the host and of the GPUs into one file, from start to stop.
 
-    Everything is read once a second. Between `focus(devices)` and `focus(())` the named GPUs are read ten
-    times a second, their quick values only. A source that blocks delays its own rows and nothing else.
+    Everything is read once in `period_s`. Between `focus(devices)` and `focus(())` the named GPUs are read
+    ten times a second, their quick values only. A source that blocks delays its own rows and nothing else.
     A file that reaches `cap_bytes` loses every second reading of each device, and from then on readings are
     twice as far apart; `on_problem` is told.
     """
@@ -39,12 +39,13 @@ class Sampler:
         on_problem: Callable[[str], None] = lambda _: None,
         *,
         cap_bytes: int = CAP_BYTES,
+        period_s: float = FULL_PERIOD_S,
     ) -> None:
         self._path = path
         self._sources = sources
         self._on_problem = on_problem
         self._cap_bytes = cap_bytes
-        self._full_period_s = FULL_PERIOD_S
+        self._full_period_s = period_s
         self._fast_period_s = FAST_PERIOD_S
         self._told: set[str] = set()
         self._focus: frozenset[int] = frozenset()

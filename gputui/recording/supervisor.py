@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
@@ -429,6 +429,9 @@ def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:
 
 
 def _described(run: _Run, case_id: int) -> dict[str, Any]:
+    command = run.spec.plan.command_of(case_id)
+    if command is not None:
+        return {"case_id": case_id, "command": asdict(command)}
     case = run.spec.plan.cases[case_id].case
     return {
         "case_id": case_id,

@@ -56,7 +56,7 @@ class WorkerProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=worker_environment(launch),
+                    env=worker_environment(launch, is_program="command" in described["cases"][0]),
                     start_new_session=True,
                 )
         except OSError:
@@ -160,11 +160,14 @@ def without_paths(text: str) -> str:
     return re.sub(rf"(?<![\w.])(?:/+{_PART})+/+(?={_PART})", "", text)
 
 
-def worker_environment(launch: PlannedLaunch) -> dict[str, str]:
-    """The environment of a worker: the user's own, narrowed to one device and a number of threads."""
+def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> dict[str, str]:
+    """The environment of a worker: the user's own, narrowed to one device and a number of threads.
+
+    A program of the user's decides over its threads itself.
+    """
     environment = dict(os.environ)
     threads = str(launch.threads)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    for name in () if is_program else ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment[name] = threads
     environment["KINETO_LOG_LEVEL"] = "6"  # below 6 the profiler's C++ writes to stderr
     environment["PYTHONUNBUFFERED"] = "1"

@@ -116,7 +116,7 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
 
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
-    kinds = {(run.summary.machine.machine_id, runtime_name(run.summary)) for run in runs}
+    kinds = _kinds(runs)
     if len(kinds) > 1:
         listed = "; ".join(
             f"{run.summary.short_id} machine {run.summary.machine.machine_id}, {runtime_name(run.summary)}"
@@ -127,6 +127,17 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
     return Side(name, _newest(runs), _chosen_cases(runs, pool))
+
+
+def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
+    """Machine and runtime of each run; a recording, whose runtime nobody asked for, is of any."""
+    known = {
+        (run.summary.machine.machine_id, runtime_name(run.summary))
+        for run in runs
+        if run.summary.runtime.python_version
+    }
+    machines = {run.summary.machine.machine_id for run in runs} - {machine for machine, _ in known}
+    return known | {(machine, "") for machine in machines}
 
 
 def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tuple[Side, ...]:
@@ -216,6 +227,8 @@ def runtime_name(run: RunSummary) -> str:
     """The runtime in a few words: `runpod · torch 2.11.0+cu130 · Python 3.12.3`."""
     layers = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler")]
     runtime = run.runtime
+    if not runtime.python_version:
+        return " · ".join((*layers, "runtime unknown"))
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     return " · ".join((*layers, torch, f"Python {runtime.python_version}"))
 
@@ -290,6 +303,7 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
         launches_of(b.result),
         prior_sd_a=prior_of(a.result),
         prior_sd_b=prior_of(b.result),
+        launch_is_block=a.result.case.is_whole,
     )
 
 

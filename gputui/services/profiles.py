@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.resources
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -16,7 +17,8 @@ from typing import Any  # TOML that was not looked at yet
 import tomllib
 
 from gputui.errors import GputuiError
-from gputui.model.case import DEVICE_CLASSES, PRECISIONS, THREAD_REQUESTS
+from gputui.model.case import DEVICE_CLASSES, PRECISIONS, THREAD_REQUESTS, WORKLOAD_CLASSES
+from gputui.model.units import RATES
 from gputui.worker.workloads import WORKLOADS, workload_named
 
 SCHEMA = 1
@@ -24,8 +26,11 @@ MAX_BUDGET_S = 24 * 3600
 MAX_REPLICATES = 100
 SHOWN_LETTERS = 80
 """Of a wrong value, in an error."""
-_PROFILE_KEYS = ("schema", "version", "title", "question", "budget_s", "replicates", "case")
+_PROFILE_KEYS = ("schema", "version", "title", "question", "budget_s", "replicates", "case", "command")
 _CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "weight")
+_COMMAND_KEYS = ("name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight")
+_NAME = re.compile(r"[a-z0-9_-]{1,40}")
+_PATTERN_LETTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,29 @@ class ProfileCase:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileCommand:
+    """One `[[command]]` table: a program of the user's."""
+
+    name: str
+    """What its cases pair on, with the version, whatever the words of the command are."""
+    version: int
+    argv: tuple[str, ...]
+    pattern: str
+    """Empty if it is timed from start to end."""
+    unit: str
+    units: float
+    """Units of work per match, or per run without a pattern."""
+    device: str
+    workload_class: str
+    weight: float
+
+    @property
+    def workload(self) -> str:
+        """What it is called among workloads."""
+        return f"command:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A named list of workloads and variants with a time budget."""
 
@@ -53,6 +81,7 @@ class Profile:
     budget_s: float
     replicates: int
     cases: tuple[ProfileCase, ...]
+    commands: tuple[ProfileCommand, ...] = ()
 
 
 def find_profile(name_or_path: str) -> Profile:
@@ -116,11 +145,14 @@ class _Reader:
         schema = self._number(table, "schema", "", 1, 10**6, whole=True)
         if schema != SCHEMA:
             raise self._wrong("schema", schema, f"this gputui reads {SCHEMA}")
-        entries = table.get("case")
-        if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
-            raise self._wrong("case", entries, "at least one [[case]] table")
-        cases = tuple(self._case(entry, f"case {i}: ") for i, entry in enumerate(entries, 1))
+        if "case" not in table and "command" not in table:
+            raise self._wrong("case", None, "at least one [[case]] table or [[command]] table")
+        cases = tuple(self._case(entry, f"case {i}: ") for i, entry in self._tables(table, "case"))
         self._refuse_repeated(cases)
+        commands = tuple(
+            self._command(entry, f"command {i}: ") for i, entry in self._tables(table, "command")
+        )
+        self._refuse_repeated_names(commands)
         return Profile(
             name=name,
             version=int(self._number(table, "version", "", 1, 10**6, whole=True)),
@@ -129,7 +161,84 @@ class _Reader:
             budget_s=self._number(table, "budget_s", "", 1, MAX_BUDGET_S),
             replicates=int(self._number(table, "replicates", "", 1, MAX_REPLICATES, whole=True)),
             cases=cases,
+            commands=commands,
         )
+
+    def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:
+        """The tables of one kind, numbered as a person counts them."""
+        entries = table.get(key, [])
+        is_list = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
+        if not is_list or (key in table and not entries):
+            raise self._wrong(key, entries, f"at least one [[{key}]] table")
+        return enumerate(entries, 1)
+
+    def _command(self, table: Mapping[str, Any], place: str) -> ProfileCommand:
+        self._known(table, _COMMAND_KEYS, place)
+        name = table.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise self._wrong(f"{place}name", name, "1 to 40 of a-z, 0-9, _ and -")
+        place = f"{place}{name}: "
+        pattern = self._pattern(table, place)
+        unit = table.get("unit", "step" if pattern else "run")
+        if unit not in RATES:
+            raise self._wrong(f"{place}unit", unit, _allowed(unit, RATES))
+        devices = (
+            self._choices(table, "devices", place, DEVICE_CLASSES, DEVICE_CLASSES)
+            if "devices" in table
+            else ("cpu",)
+        )
+        if len(devices) > 1:
+            raise self._wrong(f"{place}devices", table["devices"], "one device: a program is run as it is")
+        workload_class = table.get("class", "host")
+        if workload_class not in WORKLOAD_CLASSES:
+            raise self._wrong(f"{place}class", workload_class, _allowed(workload_class, WORKLOAD_CLASSES))
+        return ProfileCommand(
+            name=name,
+            version=int(self._number(table, "version", place, 1, 10**6, whole=True)),
+            argv=self._argv(table, place),
+            pattern=pattern,
+            unit=unit,
+            units=self._number(table, "units", place, 1e-6, 1e18) if "units" in table else 1.0,
+            device=devices[0],
+            workload_class=workload_class,
+            weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
+        )
+
+    def _argv(self, table: Mapping[str, Any], place: str) -> tuple[str, ...]:
+        words = table.get("argv")
+        is_list = isinstance(words, list) and words and all(isinstance(w, str) for w in words)
+        if not isinstance(words, list) or not is_list or not words[0] or any("\0" in w for w in words):
+            raise self._wrong(
+                f"{place}argv", words, 'a list of words, the program first: ["python", "train.py"]'
+            )
+        return tuple(words)
+
+    def _pattern(self, table: Mapping[str, Any], place: str) -> str:
+        pattern = table.get("pattern")
+        if pattern is None:
+            return ""
+        if not isinstance(pattern, str) or not 0 < len(pattern) <= _PATTERN_LETTERS:
+            raise self._wrong(
+                f"{place}pattern", pattern, f"a regular expression of up to {_PATTERN_LETTERS} letters"
+            )
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise self._wrong(
+                f"{place}pattern", pattern, f"a regular expression of Python; this one: {error}"
+            ) from error
+        return pattern
+
+    def _refuse_repeated_names(self, commands: Iterable[ProfileCommand]) -> None:
+        seen: dict[str, int] = {}
+        for number, command in enumerate(commands, 1):
+            if command.name in seen:
+                raise GputuiError(
+                    f"profile {self._source}: command {number}: name: {command.name!r} is that of command"
+                    f" {seen[command.name]}",
+                    "a name is what a command pairs on: give each its own",
+                )
+            seen[command.name] = number
 
     def _case(self, table: Mapping[str, Any], place: str) -> ProfileCase:
         self._known(table, _CASE_KEYS, place)

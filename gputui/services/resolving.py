@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
+from gputui.machine import nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant, Work
+from gputui.model.case import Case, Variant, Work, program_case
 from gputui.model.machine import Interpreter, Machine, TorchDevice
-from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
-from gputui.services.profiles import Profile, ProfileCase
+from gputui.model.plan import Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.services.profiles import Profile, ProfileCase, ProfileCommand
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
 
@@ -52,9 +56,21 @@ def resolve_plan(
     """
     _check_only(profile, choices.only)
     classes = _device_classes(choices.device)
-    targets = {c: _target(c, choices.device, interpreter, machine) for c in classes}
+    has_workloads = any(not choices.only or entry.workload in choices.only for entry in profile.cases)
+    targets = {c: _target(c, choices.device, interpreter, machine) for c in classes} if has_workloads else {}
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
+    commands: list[PlannedCommand] = []
+    for command in profile.commands:
+        if command.device in classes and (not choices.only or command.workload in choices.only):
+            target = _command_target(command, choices.device, interpreter, machine)
+            case, launch = _planned_command(command, target, len(cases), machine)
+            cases.append(case)
+            if launch is not None:
+                groups.append(launch)
+                commands.append(
+                    PlannedCommand(case.case_id, command.argv, command.pattern, _working_directory())
+                )
     for entry in profile.cases:
         if choices.only and entry.workload not in choices.only:
             continue
@@ -85,10 +101,15 @@ def resolve_plan(
         seed=choices.seed,
         replicates=replicates,
         budget_s=profile.budget_s * replicates / profile.replicates,
-        needs_torch=any(workload_named(c.case.work.workload).needs_torch for c in cases if c.outcome is None),
+        needs_torch=any(
+            workload_named(c.case.work.workload).needs_torch
+            for c in cases
+            if c.outcome is None and not c.case.is_program
+        ),
         cases=tuple(cases),
         launches=_ordered(groups, replicates, choices.seed),
         interpreter=(interpreter.executable,),
+        commands=tuple(commands),
     )
 
 
@@ -106,8 +127,87 @@ def case_of(workload: Workload, size: str, variant: Variant) -> Case:
     )
 
 
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise GputuiError(
+            f"the working directory is gone ({error.strerror})", "change to one that exists"
+        ) from error
+
+
+def _command_target(
+    command: ProfileCommand, asked: str, interpreter: Interpreter, machine: Machine
+) -> _Target:
+    """Where a program runs. It needs no torch: a GPU that only the driver knows will do."""
+    if shutil.which(command.argv[0]) is None:
+        where = "is no program here" if "/" in command.argv[0] else "is not on the path"
+        return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
+    if command.device == "cpu":
+        return _target("cpu", asked, interpreter, machine)
+    found = _choose_gpu([d for d in interpreter.devices if d.torch_device != "cpu"], asked)
+    if found is not None:  # also one of an architecture that this torch was not built for
+        visible = found.uuid or str(found.index)
+        planned = PlannedDevice("gpu", found.torch_device, found.name, visible, found.pci_address)
+        return _Target(planned, found, "", "")
+    device = _gpu_of_the_driver(asked, machine)
+    if device is not None:
+        return _Target(device, None, "", "")
+    reason = "no such GPU in this box" if machine.gpus else f"no GPU: {machine.gpus_absent}"
+    if asked:
+        raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure what is here")
+    return _Target(None, None, "skipped", reason)
+
+
+def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
+    """The GPU that was asked for, or the first, among those that the driver lists."""
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    kind, _, number = asked.partition(":")
+    if allowed == "" or kind in ("mps", "xpu"):
+        return None
+    addresses = {address.index: address for address in nvml_addresses()}
+    if asked.startswith(("GPU-", "MIG-")):
+        wanted = next((a.index for a in addresses.values() if asked in (a.uuid, *a.mig_uuids)), None)
+        gpu = next((gpu for gpu in machine.gpus if gpu.index == wanted), None)
+        return None if gpu is None else PlannedDevice("gpu", "cuda", gpu.name, asked, "")
+    index = int(number or 0)
+    if index >= len(machine.gpus):
+        return None
+    gpu = machine.gpus[index]
+    address = addresses.get(gpu.index)
+    if allowed is not None or address is None:  # counted among those that the user allowed
+        return PlannedDevice("gpu", "cuda", gpu.name, str(index), "")
+    return PlannedDevice("gpu", "cuda", gpu.name, address.uuid or str(index), address.pci_address)
+
+
+def _planned_command(
+    command: ProfileCommand, target: _Target, case_id: int, machine: Machine
+) -> tuple[PlannedCase, PlannedLaunch | None]:
+    """The case of a program, and the launch that runs it once if it can be run here."""
+    case = program_case(
+        command.workload,
+        command.version,
+        is_whole=not command.pattern,
+        device_class=command.device,
+        unit=command.unit,
+        units=command.units,
+        workload_class=command.workload_class,
+    )
+    if target.device is None:
+        return PlannedCase(case_id, case, target.outcome, target.reason), None
+    launch = PlannedLaunch(
+        launch_id=0,
+        replicate=0,
+        case_ids=(case_id,),
+        device=target.device,
+        threads=machine.cpu.usable_cores,
+        weight=command.weight,
+    )
+    return PlannedCase(case_id, case, None, ""), launch
+
+
 def _check_only(profile: Profile, only: Sequence[str]) -> None:
-    has = sorted({entry.workload for entry in profile.cases})
+    has = sorted({e.workload for e in profile.cases} | {c.workload for c in profile.commands})
     for name in only:
         if name not in has:
             known = name in {w.name for w in WORKLOADS}

@@ -23,7 +23,8 @@ def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     return tuple(
         tuple(block.block_ns * 1e-9 / (block.steps * units) for block in measurement.blocks)
         for measurement in case.measurements
-        if measurement.outcome == "ok" and len(measurement.blocks) >= MIN_BLOCKS
+        if measurement.outcome == "ok"
+        and len(measurement.blocks) >= (1 if case.case.is_whole else MIN_BLOCKS)
     )
 
 
@@ -40,7 +41,7 @@ def waited_share(case: CaseResult) -> float | Missing:
     waited_ns = wanted_ns = 0
     for measurement in case.measurements:
         for block in measurement.blocks if measurement.outcome == "ok" else ():
-            if block.waited_ns is not None:
+            if block.waited_ns is not None and block.cpu_ns is not None:
                 waited_ns += block.waited_ns
                 wanted_ns += block.waited_ns + block.cpu_ns
     return waited_ns / wanted_ns if wanted_ns else Missing("this system does not tell")
@@ -53,8 +54,9 @@ def is_crowded(case: CaseResult) -> bool:
 
 
 def prior_of(case: CaseResult) -> float:
-    """How much launches of such a case vary, as sd of the log time."""
-    return launch_prior_sd(case.case.variant.device_class, case.case.workload_class)
+    """How much launches of such a case vary, as sd of the log time; that of a whole program is the host's."""
+    workload_class = "host" if case.case.is_whole else case.case.workload_class
+    return launch_prior_sd(case.case.variant.device_class, workload_class)
 
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:

@@ -23,12 +23,22 @@ def main(arguments: list[str]) -> int:
         return 2
 
     from .channel import Channel
-    from .measure import Launch
-    from .workloads import workload_named
 
     described = json.loads(Path(arguments[1]).read_text())
     channel = Channel(Path(arguments[2]))
     threads = int(described["threads"])
+    if "command" in described["cases"][0]:
+        from .command import CommandLaunch
+
+        program = CommandLaunch(described, channel, started_ns)
+        channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
+        program.run()
+        channel.send("end", t_ns=time.monotonic_ns())
+        return 0
+
+    from .measure import Launch
+    from .workloads import workload_named
+
     if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
         import torch
 

@@ -299,3 +299,19 @@ def test_what_is_no_number_is_refused(
     tmp_path_factory: pytest.TempPathFactory, option: str, value: str
 ) -> None:
     refused_unmeasured(tmp_path_factory, option, value)
+
+
+def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(
+    tmp_path: Path, bare_python: Path
+) -> None:
+    head = 'schema = 1\nversion = 1\ntitle = "t"\nquestion = "q"\nbudget_s = 9\nreplicates = 1\n'
+    sort = '[[command]]\nname = "sort"\nversion = 1\nargv = ["sh", "-c", "sort words\\n"]\n'
+    gone = '[[command]]\nname = "gone"\nversion = 1\nargv = ["no-such-program"]\npattern = "x+"\n'
+    (tmp_path / "mine.toml").write_text(head + sort + gone)
+    done = gputui("profiles", tmp_path / "mine.toml", "--python", bare_python)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout
+    assert "command:sort sh -c 'sort words\\n'\n               timed: from start to end\n" in said
+    assert "timed: each match of 'x+'" in said
+    assert "would run here (1):\n  command:sort cpu\n" in said
+    assert "command:gone cpu\n    unsupported: no-such-program: is not on the path\n" in said

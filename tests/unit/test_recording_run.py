@@ -111,6 +111,7 @@ def test_a_run_keeps_to_its_budget(finished: Supervised) -> None:
     start, end = finished.lines(RunStart)[0], finished.lines(RunEnd)[0]
     assert (end.t_ns - start.started_ns) / 1e9 < 5.2 * 1.2
     for launch in finished.lines(LaunchStart):
+        assert launch.allowance_s is not None
         assert 2.0 <= launch.allowance_s <= 5.2
 
 

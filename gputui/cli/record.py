@@ -1,0 +1,197 @@
+"""`gputui record`: telemetry of the box while any program runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any  # click's own signature
+
+import click
+
+from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
+from gputui.machine import describe_machine
+from gputui.model.units import format_seconds
+from gputui.recording.foreground import Foreground, ProgramEnd
+from gputui.recording.recorder import Recorder
+from gputui.services.places import default_result_file, hash_key
+from gputui.services.pricing import price_of
+from gputui.services.recordings import (
+    Outcome,
+    Recording,
+    discard,
+    lay_out,
+    outcome_of,
+    signal_name,
+    store,
+)
+from gputui.store.selecting import check_label
+from gputui.store.writing import check_writable
+
+EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
+"""As those of `env`: a code of the program itself cannot be taken for ours."""
+SHORTEST_S, LONGEST_S = 0.1, 60.0
+MAX_FOR_S = 365 * 24 * 3600.0
+
+
+class _WrongUsage(click.UsageError):
+    exit_code = EXIT_OURS
+
+
+class _RecordCommand(click.Command):
+    """A command whose own errors end with 125, also those of its options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        has_mark = "--" in args
+        try:
+            context = super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            raise _WrongUsage(error.format_message(), error.ctx) from error
+        words = context.params.get("words")
+        if words and not has_mark:
+            raise GputuiError(
+                f"{words[0]!r}: what stands before -- is ours",
+                "gputui record [OPTIONS] -- COMMAND ...",
+                EXIT_OURS,
+            )
+        if has_mark and not words:
+            raise GputuiError("no command stands after --", "gputui record -- COMMAND ...", EXIT_OURS)
+        return context
+
+
+@click.command(cls=_RecordCommand, context_settings={"allow_interspersed_args": False})
+@click.option("--db", type=click.Path(path_type=Path), help="Result file.  [$GPUTUI_DB, else results.db]")
+@click.option(
+    "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."
+)
+@click.option(
+    "--for", "seconds", type=float, metavar="S", help="End after so many seconds; without a command."
+)
+@click.option("--label", default="", help="What this is: recordings of one label are compared.")
+@click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def command(
+    db: Path | None,
+    interval: float,
+    seconds: float | None,
+    label: str,
+    price: float | None,
+    words: tuple[str, ...],
+) -> int:
+    """Record the box while COMMAND runs, and end with its exit code; without one, until Ctrl-C."""
+    try:
+        return _record(db, interval, seconds, label, price, words)
+    except GputuiError as error:
+        if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
+            error.exit_code = EXIT_OURS
+        raise
+
+
+def _record(
+    db: Path | None,
+    interval: float,
+    seconds: float | None,
+    label: str,
+    price: float | None,
+    words: tuple[str, ...],
+) -> int:
+    _check_numbers(interval, seconds)
+    if words and seconds is not None:
+        raise GputuiError(
+            f"--for {seconds:g}: a recording of a command ends when the command does",
+            "leave --for out, or bound the command: gputui record -- timeout 60 COMMAND ...",
+        )
+    check_label(label)
+    machine = describe_machine(hash_key())
+    price_found = price_of(price, None, machine)
+    target = (default_result_file() if db is None else db).expanduser().absolute()
+    if db is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(target)
+    recording = lay_out(
+        target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds
+    )
+    foreground = Foreground()
+    try:
+        recorder = Recorder(recording.run_dir, recording.spec, machine, interval)
+    except OSError as error:
+        raise NotStored(
+            f"{recording.run_dir}: nothing can be written there ({error.strerror})",
+            "set GPUTUI_STATE to a directory you may write",
+        ) from error
+    try:
+        with recorder:
+            if words:
+                status = _run(words, foreground, recorder)
+            else:
+                status = _watch(seconds, interval, foreground, recorder)
+    except OSError as error:
+        recorder.close(EXIT_OURS, "the program was never started")
+        discard(recording)
+        code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+        raise GputuiError(
+            f"{words[0]}: cannot be started: {error.strerror}", "nothing was recorded", code
+        ) from error
+    _store(recording, recorder)
+    if foreground.hung_up:
+        os._exit(EXIT_HUNG_UP)  # nobody is there to whom anything could be said
+    return status
+
+
+def _check_numbers(interval: float, seconds: float | None) -> None:
+    if not SHORTEST_S <= interval <= LONGEST_S:
+        raise GputuiError(
+            f"--interval {interval:g}: is no interval", f"{SHORTEST_S:g} to {LONGEST_S:g} seconds"
+        )
+    if seconds is not None and not 0 < seconds <= MAX_FOR_S:
+        raise GputuiError(f"--for {seconds:g}: is no duration", f"seconds, above 0 and up to {MAX_FOR_S:g}")
+
+
+def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
+    """Run the program to its end; the exit status that stands for it. Raises OSError if it cannot begin."""
+    end = foreground.run(words, recorder.program_begun)
+    said = outcome_of(end)
+    recorder.program_ended(said.outcome, said.reason, end.ended_ns, end.cpu_ns, end.exit_status)
+    recorder.end(*_run_status(said))
+    return _exit_code(end)
+
+
+def _run_status(said: Outcome) -> tuple[str, str]:
+    return ("interrupted", said.reason) if said.outcome == "interrupted" else ("finished", "")
+
+
+def _exit_code(end: ProgramEnd) -> int:
+    return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+
+
+def _watch(seconds: float | None, interval: float, foreground: Foreground, recorder: Recorder) -> int:
+    """Record without a program; Ctrl-C is its normal end."""
+    until = "until Ctrl-C" if seconds is None else f"for {format_seconds(seconds)}"
+    _say(f"recording every {interval:g} s {until}")
+    foreground.wait(seconds)
+    number = foreground.stopped_by
+    if number in (0, signal.SIGINT):
+        recorder.end("finished", "")
+        return EXIT_DONE
+    recorder.end("interrupted", f"stopped by {signal_name(number)}")
+    return 128 + number
+
+
+def _store(recording: Recording, recorder: Recorder) -> None:
+    try:
+        store(recording)
+    except GputuiError as error:
+        recorder.close(error.exit_code, error.message)
+        raise
+    recorder.close(0, "")
+    if recorder.failure:
+        raise NotStored(f"run {recording.short_id} is stored in part: {recorder.failure}", "make space there")
+    _say(f"recorded as {recording.short_id} in {recording.target}")
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # the terminal is gone
+        click.echo(f"gputui: {text}", err=True)

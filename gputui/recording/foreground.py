@@ -1,0 +1,104 @@
+"""A program that has our terminal, or a wait in its place; signals reach it as if we were not there."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """How a program ended."""
+
+    exit_status: int
+    """As Python gives it: negative for a signal."""
+    ended_ns: int
+    cpu_ns: int
+    """Of the program and of the children it waited for."""
+
+
+class Foreground:
+    """Takes the signals of this process from its making on. Used by the main thread.
+
+    SIGTERM is passed on to the program. SIGINT and SIGQUIT from a terminal reach it without us, since it is
+    of our process group; where no terminal can have sent them they are passed on. A hang-up is the program's
+    business, and noted.
+    A signal that was ignored when we were started stays ignored, for the program too.
+    """
+
+    def __init__(self) -> None:
+        self.stopped_by = 0
+        """The signal that ended `wait`."""
+        self.hung_up = False
+        self._pid: int | None = None
+        self._waits_for: list[int] = []
+        """Signals that came before the program was there."""
+        self._woken, self._wakes = os.pipe()
+        for end in (self._woken, self._wakes):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
+
+    def run(self, argv: Sequence[str], on_start: Callable[[int], None]) -> ProgramEnd:
+        """Run a program to its end; `on_start` is told the instant of its start.
+
+        Raises OSError if it cannot be executed; `on_start` was not called then.
+        """
+        begun_ns = time.monotonic_ns()
+        program = subprocess.Popen(argv)
+        self._pid = program.pid
+        for number in self._waits_for:
+            self._pass_on(number)
+        on_start(begun_ns)
+        _, status, usage = os.wait4(program.pid, 0)
+        self._pid = None
+        ended_ns = time.monotonic_ns()
+        program.returncode = os.waitstatus_to_exitcode(status)
+        cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
+        return ProgramEnd(program.returncode, ended_ns, cpu_ns)
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait for a signal, or until the time is over."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self.stopped_by:
+            left_s = None if deadline is None else deadline - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return
+            select.select([self._woken], [], [], left_s)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.stopped_by = self.stopped_by or number
+        if number == signal.SIGHUP:
+            self.hung_up = True
+        elif number == signal.SIGTERM or not _is_of_a_terminal():
+            self._pass_on(number)
+
+    def _pass_on(self, number: int) -> None:
+        if self._pid is None:
+            self._waits_for.append(number)
+        else:
+            os.kill(self._pid, number)
+
+
+def _is_of_a_terminal() -> bool:
+    """Whether keys of a terminal become signals of our process group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,134 @@
+"""Records a box while any program runs, or until it is told to stop: a run whose only worker is not ours."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+from gputui import __version__
+from gputui.errors import GputuiError
+from gputui.model.journal import (
+    JOURNAL_SCHEMA,
+    TELEMETRY_NAME,
+    Block,
+    CaseEnd,
+    CasePlanned,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    MachineFound,
+    RunEnd,
+    RunStart,
+    RuntimeFound,
+    Stored,
+)
+from gputui.model.machine import Machine
+from gputui.recording.journal import JournalWriter
+from gputui.recording.lock import Holder, take_lock
+from gputui.recording.sampler import Sampler, usable_sources
+from gputui.recording.spec import Spec
+
+_CASE_ID = _LAUNCH_ID = 0
+
+
+class Recorder:
+    """One recording in its run directory: journal, telemetry, and the lock, which is held until `close`.
+
+    Used by one thread, as a context: the telemetry begins with it and ends with it. A journal that can no
+    longer be written does not stop anything; `failure` says why, and what came before is kept.
+    """
+
+    def __init__(self, run_dir: Path, spec: Spec, machine: Machine, period_s: float) -> None:
+        """Take the lock and begin the journal. Raises OSError, or GputuiError if the run was begun before."""
+        self._lock = take_lock(run_dir, Holder.this_process(spec.hash_key, spec.target, (run_dir,)))
+        try:
+            self._journal = JournalWriter(run_dir)
+        except FileExistsError as error:
+            os.close(self._lock)
+            raise GputuiError(f"{run_dir}: this run was begun before", "start a new one") from error
+        self._plan = spec.plan
+        self._start = self._start_line(spec)
+        self._begun_ns = 0
+        self.failure = ""
+        self._journal.append(self._start)
+        self._journal.append(MachineFound(machine))
+        self._journal.append(RuntimeFound(spec.runtime))
+        for planned in spec.plan.cases:
+            self._journal.append(CasePlanned(planned, None, ""))
+        self._journal.sync()
+        telemetry = run_dir / TELEMETRY_NAME
+        self._sampler = Sampler(telemetry, usable_sources(), self.warn, period_s=period_s)
+
+    def __enter__(self) -> Recorder:
+        self._sampler.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sampler.__exit__(kind, error, trace)
+
+    def warn(self, message: str) -> None:
+        """Note something a person should know."""
+        self._say(Event("warning", message, time.monotonic_ns()))
+
+    def program_begun(self, begun_ns: int) -> None:
+        """Note that the program runs since that instant."""
+        self._begun_ns = begun_ns
+        for launch in self._plan.launches:
+            self._say(LaunchStart(_LAUNCH_ID, 0, (_CASE_ID,), launch.threads, None, begun_ns), sync=True)
+
+    def program_ended(self, outcome: str, reason: str, ended_ns: int, cpu_ns: int, exit_status: int) -> None:
+        """Note how and when the program ended: its wall time is the one block of the run."""
+        wall_ns = max(ended_ns - self._begun_ns, 1)
+        self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns))
+        self._say(CaseEnd(_LAUNCH_ID, _CASE_ID, outcome, reason, 1, ended_ns))
+        self._say(LaunchEnd(_LAUNCH_ID, "ok", "", exit_status, "", ended_ns), sync=True)
+
+    def end(self, status: str, reason: str) -> None:
+        """Note the end of the run; what is to be stored is whole then."""
+        ended_ns = time.monotonic_ns()
+        # From the one pair of clocks: the system's own may have been set meanwhile.
+        ended_utc_us = self._start.started_utc_us + (ended_ns - self._start.started_ns) // 1000
+        self._say(RunEnd(status, reason, ended_utc_us, ended_ns), sync=True)
+
+    def close(self, exit_status: int, message: str) -> None:
+        """Note whether the run was stored, and let it go."""
+        self._say(Stored(exit_status, message, time.monotonic_ns()))
+        try:
+            self._journal.close()
+        except OSError as error:
+            self.failure = f"the journal's end may be lost: {error.strerror}"
+        os.close(self._lock)
+
+    def _say(
+        self, line: Block | CaseEnd | Event | LaunchEnd | LaunchStart | RunEnd | Stored, *, sync: bool = False
+    ) -> None:
+        try:
+            self._journal.append(line)
+            if sync:
+                self._journal.sync()
+            self.failure = self.failure or self._journal.failure
+        except OSError as error:
+            self.failure = f"the journal cannot be written: {error.strerror}"
+
+    @staticmethod
+    def _start_line(spec: Spec) -> RunStart:
+        plan = spec.plan
+        return RunStart(
+            schema=JOURNAL_SCHEMA,
+            run_id=spec.run_id,
+            started_utc_us=time.time_ns() // 1000,
+            started_ns=time.monotonic_ns(),
+            utc_offset_min=time.localtime().tm_gmtoff // 60,
+            gputui_version=__version__,
+            profile=plan.profile,
+            profile_version=plan.profile_version,
+            seed=plan.seed,
+            replicates=plan.replicates,
+            budget_s=plan.budget_s,
+            label=spec.label,
+            price=spec.price,
+        )

@@ -1,0 +1,304 @@
+"""Runs a program and times it from outside: from its start to its end, or between matches in its output."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # JSON of the launch
+
+from .channel import Channel
+from .measure import MIN_BLOCKS
+
+MAX_BLOCKS = 100_000
+"""Of one launch; a program that has come so far is ended."""
+LINE_LIMIT_BYTES = 16_384
+"""The pattern sees so much of a line."""
+LOG_HEAD_BYTES = LOG_TAIL_BYTES = 512 * 1024
+"""Kept of a program's output, from either end."""
+GRACE_S = 3.0
+"""Between SIGTERM and SIGKILL."""
+_LINE_END = re.compile(rb"[\r\n]+")
+"""A progress bar rewrites its line with a carriage return alone."""
+_SHOWN_LETTERS = 200
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How the program ended."""
+
+    status: int
+    """As Python gives it: negative for a signal."""
+    at_ns: int
+    cpu_ns: int
+    """Of the program and of the children it waited for."""
+
+
+class CommandLaunch:
+    """Runs the program of one launch and reports on a channel, as `measure.Launch` does for workloads.
+
+    The program stays in this process's group, so that whoever ends the group ends it too. Its output goes to
+    our own stdout, which is the launch's log, bounded. Used by the main thread.
+    """
+
+    def __init__(
+        self,
+        described: dict[str, Any],
+        channel: Channel,
+        started_ns: int,
+        *,
+        max_blocks: int = MAX_BLOCKS,
+    ) -> None:
+        case = described["cases"][0]
+        self._case_id = int(case["case_id"])
+        self._argv = [str(word) for word in case["command"]["argv"]]
+        self._directory = str(case["command"]["directory"])
+        pattern = str(case["command"]["pattern"])
+        self._pattern = re.compile(pattern) if pattern else None
+        self._allowance_s = float(described["allowance_s"])
+        self._deadline_ns = started_ns + round(self._allowance_s * 1e9)
+        self._max_blocks = max_blocks
+        self._channel = channel
+        self._log = _BoundedLog()
+        self._line = b""
+        self._last_line = b""
+        self._begun_ns = 0
+        self._built_ns = 0
+        self._matched_ns: int | None = None
+        """When the last match came."""
+        self._matches = 0
+        self._blocks = 0
+
+    def run(self) -> None:
+        """Run the program until it ends, its time is over, or it has given blocks enough."""
+        self._begun_ns = time.monotonic_ns()
+        try:
+            program = subprocess.Popen(
+                self._argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                bufsize=0,
+                cwd=self._directory,
+            )
+        except OSError as error:
+            self._end("failed", f"{self._argv[0]}: cannot be started: {error.strerror}")
+            return
+        self._built_ns = time.monotonic_ns()
+        waiter = _Waiter(program)
+        try:
+            ended = self._listen(program, waiter)
+        finally:
+            self._log.close()
+        self._end(*self._outcome(ended))
+
+    def _listen(self, program: subprocess.Popen[bytes], waiter: _Waiter) -> _Ended | None:
+        """Read its output to the end; None if it had to be ended."""
+        assert program.stdout is not None
+        output = program.stdout.fileno()
+        open_ends = [output, waiter.woken]
+        while self._blocks < self._max_blocks:
+            left_s = (self._deadline_ns - time.monotonic_ns()) / 1e9
+            readable = select.select(open_ends, [], [], left_s)[0] if left_s > 0 else []
+            if not readable:
+                break
+            if output in readable:
+                data = os.read(output, 1 << 16)
+                self._hear(data, time.monotonic_ns())
+                if not data:
+                    open_ends.remove(output)
+            elif waiter.ended is not None:  # all it said is read; what it left behind may hold the pipe open
+                self._look_at([self._line], waiter.ended.at_ns)
+                return waiter.ended
+        _end_group(waiter)
+        return None
+
+    def _hear(self, data: bytes, at_ns: int) -> None:
+        """Log what the program said, and look for matches in the lines it completed."""
+        self._log.write(data)
+        *lines, rest = _LINE_END.split(self._line + data)
+        self._line = rest[:LINE_LIMIT_BYTES]
+        self._look_at(lines, at_ns)
+
+    def _look_at(self, lines: list[bytes], at_ns: int) -> None:
+        """Matches that came together are one block of as many steps: nobody saw the time between them."""
+        lines = [line[:LINE_LIMIT_BYTES] for line in lines if line.strip()]
+        if lines:
+            self._last_line = lines[-1]
+        if self._pattern is None:
+            return
+        steps = sum(1 for line in lines if self._pattern.search(line.decode(errors="replace")))
+        if not steps:
+            return
+        self._matches += steps
+        if self._matched_ns is None:
+            self._say_warm(at_ns)
+        else:
+            self._say_block(self._matched_ns, at_ns, steps, None)
+        self._matched_ns = at_ns
+
+    def _say_warm(self, at_ns: int) -> None:
+        self._channel.send(
+            "warm",
+            case_id=self._case_id,
+            precision_used="own",
+            build_ns=self._built_ns - self._begun_ns,
+            first_step_ns=at_ns - self._built_ns,
+            warmup_ns=0,
+            warmup_blocks=0,
+            stable=None,
+            steps_per_block=1,
+            t_ns=at_ns,
+        )
+
+    def _say_block(self, start_ns: int, end_ns: int, steps: int, cpu_ns: int | None) -> None:
+        self._channel.send(
+            "block",
+            case_id=self._case_id,
+            index=self._blocks,
+            steps=steps,
+            start_ns=start_ns,
+            wall_ns=max(end_ns - start_ns, 1),
+            device_ns=None,
+            cpu_ns=cpu_ns,
+            waited_ns=None,
+        )
+        self._blocks += 1
+
+    def _outcome(self, ended: _Ended | None) -> tuple[str, str]:
+        """The case's outcome and the reason for it."""
+        if ended is not None and ended.status != 0:
+            return "failed", self._why_failed(ended.status)
+        if self._pattern is None:
+            if ended is None:
+                return "skipped", f"took longer than its share of the budget, {self._allowance_s:.3g} s"
+            self._say_block(self._begun_ns, ended.at_ns, 1, ended.cpu_ns)
+            return "ok", ""
+        if self._blocks >= MIN_BLOCKS:
+            return "ok", ""
+        if ended is None:
+            share = f"in its share of the budget, {self._allowance_s:.3g} s"
+            return "skipped", f"{self._said_of_matches()} {share}; {MIN_BLOCKS} blocks are needed"
+        if not self._matches:
+            return "failed", "no line of its output matched the pattern"
+        return "skipped", f"{self._said_of_matches()}; {MIN_BLOCKS} blocks are needed"
+
+    def _said_of_matches(self) -> str:
+        matches = f"{self._matches} match{'' if self._matches == 1 else 'es'}"
+        blocks = f"{self._blocks} block{'' if self._blocks == 1 else 's'}"
+        buffered = self._matches > self._blocks + 1
+        return f"{matches}, {blocks}" + (" (its output comes in bursts: it is buffered)" if buffered else "")
+
+    def _why_failed(self, status: int) -> str:
+        text = self._last_line.decode(errors="replace").strip()
+        said = "".join(c if c.isprintable() else "?" for c in text)[:_SHOWN_LETTERS]
+        if status > 0:
+            how = f"it left with status {status}"
+        else:
+            try:
+                how = f"it died of {signal.Signals(-status).name}"
+            except ValueError:
+                how = f"it died of signal {-status}"
+        return f"{how}: {said}" if said else how
+
+    def _end(self, outcome: str, reason: str) -> None:
+        self._channel.send(
+            "case_end",
+            case_id=self._case_id,
+            outcome=outcome,
+            reason=reason,
+            blocks=self._blocks,
+            t_ns=time.monotonic_ns(),
+        )
+
+
+class _Waiter:
+    """Waits for a program in a thread of its own, so that its end is stamped when it comes."""
+
+    def __init__(self, program: subprocess.Popen[bytes]) -> None:
+        self._program = program
+        self.woken, self._wakes = os.pipe()
+        """Becomes readable when the program has ended."""
+        self.ended: _Ended | None = None
+        threading.Thread(target=self._wait, name="waiter", daemon=True).start()
+
+    def _wait(self) -> None:
+        _, status, usage = os.wait4(self._program.pid, 0)
+        at_ns = time.monotonic_ns()
+        self._program.returncode = os.waitstatus_to_exitcode(status)
+        self.ended = _Ended(self._program.returncode, at_ns, _cpu_ns(usage))
+        os.close(self._wakes)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the program has ended, or does within this time."""
+        return bool(select.select([self.woken], [], [], timeout_s)[0])
+
+
+def _cpu_ns(usage: resource.struct_rusage) -> int:
+    return round((usage.ru_utime + usage.ru_stime) * 1e9)
+
+
+def _end_group(waiter: _Waiter) -> None:
+    """End all processes of our own group but ourselves: by SIGTERM, then by SIGKILL."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(os.getpgrp(), signal.SIGTERM)
+    if waiter.wait(GRACE_S):
+        return  # what it left behind is ended with our own process
+    for pid in _others_of_our_group():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    waiter.wait(GRACE_S)
+
+
+def _others_of_our_group() -> list[int]:
+    members = []
+    with suppress(OSError):  # no /proc: our own end takes the group with it
+        for entry in Path("/proc").iterdir():
+            with suppress(ValueError, OSError):
+                pid = int(entry.name)
+                if pid != os.getpid() and os.getpgid(pid) == os.getpgrp():
+                    members.append(pid)
+    return members
+
+
+class _BoundedLog:
+    """Writes to our stdout what a program says: the beginning as it comes, and of the rest the end."""
+
+    def __init__(self) -> None:
+        self._room = LOG_HEAD_BYTES
+        self._tail = bytearray()
+        self._left_out = 0
+
+    def write(self, data: bytes) -> None:
+        """Take what was said."""
+        self._out(data[: self._room])
+        self._tail += data[self._room :]
+        self._room = max(self._room - len(data), 0)
+        if len(self._tail) >= 2 * LOG_TAIL_BYTES:
+            self._cut()
+
+    def close(self) -> None:
+        """Write the end of it, and how much was left out."""
+        if len(self._tail) > LOG_TAIL_BYTES:
+            self._cut()
+        if self._left_out:
+            self._out(b"\n[%d bytes left out]\n" % self._left_out)
+        self._out(bytes(self._tail))
+
+    def _cut(self) -> None:
+        surplus = len(self._tail) - LOG_TAIL_BYTES
+        self._left_out += surplus
+        del self._tail[:surplus]
+
+    def _out(self, data: bytes) -> None:
+        with suppress(OSError):  # a full disk; the measurement does not need its log
+            while data:
+                data = data[os.write(1, data) :]

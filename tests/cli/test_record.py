@@ -1,0 +1,350 @@
+"""`gputui record`: a program runs as if nobody watched, and the box is in the file afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+import pytest
+from command_line import LONGEST_S, WORDS, gputui
+
+from gputui.cli import main
+from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, LaunchStart
+from gputui.store.journal_reader import JournalTail
+
+PYTHON = (sys.executable, "-IS", "-c")
+
+
+def start_record(*words: str | Path) -> subprocess.Popen[bytes]:
+    """A recorder that leads a session of its own, with pipes for a terminal."""
+    return subprocess.Popen(
+        [*WORDS, "record", *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+class OnTerminal:
+    """A recorder on a terminal of its own."""
+
+    def __init__(self, *words: str | Path) -> None:
+        self.pid, self._end = pty.fork()
+        if self.pid == 0:
+            os.execv(sys.executable, [*WORDS, "record", *map(str, words)])
+        self.said = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until the screen has this."""
+        deadline = time.monotonic() + LONGEST_S
+        while text not in self.said:
+            assert time.monotonic() < deadline, self.said
+            assert self._read(), self.said
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._end, keys.encode())
+
+    def close(self) -> None:
+        """Take the terminal away."""
+        os.close(self._end)
+
+    def end(self) -> int:
+        """Its exit status, when it has left."""
+        while self._read():
+            pass
+        return self.status()
+
+    def status(self) -> int:
+        """Its exit status; the screen is not read any more."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def _read(self) -> bool:
+        assert select.select([self._end], [], [], LONGEST_S)[0], self.said
+        with suppress(OSError):  # the other end is closed
+            data = os.read(self._end, 1 << 16)
+            self.said += data.decode(errors="replace")
+            return bool(data)
+        return False
+
+
+def rows(db: Path, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(db), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def the_run_dir() -> Path:
+    (run_dir,) = (Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()
+    return run_dir
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONGEST_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def wait_until_begun() -> Path:
+    """The run directory of a recording whose program runs."""
+    home = Path(os.environ["GPUTUI_STATE"]) / "runs"
+    wait_until(lambda: home.is_dir() and any(home.glob(f"*/{JOURNAL_NAME}")))
+    tail = JournalTail(the_run_dir())
+    wait_until(lambda: any(isinstance(line, LaunchStart) for line in tail.poll()))
+    return the_run_dir()
+
+
+def test_input_output_and_process_group_are_the_programs_own(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.getpgrp() == os.getpgid(os.getppid()), sys.argv[1:], sys.stdin.read())"
+    recorder = start_record("--db", tmp_path / "a.db", "--", *PYTHON, code, "--debug", "--label", "-x")
+    said, errors = recorder.communicate(b"a line", LONGEST_S)
+    assert said == b"True ['--debug', '--label', '-x'] a line\n"
+    assert recorder.returncode == 0
+    assert errors.decode().startswith("gputui: recorded as ")
+    assert errors.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "outcome", "reason"),
+    [
+        (("true",), 0, "ok", ""),
+        (("sh", "-c", "exit 3"), 3, "failed", "it left with status 3"),
+        (("sh", "-c", "kill -KILL $$"), 137, "failed", "it died of SIGKILL"),
+        (("sh", "-c", "kill -INT $$"), 130, "interrupted", "stopped by SIGINT"),
+    ],
+)
+def test_the_exit_code_of_the_program_is_passed_on(
+    tmp_path: Path, program: Sequence[str], code: int, outcome: str, reason: str
+) -> None:
+    db = tmp_path / "a.db"
+    assert gputui("record", "--db", db, "--", *program).returncode == code
+    assert rows(db, "SELECT outcome, reason FROM cases") == [(outcome, reason)]
+    assert rows(db, "SELECT count(*) FROM blocks WHERE wall_ns > 0 AND cpu_ns IS NOT NULL") == [(1,)]
+
+
+def test_a_program_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program")
+    for program, code in (("no-such-program", 127), (tmp_path / "text", 126), (tmp_path, 126)):
+        done = gputui("record", "--db", tmp_path / "a.db", "--", program)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert done.stderr.startswith(f"gputui: {program}: cannot be started: ")
+    assert not (tmp_path / "a.db").exists()
+    assert list((Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        *((("--interval", x), "--interval") for x in ("nan", "inf", "-1", "0", "0.09", "60.1", "1e308", "x")),
+        *((("--for", x), "--for") for x in ("nan", "inf", "-1", "0", "1e12", "x")),
+        (("--for", "1", "--", "true"), "--for 1"),
+        (("--label", "x" * 81, "--", "true"), "is no label"),
+        (("--label", "a\nb", "--", "true"), "is no label"),
+        (("--price", "nan", "--", "true"), "--price"),
+        (("--intervall", "1", "--", "true"), "--intervall"),
+        (("true",), "before --"),
+        (("--",), "after --"),
+    ],
+)
+def test_our_own_errors_are_125_and_nothing_is_begun(
+    words: Sequence[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["record", "--db", str(tmp_path / "a.db"), *words])
+    assert ended.value.code == 125
+    said = capsys.readouterr()
+    assert (told in said.err, said.out) == (True, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_text("something else")
+    done = gputui("record", "--db", tmp_path / "a.db", "--", "touch", tmp_path / "ran")
+    assert (done.returncode, (tmp_path / "ran").exists()) == (125, False)
+
+
+def test_what_cannot_be_stored_in_the_end_is_told_with_its_journal_and_can_be_stored_later(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "there").mkdir()
+    done = gputui("record", "--db", tmp_path / "there" / "a.db", "--", "rm", "-r", tmp_path / "there")
+    assert done.returncode == 125
+    assert "recorded but not stored: " in done.stderr
+    assert f"gputui import {the_run_dir()} --db FILE" in done.stderr
+    stored = gputui("import", the_run_dir(), "--db", tmp_path / "b.db")
+    assert stored.returncode == 0, stored.stderr
+    assert rows(tmp_path / "b.db", "SELECT outcome FROM cases") == [("ok",)]
+
+
+def test_recordings_pair_by_their_label_and_without_one_with_nothing(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    secret = "--of-ada-lovelace"
+    for db, seconds in ((a, "0.6"), (b, "0.01")):
+        code = f"import time; time.sleep({seconds})"
+        for label in (("--label", "the sweep"), ()):
+            done = gputui("record", "--db", db, "--price", "3.6", *label, "--", *PYTHON, code, secret)
+            assert done.returncode == 0, done.stderr
+    compared = gputui("compare", a, b, "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    (comparison,) = json.loads(compared.stdout)["comparisons"]
+    paired = [row for row in comparison["rows"] if row["ratio"]]
+    assert [(row["case"], row["verdict"]) for row in paired] == [("record:the sweep", "faster")]
+    assert paired[0]["a"]["cost"]["usd_per_million"] >= 0.6 * 3.6 / 3600
+    alone = [row for row in comparison["rows"] if not row["ratio"]]
+    assert [(row["case"], row["verdict"]) for row in alone] == [("record", "not comparable")] * 2
+    text = gputui("compare", a, b)
+    assert "record:the sweep" in text.stdout
+    assert secret.encode() not in b"".join(db.read_bytes() for db in (a, b))
+    home = Path(os.environ["GPUTUI_STATE"]) / "runs"
+    kept = [run_dir / name for run_dir in home.iterdir() for name in (SPEC_NAME, JOURNAL_NAME)]
+    assert not any(secret in path.read_text() for path in kept)
+    for (table,) in rows(a, "SELECT table_name FROM duckdb_tables()"):
+        assert not any(secret in str(row) for row in rows(a, f"FROM {table}"))
+    listed = gputui("runs", a).stdout
+    assert ("the sweep" in listed, listed.count(" record ")) == (True, 2)
+
+
+def test_without_a_program_the_box_is_recorded_for_as_long_as_was_said(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    done = gputui("record", "--db", db, "--interval", "0.1", "--for", "0.5", "--label", "idle")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "recording every 0.1 s for 500 ms" in done.stderr
+    assert rows(db, "SELECT status, label FROM runs") == [("finished", "idle")]
+    assert rows(db, "SELECT count(*) >= 3 FROM host_telemetry") == [(True,)]
+    shown = gputui("show", "idle", db)
+    assert shown.returncode == 0, shown.stderr
+    assert "host: CPU " in shown.stdout
+    assert "NO REFERENCE" not in shown.stdout
+
+
+def test_ctrl_c_on_a_terminal_is_the_normal_end_of_a_recording_without_a_program(tmp_path: Path) -> None:
+    recorder = OnTerminal("--db", tmp_path / "a.db")
+    recorder.wait_for("until Ctrl-C")
+    recorder.type("\x03")
+    assert recorder.end() == 0, recorder.said
+    assert rows(tmp_path / "a.db", "SELECT status FROM runs") == [("finished",)]
+
+
+def test_ctrl_c_on_a_terminal_reaches_the_program_once_and_its_answer_counts(tmp_path: Path) -> None:
+    code = """
+import signal, sys
+caught = []
+signal.signal(signal.SIGINT, lambda *_: caught.append(1))
+print("ready", sys.stdin.isatty(), flush=True)
+signal.pause()
+print("caught", len(caught), input(), flush=True)
+sys.exit(7)
+"""
+    recorder = OnTerminal("--db", tmp_path / "a.db", "--", *PYTHON, code)
+    recorder.wait_for("ready True")
+    recorder.type("\x03")
+    recorder.type("an answer\n")
+    recorder.wait_for("caught 1 an answer")
+    assert recorder.end() == 7
+    assert rows(tmp_path / "a.db", "SELECT status, outcome FROM runs, cases") == [("finished", "failed")]
+
+
+def test_a_program_that_outlives_its_terminal_is_recorded_to_its_end(tmp_path: Path) -> None:
+    code = f"""
+import pathlib, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+print("ready", flush=True)
+while not pathlib.Path({str(tmp_path / "go")!r}).exists():
+    time.sleep(0.01)
+"""
+    recorder = OnTerminal("--db", tmp_path / "a.db", "--", *PYTHON, code)
+    recorder.wait_for("ready")
+    recorder.close()
+    (tmp_path / "go").touch()
+    assert recorder.status() == 129
+    assert rows(tmp_path / "a.db", "SELECT status, outcome FROM runs, cases") == [("finished", "ok")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_no_terminal_sent_is_passed_on(tmp_path: Path, number: signal.Signals) -> None:
+    code = """
+import signal, sys
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, frame: sys.exit(10 + number))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+    recorder = start_record("--db", tmp_path / "a.db", "--", *PYTHON, code)
+    assert recorder.stdout is not None
+    assert recorder.stdout.readline() == b"ready\n"
+    recorder.send_signal(number)
+    recorder.communicate(timeout=LONGEST_S)
+    assert recorder.returncode == 10 + number
+
+
+def test_a_stopped_recording_without_a_program_is_stored_as_interrupted(tmp_path: Path) -> None:
+    recorder = start_record("--db", tmp_path / "a.db")
+    assert recorder.stderr is not None
+    assert b"until Ctrl-C" in recorder.stderr.readline()
+    recorder.terminate()
+    recorder.communicate(timeout=LONGEST_S)
+    assert recorder.returncode == 143
+    assert rows(tmp_path / "a.db", "SELECT status, status_reason FROM runs") == [
+        ("interrupted", "stopped by SIGTERM")
+    ]
+
+
+def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    recorder = start_record("--db", db, "--label", "cut", "--interval", "0.1", "--", *PYTHON, "input()")
+    run_dir = wait_until_begun()
+    early = gputui("import", run_dir, "--db", db)
+    assert (early.returncode, "in progress" in early.stderr) == (2, True)
+    recorder.kill()
+    recorder.wait(LONGEST_S)
+    stored = gputui("import", run_dir, "--db", db)
+    recorder.communicate(timeout=LONGEST_S)  # closes the program's input, which ends it
+    assert stored.returncode == 0, stored.stderr
+    assert rows(db, "SELECT status, label FROM runs") == [("interrupted", "cut")]
+    assert rows(db, "SELECT outcome FROM cases") == [("interrupted",)]
+    assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
+    assert gputui("import", run_dir, "--db", db).stdout.count("was there already") == 1
+
+
+def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -> None:
+    """Runs of a profile and recordings lie in one file without being two runtimes."""
+    profile = tmp_path / "p.toml"
+    profile.write_text(
+        'schema = 1\nversion = 1\ntitle = "p"\nquestion = "q"\nbudget_s = 6\nreplicates = 1\n'
+        '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
+    )
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    for name in ("a.db", "b.db"):
+        done = gputui("run", profile, "--python", python, "--db", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+        assert "command:nap cpu" in done.stdout
+        assert gputui("record", "--db", tmp_path / name, "--label", "x", "--", "true").returncode == 0
+    compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    (comparison,) = json.loads(compared.stdout)["comparisons"]
+    assert {row["case"] for row in comparison["rows"] if row["ratio"]} == {"command:nap cpu", "record:x"}
+
+
+def test_three_recordings_a_side_are_pooled_into_launches_whose_spread_was_measured(tmp_path: Path) -> None:
+    for db, seconds in ((tmp_path / "a.db", "0.4"), (tmp_path / "b.db", "0.01")):
+        for _ in range(3):
+            assert gputui("record", "--db", db, "--label", "x", "--", "sleep", seconds).returncode == 0
+    compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--pool", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    (comparison,) = json.loads(compared.stdout)["comparisons"]
+    (row,) = comparison["rows"]
+    assert (row["ratio"]["launches_a"], row["ratio"]["launches_b"]) == (3, 3)
+    assert (row["ratio"]["method"], row["verdict"]) == ("welch on launch medians", "faster")
