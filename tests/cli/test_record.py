@@ -238,11 +238,12 @@ def test_ctrl_c_on_a_terminal_is_the_normal_end_of_a_recording_without_a_program
 
 def test_ctrl_c_on_a_terminal_reaches_the_program_once_and_its_answer_counts(tmp_path: Path) -> None:
     code = """
-import signal, sys
+import signal, sys, time
 caught = []
 signal.signal(signal.SIGINT, lambda *_: caught.append(1))
 print("ready", sys.stdin.isatty(), flush=True)
-signal.pause()
+while not caught:
+    time.sleep(0.01)
 print("caught", len(caught), input(), flush=True)
 sys.exit(7)
 """
