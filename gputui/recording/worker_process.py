@@ -49,6 +49,7 @@ class WorkerProcess:
         # Open for reading and writing: then it opens at once, and never reads as ended.
         self._reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pending = b""
+        self.started_ns = time.monotonic_ns()  # before it can say anything
         try:
             with self._log.open("ab") as log:  # appending, so that `cut_log` leaves no hole
                 self._process = subprocess.Popen(
@@ -62,7 +63,6 @@ class WorkerProcess:
         except OSError:
             self._close_channel()
             raise
-        self.started_ns = time.monotonic_ns()
         self._note = run_dir / WORKER_NAME
         with contextlib.suppress(OSError):  # a full disk: the note only helps to clean up after a crash
             self._note.write_text(
