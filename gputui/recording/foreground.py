@@ -29,8 +29,8 @@ class Foreground:
     """Takes the signals of this process from its making on. Used by the main thread.
 
     SIGTERM is passed on to the program. SIGINT and SIGQUIT from a terminal reach it without us, since it is
-    of our process group; where no terminal can have sent them they are passed on. A hang-up is the program's
-    business, and noted.
+    of our process group; where no terminal can have sent them they are passed on. A hang-up reaches it
+    from the shell, or from us if there is none, and is noted.
     A signal that was ignored when we were started stays ignored, for the program too.
     """
 
@@ -80,6 +80,10 @@ class Foreground:
         self.stopped_by = self.stopped_by or number
         if number == signal.SIGHUP:
             self.hung_up = True
+            if (
+                os.getsid(0) == os.getpid()
+            ):  # a shell tells its jobs; to a session's leader only the kernel speaks
+                self._pass_on(number)
         elif number == signal.SIGTERM or not _is_of_a_terminal():
             self._pass_on(number)
 

@@ -272,6 +272,16 @@ while not pathlib.Path({str(tmp_path / "go")!r}).exists():
     assert rows(tmp_path / "a.db", "SELECT status, outcome FROM runs, cases") == [("finished", "ok")]
 
 
+def test_a_program_dies_with_its_terminal_as_it_would_without_us(tmp_path: Path) -> None:
+    recorder = OnTerminal("--db", tmp_path / "a.db", "--", "sh", "-c", "echo ready; exec sleep 1000")
+    recorder.wait_for("ready")
+    recorder.close()
+    assert recorder.status() == 129
+    assert rows(tmp_path / "a.db", "SELECT outcome, reason FROM cases") == [
+        ("interrupted", "stopped by SIGHUP")
+    ]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_no_terminal_sent_is_passed_on(tmp_path: Path, number: signal.Signals) -> None:
     code = """
