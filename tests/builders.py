@@ -88,19 +88,7 @@ def make_interpreter(*gpus: TorchDevice, cuda: str | None = "13.0", hip: str | N
 
 def make_torchless_interpreter(executable: str = sys.executable) -> Interpreter:
     """A Python without torch; by default the one the tests run in, said to have none."""
-    runtime = Runtime(
-        python_version="3.12.3",
-        python_implementation="CPython",
-        torch_version=NOT_INSTALLED,
-        torch_cuda=NOT_INSTALLED,
-        torch_hip=NOT_INSTALLED,
-        cudnn_version=NOT_INSTALLED,
-        nccl_version=NOT_INSTALLED,
-        triton_version=NOT_INSTALLED,
-        arch_list=(),
-        cpu_capability=NOT_INSTALLED,
-        blas=NOT_INSTALLED,
-    )
+    runtime = Runtime.without_torch(NOT_INSTALLED, "3.12.3", "CPython")
     return Interpreter(executable, runtime, ())
 
 

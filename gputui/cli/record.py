@@ -26,6 +26,7 @@ from gputui.services.recordings import (
     signal_name,
     store,
 )
+from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 
@@ -107,7 +108,7 @@ def _record(
     check_label(label)
     machine = describe_machine(hash_key())
     price_found = price_of(price, None, machine)
-    target = (default_result_file() if db is None else db).expanduser().absolute()
+    target = expanded(default_result_file() if db is None else db).absolute()
     if db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     check_writable(target)

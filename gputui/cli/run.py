@@ -22,6 +22,7 @@ from gputui.services.pricing import price_of
 from gputui.services.profiles import Profile, find_profile
 from gputui.services.resolving import Choices, resolve_plan
 from gputui.services.running import LiveRun, RunRequest, start_runs, wait_until_begun
+from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 
@@ -61,7 +62,7 @@ def command(
     check_label(label)
     chosen_profile = find_profile(profile)
     tell_recovered()
-    target = (default_result_file() if db is None else db).expanduser().absolute()
+    target = expanded(default_result_file() if db is None else db).absolute()
     machine = describe_machine(hash_key())
     price_found = price_of(price, instance, machine)
     if db is None:

@@ -12,6 +12,7 @@ from gputui.cli.recovered import tell_recovered
 from gputui.errors import EXIT_DONE
 from gputui.services.places import default_result_file
 from gputui.services.running import LiveRun, runs_in_progress
+from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 
 
@@ -23,7 +24,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
     """List the runs of FILE, newest first."""
     tell_recovered()
     in_progress = [run for together in runs_in_progress() for run in together]
-    path = (default_result_file() if file is None else file).expanduser().absolute()
+    path = expanded(default_result_file() if file is None else file).absolute()
     if any(run.target == path for run in in_progress) and not path.exists():
         _tell_in_progress(in_progress)  # the first run of a new file, which is made when it ends
         return EXIT_DONE

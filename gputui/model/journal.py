@@ -8,6 +8,7 @@ is CLOCK_MONOTONIC of the box that measured; `RunStart` ties it once to UTC.
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from dataclasses import asdict, dataclass
 from typing import Any  # JSON that was not looked at yet
@@ -195,6 +196,12 @@ class RunEnd:
     reason: str
     ended_utc_us: int
     t_ns: int
+
+
+def end_of(start: RunStart, status: str, reason: str) -> RunEnd:
+    """The end of a run, now; in UTC by the clocks it began with, since the system's may have been set."""
+    t_ns = time.monotonic_ns()
+    return RunEnd(status, reason, start.started_utc_us + (t_ns - start.started_ns) // 1000, t_ns)
 
 
 @dataclass(frozen=True, slots=True)

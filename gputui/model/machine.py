@@ -135,6 +135,23 @@ class Runtime:
     """What torch says of the CPU, such as `AVX512`."""
     blas: str | Missing
 
+    @staticmethod
+    def without_torch(absent: Missing, python_version: str = "", python_implementation: str = "") -> Runtime:
+        """One of which nothing else is known, or there to be known, for this reason."""
+        return Runtime(
+            python_version=python_version,
+            python_implementation=python_implementation,
+            torch_version=absent,
+            torch_cuda=absent,
+            torch_hip=absent,
+            cudnn_version=absent,
+            nccl_version=absent,
+            triton_version=absent,
+            arch_list=(),
+            cpu_capability=absent,
+            blas=absent,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:

@@ -7,10 +7,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from gputui import __version__
 from gputui.errors import GputuiError
 from gputui.model.journal import (
-    JOURNAL_SCHEMA,
     TELEMETRY_NAME,
     Block,
     CaseEnd,
@@ -20,9 +18,9 @@ from gputui.model.journal import (
     LaunchStart,
     MachineFound,
     RunEnd,
-    RunStart,
     RuntimeFound,
     Stored,
+    end_of,
 )
 from gputui.model.machine import Machine
 from gputui.recording.journal import JournalWriter
@@ -49,7 +47,7 @@ class Recorder:
             os.close(self._lock)
             raise GputuiError(f"{run_dir}: this run was begun before", "start a new one") from error
         self._plan = spec.plan
-        self._start = self._start_line(spec)
+        self._start = spec.start_now()
         self._begun_ns = 0
         self.failure = ""
         self._journal.append(self._start)
@@ -89,10 +87,7 @@ class Recorder:
 
     def end(self, status: str, reason: str) -> None:
         """Note the end of the run; what is to be stored is whole then."""
-        ended_ns = time.monotonic_ns()
-        # From the one pair of clocks: the system's own may have been set meanwhile.
-        ended_utc_us = self._start.started_utc_us + (ended_ns - self._start.started_ns) // 1000
-        self._say(RunEnd(status, reason, ended_utc_us, ended_ns), sync=True)
+        self._say(end_of(self._start, status, reason), sync=True)
 
     def close(self, exit_status: int, message: str) -> None:
         """Note whether the run was stored, and let it go."""
@@ -113,22 +108,3 @@ class Recorder:
             self.failure = self.failure or self._journal.failure
         except OSError as error:
             self.failure = f"the journal cannot be written: {error.strerror}"
-
-    @staticmethod
-    def _start_line(spec: Spec) -> RunStart:
-        plan = spec.plan
-        return RunStart(
-            schema=JOURNAL_SCHEMA,
-            run_id=spec.run_id,
-            started_utc_us=time.time_ns() // 1000,
-            started_ns=time.monotonic_ns(),
-            utc_offset_min=time.localtime().tm_gmtoff // 60,
-            gputui_version=__version__,
-            profile=plan.profile,
-            profile_version=plan.profile_version,
-            seed=plan.seed,
-            replicates=plan.replicates,
-            budget_s=plan.budget_s,
-            label=spec.label,
-            price=spec.price,
-        )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # JSON that was not looked at yet
 
+from gputui import __version__
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import SPEC_NAME, Price, to_plain
+from gputui.model.journal import JOURNAL_SCHEMA, SPEC_NAME, Price, RunStart, to_plain
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
 
@@ -30,6 +32,24 @@ class Spec:
     """Path of the result file; for recovery, and for the message when storing fails."""
     on_end: tuple[str, ...]
     """Command that stores the run once it has ended; empty where the journal is fetched instead."""
+
+    def start_now(self) -> RunStart:
+        """The first line of its journal: both clocks are read here, once."""
+        return RunStart(
+            schema=JOURNAL_SCHEMA,
+            run_id=self.run_id,
+            started_utc_us=time.time_ns() // 1000,
+            started_ns=time.monotonic_ns(),
+            utc_offset_min=time.localtime().tm_gmtoff // 60,
+            gputui_version=__version__,
+            profile=self.plan.profile,
+            profile_version=self.plan.profile_version,
+            seed=self.plan.seed,
+            replicates=self.plan.replicates,
+            budget_s=self.plan.budget_s,
+            label=self.label,
+            price=self.price,
+        )
 
     def write(self, run_dir: Path) -> None:
         """Write the file with mode 0600: it holds the key and the target's path."""

@@ -16,13 +16,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any  # a worker's JSON
 
-from gputui import __version__
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.case import OUTCOMES
 from gputui.model.journal import (
-    JOURNAL_SCHEMA,
     TELEMETRY_NAME,
     Block,
     CaseEnd,
@@ -37,6 +35,7 @@ from gputui.model.journal import (
     RuntimeFound,
     Stored,
     WorkerReady,
+    end_of,
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedDevice, PlannedLaunch
@@ -350,22 +349,7 @@ def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
         journal = JournalWriter(run_dir)
     except FileExistsError as error:
         raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
-    plan = spec.plan
-    start = RunStart(
-        schema=JOURNAL_SCHEMA,
-        run_id=spec.run_id,
-        started_utc_us=time.time_ns() // 1000,
-        started_ns=time.monotonic_ns(),
-        utc_offset_min=time.localtime().tm_gmtoff // 60,
-        gputui_version=__version__,
-        profile=plan.profile,
-        profile_version=plan.profile_version,
-        seed=plan.seed,
-        replicates=plan.replicates,
-        budget_s=plan.budget_s,
-        label=spec.label,
-        price=spec.price,
-    )
+    start = spec.start_now()
     journal.append(start)
     return _Run(
         run_dir,
@@ -374,17 +358,14 @@ def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
         start=start,
         start_file=copy_worker(run_dir / "code"),
         lock=lock,
-        pace=Pace(plan),
+        pace=Pace(spec.plan),
         next_launch_id=1 + max((launch.launch_id for launch in spec.plan.launches), default=-1),
     )
 
 
 def _close_run(run: _Run, status: str, reason: str) -> int:
     """Last lines of a journal, and the command that stores it; its exit status."""
-    ended_ns = time.monotonic_ns()
-    # From the one pair of clocks: the system's own may have been set meanwhile.
-    ended_utc_us = run.start.started_utc_us + (ended_ns - run.start.started_ns) // 1000
-    _say_last(run, RunEnd(status, reason, ended_utc_us, ended_ns))
+    _say_last(run, end_of(run.start, status, reason))
     exit_status, message = 0, ""
     if run.spec.on_end:
         try:

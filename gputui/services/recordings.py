@@ -65,7 +65,7 @@ def lay_out(
     spec = Spec(
         run_id=run_id,
         plan=_plan(machine, recorded_case(label, run_id) if has_program else None, seconds),
-        runtime=_unknown_runtime(),
+        runtime=Runtime.without_torch(Missing("unknown: a recording asks no interpreter")),
         label=label,
         price=price,
         hash_key=hash_key(),
@@ -145,21 +145,4 @@ def _plan(machine: Machine, case: Case | None, seconds: float | None) -> Plan:
         cases=() if case is None else (PlannedCase(0, case, None, ""),),
         launches=() if case is None else (launch,),
         interpreter=(),
-    )
-
-
-def _unknown_runtime() -> Runtime:
-    unknown = Missing("unknown: a recording asks no interpreter")
-    return Runtime(
-        python_version="",
-        python_implementation="",
-        torch_version=unknown,
-        torch_cuda=unknown,
-        torch_hip=unknown,
-        cudnn_version=unknown,
-        nccl_version=unknown,
-        triton_version=unknown,
-        arch_list=(),
-        cpu_capability=unknown,
-        blas=unknown,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.result import Run, RunSummary
 from gputui.services.places import default_result_file
+from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run, find_runs
 
@@ -24,11 +25,11 @@ class Selection:
 
 def split_selector(text: str) -> tuple[Path, str]:
     """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides."""
-    path = Path(text).expanduser()
+    path = expanded(Path(text))
     if "@" not in text or is_there(path):
         return path, ""
     file, _, run = text.rpartition("@")
-    return Path(file).expanduser(), run
+    return expanded(Path(file)), run
 
 
 def is_there(path: Path) -> bool:

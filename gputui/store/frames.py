@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.store.opening import CATALOG, Checked, interrupted_after, open_read_only
+from gputui.store.opening import CATALOG, Checked, expanded, interrupted_after, open_read_only
 from gputui.store.schema import TABLES
 from gputui.store.text import clean_text
 
@@ -34,7 +34,7 @@ def load(file: str | Path, *, trust: bool = False) -> Frames:
 
     Raises GputuiError for what is no readable result file.
     """
-    opened = open_read_only(Path(file).expanduser().absolute(), trust)
+    opened = open_read_only(expanded(Path(file)).absolute(), trust)
     try:
         names = (
             "runs",

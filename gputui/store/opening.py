@@ -46,6 +46,14 @@ _SQLITE_MAGIC = b"SQLite format 3\x00"
 T = TypeVar("T")
 
 
+def expanded(path: Path) -> Path:
+    """The path with `~` as a home directory; as it is if there is no such user."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def connect() -> DuckDBPyConnection:
     """An in-memory connection that loads and downloads no extension; takes about 15 ms."""
     import duckdb  # 0.1 s: only who opens a file pays for it

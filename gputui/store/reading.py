@@ -10,7 +10,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.store.opening import CATALOG, Checked, open_read_only, rows_of
+from gputui.store.opening import CATALOG, Checked, expanded, open_read_only, rows_of
 from gputui.store.rebuilding import RunRows, case_from, summary_from
 from gputui.store.rows import Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
@@ -188,7 +188,7 @@ def open_result(db: Path, trust: bool = False) -> Iterator[ResultFile]:
     holds views, macros or triggers, without using them. Raises GputuiError for what is no readable result
     file, with the reason.
     """
-    db = db.expanduser().absolute()
+    db = expanded(db).absolute()
     opened = open_read_only(db, trust)
     try:
         yield ResultFile(opened, db, _warnings(db))

@@ -127,20 +127,7 @@ def _price_column(field: str) -> str:
 
 def _runtime(run: Row) -> Runtime:
     if run["python_version"] is None:
-        unknown = Missing(_NEVER_KNOWN)
-        return Runtime(
-            python_version="",
-            python_implementation="",
-            torch_version=unknown,
-            torch_cuda=unknown,
-            torch_hip=unknown,
-            cudnn_version=unknown,
-            nccl_version=unknown,
-            triton_version=unknown,
-            arch_list=(),
-            cpu_capability=unknown,
-            blas=unknown,
-        )
+        return Runtime.without_torch(Missing(_NEVER_KNOWN))
     plain = _restored(run, {f.name: RENAMED.get(f.name, f.name) for f in fields(Runtime)})
     plain["arch_list"] = str(run["arch_list"] or "").split()
     return strict(plain, Runtime)

@@ -24,6 +24,7 @@ from gputui.store.opening import (
     check_place,
     close_the_doors,
     connect,
+    expanded,
     open_read_only,
     retrying,
 )
@@ -120,7 +121,7 @@ def check_writable(db: Path) -> None:
 def real_path(db: Path) -> Path:
     """One path for one file, so that a link to it has the same lock."""
     try:
-        resolved = db.expanduser().resolve()
+        resolved = expanded(db).resolve()
         resolved.exists()  # a name may be too long to be looked for
         return resolved
     except (OSError, RuntimeError) as error:

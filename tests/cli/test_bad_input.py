@@ -170,7 +170,11 @@ def test_what_is_no_result_file_is_refused_by_every_command_and_left_as_it_was(
     assert not (tmp_path / "out.db").exists()
 
 
-@pytest.mark.parametrize("name", ["no/such/mount/a.db", "x" * 300 + ".db", "a\nb\x1b[31m/c.db"], ids=ascii)
+@pytest.mark.parametrize(
+    "name",
+    ["no/such/mount/a.db", "x" * 300 + ".db", "a\nb\x1b[31m/c.db"],
+    ids=ascii,
+)
 def test_a_path_that_cannot_be_is_told_before_anything_is_measured(
     tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

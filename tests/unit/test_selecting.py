@@ -111,6 +111,7 @@ def test_a_home_directory_is_understood(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert split_selector("~/a.db@latest") == (tmp_path / "a.db", "latest")
+    assert split_selector("~nobody-of-this-name/a.db") == (Path("~nobody-of-this-name/a.db"), "")
 
 
 def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
