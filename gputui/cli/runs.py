@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from gputui.cli.recovered import tell_recovered
-from gputui.errors import EXIT_DONE
+from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.places import default_result_file
-from gputui.services.running import LiveRun, runs_in_progress
+from gputui.services.running import called, runs_in_progress
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 
@@ -21,13 +20,16 @@ from gputui.store.reading import open_result
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
-    """List the runs of FILE, newest first."""
+    """List the runs of FILE, newest first; on stderr those in progress."""
     tell_recovered()
     in_progress = [run for together in runs_in_progress() for run in together]
+    for run in in_progress:
+        click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
     path = expanded(default_result_file() if file is None else file).absolute()
     if any(run.target == path for run in in_progress) and not path.exists():
-        _tell_in_progress(in_progress)  # the first run of a new file, which is made when it ends
-        return EXIT_DONE
+        return EXIT_DONE  # the first run of a new file, which is made when it ends
+    if file is None and not path.exists():
+        raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
     with open_result(path, trust) as result:
         summaries, warnings = result.summaries(), result.warnings
     for warning in warnings:
@@ -57,10 +59,4 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
             torch_words(summary).removeprefix("torch "),
         )
     console().print(made)
-    _tell_in_progress(in_progress)
     return EXIT_DONE
-
-
-def _tell_in_progress(runs: Sequence[LiveRun]) -> None:
-    for run in runs:
-        click.echo(f"in progress: {run.short_id}; gputui attach {run.short_id}", err=True)

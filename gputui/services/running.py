@@ -152,7 +152,7 @@ def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
     ]
     if len(matching) == 1:
         return matching[0]
-    listed = ", ".join(_called(run) for group in matching or groups for run in group)
+    listed = ", ".join(called(run) for group in matching or groups for run in group)
     if matching:
         raise GputuiError(f"{len(matching)} runs are in progress: {listed}", "name one of them")
     if groups:
@@ -182,6 +182,12 @@ def holds_a_journal(run_dir: Path) -> bool:
         return (run_dir / JOURNAL_NAME).stat().st_size > 0
     except OSError:
         return False
+
+
+def called(run: LiveRun) -> str:
+    """The run's short id, and its label if it has one."""
+    label = _label(run)
+    return f"{run.short_id} ({label})" if label else run.short_id
 
 
 def stop(run: LiveRun, number: signal.Signals) -> None:
@@ -266,8 +272,3 @@ def _label(run: LiveRun) -> str:
         return Spec.read(run.run_dir).label
     except GputuiError:
         return ""
-
-
-def _called(run: LiveRun) -> str:
-    label = _label(run)
-    return f"{run.short_id} ({label})" if label else run.short_id

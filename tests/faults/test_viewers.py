@@ -54,7 +54,7 @@ def statuses(db: Path) -> list[str]:
 def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     name = detached(profile, db, "--label", "mine")
-    assert f"in progress: {name}" in gputui("runs", db).stderr
+    assert f"in progress: {name} (mine) into {db}: gputui attach {name}" in gputui("runs", db).stderr
     viewers = [start_gputui("attach"), start_gputui("attach", "mine")]
     said = [viewer.communicate(timeout=LONGEST_S)[0] for viewer in viewers]
     assert [viewer.returncode for viewer in viewers] == [0, 0], said
