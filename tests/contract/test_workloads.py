@@ -20,7 +20,7 @@ from gputui.worker.models.gpt import Gpt
 from gputui.worker.models.resnet import ResNet
 from gputui.worker.precision import resolve
 from gputui.worker.shapes import GptShape, ResNetShape
-from gputui.worker.workloads import WORKLOADS, spin, workload_named
+from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 
 TINY: dict[str, dict[str, Parameter]] = {
     "gemm": {"m": 96, "n": 64, "k": 80},
@@ -43,9 +43,14 @@ each_training = pytest.mark.parametrize("workload", TRAINING, ids=lambda w: w.na
 def built(
     workload: Workload, precision: str = "fp32", *, seed: int = 1, tiny: bool = True, threads: int = 1
 ) -> Step:
-    """A step of this workload on the CPU."""
-    parameters = workload.sizes["mini"].parameters | (TINY.get(workload.name, {}) if tiny else {})
+    """A step of this workload on the CPU, in the first of its sizes that CPUs share."""
+    parameters = workload.sizes[minis(workload)[0]].parameters | (TINY.get(workload.name, {}) if tiny else {})
     return workload.build(Request(parameters, "cpu", resolve(precision, "cpu"), threads, seed))
+
+
+def minis(workload: Workload) -> list[str]:
+    """Its sizes that a CPU does in seconds: `mini`, or one `mini-WHICH` for each kind of work it has."""
+    return [name for name in workload.sizes if name.partition("-")[0] == "mini"]
 
 
 def losses(step: Step, count: int) -> list[float]:
@@ -77,8 +82,8 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read
 
 
 @each_workload
-def test_a_workload_declares_a_mini_size_that_every_machine_shares(workload: Workload) -> None:
-    assert "mini" in workload.sizes
+def test_a_workload_of_cpus_declares_a_mini_size_that_every_machine_shares(workload: Workload) -> None:
+    assert bool(minis(workload)) == ("cpu" in workload.device_classes)
 
 
 @each_workload
@@ -120,12 +125,14 @@ def test_every_size_does_a_positive_amount_of_counted_work(workload: Workload) -
 
 
 @pytest.mark.parametrize(
-    ("workload", "precision"),
-    [(w, p) for w in WORKLOADS for p in w.precisions if p != "tf32"],
+    ("workload", "size", "precision"),
+    [(w, size, p) for w in WORKLOADS for size in minis(w) for p in w.precisions if p != "tf32"],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_mini_is_built_and_does_a_step_on_a_cpu(workload: Workload, precision: str) -> None:
-    step = built(workload, precision, tiny=False, threads=2)
+def test_mini_is_built_and_does_a_step_on_a_cpu(workload: Workload, size: str, precision: str) -> None:
+    step = workload.build(
+        Request(workload.sizes[size].parameters, "cpu", resolve(precision, "cpu"), 2, seed=1)
+    )
     step.run()
     assert step.loss is None or math.isfinite(step.loss())
 
@@ -278,6 +285,38 @@ def test_a_copied_array_equals_its_source_and_is_as_large_as_declared() -> None:
 def test_a_copy_counts_what_is_read_and_what_is_written(name: str) -> None:
     size = workload_named("membw").sizes[name]
     assert size.bytes_per_step == size.units_per_step == 2 * 4 * int(size.parameters["elements"])
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_a_transfer_is_refused_where_there_is_no_link_to_cross(device: str) -> None:
+    size = xfer.WORKLOAD.sizes["4k-h2d"]
+    with pytest.raises(Unsupported, match="share one memory"):
+        xfer.build(Request(size.parameters, device, resolve("fp32", "cpu"), 1, 1))
+
+
+def test_a_transfer_is_offered_pinned_and_pageable_each_way_from_4_kib_to_256_mib() -> None:
+    sizes = xfer.WORKLOAD.sizes
+    ways = {f"{size}-{way}" for size in ("4k", "64k", "1m", "16m", "256m") for way in ("h2d", "d2h")}
+    ways.add("256m-both")
+    assert set(sizes) == ways | {f"{way}-pageable" for way in ways}
+    assert sizes["4k-d2h"].units_per_step == 4096
+    assert sizes["256m-h2d-pageable"].units_per_step == 2**28
+
+
+@pytest.mark.parametrize("name", list(xfer.WORKLOAD.sizes))
+def test_a_transfer_counts_each_byte_that_crosses_once(name: str) -> None:
+    size = xfer.WORKLOAD.sizes[name]
+    times = 2 if size.parameters["direction"] == "both" else 1
+    assert size.bytes_per_step == size.units_per_step == times * int(size.parameters["bytes"])
+
+
+@pytest.mark.parametrize(("direction", "copies"), [("h2d", 1), ("d2h", 1), ("both", 2)])
+def test_a_pageable_transfer_has_copied_every_byte_when_it_returns(direction: str, copies: int) -> None:
+    done = xfer.transfer({"direction": direction, "memory": "pageable", "bytes": 2**23}, "cpu", 1)()
+    targets = done if isinstance(done, tuple) else (done,)
+    pattern = torch.randint(256, (2**22,), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    assert len(targets) == len({target.data_ptr() for target in targets}) == copies
+    assert all(torch.equal(target, pattern.repeat(2)) for target in targets)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..contract import Workload
-from . import conv_train, gemm, gpt_train, membw, spin
+from . import conv_train, gemm, gpt_train, membw, spin, xfer
 
 WORKLOADS: tuple[Workload, ...] = (
     gemm.WORKLOAD,
     membw.WORKLOAD,
+    xfer.WORKLOAD,
     conv_train.WORKLOAD,
     gpt_train.WORKLOAD,
     spin.WORKLOAD,
