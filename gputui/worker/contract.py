@@ -51,9 +51,11 @@ class Step:
     """One iteration, ready to be repeated."""
 
     run: Callable[[], object]
-    """Does one step; on a GPU it only enqueues."""
+    """Does one step; on a GPU it only enqueues, unless an answer that reaches the host is the work."""
     loss: Callable[[], float] | None = None
     """Loss of the last step, for the numerical check; waits for the device."""
+    result: Callable[[], float] | None = None
+    """A number made of all of the last output: if it is not finite, the case failed. Waits for the device."""
     loss_scale: Callable[[], float] | None = None
     """Scale of the gradient scaler: if it fell, a step was skipped and its block is void."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from .contract import Parameter
 
 STEM_CHANNELS = 64
 STAGE_WIDTHS = (64, 128, 256, 512)
@@ -21,6 +23,19 @@ class ResNetShape:
     """Height and width in pixels."""
     classes: int
 
+    @classmethod
+    def described(cls, parameters: Mapping[str, Parameter]) -> ResNetShape:
+        """The shape that a size's parameters `model`, `image` and `classes` describe."""
+        _, block, stages = str(parameters["model"]).split("-", 2)
+        return cls(
+            block, tuple(map(int, stages.split("-"))), int(parameters["image"]), int(parameters["classes"])
+        )
+
+    @property
+    def model(self) -> str:
+        """Its name: `resnet-bottleneck-3-4-6-3` is ResNet-50."""
+        return f"resnet-{self.block}-{'-'.join(map(str, self.stages))}"
+
     @property
     def expansion(self) -> int:
         """Output channels of a block over its width."""
@@ -36,6 +51,19 @@ class GptShape:
     width: int
     context: int
     vocabulary: int
+
+
+@dataclass(frozen=True)
+class EncoderShape:
+    """A BERT-style classifier: post-norm, learned positions, one segment, no padding, scores of `[CLS]`."""
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    """Tokens of every text."""
+    vocabulary: int
+    classes: int
 
 
 def _convolutions(shape: ResNetShape) -> Iterator[int]:
@@ -64,15 +92,18 @@ def _convolutions(shape: ResNetShape) -> Iterator[int]:
             pixels, channels = out_pixels, out_channels
 
 
+def resnet_forward_flops(shape: ResNetShape) -> int:
+    """Multiply-adds counted as two, of one image's scores. Norms and activations are not counted."""
+    return sum(_convolutions(shape)) + 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
+
+
 def resnet_training_flops(shape: ResNetShape) -> int:
     """Multiply-adds counted as two, of one image's forward and backward pass.
 
     A layer's backward pass costs twice its forward pass: the gradients of its weights and of its input.
     Images need no gradient, so the stem does only half of that. Norms and activations are not counted.
     """
-    convolutions = list(_convolutions(shape))
-    head = 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
-    return 3 * (sum(convolutions) + head) - convolutions[0]
+    return 3 * resnet_forward_flops(shape) - next(_convolutions(shape))
 
 
 def gpt_training_flops(shape: GptShape) -> int:
@@ -85,3 +116,13 @@ def gpt_training_flops(shape: GptShape) -> int:
     weights = 12 * shape.layers * shape.width**2 + shape.vocabulary * shape.width
     attention = 12 * shape.layers * shape.width * shape.context
     return shape.context * (6 * weights + attention)
+
+
+def encoder_forward_flops(shape: EncoderShape) -> int:
+    """FLOPs of one text's scores: 24 L d² per token, 4 L T² d for attention, and the head on one token.
+
+    A layer multiplies each token with 12 d² weights: 4 d² in attention, 8 d² in an MLP four times as wide.
+    """
+    tokens = 24 * shape.layers * shape.width**2 * shape.context
+    attention = 4 * shape.layers * shape.width * shape.context**2
+    return tokens + attention + 2 * shape.width * (shape.width + shape.classes)

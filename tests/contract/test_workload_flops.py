@@ -8,7 +8,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gputui.worker.contract import Request, Workload
 from gputui.worker.precision import Precision
-from gputui.worker.shapes import GptShape, ResNetShape, gpt_training_flops, resnet_training_flops
+from gputui.worker.shapes import (
+    EncoderShape,
+    GptShape,
+    ResNetShape,
+    encoder_forward_flops,
+    gpt_training_flops,
+    resnet_forward_flops,
+    resnet_training_flops,
+)
 from gputui.worker.workloads import WORKLOADS, workload_named
 
 COUNTED = [
@@ -56,6 +64,26 @@ def test_gpt_2_trains_at_the_flops_per_token_of_the_literature() -> None:
     base = workload_named("gpt_train").sizes["base"]
     assert base.flops_per_step is not None
     assert base.flops_per_step / base.units_per_step == pytest.approx(0.85e9, rel=0.02)
+
+
+def test_a_request_to_resnet_50_costs_its_published_multiply_adds() -> None:
+    base = workload_named("infer_lat").sizes["base-image"]
+    resnet_50 = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
+    assert base.flops_per_step == resnet_forward_flops(resnet_50) == pytest.approx(2 * 4.11e9, rel=0.02)
+
+
+@pytest.mark.parametrize(("context", "flops"), [(128, 22.3e9), (384, 70.7e9)])
+def test_a_text_through_bert_base_costs_twice_its_weights_per_token_and_attention(
+    context: int, flops: float
+) -> None:
+    bert = EncoderShape(layers=12, heads=12, width=768, context=context, vocabulary=30522, classes=2)
+    layers = 85.05e6  # weights of BERT-base without embeddings: arXiv 1810.04805, 110M in all
+    assert encoder_forward_flops(bert) == pytest.approx(flops, rel=0.005)
+    assert encoder_forward_flops(bert) == pytest.approx(
+        2 * layers * context + 4 * 12 * 768 * context**2, rel=0.005
+    )
+    if context == 128:
+        assert workload_named("infer_lat").sizes["base-text"].flops_per_step == encoder_forward_flops(bert)
 
 
 @pytest.mark.parametrize(("name", "n"), [("mini", 2048), ("base", 4096), ("large", 8192)])

@@ -16,19 +16,24 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gputui.worker.contract import Parameter, Request, Step, Unsupported, Workload
+from gputui.worker.models.encoder import Encoder
 from gputui.worker.models.gpt import Gpt
 from gputui.worker.models.resnet import ResNet
 from gputui.worker.precision import resolve
-from gputui.worker.shapes import GptShape, ResNetShape
+from gputui.worker.shapes import EncoderShape, GptShape, ResNetShape
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
+
+TINY_TEXT: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64}
+TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10}
 
 TINY: dict[str, dict[str, Parameter]] = {
     "gemm": {"m": 96, "n": 64, "k": 80},
     "membw": {"elements": 3 * 2**19},
     "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
+    "infer_lat": TINY_TEXT | TINY_IMAGE,
     "gpt_train": {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64, "batch": 4},
 }
-"""Parameters in which a workload is as quick as it gets; one that is not here is tested at `mini`."""
+"""Where a workload's parameters have these names, values that make it quick; the rest is `mini`."""
 
 TRAINING = [w for w in WORKLOADS if w.workload_class == "training"]
 RESNETS = [
@@ -36,21 +41,28 @@ RESNETS = [
     ResNetShape(block="bottleneck", stages=(1, 2, 1, 1), image=64, classes=10),
 ]
 
-each_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
-each_training = pytest.mark.parametrize("workload", TRAINING, ids=lambda w: w.name)
-
-
-def built(
-    workload: Workload, precision: str = "fp32", *, seed: int = 1, tiny: bool = True, threads: int = 1
-) -> Step:
-    """A step of this workload on the CPU, in the first of its sizes that CPUs share."""
-    parameters = workload.sizes[minis(workload)[0]].parameters | (TINY.get(workload.name, {}) if tiny else {})
-    return workload.build(Request(parameters, "cpu", resolve(precision, "cpu"), threads, seed))
-
 
 def minis(workload: Workload) -> list[str]:
     """Its sizes that a CPU does in seconds: `mini`, or one `mini-WHICH` for each kind of work it has."""
     return [name for name in workload.sizes if name.partition("-")[0] == "mini"]
+
+
+each_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+each_inference = pytest.mark.parametrize(
+    ("workload", "size"),
+    [(w, size) for w in WORKLOADS if w.workload_class == "inference" for size in minis(w)],
+    ids=lambda value: getattr(value, "name", value),
+)
+each_training = pytest.mark.parametrize("workload", TRAINING, ids=lambda w: w.name)
+
+
+def built(
+    workload: Workload, precision: str = "fp32", *, size: str = "", seed: int = 1, threads: int = 1
+) -> Step:
+    """A small step of this workload on the CPU, after the first of its sizes that CPUs share."""
+    parameters = workload.sizes[size or minis(workload)[0]].parameters
+    small = {name: value for name, value in TINY.get(workload.name, {}).items() if name in parameters}
+    return workload.build(Request(parameters | small, "cpu", resolve(precision, "cpu"), threads, seed))
 
 
 def losses(step: Step, count: int) -> list[float]:
@@ -61,6 +73,13 @@ def losses(step: Step, count: int) -> list[float]:
         step.run()
         found.append(step.loss())
     return found
+
+
+PRODUCTS = {
+    *("mm", "addmm", "bmm", "convolution", "convolution_backward"),
+    *("linear", "conv2d", "scaled_dot_product_attention"),  # as inference mode calls them
+}
+DATA_MAKERS = {"rand", "randn", "randint", "randperm", "normal_", "uniform_", "random_", "arange", "full"}
 
 
 class Operations(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read torch
@@ -196,9 +215,72 @@ def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
         tensor.dtype
         for name, tensors in operations.done
         for tensor in tensors
-        if name in {"mm", "addmm", "bmm", "convolution", "convolution_backward"}
+        if name in PRODUCTS and len(tensors) > 1
     }
     assert used == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [(w, size) for w in WORKLOADS if w.needs_torch for size in minis(w)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_step_makes_no_data_and_asks_the_device_for_no_number(workload: Workload, size: str) -> None:
+    step = built(workload, size=size)
+    step.run()  # an optimizer makes its state in the first step
+    with Operations() as operations:
+        step.run()
+    done = {name for name, _ in operations.done}
+    assert done
+    assert not done & {*DATA_MAKERS, "_local_scalar_dense", "is_nonzero"}
+
+
+@each_inference
+def test_inference_answers_the_same_twice_and_for_the_same_seed(workload: Workload, size: str) -> None:
+    step, again = (built(workload, size=size) for _ in range(2))
+    first = answer_of(step)
+    assert torch.equal(first, answer_of(step))
+    assert torch.equal(first, answer_of(again))
+    assert step.result is not None
+    assert again.result is not None
+    assert step.result() == again.result() > 0
+
+
+@each_inference
+def test_inference_with_another_seed_answers_something_else(workload: Workload, size: str) -> None:
+    one, other = (answer_of(built(workload, size=size, seed=seed)) for seed in (1, 2))
+    assert not torch.equal(one, other)
+
+
+@each_inference
+def test_inference_in_amp_answers_what_fp32_does(workload: Workload, size: str) -> None:
+    exact, rounded = (answer_of(built(workload, precision, size=size)) for precision in ("fp32", "amp"))
+    assert rounded.dtype == torch.bfloat16
+    assert relative_error(rounded, exact) < 0.05  # 8 bits an operation, over all layers
+
+
+@each_inference
+def test_inference_keeps_nothing_for_a_backward_pass(workload: Workload, size: str) -> None:
+    with Operations() as operations:
+        built(workload, size=size).run()
+    assert not any(tensor.requires_grad for _, tensors in operations.done for tensor in tensors)
+
+
+@each_inference
+def test_a_result_that_is_not_a_number_shows(workload: Workload, size: str) -> None:
+    step = built(workload, size=size)
+    answer = answer_of(step)
+    with torch.inference_mode():
+        answer.view(-1)[0] = math.nan
+    assert step.result is not None
+    assert math.isnan(step.result())
+
+
+def answer_of(step: Step) -> torch.Tensor:
+    """What a step of inference hands out: the memory it was written to."""
+    answer = step.run()
+    assert isinstance(answer, torch.Tensor)
+    return answer
 
 
 @pytest.mark.parametrize("shape", RESNETS, ids=lambda shape: shape.block)
@@ -214,6 +296,24 @@ def test_a_gpt_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
     shape = GptShape(layers=2, heads=2, width=32, context=16, vocabulary=64)
     tokens = torch.randint(shape.vocabulary, (4, shape.context))
     check_against_float64(Gpt(shape), tokens, tokens, torch.randint(shape.vocabulary, (4, shape.context)))
+
+
+def test_an_encoder_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
+    torch.manual_seed(1)
+    shape = EncoderShape(layers=2, heads=2, width=32, context=16, vocabulary=64, classes=3)
+    tokens = torch.randint(shape.vocabulary, (4, shape.context))
+    check_against_float64(Encoder(shape), tokens, tokens, torch.randint(shape.classes, (4,)))
+
+
+def test_an_encoder_sees_all_tokens_of_its_text_and_none_of_another() -> None:
+    torch.manual_seed(1)
+    model = Encoder(EncoderShape(layers=1, heads=2, width=32, context=16, vocabulary=64, classes=3))
+    texts = torch.randint(64, (2, 16))
+    changed = texts.clone()
+    changed[0, 15] = (changed[0, 15] + 1) % 64
+    before, after = model(texts), model(changed)
+    assert not torch.allclose(before[0], after[0], rtol=1e-4)
+    torch.testing.assert_close(before[1], after[1])
 
 
 def check_against_float64(

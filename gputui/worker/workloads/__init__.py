@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Workload
-from . import conv_train, gemm, gpt_train, membw, spin, xfer
+from . import conv_train, gemm, gpt_train, infer_lat, membw, spin, xfer
 
 WORKLOADS: tuple[Workload, ...] = (
     gemm.WORKLOAD,
@@ -11,6 +11,7 @@ WORKLOADS: tuple[Workload, ...] = (
     xfer.WORKLOAD,
     conv_train.WORKLOAD,
     gpt_train.WORKLOAD,
+    infer_lat.WORKLOAD,
     spin.WORKLOAD,
 )
 
