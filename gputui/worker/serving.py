@@ -48,3 +48,16 @@ def request_step(model: Any, host_input: Any, answer: Any, request: Request) -> 
             return answer.copy_(output)
 
     return Step(run, result=lambda: float(answer.float().abs().mean()))
+
+
+def batch_step(model: Any, batch: Any, request: Request) -> Step:
+    """The model on a batch that lies on the device; what it answers stays there."""
+    batch = batch.to(request.device)
+    last: list[Any] = [None]
+
+    def run() -> object:
+        with torch.inference_mode():
+            last[0] = model(batch)
+        return last[0]
+
+    return Step(run, result=lambda: float(last[0].float().abs().mean()))

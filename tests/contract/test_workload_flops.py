@@ -72,6 +72,14 @@ def test_a_request_to_resnet_50_costs_its_published_multiply_adds() -> None:
     assert base.flops_per_step == resnet_forward_flops(resnet_50) == pytest.approx(2 * 4.11e9, rel=0.02)
 
 
+@pytest.mark.parametrize("kind", ["mini-text", "mini-image", "base-text", "base-image"])
+def test_a_batch_costs_its_requests(kind: str) -> None:
+    one, batch = (workload_named(name).sizes[kind] for name in ("infer_lat", "infer_rps"))
+    assert one.flops_per_step is not None
+    assert batch.flops_per_step == batch.units_per_step * one.flops_per_step
+    assert batch.units_per_step == batch.parameters["batch"]
+
+
 @pytest.mark.parametrize(("context", "flops"), [(128, 22.3e9), (384, 70.7e9)])
 def test_a_text_through_bert_base_costs_twice_its_weights_per_token_and_attention(
     context: int, flops: float

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gputui.worker.classification import classifier_and_input
 from gputui.worker.contract import Parameter, Request, Step, Unsupported, Workload
 from gputui.worker.models.encoder import Encoder
 from gputui.worker.models.gpt import Gpt
@@ -31,6 +32,7 @@ TINY: dict[str, dict[str, Parameter]] = {
     "membw": {"elements": 3 * 2**19},
     "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
     "infer_lat": TINY_TEXT | TINY_IMAGE,
+    "infer_rps": TINY_TEXT | TINY_IMAGE,
     "gpt_train": {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64, "batch": 4},
 }
 """Where a workload's parameters have these names, values that make it quick; the rest is `mini`."""
@@ -264,6 +266,17 @@ def test_inference_keeps_nothing_for_a_backward_pass(workload: Workload, size: s
     with Operations() as operations:
         built(workload, size=size).run()
     assert not any(tensor.requires_grad for _, tensors in operations.done for tensor in tensors)
+
+
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_a_batch_is_answered_as_each_of_its_requests_alone(kind: str) -> None:
+    workload = workload_named("infer_rps")
+    described = workload.sizes[f"mini-{kind}"].parameters | TINY["infer_rps"] | {"batch": 3}
+    model, batch = classifier_and_input(Request(described, "cpu", resolve("fp32", "cpu"), 1, 1))
+    together = model(batch)
+    assert together.shape == (3, described["classes"])
+    alone = torch.cat([model(one.unsqueeze(0)) for one in batch])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
 @each_inference

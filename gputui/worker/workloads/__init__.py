@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Workload
-from . import conv_train, gemm, gpt_train, infer_lat, membw, spin, xfer
+from . import conv_train, gemm, gpt_train, infer_lat, infer_rps, membw, spin, xfer
 
 WORKLOADS: tuple[Workload, ...] = (
     gemm.WORKLOAD,
@@ -12,6 +12,7 @@ WORKLOADS: tuple[Workload, ...] = (
     conv_train.WORKLOAD,
     gpt_train.WORKLOAD,
     infer_lat.WORKLOAD,
+    infer_rps.WORKLOAD,
     spin.WORKLOAD,
 )
 
