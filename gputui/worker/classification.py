@@ -48,7 +48,8 @@ def classifier_and_input(request: Request) -> tuple[Any, Any]:
         shape = ResNetShape.described(request.parameters)
         images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
         images = images.to(dtype=request.precision.product_dtype(), memory_format=torch.channels_last)
-        return served(lambda: ResNet(shape), request), images
+        model = served(lambda: ResNet(shape).to(memory_format=torch.channels_last), request)
+        return model, images
     text = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     tokens = torch.randint(text.vocabulary, (batch, text.context), generator=generator)
     return served(lambda: Encoder(text), request), tokens

@@ -28,6 +28,14 @@ class Size:
     bytes_per_step: int | None
     memory_bytes: int
     """Device memory one fp32 variant needs, about; decides what may share a worker, never what is run."""
+    amp_bytes_per_step: int | None = None
+    """`bytes_per_step` with `amp`, where its numbers are half as large; None: the same."""
+
+    def bytes_in(self, precision: str) -> int | None:
+        """Bytes a step moves when measured in this requested precision."""
+        if precision == "amp" and self.amp_bytes_per_step is not None:
+            return self.amp_bytes_per_step
+        return self.bytes_per_step
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from .contract import Request, Step
 
 
 def served(make: Callable[[], Any], request: Request) -> Any:
-    """The model as it is deployed: on the device, no dropout, no gradients, convolutions channels last.
+    """The model as it is deployed: on the device, no dropout, no gradients.
 
     `make` gives it with random weights; it is called with the device as torch's default.
 
@@ -21,9 +21,7 @@ def served(make: Callable[[], Any], request: Request) -> Any:
     torch.manual_seed(request.seed)
     with torch.device(request.device):
         model = make().eval().requires_grad_(False)
-    return model.to(
-        device=request.device, dtype=request.precision.product_dtype(), memory_format=torch.channels_last
-    )
+    return model.to(device=request.device, dtype=request.precision.product_dtype())
 
 
 def on_host(tensor: Any, request: Request) -> Any:

@@ -126,3 +126,37 @@ def encoder_forward_flops(shape: EncoderShape) -> int:
     tokens = 24 * shape.layers * shape.width**2 * shape.context
     attention = 4 * shape.layers * shape.width * shape.context**2
     return tokens + attention + 2 * shape.width * (shape.width + shape.classes)
+
+
+@dataclass(frozen=True)
+class LlamaShape:
+    """A Llama-2 style decoder: pre-norm RMS, rotary positions, gated MLP, a head of its own, no biases."""
+
+    layers: int
+    heads: int
+    width: int
+    hidden: int
+    """Width of the MLP."""
+    vocabulary: int
+    cache: int
+    """Tokens its key-value cache has room for; all of it is read for every token."""
+
+    @property
+    def multiplied_weights(self) -> int:
+        """Weights that every token is multiplied with: all but the embedding, of which one row is read."""
+        layer = 4 * self.width**2 + 3 * self.width * self.hidden
+        return self.layers * layer + self.vocabulary * self.width
+
+
+def decode_flops(shape: LlamaShape, batch: int) -> int:
+    """FLOPs of one more token for each sequence: 2 per weight, and 4 L d per place in the cache."""
+    return batch * (2 * shape.multiplied_weights + 4 * shape.layers * shape.width * shape.cache)
+
+
+def decode_bytes(shape: LlamaShape, batch: int, bytes_per_number: int) -> int:
+    """Bytes that one more token for each sequence must read: every weight once, and both whole caches.
+
+    Norms, embedding rows and what is written are left out: together less than 1 %.
+    """
+    cache = 2 * shape.layers * shape.width * shape.cache
+    return bytes_per_number * (shape.multiplied_weights + batch * cache)

@@ -80,6 +80,16 @@ def test_a_batch_costs_its_requests(kind: str) -> None:
     assert batch.units_per_step == batch.parameters["batch"]
 
 
+def test_a_token_of_llama_2_7b_costs_two_flops_a_weight_and_reads_it_once() -> None:
+    xl = workload_named("decode").sizes["xl"]
+    weights = 6.738e9 - 32000 * 4096  # arXiv 2307.09288; of the embedding one row is read
+    assert xl.flops_per_step == pytest.approx(2 * weights, rel=0.03)  # the rest is attention to the cache
+    assert xl.bytes_in("amp") == pytest.approx(2 * weights, rel=0.03)
+    eight = workload_named("decode").sizes["xl-b8"]
+    assert eight.flops_per_step == 8 * int(xl.flops_per_step or 0)
+    assert int(eight.bytes_per_step or 0) < 1.2 * int(xl.bytes_per_step or 0)
+
+
 @pytest.mark.parametrize(("context", "flops"), [(128, 22.3e9), (384, 70.7e9)])
 def test_a_text_through_bert_base_costs_twice_its_weights_per_token_and_attention(
     context: int, flops: float

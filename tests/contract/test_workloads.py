@@ -19,9 +19,10 @@ from gputui.worker.classification import classifier_and_input
 from gputui.worker.contract import Parameter, Request, Step, Unsupported, Workload
 from gputui.worker.models.encoder import Encoder
 from gputui.worker.models.gpt import Gpt
+from gputui.worker.models.llama import Llama
 from gputui.worker.models.resnet import ResNet
 from gputui.worker.precision import resolve
-from gputui.worker.shapes import EncoderShape, GptShape, ResNetShape
+from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, ResNetShape
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 
 TINY_TEXT: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64}
@@ -31,6 +32,15 @@ TINY: dict[str, dict[str, Parameter]] = {
     "gemm": {"m": 96, "n": 64, "k": 80},
     "membw": {"elements": 3 * 2**19},
     "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
+    "decode": {
+        "layers": 2,
+        "heads": 2,
+        "width": 32,
+        "hidden": 48,
+        "vocabulary": 64,
+        "cache": 16,
+        "prompt": 4,
+    },
     "infer_lat": TINY_TEXT | TINY_IMAGE,
     "infer_rps": TINY_TEXT | TINY_IMAGE,
     "gpt_train": {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64, "batch": 4},
@@ -55,6 +65,8 @@ each_inference = pytest.mark.parametrize(
     [(w, size) for w in WORKLOADS if w.workload_class == "inference" for size in minis(w)],
     ids=lambda value: getattr(value, "name", value),
 )
+STATELESS = ["infer_lat", "infer_rps"]
+"""Inference whose steps do not depend on the steps before them."""
 each_training = pytest.mark.parametrize("workload", TRAINING, ids=lambda w: w.name)
 
 
@@ -238,11 +250,9 @@ def test_a_step_makes_no_data_and_asks_the_device_for_no_number(workload: Worklo
 
 
 @each_inference
-def test_inference_answers_the_same_twice_and_for_the_same_seed(workload: Workload, size: str) -> None:
+def test_inference_with_the_same_seed_answers_exactly_the_same(workload: Workload, size: str) -> None:
     step, again = (built(workload, size=size) for _ in range(2))
-    first = answer_of(step)
-    assert torch.equal(first, answer_of(step))
-    assert torch.equal(first, answer_of(again))
+    assert all(torch.equal(answer_of(step), answer_of(again)) for _ in range(3))
     assert step.result is not None
     assert again.result is not None
     assert step.result() == again.result() > 0
@@ -254,7 +264,21 @@ def test_inference_with_another_seed_answers_something_else(workload: Workload, 
     assert not torch.equal(one, other)
 
 
-@each_inference
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [(workload_named(name), size) for name in STATELESS for size in minis(workload_named(name))],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_model_without_a_memory_answers_the_same_input_the_same(workload: Workload, size: str) -> None:
+    step = built(workload, size=size)
+    assert torch.equal(answer_of(step).clone(), answer_of(step))
+
+
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [(workload_named(name), size) for name in STATELESS for size in minis(workload_named(name))],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_inference_in_amp_answers_what_fp32_does(workload: Workload, size: str) -> None:
     exact, rounded = (answer_of(built(workload, precision, size=size)) for precision in ("fp32", "amp"))
     assert rounded.dtype == torch.bfloat16
@@ -266,6 +290,89 @@ def test_inference_keeps_nothing_for_a_backward_pass(workload: Workload, size: s
     with Operations() as operations:
         built(workload, size=size).run()
     assert not any(tensor.requires_grad for _, tensors in operations.done for tensor in tensors)
+
+
+def uncached_scores(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
+    """Scores after every token of the text, by plain causal attention over all of it."""
+    x = model.tokens[tokens]
+    batch, count, width = x.shape
+    for layer in model.layers:
+        half = width // layer.heads // 2
+        turns = torch.outer(torch.arange(count), 10000.0 ** -(torch.arange(half) / half)).to(torch.float64)
+
+        def heads(part: torch.Tensor, layer: Any = layer) -> torch.Tensor:
+            return part.view(batch, count, layer.heads, -1).transpose(1, 2)
+
+        def turned(part: torch.Tensor, turns: torch.Tensor = turns) -> torch.Tensor:
+            as_complex = torch.complex(*part.chunk(2, dim=-1)) * torch.polar(torch.ones_like(turns), turns)
+            return torch.cat((as_complex.real, as_complex.imag), dim=-1)
+
+        q, k, v = map(heads, layer.qkv(layer.norm_attention(x)).split(width, dim=2))
+        q, k = turned(q), turned(k)
+        weights = (q @ k.transpose(2, 3) / (2 * half) ** 0.5).masked_fill(
+            torch.ones(count, count, dtype=torch.bool).triu(1), -math.inf
+        )
+        attended = weights.softmax(dim=-1) @ v
+        x = x + layer.projection(attended.transpose(1, 2).reshape(batch, count, width))
+        gate, up = layer.gate_and_up(layer.norm_mlp(x)).chunk(2, dim=-1)
+        x = x + layer.down(gate * gate.sigmoid() * up)
+    scores: torch.Tensor = model.head(model.norm(x))
+    return scores
+
+
+def test_generation_with_a_cache_is_the_recomputation_of_the_whole_text_token_by_token() -> None:
+    torch.manual_seed(1)
+    shape = LlamaShape(layers=2, heads=2, width=32, hidden=48, vocabulary=64, cache=16)
+    model = Llama(shape, batch=3).double().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.mul_(10)  # so that a wrong place or a wrong mask is not lost in rounding
+    text = torch.randint(shape.vocabulary, (3, 5))
+    places = torch.arange(shape.cache)
+    scores = model(text, places[:5])
+    while True:
+        wanted = uncached_scores(model, text)[:, -1]
+        torch.testing.assert_close(scores, wanted, rtol=1e-5, atol=1e-5)  # its norms are always float32
+        assert torch.equal(scores.argmax(-1), wanted.argmax(-1))
+        token = scores.argmax(dim=-1, keepdim=True)
+        if text.shape[1] == shape.cache:
+            break
+        scores = model(token, places[text.shape[1] : text.shape[1] + 1])
+        text = torch.cat((text, token), dim=1)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+def test_a_language_model_gives_the_scores_of_float64(dtype: torch.dtype, tolerance: float) -> None:
+    torch.manual_seed(1)
+    shape = LlamaShape(layers=2, heads=2, width=32, hidden=48, vocabulary=64, cache=16)
+    model = Llama(shape, batch=2).requires_grad_(False)
+    exact = copy.deepcopy(model).double()
+    model = model.to(dtype)
+    text, places = torch.randint(64, (2, 9)), torch.arange(9)
+    model(text[:, :8], places[:8])
+    found = model(text[:, 8:], places[8:])
+    assert relative_error(found, uncached_scores(exact, text)[:, -1]) < tolerance
+
+
+def test_decoding_begins_the_same_text_again_when_its_cache_is_full() -> None:
+    described = workload_named("decode").sizes["mini"].parameters | TINY["decode"]
+    period = int(described["cache"]) - int(described["prompt"])
+    step = built(workload_named("decode"))
+    texts = [[answer_of(step).clone() for _ in range(period)] for _ in range(2)]
+    assert all(torch.equal(one, again) for one, again in zip(*texts, strict=True))
+    assert not torch.equal(texts[0][0], texts[0][1])
+
+
+@pytest.mark.parametrize("size", list(workload_named("decode").sizes))
+def test_decoding_counts_the_bytes_of_its_weights_and_its_cache(size: str) -> None:
+    declared = workload_named("decode").sizes[size]
+    names = LlamaShape.__dataclass_fields__
+    shape = LlamaShape(**{name: int(declared.parameters[name]) for name in names})
+    with torch.device("meta"):
+        model = Llama(shape, int(declared.parameters["batch"]))
+    weights = sum(p.numel() for p in model.parameters() if p.dim() == 2) - model.tokens.numel()
+    cache = sum(buffer.numel() for layer in model.layers for buffer in layer.buffers())
+    assert declared.bytes_in("fp32") == declared.bytes_in("tf32") == 4 * (weights + cache)
+    assert declared.bytes_in("amp") == 2 * (weights + cache)
 
 
 @pytest.mark.parametrize("kind", ["text", "image"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Workload
-from . import conv_train, gemm, gpt_train, infer_lat, infer_rps, membw, spin, xfer
+from . import conv_train, decode, gemm, gpt_train, infer_lat, infer_rps, membw, spin, xfer
 
 WORKLOADS: tuple[Workload, ...] = (
     gemm.WORKLOAD,
@@ -13,6 +13,7 @@ WORKLOADS: tuple[Workload, ...] = (
     gpt_train.WORKLOAD,
     infer_lat.WORKLOAD,
     infer_rps.WORKLOAD,
+    decode.WORKLOAD,
     spin.WORKLOAD,
 )
 
