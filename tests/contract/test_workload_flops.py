@@ -104,6 +104,12 @@ def test_a_text_through_bert_base_costs_twice_its_weights_per_token_and_attentio
         assert workload_named("infer_lat").sizes["base-text"].flops_per_step == encoder_forward_flops(bert)
 
 
+@pytest.mark.parametrize(("name", "forward"), [("base", 22.3e9), ("large", 70.7e9), ("xl", 70.7e9)])
+def test_tuning_bert_costs_three_forward_passes(name: str, forward: float) -> None:
+    size = workload_named("bert_ft").sizes[name]
+    assert size.flops_per_step == pytest.approx(3 * forward * size.units_per_step, rel=0.005)
+
+
 @pytest.mark.parametrize(("name", "n"), [("mini", 2048), ("base", 4096), ("large", 8192)])
 def test_a_matrix_product_counts_one_multiplication_and_one_addition_per_term(name: str, n: int) -> None:
     size = workload_named("gemm").sizes[name]

@@ -32,6 +32,7 @@ TINY: dict[str, dict[str, Parameter]] = {
     "gemm": {"m": 96, "n": 64, "k": 80},
     "membw": {"elements": 3 * 2**19},
     "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
+    "bert_ft": TINY_TEXT | {"batch": 4, "dropout": 0.0, "learning_rate": 1e-3},
     "decode": {
         "layers": 2,
         "heads": 2,
@@ -203,6 +204,18 @@ def test_the_first_loss_is_that_of_guessing(workload: Workload) -> None:
     parameters = workload.sizes["mini"].parameters | TINY[workload.name]
     choices = int(parameters.get("classes", parameters.get("vocabulary", 0)))
     assert losses(built(workload), 1)[0] == pytest.approx(math.log(choices), rel=0.25)
+
+
+def test_fine_tuning_drops_parts_of_a_text_at_random_but_the_same_for_the_same_seed() -> None:
+    workload = workload_named("bert_ft")
+    described = workload.sizes["mini"].parameters | TINY_TEXT | {"learning_rate": 0.0}
+    found = []
+    for dropout in (0.0, 0.1, 0.1):
+        request = Request(described | {"dropout": dropout}, "cpu", resolve("fp32", "cpu"), 1, 1)
+        found.append(losses(workload.build(request), 3))
+    assert len(set(found[0])) == 1
+    assert len(set(found[1])) == 3
+    assert found[1] == found[2]
 
 
 @each_training

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Workload
-from . import conv_train, decode, gemm, gpt_train, infer_lat, infer_rps, membw, spin, xfer
+from . import bert_ft, conv_train, decode, gemm, gpt_train, infer_lat, infer_rps, membw, spin, xfer
 
 WORKLOADS: tuple[Workload, ...] = (
     gemm.WORKLOAD,
@@ -11,6 +11,7 @@ WORKLOADS: tuple[Workload, ...] = (
     xfer.WORKLOAD,
     conv_train.WORKLOAD,
     gpt_train.WORKLOAD,
+    bert_ft.WORKLOAD,
     infer_lat.WORKLOAD,
     infer_rps.WORKLOAD,
     decode.WORKLOAD,
