@@ -160,3 +160,25 @@ def decode_bytes(shape: LlamaShape, batch: int, bytes_per_number: int) -> int:
     """
     cache = 2 * shape.layers * shape.width * shape.cache
     return bytes_per_number * (shape.multiplied_weights + batch * cache)
+
+
+@dataclass(frozen=True)
+class LstmShape:
+    """A language model of stacked LSTM layers as wide as its embedding, with a head of its own."""
+
+    layers: int
+    width: int
+    context: int
+    vocabulary: int
+
+
+def lstm_training_flops(shape: LstmShape) -> int:
+    """FLOPs of one sequence's forward and backward pass: 3 times 16 d² per token and layer, and the head.
+
+    A layer multiplies each token and its own last state with 4 d² weights each. The first state is 0 and
+    needs no gradient, which saves each layer one of its products with the state.
+    """
+    layer = 16 * shape.width**2
+    head = 2 * shape.width * shape.vocabulary
+    first_states = shape.layers * layer // 2
+    return 3 * shape.context * (shape.layers * layer + head) - first_states

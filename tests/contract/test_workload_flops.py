@@ -19,12 +19,18 @@ from gputui.worker.shapes import (
 )
 from gputui.worker.workloads import WORKLOADS, workload_named
 
-COUNTED = [
-    (workload, name)
-    for workload in WORKLOADS
-    for name, size in workload.sizes.items()
-    if size.flops_per_step is not None
-]
+
+def sizes_by_work_of_one_sample(workload: Workload) -> list[list[str]]:
+    """Names of the sizes whose FLOPs are counted; those that differ in their batch only are together."""
+    together: dict[tuple[object, ...], list[str]] = {}
+    for name, size in workload.sizes.items():
+        if size.flops_per_step is not None:
+            one = tuple(sorted((n, v) for n, v in size.parameters.items() if n != "batch"))
+            together.setdefault(one, []).append(name)
+    return list(together.values())
+
+
+COUNTED = [(w, names[0]) for w in WORKLOADS for names in sizes_by_work_of_one_sample(w)]
 
 
 def counted_by_torch(workload: Workload, name: str, attention: SDPBackend) -> int:
@@ -46,6 +52,14 @@ def test_the_declared_flops_are_exactly_those_torch_counts_in_a_step(workload: W
     kernel must not be credited with the operations it repeats, so the formula leaves them out.
     """
     assert counted_by_torch(workload, name, SDPBackend.MATH) == workload.sizes[name].flops_per_step
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_the_flops_of_a_step_grow_with_its_batch(workload: Workload) -> None:
+    for names in sizes_by_work_of_one_sample(workload):
+        sizes = [workload.sizes[name] for name in names]
+        per_sample = {int(s.flops_per_step or 0) / int(s.parameters.get("batch", 1)) for s in sizes}
+        assert len(per_sample) == 1
 
 
 def test_resnet_50_trains_at_three_times_its_published_multiply_adds() -> None:
@@ -108,6 +122,16 @@ def test_a_text_through_bert_base_costs_twice_its_weights_per_token_and_attentio
 def test_tuning_bert_costs_three_forward_passes(name: str, forward: float) -> None:
     size = workload_named("bert_ft").sizes[name]
     assert size.flops_per_step == pytest.approx(3 * forward * size.units_per_step, rel=0.005)
+
+
+@pytest.mark.parametrize("name", ["base", "large", "xl"])
+def test_two_lstm_layers_cost_33_6_mflop_a_token_forward_and_three_times_that_in_training(name: str) -> None:
+    size = workload_named("lstm_train").sizes[name]
+    assert size.flops_per_step is not None
+    layers_forward = 2 * 2 * 4 * 1024 * (1024 + 1024)
+    assert layers_forward == pytest.approx(33.6e6, rel=0.002)
+    # The head adds 1.6 %, the first states take away 0.07 %.
+    assert size.flops_per_step / size.units_per_step == pytest.approx(3 * layers_forward, rel=0.02)
 
 
 @pytest.mark.parametrize(("name", "n"), [("mini", 2048), ("base", 4096), ("large", 8192)])

@@ -20,12 +20,21 @@ from gputui.worker.contract import Parameter, Request, Step, Unsupported, Worklo
 from gputui.worker.models.encoder import Encoder
 from gputui.worker.models.gpt import Gpt
 from gputui.worker.models.llama import Llama
+from gputui.worker.models.lstm import Lstm
 from gputui.worker.models.resnet import ResNet
 from gputui.worker.precision import resolve
-from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, ResNetShape
+from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 
 TINY_TEXT: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64}
+TINY_LSTM: dict[str, Parameter] = {
+    "layers": 2,
+    "width": 32,
+    "context": 16,
+    "vocabulary": 64,
+    "batch": 4,
+    "learning_rate": 1e-2,
+}
 TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10}
 
 TINY: dict[str, dict[str, Parameter]] = {
@@ -44,6 +53,7 @@ TINY: dict[str, dict[str, Parameter]] = {
     },
     "infer_lat": TINY_TEXT | TINY_IMAGE,
     "infer_rps": TINY_TEXT | TINY_IMAGE,
+    "lstm_train": TINY_LSTM,
     "gpt_train": {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64, "batch": 4},
 }
 """Where a workload's parameters have these names, values that make it quick; the rest is `mini`."""
@@ -91,7 +101,7 @@ def losses(step: Step, count: int) -> list[float]:
 
 
 PRODUCTS = {
-    *("mm", "addmm", "bmm", "convolution", "convolution_backward"),
+    *("mm", "addmm", "bmm", "convolution", "convolution_backward", "mkldnn_rnn_layer"),
     *("linear", "conv2d", "scaled_dot_product_attention"),  # as inference mode calls them
 }
 DATA_MAKERS = {"rand", "randn", "randint", "randperm", "normal_", "uniform_", "random_", "arange", "full"}
@@ -436,6 +446,24 @@ def test_an_encoder_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
     shape = EncoderShape(layers=2, heads=2, width=32, context=16, vocabulary=64, classes=3)
     tokens = torch.randint(shape.vocabulary, (4, shape.context))
     check_against_float64(Encoder(shape), tokens, tokens, torch.randint(shape.classes, (4,)))
+
+
+def test_an_lstm_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
+    torch.manual_seed(1)
+    shape = LstmShape(layers=2, width=32, context=16, vocabulary=64)
+    tokens = torch.randint(shape.vocabulary, (4, shape.context))
+    check_against_float64(Lstm(shape), tokens, tokens, torch.randint(shape.vocabulary, (4, shape.context)))
+
+
+def test_an_lstm_remembers_the_tokens_before_and_does_not_see_those_that_follow() -> None:
+    torch.manual_seed(1)
+    model = Lstm(LstmShape(layers=2, width=32, context=16, vocabulary=64))
+    tokens = torch.randint(64, (1, 16))
+    changed = tokens.clone()
+    changed[0, 10] = (changed[0, 10] + 1) % 64
+    before, after = model(tokens)[0], model(changed)[0]
+    torch.testing.assert_close(before[:10], after[:10])
+    assert not torch.allclose(before[11], after[11], rtol=1e-4)
 
 
 def test_an_encoder_sees_all_tokens_of_its_text_and_none_of_another() -> None:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from ..contract import Workload
-from . import bert_ft, conv_train, decode, gemm, gpt_train, infer_lat, infer_rps, membw, spin, xfer
+from . import (
+    bert_ft,
+    conv_train,
+    decode,
+    gemm,
+    gpt_train,
+    infer_lat,
+    infer_rps,
+    lstm_train,
+    membw,
+    spin,
+    xfer,
+)
 
 WORKLOADS: tuple[Workload, ...] = (
     gemm.WORKLOAD,
@@ -12,6 +24,7 @@ WORKLOADS: tuple[Workload, ...] = (
     conv_train.WORKLOAD,
     gpt_train.WORKLOAD,
     bert_ft.WORKLOAD,
+    lstm_train.WORKLOAD,
     infer_lat.WORKLOAD,
     infer_rps.WORKLOAD,
     decode.WORKLOAD,
