@@ -31,21 +31,28 @@ def on_host(tensor: Any, request: Request) -> Any:
     return tensor.pin_memory() if request.device in ("cuda", "xpu") else tensor
 
 
-def request_step(model: Any, host_input: Any, answer: Any, request: Request) -> Step:
+def request_step(
+    model: Any,
+    host_input: Any,
+    answer: Any,
+    request: Request,
+    *,
+    finish: Callable[[Any], Any] = lambda output: output,
+) -> Step:
     """One request at a time: input from the host to the device, the model, its answer back on the host.
 
-    The answer's arrival ends a request, so every step waits for it. `answer` has the shape of the model's
-    output; its content is overwritten.
+    The answer's arrival ends a request, so every step waits for it. `answer` is overwritten; it has the shape
+    and type of what `finish` makes, on the device, of the model's output.
     """
-    host_input = on_host(host_input, request)
-    answer = on_host(answer.to(dtype=request.precision.product_dtype()), request)
+    host_input, answer = on_host(host_input, request), on_host(answer, request)
+    last: list[Any] = [None]
 
     def run() -> object:
         with torch.inference_mode():
-            output = model(host_input.to(request.device, non_blocking=True))
-            return answer.copy_(output)
+            last[0] = model(host_input.to(request.device, non_blocking=True))
+            return answer.copy_(finish(last[0]))
 
-    return Step(run, result=lambda: float(answer.float().abs().mean()))
+    return Step(run, result=lambda: float(last[0].float().abs().mean()))
 
 
 def batch_step(model: Any, batch: Any, request: Request) -> Step:

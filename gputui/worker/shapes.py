@@ -182,3 +182,33 @@ def lstm_training_flops(shape: LstmShape) -> int:
     head = 2 * shape.width * shape.vocabulary
     first_states = shape.layers * layer // 2
     return 3 * shape.context * (shape.layers * layer + head) - first_states
+
+
+@dataclass(frozen=True)
+class StyleShape:
+    """The transformation network of real-time style transfer: arXiv 1603.08155, with nearest-neighbour
+    upsampling instead of transposed convolutions, and instance norms.
+    """
+
+    height: int
+    """A multiple of 4, as the width."""
+    width: int
+
+
+STYLE_CONVOLUTIONS = (
+    # kernel, channels in, channels out, and the share of a frame's pixels it is done at
+    (9, 3, 32, 1),
+    (3, 32, 64, 1 / 4),
+    (3, 64, 128, 1 / 16),
+    *((3, 128, 128, 1 / 16),) * 10,
+    (3, 128, 64, 1 / 4),
+    (3, 64, 32, 1),
+    (9, 32, 3, 1),
+)
+"""Two that halve the frame, five residual blocks of two, two that follow a doubling, and the two ends."""
+
+
+def style_flops(shape: StyleShape) -> int:
+    """FLOPs of one frame: 2 for each of the 153,792 multiply-adds a pixel costs."""
+    per_pixel = sum(2 * k * k * a * b * share for k, a, b, share in STYLE_CONVOLUTIONS)
+    return int(per_pixel) * shape.height * shape.width

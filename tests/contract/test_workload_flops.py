@@ -134,6 +134,13 @@ def test_two_lstm_layers_cost_33_6_mflop_a_token_forward_and_three_times_that_in
     assert size.flops_per_step / size.units_per_step == pytest.approx(3 * layers_forward, rel=0.02)
 
 
+@pytest.mark.parametrize(("name", "flops"), [("mini", 20.2e9), ("base", 283.5e9), ("large", 638e9)])
+def test_styling_a_pixel_costs_153792_multiply_adds(name: str, flops: float) -> None:
+    size = workload_named("style_fps").sizes[name]
+    pixels = int(size.parameters["height"]) * int(size.parameters["width"])
+    assert size.flops_per_step == 2 * 153_792 * pixels == pytest.approx(flops, rel=0.005)
+
+
 @pytest.mark.parametrize(("name", "n"), [("mini", 2048), ("base", 4096), ("large", 8192)])
 def test_a_matrix_product_counts_one_multiplication_and_one_addition_per_term(name: str, n: int) -> None:
     size = workload_named("gemm").sizes[name]

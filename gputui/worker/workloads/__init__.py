@@ -14,6 +14,7 @@ from . import (
     lstm_train,
     membw,
     spin,
+    style_fps,
     xfer,
 )
 
@@ -28,6 +29,7 @@ WORKLOADS: tuple[Workload, ...] = (
     infer_lat.WORKLOAD,
     infer_rps.WORKLOAD,
     decode.WORKLOAD,
+    style_fps.WORKLOAD,
     spin.WORKLOAD,
 )
 

@@ -33,7 +33,8 @@ def build(request: Request) -> Step:
     from ..serving import request_step
 
     model, host_input = classifier_and_input(request)
-    return request_step(model, host_input, torch.zeros(1, request.integer("classes")), request)
+    answer = torch.zeros(1, request.integer("classes"), dtype=request.precision.product_dtype())
+    return request_step(model, host_input, answer, request)
 
 
 WORKLOAD = Workload(
