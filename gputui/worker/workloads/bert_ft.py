@@ -64,8 +64,8 @@ WORKLOAD = Workload(
     sizes={
         "mini": _size(TEXT_MINI, 8, 300),
         "base": _size(TEXT_BASE, 32, 4500),
-        "large": _size(LONG, 48, 14000),
-        "xl": _size(LONG, 160, 42000),
+        "large": _size(LONG, 32, 11000),
+        "xl": _size(LONG, 128, 38000),
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),

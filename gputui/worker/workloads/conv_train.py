@@ -57,7 +57,12 @@ WORKLOAD = Workload(
     question="How fast does a convolution network train here?",
     workload_class="training",
     unit="img",
-    sizes={"mini": _size(MINI, 16, 500), "base": _size(BASE, 32, 4000)},
+    sizes={
+        "mini": _size(MINI, 16, 500),
+        "base": _size(BASE, 32, 4000),
+        "large": _size(BASE, 192, 19000),
+        "xl": _size(BASE, 640, 62000),
+    },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
     needs_torch=True,
