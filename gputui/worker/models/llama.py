@@ -11,10 +11,18 @@ from ..shapes import LlamaShape
 ROTARY_BASE = 10000.0
 
 
+def _weight(rows: int, columns: int, dtype: torch.dtype) -> nn.Parameter:
+    """Normal numbers drawn as float32, so that a seed means the same model in every type.
+
+    One matrix at a time is converted: a model in a small type never needs the room of a large one.
+    """
+    return nn.Parameter(torch.empty(rows, columns).normal_(std=0.02).to(dtype))
+
+
 class _Norm(nn.Module):
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
+        self.weight = nn.Parameter(torch.ones(width, dtype=dtype))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scale = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5)
@@ -22,29 +30,27 @@ class _Norm(nn.Module):
 
 
 class _Linear(nn.Module):
-    """Without a bias, and initialised once: the usual one draws every weight twice."""
-
-    def __init__(self, width_in: int, width_out: int) -> None:
+    def __init__(self, width_in: int, width_out: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(width_out, width_in).normal_(std=0.02))
+        self.weight = _weight(width_out, width_in, dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return functional.linear(x, self.weight)
 
 
 class _Layer(nn.Module):
-    def __init__(self, shape: LlamaShape, batch: int) -> None:
+    def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.heads = shape.heads
-        self.norm_attention = _Norm(shape.width)
-        self.qkv = _Linear(shape.width, 3 * shape.width)
-        self.projection = _Linear(shape.width, shape.width)
-        self.norm_mlp = _Norm(shape.width)
-        self.gate_and_up = _Linear(shape.width, 2 * shape.hidden)
-        self.down = _Linear(shape.hidden, shape.width)
+        self.norm_attention = _Norm(shape.width, dtype)
+        self.qkv = _Linear(shape.width, 3 * shape.width, dtype)
+        self.projection = _Linear(shape.width, shape.width, dtype)
+        self.norm_mlp = _Norm(shape.width, dtype)
+        self.gate_and_up = _Linear(shape.width, 2 * shape.hidden, dtype)
+        self.down = _Linear(shape.hidden, shape.width, dtype)
         room = (batch, shape.heads, shape.cache, shape.width // shape.heads)
-        self.register_buffer("keys", torch.zeros(room))
-        self.register_buffer("values", torch.zeros(room))
+        self.register_buffer("keys", torch.zeros(room, dtype=dtype))
+        self.register_buffer("values", torch.zeros(room, dtype=dtype))
 
     def forward(
         self, x: torch.Tensor, places: torch.Tensor, rotation: torch.Tensor, mask: torch.Tensor
@@ -71,18 +77,18 @@ class Llama(nn.Module):
     reads all of them and masks what is not yet written, so that every token is the same work.
     """
 
-    def __init__(self, shape: LlamaShape, batch: int) -> None:
+    def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.tokens = nn.Parameter(torch.empty(shape.vocabulary, shape.width).normal_(std=0.02))
-        self.layers = nn.ModuleList(_Layer(shape, batch) for _ in range(shape.layers))
-        self.norm = _Norm(shape.width)
-        self.head = _Linear(shape.width, shape.vocabulary)
+        self.tokens = _weight(shape.vocabulary, shape.width, dtype)
+        self.layers = nn.ModuleList(_Layer(shape, batch, dtype) for _ in range(shape.layers))
+        self.norm = _Norm(shape.width, dtype)
+        self.head = _Linear(shape.width, shape.vocabulary, dtype)
         half = shape.width // shape.heads // 2
         frequencies = ROTARY_BASE ** (-torch.arange(half) / half)
         angles = torch.outer(torch.arange(shape.cache), frequencies)
-        self.register_buffer("rotations", torch.stack((angles.cos(), angles.sin())))
+        self.register_buffer("rotations", torch.stack((angles.cos(), angles.sin())).to(dtype))
         # Added to the scores of attention: 0 where a place is seen, -inf where it comes later.
-        self.register_buffer("masks", torch.full((shape.cache, shape.cache), -torch.inf).triu(1))
+        self.register_buffer("masks", torch.full((shape.cache, shape.cache), -torch.inf, dtype=dtype).triu(1))
 
     def forward(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Scores (batch, vocabulary), not normalised; `places` (count) are on the device."""

@@ -50,7 +50,7 @@ def build(request: Request) -> Step:
     names = ("layers", "heads", "width", "hidden", "vocabulary", "cache")
     shape = LlamaShape(**{name: request.integer(name) for name in names})
     batch, prompt = request.integer("batch"), request.integer("prompt")
-    model = served(lambda: Llama(shape, batch), request)
+    model = served(lambda: Llama(shape, batch, request.precision.product_dtype()), request)
     generator = torch.Generator().manual_seed(request.seed)
     tokens = torch.randint(shape.vocabulary, (batch, prompt), generator=generator).to(request.device)
     places = torch.arange(shape.cache, device=request.device)
