@@ -24,7 +24,7 @@ from gputui.worker.models.llama import Llama
 from gputui.worker.models.lstm import Lstm
 from gputui.worker.models.resnet import ResNet
 from gputui.worker.models.style import Style, shown
-from gputui.worker.precision import resolve
+from gputui.worker.precision import Precision, resolve
 from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 
@@ -309,6 +309,20 @@ def test_inference_in_amp_answers_what_fp32_does(workload: Workload, size: str) 
     exact, rounded = (answer_of(built(workload, precision, size=size)) for precision in ("fp32", "amp"))
     assert rounded.dtype in {torch.bfloat16, torch.uint8}
     assert relative_error(rounded, exact.double()) < 0.05  # 8 bits an operation, over all layers
+
+
+@each_inference
+def test_inference_in_fp16_stays_within_its_range(workload: Workload, size: str) -> None:
+    """What `amp` becomes on GPUs without bf16."""
+    parameters = workload.sizes[size].parameters
+    small = {name: value for name, value in TINY[workload.name].items() if name in parameters}
+    step = workload.build(Request(parameters | small, "cpu", Precision("amp", "amp-fp16", "cpu"), 1, 1))
+    with Operations() as operations:
+        step.run()
+    used = {tensors[1].dtype for name, tensors in operations.done if name in PRODUCTS}
+    assert used == {torch.float16}
+    assert step.result is not None
+    assert math.isfinite(step.result())
 
 
 @each_inference
