@@ -28,6 +28,8 @@ from gputui.worker.precision import Precision, resolve
 from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 
+torch.set_num_threads(1)  # tiny steps gain nothing from more, and on a busy box threads wait for each other
+
 TINY_TEXT: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64}
 TINY_LSTM: dict[str, Parameter] = {
     "layers": 2,
