@@ -22,6 +22,8 @@ RATES: dict[str, Rate] = {
     "B": Rate("B/s", True, "1M GB"),
     "img": Rate("img/s", False, "1M img"),
     "tok": Rate("tok/s", False, "1M tok"),
+    "seq": Rate("seq/s", False, "1M seq"),
+    "frame": Rate("fps", False, "1M frames"),
     "req": Rate("req/s", False, "1M req"),
     "step": Rate("step/s", False, "1M step"),
     "run": Rate("run/s", False, "1 run"),

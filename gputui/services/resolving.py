@@ -123,7 +123,7 @@ def case_of(workload: Workload, size: str, variant: Variant) -> Case:
         unit=workload.unit,
         units_per_step=declared.units_per_step,
         flops_per_step=declared.flops_per_step,
-        bytes_per_step=declared.bytes_per_step,
+        bytes_per_step=declared.bytes_in(variant.precision),
     )
 
 

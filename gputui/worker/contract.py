@@ -28,6 +28,14 @@ class Size:
     bytes_per_step: int | None
     memory_bytes: int
     """Device memory one fp32 variant needs, about; decides what may share a worker, never what is run."""
+    amp_bytes_per_step: int | None = None
+    """`bytes_per_step` with `amp`, where its numbers are half as large; None: the same."""
+
+    def bytes_in(self, precision: str) -> int | None:
+        """Bytes a step moves when measured in this requested precision."""
+        if precision == "amp" and self.amp_bytes_per_step is not None:
+            return self.amp_bytes_per_step
+        return self.bytes_per_step
 
 
 @dataclass(frozen=True)
@@ -51,9 +59,11 @@ class Step:
     """One iteration, ready to be repeated."""
 
     run: Callable[[], object]
-    """Does one step; on a GPU it only enqueues."""
+    """Does one step; on a GPU it only enqueues, unless an answer that reaches the host is the work."""
     loss: Callable[[], float] | None = None
     """Loss of the last step, for the numerical check; waits for the device."""
+    result: Callable[[], float] | None = None
+    """A number made of all of the last output: if it is not finite, the case failed. Waits for the device."""
     loss_scale: Callable[[], float] | None = None
     """Scale of the gradient scaler: if it fell, a step was skipped and its block is void."""
 

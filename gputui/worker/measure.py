@@ -235,10 +235,13 @@ class Launch:
     def _finish(self, case: _Running) -> None:
         """Check the numbers the work produced, then report."""
         loss = case.step.loss() if case.step.loss else 0.0
-        if math.isfinite(loss):
-            self._end(case.case_id, "ok", "", len(case.block_ns))
-        else:
+        result = case.step.result() if case.step.result else 0.0
+        if not math.isfinite(loss):
             self._end(case.case_id, "failed", f"the loss became {loss}", len(case.block_ns))
+        elif not math.isfinite(result):
+            self._end(case.case_id, "failed", f"the output became {result}", len(case.block_ns))
+        else:
+            self._end(case.case_id, "ok", "", len(case.block_ns))
 
     def _end(self, case_id: int, outcome: str, reason: str, blocks: int) -> None:
         self._channel.send(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from .contract import Parameter
 
 STEM_CHANNELS = 64
 STAGE_WIDTHS = (64, 128, 256, 512)
@@ -21,6 +23,19 @@ class ResNetShape:
     """Height and width in pixels."""
     classes: int
 
+    @classmethod
+    def described(cls, parameters: Mapping[str, Parameter]) -> ResNetShape:
+        """The shape that a size's parameters `model`, `image` and `classes` describe."""
+        _, block, stages = str(parameters["model"]).split("-", 2)
+        return cls(
+            block, tuple(map(int, stages.split("-"))), int(parameters["image"]), int(parameters["classes"])
+        )
+
+    @property
+    def model(self) -> str:
+        """Its name: `resnet-bottleneck-3-4-6-3` is ResNet-50."""
+        return f"resnet-{self.block}-{'-'.join(map(str, self.stages))}"
+
     @property
     def expansion(self) -> int:
         """Output channels of a block over its width."""
@@ -36,6 +51,19 @@ class GptShape:
     width: int
     context: int
     vocabulary: int
+
+
+@dataclass(frozen=True)
+class EncoderShape:
+    """A BERT-style classifier: post-norm, learned positions, one segment, no padding, scores of `[CLS]`."""
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    """Tokens of every text."""
+    vocabulary: int
+    classes: int
 
 
 def _convolutions(shape: ResNetShape) -> Iterator[int]:
@@ -64,15 +92,18 @@ def _convolutions(shape: ResNetShape) -> Iterator[int]:
             pixels, channels = out_pixels, out_channels
 
 
+def resnet_forward_flops(shape: ResNetShape) -> int:
+    """Multiply-adds counted as two, of one image's scores. Norms and activations are not counted."""
+    return sum(_convolutions(shape)) + 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
+
+
 def resnet_training_flops(shape: ResNetShape) -> int:
     """Multiply-adds counted as two, of one image's forward and backward pass.
 
     A layer's backward pass costs twice its forward pass: the gradients of its weights and of its input.
     Images need no gradient, so the stem does only half of that. Norms and activations are not counted.
     """
-    convolutions = list(_convolutions(shape))
-    head = 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
-    return 3 * (sum(convolutions) + head) - convolutions[0]
+    return 3 * resnet_forward_flops(shape) - next(_convolutions(shape))
 
 
 def gpt_training_flops(shape: GptShape) -> int:
@@ -85,3 +116,99 @@ def gpt_training_flops(shape: GptShape) -> int:
     weights = 12 * shape.layers * shape.width**2 + shape.vocabulary * shape.width
     attention = 12 * shape.layers * shape.width * shape.context
     return shape.context * (6 * weights + attention)
+
+
+def encoder_forward_flops(shape: EncoderShape) -> int:
+    """FLOPs of one text's scores: 24 L d² per token, 4 L T² d for attention, and the head on one token.
+
+    A layer multiplies each token with 12 d² weights: 4 d² in attention, 8 d² in an MLP four times as wide.
+    """
+    tokens = 24 * shape.layers * shape.width**2 * shape.context
+    attention = 4 * shape.layers * shape.width * shape.context**2
+    return tokens + attention + 2 * shape.width * (shape.width + shape.classes)
+
+
+@dataclass(frozen=True)
+class LlamaShape:
+    """A Llama-2 style decoder: pre-norm RMS, rotary positions, gated MLP, a head of its own, no biases."""
+
+    layers: int
+    heads: int
+    width: int
+    hidden: int
+    """Width of the MLP."""
+    vocabulary: int
+    cache: int
+    """Tokens its key-value cache has room for; all of it is read for every token."""
+
+    @property
+    def multiplied_weights(self) -> int:
+        """Weights that every token is multiplied with: all but the embedding, of which one row is read."""
+        layer = 4 * self.width**2 + 3 * self.width * self.hidden
+        return self.layers * layer + self.vocabulary * self.width
+
+
+def decode_flops(shape: LlamaShape, batch: int) -> int:
+    """FLOPs of one more token for each sequence: 2 per weight, and 4 L d per place in the cache."""
+    return batch * (2 * shape.multiplied_weights + 4 * shape.layers * shape.width * shape.cache)
+
+
+def decode_bytes(shape: LlamaShape, batch: int, bytes_per_number: int) -> int:
+    """Bytes that one more token for each sequence must read: every weight once, and both whole caches.
+
+    Norms, embedding rows and what is written are left out: together less than 1 %.
+    """
+    cache = 2 * shape.layers * shape.width * shape.cache
+    return bytes_per_number * (shape.multiplied_weights + batch * cache)
+
+
+@dataclass(frozen=True)
+class LstmShape:
+    """A language model of stacked LSTM layers as wide as its embedding, with a head of its own."""
+
+    layers: int
+    width: int
+    context: int
+    vocabulary: int
+
+
+def lstm_training_flops(shape: LstmShape) -> int:
+    """FLOPs of one sequence's forward and backward pass: 3 times 16 d² per token and layer, and the head.
+
+    A layer multiplies each token and its own last state with 4 d² weights each. The first state is 0 and
+    needs no gradient, which saves each layer one of its products with the state.
+    """
+    layer = 16 * shape.width**2
+    head = 2 * shape.width * shape.vocabulary
+    first_states = shape.layers * layer // 2
+    return 3 * shape.context * (shape.layers * layer + head) - first_states
+
+
+@dataclass(frozen=True)
+class StyleShape:
+    """The transformation network of real-time style transfer: arXiv 1603.08155, with nearest-neighbour
+    upsampling instead of transposed convolutions, and instance norms.
+    """
+
+    height: int
+    """A multiple of 4, as the width."""
+    width: int
+
+
+STYLE_CONVOLUTIONS = (
+    # kernel, channels in, channels out, and the share of a frame's pixels it is done at
+    (9, 3, 32, 1),
+    (3, 32, 64, 1 / 4),
+    (3, 64, 128, 1 / 16),
+    *((3, 128, 128, 1 / 16),) * 10,
+    (3, 128, 64, 1 / 4),
+    (3, 64, 32, 1),
+    (9, 32, 3, 1),
+)
+"""Two that halve the frame, five residual blocks of two, two that follow a doubling, and the two ends."""
+
+
+def style_flops(shape: StyleShape) -> int:
+    """FLOPs of one frame: 2 for each of the 153,792 multiply-adds a pixel costs."""
+    per_pixel = sum(2 * k * k * a * b * share for k, a, b, share in STYLE_CONVOLUTIONS)
+    return int(per_pixel) * shape.height * shape.width

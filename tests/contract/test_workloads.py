@@ -15,20 +15,53 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gputui.worker import serving
+from gputui.worker.classification import classifier_and_input
 from gputui.worker.contract import Parameter, Request, Step, Unsupported, Workload
+from gputui.worker.models.encoder import Encoder
 from gputui.worker.models.gpt import Gpt
+from gputui.worker.models.llama import Llama
+from gputui.worker.models.lstm import Lstm
 from gputui.worker.models.resnet import ResNet
-from gputui.worker.precision import resolve
-from gputui.worker.shapes import GptShape, ResNetShape
-from gputui.worker.workloads import WORKLOADS, spin, workload_named
+from gputui.worker.models.style import Style, shown
+from gputui.worker.precision import Precision, resolve
+from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
+from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
+
+torch.set_num_threads(1)  # tiny steps gain nothing from more, and on a busy box threads wait for each other
+
+TINY_TEXT: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64}
+TINY_LSTM: dict[str, Parameter] = {
+    "layers": 2,
+    "width": 32,
+    "context": 16,
+    "vocabulary": 64,
+    "batch": 4,
+    "learning_rate": 1e-2,
+}
+TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10}
 
 TINY: dict[str, dict[str, Parameter]] = {
     "gemm": {"m": 96, "n": 64, "k": 80},
     "membw": {"elements": 3 * 2**19},
     "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
+    "bert_ft": TINY_TEXT | {"batch": 4, "dropout": 0.0, "learning_rate": 1e-3},
+    "decode": {
+        "layers": 2,
+        "heads": 2,
+        "width": 32,
+        "hidden": 48,
+        "vocabulary": 64,
+        "cache": 16,
+        "prompt": 4,
+    },
+    "infer_lat": TINY_TEXT | TINY_IMAGE,
+    "infer_rps": TINY_TEXT | TINY_IMAGE,
+    "lstm_train": TINY_LSTM,
+    "style_fps": {"height": 16, "width": 24},
     "gpt_train": {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64, "batch": 4},
 }
-"""Parameters in which a workload is as quick as it gets; one that is not here is tested at `mini`."""
+"""Where a workload's parameters have these names, values that make it quick; the rest is `mini`."""
 
 TRAINING = [w for w in WORKLOADS if w.workload_class == "training"]
 RESNETS = [
@@ -36,16 +69,30 @@ RESNETS = [
     ResNetShape(block="bottleneck", stages=(1, 2, 1, 1), image=64, classes=10),
 ]
 
+
+def minis(workload: Workload) -> list[str]:
+    """Its sizes that a CPU does in seconds: `mini`, or one `mini-WHICH` for each kind of work it has."""
+    return [name for name in workload.sizes if name.partition("-")[0] == "mini"]
+
+
 each_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+each_inference = pytest.mark.parametrize(
+    ("workload", "size"),
+    [(w, size) for w in WORKLOADS if w.workload_class == "inference" for size in minis(w)],
+    ids=lambda value: getattr(value, "name", value),
+)
+STATELESS = ["infer_lat", "infer_rps", "style_fps"]
+"""Inference whose steps do not depend on the steps before them."""
 each_training = pytest.mark.parametrize("workload", TRAINING, ids=lambda w: w.name)
 
 
 def built(
-    workload: Workload, precision: str = "fp32", *, seed: int = 1, tiny: bool = True, threads: int = 1
+    workload: Workload, precision: str = "fp32", *, size: str = "", seed: int = 1, threads: int = 1
 ) -> Step:
-    """A step of this workload on the CPU."""
-    parameters = workload.sizes["mini"].parameters | (TINY.get(workload.name, {}) if tiny else {})
-    return workload.build(Request(parameters, "cpu", resolve(precision, "cpu"), threads, seed))
+    """A small step of this workload on the CPU, after the first of its sizes that CPUs share."""
+    parameters = workload.sizes[size or minis(workload)[0]].parameters
+    small = {name: value for name, value in TINY.get(workload.name, {}).items() if name in parameters}
+    return workload.build(Request(parameters | small, "cpu", resolve(precision, "cpu"), threads, seed))
 
 
 def losses(step: Step, count: int) -> list[float]:
@@ -56,6 +103,13 @@ def losses(step: Step, count: int) -> list[float]:
         step.run()
         found.append(step.loss())
     return found
+
+
+PRODUCTS = {
+    *("mm", "addmm", "bmm", "convolution", "convolution_backward", "mkldnn_rnn_layer"),
+    *("linear", "conv2d", "scaled_dot_product_attention"),  # as inference mode calls them
+}
+DATA_MAKERS = {"rand", "randn", "randint", "randperm", "normal_", "uniform_", "random_", "arange", "full"}
 
 
 class Operations(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read torch
@@ -77,8 +131,8 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read
 
 
 @each_workload
-def test_a_workload_declares_a_mini_size_that_every_machine_shares(workload: Workload) -> None:
-    assert "mini" in workload.sizes
+def test_a_workload_of_cpus_declares_a_mini_size_that_every_machine_shares(workload: Workload) -> None:
+    assert bool(minis(workload)) == ("cpu" in workload.device_classes)
 
 
 @each_workload
@@ -120,12 +174,14 @@ def test_every_size_does_a_positive_amount_of_counted_work(workload: Workload) -
 
 
 @pytest.mark.parametrize(
-    ("workload", "precision"),
-    [(w, p) for w in WORKLOADS for p in w.precisions if p != "tf32"],
+    ("workload", "size", "precision"),
+    [(w, size, p) for w in WORKLOADS for size in minis(w) for p in w.precisions if p != "tf32"],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_mini_is_built_and_does_a_step_on_a_cpu(workload: Workload, precision: str) -> None:
-    step = built(workload, precision, tiny=False, threads=2)
+def test_mini_is_built_and_does_a_step_on_a_cpu(workload: Workload, size: str, precision: str) -> None:
+    step = workload.build(
+        Request(workload.sizes[size].parameters, "cpu", resolve(precision, "cpu"), 2, seed=1)
+    )
     step.run()
     assert step.loss is None or math.isfinite(step.loss())
 
@@ -165,6 +221,18 @@ def test_the_first_loss_is_that_of_guessing(workload: Workload) -> None:
     assert losses(built(workload), 1)[0] == pytest.approx(math.log(choices), rel=0.25)
 
 
+def test_fine_tuning_drops_parts_of_a_text_at_random_but_the_same_for_the_same_seed() -> None:
+    workload = workload_named("bert_ft")
+    described = workload.sizes["mini"].parameters | TINY_TEXT | {"learning_rate": 0.0}
+    found = []
+    for dropout in (0.0, 0.1, 0.1):
+        request = Request(described | {"dropout": dropout}, "cpu", resolve("fp32", "cpu"), 1, 1)
+        found.append(losses(workload.build(request), 3))
+    assert len(set(found[0])) == 1
+    assert len(set(found[1])) == 3
+    assert found[1] == found[2]
+
+
 @each_training
 def test_amp_starts_from_the_loss_of_fp32(workload: Workload) -> None:
     # bfloat16 keeps 8 bits: 0.4 % an operation.
@@ -189,9 +257,203 @@ def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
         tensor.dtype
         for name, tensors in operations.done
         for tensor in tensors
-        if name in {"mm", "addmm", "bmm", "convolution", "convolution_backward"}
+        if name in PRODUCTS and len(tensors) > 1
     }
     assert used == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [(w, size) for w in WORKLOADS if w.needs_torch for size in minis(w)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_step_makes_no_data_and_asks_the_device_for_no_number(workload: Workload, size: str) -> None:
+    step = built(workload, size=size)
+    step.run()  # an optimizer makes its state in the first step
+    with Operations() as operations:
+        step.run()
+    done = {name for name, _ in operations.done}
+    assert done
+    assert not done & {*DATA_MAKERS, "_local_scalar_dense", "is_nonzero"}
+
+
+@each_inference
+def test_inference_with_the_same_seed_answers_exactly_the_same(workload: Workload, size: str) -> None:
+    step, again = (built(workload, size=size) for _ in range(2))
+    assert all(torch.equal(answer_of(step), answer_of(again)) for _ in range(3))
+    assert step.result is not None
+    assert again.result is not None
+    assert step.result() == again.result() > 0
+
+
+@each_inference
+def test_inference_with_another_seed_answers_something_else(workload: Workload, size: str) -> None:
+    one, other = (answer_of(built(workload, size=size, seed=seed)) for seed in (1, 2))
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [(workload_named(name), size) for name in STATELESS for size in minis(workload_named(name))],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_model_without_a_memory_answers_the_same_input_the_same(workload: Workload, size: str) -> None:
+    step = built(workload, size=size)
+    assert torch.equal(answer_of(step).clone(), answer_of(step))
+
+
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [(workload_named(name), size) for name in STATELESS for size in minis(workload_named(name))],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_inference_in_amp_answers_what_fp32_does(workload: Workload, size: str) -> None:
+    exact, rounded = (answer_of(built(workload, precision, size=size)) for precision in ("fp32", "amp"))
+    assert rounded.dtype in {torch.bfloat16, torch.uint8}
+    assert relative_error(rounded, exact.double()) < 0.05  # 8 bits an operation, over all layers
+
+
+@each_inference
+def test_inference_in_fp16_stays_within_its_range(workload: Workload, size: str) -> None:
+    """What `amp` becomes on GPUs without bf16."""
+    parameters = workload.sizes[size].parameters
+    small = {name: value for name, value in TINY[workload.name].items() if name in parameters}
+    step = workload.build(Request(parameters | small, "cpu", Precision("amp", "amp-fp16", "cpu"), 1, 1))
+    with Operations() as operations:
+        step.run()
+    used = {tensors[1].dtype for name, tensors in operations.done if name in PRODUCTS}
+    assert used == {torch.float16}
+    assert step.result is not None
+    assert math.isfinite(step.result())
+
+
+@each_inference
+def test_inference_keeps_nothing_for_a_backward_pass(workload: Workload, size: str) -> None:
+    with Operations() as operations:
+        built(workload, size=size).run()
+    assert not any(tensor.requires_grad for _, tensors in operations.done for tensor in tensors)
+
+
+def uncached_scores(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
+    """Scores after every token of the text, by plain causal attention over all of it."""
+    x = model.tokens[tokens]
+    batch, count, width = x.shape
+    for layer in model.layers:
+        half = width // layer.heads // 2
+        turns = torch.outer(torch.arange(count), 10000.0 ** -(torch.arange(half) / half)).to(torch.float64)
+
+        def heads(part: torch.Tensor, layer: Any = layer) -> torch.Tensor:
+            return part.view(batch, count, layer.heads, -1).transpose(1, 2)
+
+        def turned(part: torch.Tensor, turns: torch.Tensor = turns) -> torch.Tensor:
+            as_complex = torch.complex(*part.chunk(2, dim=-1)) * torch.polar(torch.ones_like(turns), turns)
+            return torch.cat((as_complex.real, as_complex.imag), dim=-1)
+
+        q, k, v = map(heads, layer.qkv(layer.norm_attention(x)).split(width, dim=2))
+        q, k = turned(q), turned(k)
+        weights = (q @ k.transpose(2, 3) / (2 * half) ** 0.5).masked_fill(
+            torch.ones(count, count, dtype=torch.bool).triu(1), -math.inf
+        )
+        attended = weights.softmax(dim=-1) @ v
+        x = x + layer.projection(attended.transpose(1, 2).reshape(batch, count, width))
+        gate, up = layer.gate_and_up(layer.norm_mlp(x)).chunk(2, dim=-1)
+        x = x + layer.down(gate * gate.sigmoid() * up)
+    scores: torch.Tensor = model.head(model.norm(x))
+    return scores
+
+
+def test_generation_with_a_cache_is_the_recomputation_of_the_whole_text_token_by_token() -> None:
+    torch.manual_seed(1)
+    shape = LlamaShape(layers=2, heads=2, width=32, hidden=48, vocabulary=64, cache=16)
+    model = Llama(shape, batch=3).double().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.mul_(10)  # so that a wrong place or a wrong mask is not lost in rounding
+    text = torch.randint(shape.vocabulary, (3, 5))
+    places = torch.arange(shape.cache)
+    scores = model(text, places[:5])
+    while True:
+        wanted = uncached_scores(model, text)[:, -1]
+        torch.testing.assert_close(scores, wanted, rtol=1e-5, atol=1e-5)  # its norms are always float32
+        assert torch.equal(scores.argmax(-1), wanted.argmax(-1))
+        token = scores.argmax(dim=-1, keepdim=True)
+        if text.shape[1] == shape.cache:
+            break
+        scores = model(token, places[text.shape[1] : text.shape[1] + 1])
+        text = torch.cat((text, token), dim=1)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+def test_a_language_model_gives_the_scores_of_float64(dtype: torch.dtype, tolerance: float) -> None:
+    torch.manual_seed(1)
+    shape = LlamaShape(layers=2, heads=2, width=32, hidden=48, vocabulary=64, cache=16)
+    model = Llama(shape, batch=2).requires_grad_(False)
+    exact = copy.deepcopy(model).double()
+    model = model.to(dtype)
+    text, places = torch.randint(64, (2, 9)), torch.arange(9)
+    model(text[:, :8], places[:8])
+    found = model(text[:, 8:], places[8:])
+    assert relative_error(found, uncached_scores(exact, text)[:, -1]) < tolerance
+
+
+def test_decoding_begins_the_same_text_again_when_its_cache_is_full() -> None:
+    described = workload_named("decode").sizes["mini"].parameters | TINY["decode"]
+    period = int(described["cache"]) - int(described["prompt"])
+    step = built(workload_named("decode"))
+    texts = [[answer_of(step).clone() for _ in range(period)] for _ in range(2)]
+    assert all(torch.equal(one, again) for one, again in zip(*texts, strict=True))
+    assert not torch.equal(texts[0][0], texts[0][1])
+
+
+@pytest.mark.parametrize("size", list(workload_named("decode").sizes))
+def test_decoding_counts_the_bytes_of_its_weights_and_its_cache(size: str) -> None:
+    declared = workload_named("decode").sizes[size]
+    names = LlamaShape.__dataclass_fields__
+    shape = LlamaShape(**{name: int(declared.parameters[name]) for name in names})
+    with torch.device("meta"):
+        model = Llama(shape, int(declared.parameters["batch"]))
+    weights = sum(p.numel() for p in model.parameters() if p.dim() == 2) - model.tokens.numel()
+    cache = sum(buffer.numel() for layer in model.layers for buffer in layer.buffers())
+    assert declared.bytes_in("fp32") == declared.bytes_in("tf32") == 4 * (weights + cache)
+    assert declared.bytes_in("amp") == 2 * (weights + cache)
+
+
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_a_batch_is_answered_as_each_of_its_requests_alone(kind: str) -> None:
+    workload = workload_named("infer_rps")
+    described = workload.sizes[f"mini-{kind}"].parameters | TINY["infer_rps"] | {"batch": 3}
+    model, batch = classifier_and_input(Request(described, "cpu", resolve("fp32", "cpu"), 1, 1))
+    together = model(batch)
+    assert together.shape == (3, described["classes"])
+    alone = torch.cat([model(one.unsqueeze(0)) for one in batch])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("served", [serving.request_step, serving.batch_step])
+def test_one_number_of_an_output_that_is_not_finite_shows_in_its_result(served: Any) -> None:
+    request = Request({}, "cpu", resolve("fp32", "cpu"), 1, 1)
+    answer = (torch.zeros(2, 3),) if served is serving.request_step else ()
+    inputs = torch.ones(2, 3)
+    for value, finite in ((5.0, True), (math.nan, False), (math.inf, False)):
+        inputs[1, 2] = value
+        step = served(lambda x: 2 * x, inputs, *answer, request)
+        step.run()
+        assert math.isfinite(step.result()) == finite
+
+
+def test_an_answer_of_decoding_that_is_not_finite_shows_in_its_result() -> None:
+    step = built(workload_named("decode"))
+    scores = answer_of(step)
+    with torch.inference_mode():
+        scores[0, 1] = math.nan
+    assert step.result is not None
+    assert math.isnan(step.result())
+
+
+def answer_of(step: Step) -> torch.Tensor:
+    """What a step of inference hands out: the memory it was written to."""
+    answer = step.run()
+    assert isinstance(answer, torch.Tensor)
+    return answer
 
 
 @pytest.mark.parametrize("shape", RESNETS, ids=lambda shape: shape.block)
@@ -207,6 +469,68 @@ def test_a_gpt_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
     shape = GptShape(layers=2, heads=2, width=32, context=16, vocabulary=64)
     tokens = torch.randint(shape.vocabulary, (4, shape.context))
     check_against_float64(Gpt(shape), tokens, tokens, torch.randint(shape.vocabulary, (4, shape.context)))
+
+
+def test_an_encoder_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
+    torch.manual_seed(1)
+    shape = EncoderShape(layers=2, heads=2, width=32, context=16, vocabulary=64, classes=3)
+    tokens = torch.randint(shape.vocabulary, (4, shape.context))
+    check_against_float64(Encoder(shape), tokens, tokens, torch.randint(shape.classes, (4,)))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+def test_a_style_network_gives_the_frames_of_float64(dtype: torch.dtype, tolerance: float) -> None:
+    torch.manual_seed(1)
+    model = Style().requires_grad_(False)
+    frames = torch.randint(256, (2, 32, 40, 3), dtype=torch.uint8)
+    exact = copy.deepcopy(model).double()(frames)
+    assert exact.shape == (2, 3, 32, 40)
+    assert relative_error(model.to(dtype)(frames), exact) < tolerance
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_styled_frame_is_bytes_of_the_size_of_the_frame_and_not_the_frame(batch: int) -> None:
+    workload = workload_named("style_fps")
+    described = workload.sizes["mini"].parameters | TINY["style_fps"] | {"batch": batch}
+    step = workload.build(Request(described, "cpu", resolve("fp32", "cpu"), 1, 1))
+    frames = answer_of(step)
+    assert (frames.dtype, frames.shape) == (torch.uint8, (batch, 16, 24, 3))
+    assert len(frames.unique()) > 50
+
+
+def test_numbers_from_minus_1_to_1_are_shown_as_bytes() -> None:
+    numbers = torch.tensor([-1.0, 0.0, 1.0, 0.5]).expand(1, 3, 2, 4).contiguous()
+    expected = torch.tensor([0, 128, 255, 191], dtype=torch.uint8)[:, None].expand(1, 2, 4, 3)
+    assert torch.equal(shown(numbers), expected)
+
+
+def test_an_lstm_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
+    torch.manual_seed(1)
+    shape = LstmShape(layers=2, width=32, context=16, vocabulary=64)
+    tokens = torch.randint(shape.vocabulary, (4, shape.context))
+    check_against_float64(Lstm(shape), tokens, tokens, torch.randint(shape.vocabulary, (4, shape.context)))
+
+
+def test_an_lstm_remembers_the_tokens_before_and_does_not_see_those_that_follow() -> None:
+    torch.manual_seed(1)
+    model = Lstm(LstmShape(layers=2, width=32, context=16, vocabulary=64))
+    tokens = torch.randint(64, (1, 16))
+    changed = tokens.clone()
+    changed[0, 10] = (changed[0, 10] + 1) % 64
+    before, after = model(tokens)[0], model(changed)[0]
+    torch.testing.assert_close(before[:10], after[:10])
+    assert not torch.allclose(before[11], after[11], rtol=1e-4)
+
+
+def test_an_encoder_sees_all_tokens_of_its_text_and_none_of_another() -> None:
+    torch.manual_seed(1)
+    model = Encoder(EncoderShape(layers=1, heads=2, width=32, context=16, vocabulary=64, classes=3))
+    texts = torch.randint(64, (2, 16))
+    changed = texts.clone()
+    changed[0, 15] = (changed[0, 15] + 1) % 64
+    before, after = model(texts), model(changed)
+    assert not torch.allclose(before[0], after[0], rtol=1e-4)
+    torch.testing.assert_close(before[1], after[1])
 
 
 def check_against_float64(
@@ -278,6 +602,38 @@ def test_a_copied_array_equals_its_source_and_is_as_large_as_declared() -> None:
 def test_a_copy_counts_what_is_read_and_what_is_written(name: str) -> None:
     size = workload_named("membw").sizes[name]
     assert size.bytes_per_step == size.units_per_step == 2 * 4 * int(size.parameters["elements"])
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_a_transfer_is_refused_where_there_is_no_link_to_cross(device: str) -> None:
+    size = xfer.WORKLOAD.sizes["4k-h2d"]
+    with pytest.raises(Unsupported, match="share one memory"):
+        xfer.build(Request(size.parameters, device, resolve("fp32", "cpu"), 1, 1))
+
+
+def test_a_transfer_is_offered_pinned_and_pageable_each_way_from_4_kib_to_256_mib() -> None:
+    sizes = xfer.WORKLOAD.sizes
+    ways = {f"{size}-{way}" for size in ("4k", "64k", "1m", "16m", "256m") for way in ("h2d", "d2h")}
+    ways.add("256m-both")
+    assert set(sizes) == ways | {f"{way}-pageable" for way in ways}
+    assert sizes["4k-d2h"].units_per_step == 4096
+    assert sizes["256m-h2d-pageable"].units_per_step == 2**28
+
+
+@pytest.mark.parametrize("name", list(xfer.WORKLOAD.sizes))
+def test_a_transfer_counts_each_byte_that_crosses_once(name: str) -> None:
+    size = xfer.WORKLOAD.sizes[name]
+    times = 2 if size.parameters["direction"] == "both" else 1
+    assert size.bytes_per_step == size.units_per_step == times * int(size.parameters["bytes"])
+
+
+@pytest.mark.parametrize(("direction", "copies"), [("h2d", 1), ("d2h", 1), ("both", 2)])
+def test_a_pageable_transfer_has_copied_every_byte_when_it_returns(direction: str, copies: int) -> None:
+    done = xfer.transfer({"direction": direction, "memory": "pageable", "bytes": 2**23}, "cpu", 1)()
+    targets = done if isinstance(done, tuple) else (done,)
+    pattern = torch.randint(256, (2**22,), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    assert len(targets) == len({target.data_ptr() for target in targets}) == copies
+    assert all(torch.equal(target, pattern.repeat(2)) for target in targets)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -63,7 +63,7 @@ def modules_of(room: str, repository: Path) -> list[str]:
     ]
 
 
-NEED_TORCH = ("gputui.worker.models", "gputui.worker.training")
+NEED_TORCH = ("gputui.worker.models", "gputui.worker.training", "gputui.worker.serving")
 """Imported by a workload when it is built."""
 
 

@@ -250,7 +250,7 @@ def test_only_keeps_the_workloads_that_were_named() -> None:
 def test_only_what_the_profile_has_can_be_asked_for(only: str, told: str) -> None:
     with pytest.raises(GputuiError, match=told) as caught:
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=("gemm", only)))
-    assert caught.value.hint == "it has conv_train, gemm, gpt_train, membw"
+    assert caught.value.hint == "it has conv_train, decode, gemm, gpt_train, membw"
 
 
 def test_a_profile_without_a_row_for_the_device_says_so() -> None:

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from ..contract import Workload
-from . import conv_train, gemm, gpt_train, membw, spin
+from . import (
+    bert_ft,
+    conv_train,
+    decode,
+    gemm,
+    gpt_train,
+    infer_lat,
+    infer_rps,
+    lstm_train,
+    membw,
+    spin,
+    style_fps,
+    xfer,
+)
 
 WORKLOADS: tuple[Workload, ...] = (
     gemm.WORKLOAD,
     membw.WORKLOAD,
+    xfer.WORKLOAD,
     conv_train.WORKLOAD,
     gpt_train.WORKLOAD,
+    bert_ft.WORKLOAD,
+    lstm_train.WORKLOAD,
+    infer_lat.WORKLOAD,
+    infer_rps.WORKLOAD,
+    decode.WORKLOAD,
+    style_fps.WORKLOAD,
     spin.WORKLOAD,
 )
 

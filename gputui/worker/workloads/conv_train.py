@@ -12,7 +12,7 @@ BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1
 def _size(shape: ResNetShape, batch: int, memory_mib: int) -> Size:
     return Size(
         parameters={
-            "model": f"resnet-{shape.block}-{'-'.join(map(str, shape.stages))}",
+            "model": shape.model,
             "image": shape.image,
             "classes": shape.classes,
             "batch": batch,
@@ -34,10 +34,7 @@ def build(request: Request) -> Step:
     from ..models.resnet import ResNet
     from ..training import training_step
 
-    _, block, stages = str(request.parameters["model"]).split("-", 2)
-    shape = ResNetShape(
-        block, tuple(map(int, stages.split("-"))), request.integer("image"), request.integer("classes")
-    )
+    shape = ResNetShape.described(request.parameters)
     torch.manual_seed(request.seed)
     model = ResNet(shape).to(device=request.device, memory_format=torch.channels_last)
     generator = torch.Generator().manual_seed(request.seed)
@@ -60,7 +57,12 @@ WORKLOAD = Workload(
     question="How fast does a convolution network train here?",
     workload_class="training",
     unit="img",
-    sizes={"mini": _size(MINI, 16, 500), "base": _size(BASE, 32, 4000)},
+    sizes={
+        "mini": _size(MINI, 16, 500),
+        "base": _size(BASE, 32, 4000),
+        "large": _size(BASE, 192, 19000),
+        "xl": _size(BASE, 640, 62000),
+    },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
     needs_torch=True,

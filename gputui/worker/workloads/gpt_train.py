@@ -9,6 +9,8 @@ MINI = GptShape(layers=6, heads=6, width=384, context=256, vocabulary=256)
 """The character-level shape of nanoGPT, over bytes."""
 BASE = GptShape(layers=12, heads=12, width=768, context=1024, vocabulary=50304)
 """GPT-2 124M, its vocabulary padded to a multiple of 64 as nanoGPT does."""
+MEDIUM = GptShape(layers=24, heads=16, width=1024, context=1024, vocabulary=50304)
+"""GPT-2 355M."""
 
 
 def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
@@ -39,7 +41,8 @@ def build(request: Request) -> Step:
 
     shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
     torch.manual_seed(request.seed)
-    model = Gpt(shape).to(request.device)
+    with torch.device(request.device):
+        model = Gpt(shape)
     generator = torch.Generator().manual_seed(request.seed)
     tokens = torch.randint(
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
@@ -63,7 +66,12 @@ WORKLOAD = Workload(
     question="How many tokens per second does a GPT train at here?",
     workload_class="training",
     unit="tok",
-    sizes={"mini": _size(MINI, 2, 300), "base": _size(BASE, 2, 5000)},
+    sizes={
+        "mini": _size(MINI, 2, 300),
+        "base": _size(BASE, 2, 5000),
+        "large": _size(BASE, 8, 14000),
+        "xl": _size(MEDIUM, 16, 46000),
+    },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
     needs_torch=True,

@@ -1,0 +1,55 @@
+"""The two classifiers that inference is measured with: text by an encoder, images by a residual network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any  # torch's own types, where torch may be absent
+
+from .contract import Parameter, Request
+from .shapes import EncoderShape, ResNetShape, encoder_forward_flops, resnet_forward_flops
+
+TEXT_MINI = EncoderShape(layers=4, heads=4, width=256, context=128, vocabulary=30522, classes=2)
+"""BERT-mini."""
+TEXT_BASE = EncoderShape(layers=12, heads=12, width=768, context=128, vocabulary=30522, classes=2)
+"""BERT-base, 110M."""
+TEXT_LARGE = EncoderShape(layers=24, heads=16, width=1024, context=128, vocabulary=30522, classes=2)
+"""BERT-large, 335M."""
+IMAGE_MINI = ResNetShape(block="basic", stages=(2, 2, 2, 2), image=64, classes=1000)
+"""ResNet-18 on small images, as `conv_train` trains it."""
+IMAGE_BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
+"""ResNet-50."""
+
+
+def described(shape: EncoderShape | ResNetShape, batch: int) -> dict[str, Parameter]:
+    """The parameters of a size that classifies batches of this many texts or images."""
+    common: dict[str, Parameter] = {"batch": batch, "amp": "weights converted once"}
+    if isinstance(shape, EncoderShape):
+        return {"task": "text", **asdict(shape), **common, "data": "uniform tokens"}
+    image: dict[str, Parameter] = {"model": shape.model, "image": shape.image, "classes": shape.classes}
+    return {"task": "image", **image, **common, "layout": "nhwc", "data": "normal"}
+
+
+def forward_flops(shape: EncoderShape | ResNetShape) -> int:
+    """FLOPs of one text or image."""
+    return encoder_forward_flops(shape) if isinstance(shape, EncoderShape) else resnet_forward_flops(shape)
+
+
+def classifier_and_input(request: Request) -> tuple[Any, Any]:
+    """Random weights on the device, as `serving.served` holds them, and a random batch on the host."""
+    import torch
+
+    from .models.encoder import Encoder
+    from .models.resnet import ResNet
+    from .serving import served
+
+    generator = torch.Generator().manual_seed(request.seed)
+    batch = request.integer("batch")
+    if request.parameters["task"] == "image":
+        shape = ResNetShape.described(request.parameters)
+        images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
+        images = images.to(dtype=request.precision.product_dtype(), memory_format=torch.channels_last)
+        model = served(lambda: ResNet(shape).to(memory_format=torch.channels_last), request)
+        return model, images
+    text = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
+    tokens = torch.randint(text.vocabulary, (batch, text.context), generator=generator)
+    return served(lambda: Encoder(text), request), tokens

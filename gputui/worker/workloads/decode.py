@@ -1,0 +1,96 @@
+"""Generation of tokens by a language model, one after the other, with a static key-value cache."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any  # torch's own types, where torch may be absent
+
+from ..contract import Request, Size, Step, Workload
+from ..shapes import LlamaShape, decode_bytes, decode_flops
+
+MINI = LlamaShape(layers=12, heads=12, width=768, hidden=2048, vocabulary=32000, cache=256)
+"""0.1B multiplied weights."""
+BASE = LlamaShape(layers=22, heads=16, width=2048, hidden=5632, vocabulary=32000, cache=512)
+"""1.2B."""
+LARGE = LlamaShape(layers=28, heads=24, width=3072, hidden=8192, vocabulary=32000, cache=512)
+"""3.3B."""
+XL = LlamaShape(layers=32, heads=32, width=4096, hidden=11008, vocabulary=32000, cache=512)
+"""6.6B: Llama-2-7B."""
+
+
+def _size(shape: LlamaShape, batch: int) -> Size:
+    fp32_bytes = decode_bytes(shape, batch, 4)
+    return Size(
+        parameters={
+            **asdict(shape),
+            "prompt": shape.cache // 4,
+            "batch": batch,
+            "sampling": "greedy",
+            "amp": "weights and cache converted once",
+            "data": "uniform tokens",
+        },
+        units_per_step=float(batch),
+        flops_per_step=decode_flops(shape, batch),
+        bytes_per_step=fp32_bytes,
+        amp_bytes_per_step=decode_bytes(shape, batch, 2),
+        memory_bytes=fp32_bytes + 4 * shape.vocabulary * shape.width,
+    )
+
+
+def build(request: Request) -> Step:
+    """The prompt is read here; a step is one more token for each sequence, chosen and fed back on the device.
+
+    When the cache is full the text begins again after the prompt, with the same first token.
+    """
+    import torch
+
+    from ..models.llama import Llama
+    from ..serving import served
+
+    names = ("layers", "heads", "width", "hidden", "vocabulary", "cache")
+    shape = LlamaShape(**{name: request.integer(name) for name in names})
+    batch, prompt = request.integer("batch"), request.integer("prompt")
+    model = served(lambda: Llama(shape, batch, request.precision.product_dtype()), request)
+    generator = torch.Generator().manual_seed(request.seed)
+    tokens = torch.randint(shape.vocabulary, (batch, prompt), generator=generator).to(request.device)
+    places = torch.arange(shape.cache, device=request.device)
+    with torch.inference_mode():
+        first = model(tokens, places[:prompt]).argmax(dim=-1, keepdim=True)
+    place, token = prompt, first
+    scores: Any = None
+
+    def run() -> object:
+        nonlocal place, token, scores
+        if place == shape.cache:
+            place, token = prompt, first
+        with torch.inference_mode():
+            scores = model(token, places[place : place + 1])
+            token = scores.argmax(dim=-1, keepdim=True)
+        place += 1
+        return scores
+
+    return Step(run, result=lambda: float(scores.float().abs().mean()))
+
+
+WORKLOAD = Workload(
+    name="decode",
+    version=1,
+    title="text generation",
+    question="How many tokens per second does a language model write here?",
+    workload_class="inference",
+    unit="tok",
+    sizes={
+        "mini": _size(MINI, 1),
+        "mini-b8": _size(MINI, 8),
+        "base": _size(BASE, 1),
+        "base-b8": _size(BASE, 8),
+        "large": _size(LARGE, 1),
+        "large-b8": _size(LARGE, 8),
+        "xl": _size(XL, 1),
+        "xl-b8": _size(XL, 8),
+    },
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+)

@@ -1,0 +1,58 @@
+"""Latency of one request at a time: text classification and image recognition."""
+
+from __future__ import annotations
+
+from ..classification import (
+    IMAGE_BASE,
+    IMAGE_MINI,
+    TEXT_BASE,
+    TEXT_LARGE,
+    TEXT_MINI,
+    classifier_and_input,
+    described,
+    forward_flops,
+)
+from ..contract import Request, Size, Step, Workload
+from ..shapes import EncoderShape, ResNetShape
+
+
+def _size(shape: EncoderShape | ResNetShape, memory_mib: int) -> Size:
+    return Size(
+        parameters={**described(shape, batch=1), "path": "host to device to host"},
+        units_per_step=1.0,
+        flops_per_step=forward_flops(shape),
+        bytes_per_step=None,
+        memory_bytes=memory_mib * 2**20,
+    )
+
+
+def build(request: Request) -> Step:
+    """A step is one request: its input leaves the host, its scores are back on the host."""
+    import torch
+
+    from ..serving import request_step
+
+    model, host_input = classifier_and_input(request)
+    answer = torch.zeros(1, request.integer("classes"), dtype=request.precision.product_dtype())
+    return request_step(model, host_input, answer, request)
+
+
+WORKLOAD = Workload(
+    name="infer_lat",
+    version=1,
+    title="inference latency",
+    question="How long does one request wait for its answer?",
+    workload_class="inference",
+    unit="req",
+    sizes={
+        "mini-text": _size(TEXT_MINI, 100),
+        "mini-image": _size(IMAGE_MINI, 100),
+        "base-text": _size(TEXT_BASE, 600),
+        "base-image": _size(IMAGE_BASE, 300),
+        "large-text": _size(TEXT_LARGE, 1600),
+    },
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+)

@@ -1,0 +1,75 @@
+"""Training steps of an LSTM language model on random tokens: many small products, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ..contract import Request, Size, Step, Workload
+from ..shapes import LstmShape, lstm_training_flops
+
+MINI = LstmShape(layers=2, width=256, context=64, vocabulary=256)
+FULL = LstmShape(layers=2, width=1024, context=256, vocabulary=256)
+
+
+def _size(shape: LstmShape, batch: int, memory_mib: int) -> Size:
+    return Size(
+        parameters={
+            **asdict(shape),
+            "batch": batch,
+            "optimizer": "adamw",
+            "learning_rate": 1e-3,
+            "data": "uniform tokens",
+        },
+        units_per_step=float(batch * shape.context),
+        flops_per_step=batch * lstm_training_flops(shape),
+        bytes_per_step=None,
+        memory_bytes=memory_mib * 2**20,
+    )
+
+
+def build(request: Request) -> Step:
+    """Random weights, one batch of uniform random tokens on the device, states from 0, AdamW."""
+    import torch
+
+    from ..models.lstm import Lstm
+    from ..training import training_step
+
+    shape = LstmShape(**{name: request.integer(name) for name in LstmShape.__dataclass_fields__})
+    torch.manual_seed(request.seed)
+    with torch.device(request.device):
+        model = Lstm(shape)
+    generator = torch.Generator().manual_seed(request.seed)
+    tokens = torch.randint(
+        shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
+    ).to(request.device)
+    fused = request.device in ("cpu", "cuda")
+    rate = float(request.parameters["learning_rate"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=fused)
+
+    def loss() -> torch.Tensor:
+        scores = model(tokens[:, :-1])
+        return torch.nn.functional.cross_entropy(
+            scores.reshape(-1, shape.vocabulary), tokens[:, 1:].reshape(-1)
+        )
+
+    return training_step(loss, optimizer, request)
+
+
+WORKLOAD = Workload(
+    name="lstm_train",
+    version=1,
+    title="LSTM training",
+    question="How fast does a recurrent network train, whose steps wait for each other?",
+    workload_class="training",
+    unit="tok",
+    sizes={
+        "mini": _size(MINI, 16, 100),
+        "base": _size(FULL, 64, 1500),
+        "large": _size(FULL, 256, 5000),
+        "xl": _size(FULL, 512, 10000),
+    },
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+)

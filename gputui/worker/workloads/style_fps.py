@@ -1,0 +1,63 @@
+"""Real-time style transfer: frames that come from the host and go back to it, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ..contract import Request, Size, Step, Workload
+from ..shapes import StyleShape, style_flops
+
+MINI = StyleShape(height=256, width=256)
+BASE = StyleShape(height=720, width=1280)
+LARGE = StyleShape(height=1080, width=1920)
+
+
+def _size(shape: StyleShape, batch: int, memory_mib: int) -> Size:
+    return Size(
+        parameters={
+            **asdict(shape),
+            "batch": batch,
+            "layout": "nchw",
+            "amp": "weights converted once",
+            "data": "random bytes",
+            "path": "host to device to host",
+        },
+        units_per_step=float(batch),
+        flops_per_step=batch * style_flops(shape),
+        bytes_per_step=None,
+        memory_bytes=memory_mib * 2**20,
+    )
+
+
+def build(request: Request) -> Step:
+    """A step is one frame (or a few at once) of bytes from the host, styled, and back as bytes; it waits."""
+    import torch
+
+    from ..models.style import Style, shown
+    from ..serving import request_step, served
+
+    batch, height, width = (request.integer(name) for name in ("batch", "height", "width"))
+    generator = torch.Generator().manual_seed(request.seed)
+    frames = torch.randint(256, (batch, height, width, 3), dtype=torch.uint8, generator=generator)
+    return request_step(served(Style, request), frames, torch.zeros_like(frames), request, finish=shown)
+
+
+WORKLOAD = Workload(
+    name="style_fps",
+    version=1,
+    title="style transfer",
+    question="How many frames per second does a video filter reach?",
+    workload_class="inference",
+    unit="frame",
+    sizes={
+        "mini": _size(MINI, 1, 100),
+        "base": _size(BASE, 1, 1000),
+        "base-b4": _size(BASE, 4, 4000),
+        "large": _size(LARGE, 1, 2200),
+        "large-b4": _size(LARGE, 4, 8800),
+    },
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+)
