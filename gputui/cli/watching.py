@@ -118,8 +118,9 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     last = watched.stored.get(index)
     if last is not None:
         if last.exit_status:
+            why = last.message.removeprefix("gputui: ").split("\n")[0] or f"status {last.exit_status}"
             raise NotStored(
-                f"run {run.short_id} was measured but not stored: {last.message or last.exit_status}",
+                f"run {run.short_id} was measured but not stored: {why}",
                 f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
             )
         return "supervisor"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from many import crowd
 
 
-def test_four_writers_and_two_readers_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
-    found = crowd(tmp_path, seconds=10.0)
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(10.0, marks=pytest.mark.slow)])
+def test_four_writers_and_two_readers_lose_nothing_and_store_nothing_twice(
+    tmp_path: Path, seconds: float
+) -> None:
+    found = crowd(tmp_path, seconds)
     assert found.errors == ()
     assert found.runs_in_file == found.runs_stored
     assert found.shared_run_there == 1

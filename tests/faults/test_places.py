@@ -121,6 +121,7 @@ def _whole_lines(run_dir: Path) -> list[bytes]:
     return [line for line in (run_dir / JOURNAL_NAME).read_bytes().split(b"\n") if check_line(line)]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_deleted_in_mid_run_is_made_anew(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     write_spin_profile(profile, budget_s=3, replicates=1)

@@ -113,6 +113,8 @@ def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(
     viewer.wait_for(b"block")
     viewer.close()
     assert viewer.end() == 129
+    if command == "run":
+        assert b"\r\x1b[K" in viewer.seen, "with a terminal the line is rewritten in place"
     wait_until_ended(only_run_dir())
     assert statuses(db) == ["finished"]
 
@@ -166,6 +168,7 @@ def test_a_supervisor_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path:
     assert statuses(db) == ["finished"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path: Path) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml", budget_s=14, replicates=2)
     db = tmp_path / "a.db"
