@@ -32,6 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("record", "record", "Record the box while any program runs."),
     Command("compare", "compare", "Two result files, or the variants of one, side by side."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
+    Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
     Command("runs", "runs", "List the runs of a result file."),
     Command("show", "show", "One run in full."),
     Command("merge", "merge", "One result file of many."),

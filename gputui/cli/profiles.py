@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import textwrap
+from pathlib import Path
 
 import click
 
@@ -25,7 +26,7 @@ def command(name: str | None, python: str | None, as_json: bool) -> int:
     if name is None:
         _list(shipped_profiles(), as_json)
     else:
-        _show(find_profile(name), python, as_json)
+        _show(name, python, as_json)
     return EXIT_DONE
 
 
@@ -42,14 +43,16 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
     click.echo("\nnext: gputui profiles NAME, or gputui run NAME")
 
 
-def _show(profile: Profile, python: str | None, as_json: bool) -> None:
+def _show(name: str, python: str | None, as_json: bool) -> None:
     from gputui.machine import describe_machine
     from gputui.services.interpreters import choose_interpreter
+    from gputui.services.own_steps import is_step_file, profile_of_step
     from gputui.services.places import hash_key
     from gputui.services.resolving import resolve_plan
-    from gputui.worker.workloads import workload_named
 
+    shipped = None if is_step_file(name) else find_profile(name)
     chosen = choose_interpreter(python)
+    profile = shipped or profile_of_step(Path(name), chosen.interpreter.executable)
     plan = resolve_plan(profile, chosen.interpreter, describe_machine(hash_key()))
     if as_json:
         click.echo(json.dumps({"schema": 1, **json.loads(plan.to_json())}, indent=1))
@@ -66,7 +69,7 @@ def _show(profile: Profile, python: str | None, as_json: bool) -> None:
         matching = f"each match of {command.pattern!r}" if command.pattern else "from start to end"
         click.echo(f"  {'':<12} timed: {matching}")
     for workload in dict.fromkeys(c.case.work.workload for c in plan.cases if not c.case.is_program):
-        click.echo(f"  {workload:<12} {workload_named(workload).question}")
+        click.echo(f"  {workload:<12} {profile.workload_named(workload).question}")
     _cases(plan)
 
 

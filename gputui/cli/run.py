@@ -17,6 +17,7 @@ from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.services.interpreters import Chosen, choose_interpreter
+from gputui.services.own_steps import is_step_file, profile_of_step
 from gputui.services.places import default_result_file, hash_key
 from gputui.services.pricing import price_of
 from gputui.services.profiles import Profile, find_profile
@@ -58,9 +59,12 @@ def command(
     detach: bool,
     as_json: bool,
 ) -> int:
-    """Measure PROFILE (a name or a .toml file; `quick` without one) and store the result."""
+    """Measure PROFILE and store the result.
+
+    A name, a .toml file, or a workload of your own in a .py file; without one, `quick`.
+    """
     check_label(label)
-    chosen_profile = find_profile(profile)
+    shipped = None if is_step_file(profile) else find_profile(profile)
     tell_recovered()
     target = expanded(default_result_file() if db is None else db).absolute()
     machine = describe_machine(hash_key())
@@ -74,6 +78,7 @@ def command(
     requests = []
     for stated in pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=_say_probing)
+        chosen_profile = shipped or profile_of_step(Path(profile), chosen.interpreter.executable)
         plan = resolve_plan(chosen_profile, chosen.interpreter, machine, choices)
         if not plan.launches:
             raise _nothing_to_run(chosen_profile, plan, chosen)

@@ -90,6 +90,8 @@ class Plan:
     interpreter: tuple[str, ...]
     """Command prefix of a worker: the path of a Python."""
     commands: tuple[PlannedCommand, ...] = ()
+    step_file: str = ""
+    """Path of a user's workload, whose cases are those without a workload of ours; empty for none."""
 
     def command_of(self, case_id: int) -> PlannedCommand | None:
         """The program of a case; None if it is a workload."""

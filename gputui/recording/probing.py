@@ -32,12 +32,31 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
     Blocks for the time torch takes to import. Raises GputuiError if `prefix` is no Python, is too old,
     does not answer in `timeout_s` seconds, or dies.
     """
+    plain = _answer(prefix, ("probe",), timeout_s)
+    version = plain["python_version"]
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
+        raise GputuiError(
+            f"--python {' '.join(prefix)}: is Python {version}", "give the path of a Python 3.10 or newer"
+        )
+    return plain
+
+
+def describe_step(prefix: Sequence[str], file: Path, timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
+    """What a user's workload declares, read by the interpreter behind `prefix`; or `error`.
+
+    Raises GputuiError as `probe_interpreter` does, also if the file makes the interpreter die or hang.
+    """
+    return _answer(prefix, ("describe", str(file)), timeout_s)
+
+
+def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> dict[str, Any]:
+    """What a worker writes down when it is asked."""
     shown = " ".join(prefix)
     with tempfile.TemporaryDirectory(prefix="gputui-probe-") as scratch:
         start = copy_worker(Path(scratch))
-        answer = Path(scratch) / "probe.json"
+        answer = Path(scratch) / "answer.json"
         try:
-            status, said = _run([*prefix, str(start), "probe", str(answer)], timeout_s)
+            status, said = _run([*prefix, str(start), *words, str(answer)], timeout_s)
         except subprocess.TimeoutExpired as error:
             raise GputuiError(
                 f"--python {shown}: no answer within {timeout_s:g} s",
@@ -55,12 +74,7 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
                 f"--python {shown}: is no Python that can measure (exit {status}: {said[:200]})",
                 "give the path of a Python 3.10 or newer",
             ) from error
-        version = plain["python_version"]
-        if tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
-            raise GputuiError(
-                f"--python {shown}: is Python {version}", "give the path of a Python 3.10 or newer"
-            )
-        return plain
+    return plain
 
 
 def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:

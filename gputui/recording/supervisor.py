@@ -415,6 +415,7 @@ def _described(run: _Run, case_id: int) -> dict[str, Any]:
         return {"case_id": case_id, "command": asdict(command)}
     case = run.spec.plan.cases[case_id].case
     return {
+        "step_file": run.spec.plan.step_file,
         "case_id": case_id,
         "workload": case.work.workload,
         "size": case.work.size,

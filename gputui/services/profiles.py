@@ -19,6 +19,7 @@ import tomllib
 from gputui.errors import GputuiError
 from gputui.model.case import DEVICE_CLASSES, PRECISIONS, THREAD_REQUESTS, WORKLOAD_CLASSES
 from gputui.model.units import RATES
+from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
 
 SCHEMA = 1
@@ -71,6 +72,15 @@ class ProfileCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnStep:
+    """A workload of the user's."""
+
+    file: str
+    workload: Workload
+    """Its declaration; it can be built in a worker alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A named list of workloads and variants with a time budget."""
 
@@ -82,6 +92,13 @@ class Profile:
     replicates: int
     cases: tuple[ProfileCase, ...]
     commands: tuple[ProfileCommand, ...] = ()
+    own: OwnStep | None = None
+
+    def workload_named(self, name: str) -> Workload:
+        """A workload of one of its cases. Raises KeyError if there is none of that name."""
+        if self.own is not None and self.own.workload.name == name:
+            return self.own.workload
+        return workload_named(name)
 
 
 def find_profile(name_or_path: str) -> Profile:

@@ -18,7 +18,7 @@ from gputui.model.machine import Interpreter, Machine, TorchDevice
 from gputui.model.plan import Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
 from gputui.services.profiles import Profile, ProfileCase, ProfileCommand
 from gputui.worker.contract import Workload
-from gputui.worker.workloads import WORKLOADS, workload_named
+from gputui.worker.workloads import WORKLOADS
 
 SHARED_MEMORY_FRACTION = 0.5
 """Variants share a worker only if together they fit into this part of the free device memory."""
@@ -79,6 +79,7 @@ def resolve_plan(
                 for threads in entry.threads if device_class == "cpu" else ("host",):
                     planned, launches = _group(
                         entry,
+                        profile.workload_named(entry.workload),
                         size,
                         device_class,
                         threads,
@@ -102,7 +103,7 @@ def resolve_plan(
         replicates=replicates,
         budget_s=profile.budget_s * replicates / profile.replicates,
         needs_torch=any(
-            workload_named(c.case.work.workload).needs_torch
+            profile.workload_named(c.case.work.workload).needs_torch
             for c in cases
             if c.outcome is None and not c.case.is_program
         ),
@@ -110,6 +111,7 @@ def resolve_plan(
         launches=_ordered(groups, replicates, choices.seed),
         interpreter=(interpreter.executable,),
         commands=tuple(commands),
+        step_file="" if profile.own is None else profile.own.file,
     )
 
 
@@ -269,6 +271,7 @@ def _no_gpu(interpreter: Interpreter, machine: Machine, asked: str, count: int) 
 
 def _group(
     entry: ProfileCase,
+    workload: Workload,
     size: str,
     device_class: str,
     threads: str,
@@ -278,7 +281,6 @@ def _group(
     machine: Machine,
 ) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
     """The cases that differ in precision only, and the launches that measure them once."""
-    workload = workload_named(entry.workload)
     cases = []
     for offset, precision in enumerate(entry.precisions):
         variant = Variant(device_class, precision, "eager", threads)

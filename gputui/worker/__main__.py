@@ -1,4 +1,4 @@
-"""Entry of a worker: `probe OUT` or `run LAUNCH CHANNEL`."""
+"""Entry of a worker: `probe OUT`, `describe FILE OUT` or `run LAUNCH CHANNEL`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import faulthandler
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any  # JSON of the launch
+
+from .contract import Workload
 
 
 def main(arguments: list[str]) -> int:
@@ -18,8 +22,13 @@ def main(arguments: list[str]) -> int:
 
         Path(arguments[1]).write_text(json.dumps(probe()))
         return 0
+    if len(arguments) == 3 and arguments[0] == "describe":
+        from .own_step import described as described_step
+
+        Path(arguments[2]).write_text(json.dumps(described_step(Path(arguments[1]))))
+        return 0
     if len(arguments) != 3 or arguments[0] != "run":
-        print("usage: probe OUT | run LAUNCH CHANNEL", file=sys.stderr)
+        print("usage: probe OUT | describe FILE OUT | run LAUNCH CHANNEL", file=sys.stderr)
         return 2
 
     from .channel import Channel
@@ -37,19 +46,32 @@ def main(arguments: list[str]) -> int:
         return 0
 
     from .measure import Launch
-    from .workloads import workload_named
 
+    workload_named = _workloads(described["cases"])
     if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
         import torch
 
         torch.set_num_threads(threads)
         threads = torch.get_num_threads()
-    launch = Launch(described, channel, started_ns)
+    launch = Launch(described, channel, started_ns, workload_named=workload_named)
     now_ns = time.monotonic_ns()
     channel.send("ready", threads_used=threads, t_ns=now_ns)
     launch.run()
     channel.send("end", t_ns=time.monotonic_ns())
     return 0
+
+
+def _workloads(cases: list[dict[str, Any]]) -> Callable[[str], Workload]:
+    """Looks up the workload of a case: ours, or the user's that the case's file declares."""
+    from .workloads import workload_named
+
+    path = str(cases[0].get("step_file") or "")
+    if not path:
+        return workload_named
+    from .own_step import load
+
+    own = load(Path(path))
+    return lambda name: own if name == own.name else workload_named(name)
 
 
 if __name__ == "__main__":

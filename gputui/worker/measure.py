@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any  # JSON of the launch
 
 from .channel import Channel
 from .contention import waited_between, waited_ns
 from .contract import Request, Step, Unsupported, Workload
+from .own_step import located
 from .precision import Precision, resolve
 from .timing import Stopwatch, agree, median_half_width, steps_for, stopwatch_for
 from .workloads import workload_named
@@ -75,6 +77,8 @@ class Launch:
         self._threads = int(described["threads"])
         self._seed = int(described["seed"])
         self._cases: list[dict[str, Any]] = described["cases"]
+        step_file = str(self._cases[0].get("step_file") or "") if self._cases else ""
+        self._step_file = Path(step_file) if step_file else None
         self._allowance_ns = round(float(described["allowance_s"]) * 1e9)
         self._deadline_ns = started_ns + self._allowance_ns
         self._workload_named = workload_named
@@ -130,7 +134,8 @@ class Launch:
         except Unsupported as error:
             self._end(case_id, "unsupported", str(error), blocks)
         except Exception as error:  # torch and a workload may raise anything; the other cases go on
-            self._end(case_id, _outcome_of(error), _first_line(error), blocks)
+            said = located(error, self._step_file) if self._step_file else _first_line(error)
+            self._end(case_id, _outcome_of(error), said, blocks)
         self._free_memory()
         return None
 

@@ -1,0 +1,157 @@
+"""A workload of the user's own: measured, compared and stored like ours; mistakes are told by their line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import gputui
+
+from gputui.cli import main
+
+STEP = """
+from gputui_worker.contract import Request, Size, Step, Workload
+from beside import pieces_of
+
+def build(request):
+    import hashlib
+    data = bytes(2**18)
+    return Step(lambda: [hashlib.sha256(data).digest() for _ in range(pieces_of(request))])
+
+WORKLOAD = Workload(
+    name="hashing",
+    version=1,
+    title="hashing",
+    question="How fast?",
+    workload_class="host",
+    unit="B",
+    sizes={"mini": Size({"pieces": 8}, 8 * 2.0**18, None, 8 * 2**18, 2**18)},
+    precisions=("fp32",),
+    device_classes=("cpu",),
+    needs_torch=False,
+    build=build,
+)
+"""
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Path:
+    """A workload of the standard library, with a module beside it."""
+    (tmp_path / "beside.py").write_text("def pieces_of(request):\n    return request.integer('pieces')\n")
+    path = tmp_path / "my_step.py"
+    path.write_text(STEP)
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(list(map(str, words)))
+    out, err = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, out, err
+
+
+@pytest.mark.slow
+def test_a_step_is_measured_stored_and_compared_like_ours(step: Path, tmp_path: Path) -> None:
+    for name, version in (("a", 1), ("b", 1), ("c", 2)):
+        step.write_text(STEP.replace("version=1", f"version={version}"))
+        done = gputui("run", step, "--db", tmp_path / f"{name}.db", "--launches", "1")
+        assert done.returncode == 0, done.stderr
+        assert "step:hashing mini cpu fp32 all cores" in done.stdout
+    (case,) = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
+    assert case["speed"]["units_per_s"] > 0
+    compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
+    (row,) = json.loads(compared.stdout)["comparisons"][0]["rows"]
+    assert row["verdict"] in ("inconclusive", "same", "faster", "slower")
+    apart = gputui("compare", tmp_path / "a.db", tmp_path / "c.db", "--format", "json")
+    rows = json.loads(apart.stdout)["comparisons"][0]["rows"]
+    assert [row["verdict"] for row in rows] == ["not comparable"] * 2, "another version is other work"
+
+
+def test_profiles_shows_what_of_a_step_would_run_here(step: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = said(capsys, "profiles", step)
+    assert status == 0
+    assert "would run here (1):\n  step:hashing mini cpu fp32 all cores" in out
+
+
+@pytest.mark.slow
+def test_the_template_runs_at_once(tmp_path: Path) -> None:
+    made = gputui("new-workload", tmp_path / "mine.py")
+    assert made.returncode == 0
+    done = gputui("run", tmp_path / "mine.py", "--db", tmp_path / "a.db")
+    assert done.returncode == 0, done.stderr
+    cases = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
+    assert {case["precision"] for case in cases if case["outcome"] == "ok"} == {"fp32", "amp"}
+
+
+def test_a_template_is_never_written_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.py"
+    assert said(capsys, "new-workload", path)[0] == 0
+    path.write_text("# mine\n")
+    status, out, err = said(capsys, "new-workload", path)
+    assert (status, out) == (2, "")
+    assert "is there already" in err
+    assert path.read_text() == "# mine\n"
+    assert said(capsys, "new-workload", tmp_path / "mine.txt")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("def build(request):", "def build(request:", "my_step.py line 5:"),
+        ("from beside import", "from beyond import", "my_step.py line 3: ModuleNotFoundError"),
+        ("WORKLOAD = Work", "raise SystemExit(3)\nWORKLOAD = Work", "my_step.py line 10: SystemExit: 3"),
+        ("WORKLOAD = ", "WORK = ", "no WORKLOAD; expected WORKLOAD = Workload"),
+        (STEP[STEP.index("Workload(\n") :], "7\n", "my_step.py line 10: WORKLOAD is of type int"),
+        ('name="hashing"', 'name="My Step"', "my_step.py line 11: name: expected 1 to 40"),
+        ("version=1", "version=0", "my_step.py line 12: version: expected a whole number"),
+        ('unit="B"', 'unit="miles"', "my_step.py line 16: unit: 'miles'"),
+        ('workload_class="host"', 'workload_class="mine"', "line 15: workload_class: expected one of"),
+        ('("fp32",)', '("fp33",)', "line 18: precisions: expected some of fp32"),
+        ("8 * 2.0**18, None", "float('nan'), None", "line 17: sizes: expected"),
+        ('{"mini": Size', '{"mini": list(), "x": Size', "line 17: sizes: expected"),
+        ("build=build", "build=None", "line 21: build: expected a function"),
+    ],
+)
+def test_a_mistake_in_a_step_is_told_with_file_line_and_what_was_expected(
+    step: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, told: str
+) -> None:
+    assert old in STEP
+    step.write_text(STEP.replace(old, new))
+    status, out, err = said(capsys, "run", step, "--db", tmp_path / "a.db")
+    assert (status, out) == (2, "")
+    assert told in err, err
+    assert "Traceback" not in err
+    assert not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "    return Step(lambda:",
+            "    return (lambda:",
+            "my_step.py line 5: build gave function; expected Step",
+        ),
+        ("    import hashlib\n", "    import hashlib\n    1 / 0\n", "my_step.py line 7: ZeroDivisionError"),
+        ("for _ in range(pieces_of(request))", "for _ in range(nothing)", "my_step.py line 8: NameError"),
+    ],
+)
+def test_an_error_in_mid_run_fails_the_case_with_its_line(
+    step: Path, tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    assert old in STEP
+    step.write_text(STEP.replace(old, new))
+    done = gputui("run", step, "--db", tmp_path / "a.db")
+    assert done.returncode == 1, done.stderr
+    (case,) = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
+    assert (case["outcome"], case["reason"][: len(told)]) == ("failed", told)
+
+
+def test_a_step_that_is_not_there_is_told_with_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = said(capsys, "run", tmp_path / "gone.py", "--db", tmp_path / "a.db")
+    assert status == 2
+    assert "new-workload" in err
