@@ -117,6 +117,7 @@ def _print(comparison: Comparison, ignore: str) -> None:
     out.print(made)
     for number, note in enumerate(notes, 1):
         out.print(Text(f"[{number}] {note}"))
+    _print_figures(out, comparison, common, ignore)
     _print_costs(out, comparison, common, ignore)
     for reason, count in comparison.unmeasured:
         out.print(Text(f"{count} case{'s' if count > 1 else ''} on neither side: {reason}"))
@@ -238,6 +239,36 @@ def _counts(row: Row) -> str:
     if isinstance(row.estimate, RatioEstimate):
         return f"{row.estimate.n_a}/{row.estimate.n_b}"
     return ""
+
+
+def _print_figures(out: Console, comparison: Comparison, common: list[str], ignore: str) -> None:
+    """What the cases gave besides their speed, side by side and without a verdict."""
+    from gputui.cli.tables import add_row, table
+    from gputui.model.units import format_figure
+    from gputui.services.figures import figures_of
+
+    rows: list[tuple[str, str, str]] = []
+    for row in comparison.rows:
+        sides = [
+            {f.key: f for f in figures_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
+        ]
+        found = {**sides[1], **sides[0]}
+        if found:
+            rows.append((_name(row, common, ignore), "", ""))
+        for key, figure in found.items():
+            told = [side.get(key) for side in sides]
+            said = [
+                "—" if f is None or isinstance(f.value, Missing) else format_figure(f.value, f.unit)
+                for f in told
+            ]
+            rows.append((f"  {figure.title}", said[0], said[1]))
+    if not rows:
+        return
+    made = table(["figures, not judged", "a", "b"], right=(1, 2))
+    for cells in rows:
+        add_row(made, *cells)
+    out.print()
+    out.print(made)
 
 
 def _print_costs(out: Console, comparison: Comparison, common: list[str], ignore: str) -> None:

@@ -15,13 +15,21 @@ from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import RATES, format_percent, format_rate, format_seconds, format_usd
+from gputui.model.units import (
+    RATES,
+    format_figure,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_usd,
+)
+from gputui.services.figures import CaseFigure, figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import cost_of, is_crowded, speed_of, waited_share
 
 
 def print_results(out: Console, run: Run) -> None:
-    """Cases with their rates, what was not run and why, and whether the box is normal."""
+    """Cases with their rates and figures, what was not run and why, and whether the box is normal."""
     measured: list[tuple[CaseResult, SpeedEstimate]] = []
     unmeasured: dict[str, list[str]] = {}
     for case in run.cases:
@@ -39,6 +47,7 @@ def print_results(out: Console, run: Run) -> None:
         out.print(made)
         if sheet is short and not isinstance(run.summary.price, Missing):
             out.print(_what_is_priced(measured, run.summary.price))
+    print_figures(out, run)
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
         out.print(Text(f"{shown}: {reason}"))
@@ -50,6 +59,38 @@ def print_results(out: Console, run: Run) -> None:
         out.print("NO REFERENCE: no ceiling (gemm, membw) was measured to tell whether this box is normal")
     for normality in judged:
         out.print(Text(normality.text, style="bold" if normality.word != "NO REFERENCE" else ""))
+
+
+def print_figures(out: Console, run: Run) -> None:
+    """What cases gave besides their speed, case by case; nothing if none did."""
+    rows: list[tuple[str, str, str]] = []
+    for case in run.cases:
+        found = figures_of(case)
+        if found:
+            rows.append((case_name(case), "", ""))
+        rows += [(f"  {f.title}", figure_text(f), _seen(f)) for f in found]
+    if not rows:
+        return
+    made = table(["figure", "value", "seen in"], right=(1,), breaks=(0, 2))
+    for row in rows:
+        add_row(made, *row)
+    out.print()
+    out.print(made)
+
+
+def figure_text(figure: CaseFigure) -> str:
+    """Its value in its unit, or that there is none."""
+    return "—" if isinstance(figure.value, Missing) else format_figure(figure.value, figure.unit)
+
+
+def _seen(figure: CaseFigure) -> str:
+    """How often it was observed, and how far launches lie apart; or why there is none."""
+    if isinstance(figure.value, Missing):
+        return figure.value.reason
+    if figure.launches == 1 or figure.low is None or figure.high is None:
+        return f"{figure.observations}"
+    low, high = (format_figure(value, figure.unit) for value in (figure.low, figure.high))
+    return f"{figure.observations} in {figure.launches} launches: {low} to {high}"
 
 
 def case_name(case: CaseResult) -> str:

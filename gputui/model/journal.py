@@ -13,6 +13,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import Any  # JSON that was not looked at yet
 
+from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import PlannedCase
 
@@ -151,6 +152,31 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A result of a case in one launch that is not its speed; it says itself what it is."""
+
+    launch_id: int
+    case_id: int
+    key: str
+    """Ends in its unit: `p99_latency_s`."""
+    title: str
+    unit: str
+    """A name of `units.FIGURE_SUFFIXES`."""
+    better: str
+    """`less`, `more` or `neither`."""
+    combine: str
+    """How the values of several launches become one: `median`, `sum`, `max` or `min`."""
+    value: float | Missing
+    """Not negative."""
+    observations: int
+    """How many it is made of."""
+
+
+FIGURE_BETTER = ("less", "more", "neither")
+FIGURE_COMBINES = ("median", "sum", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
 class CaseEnd:
     """One case ended in one launch."""
 
@@ -223,6 +249,7 @@ Line = (
     | WorkerReady
     | CaseWarm
     | Block
+    | Figure
     | CaseEnd
     | LaunchEnd
     | Event
@@ -239,6 +266,7 @@ LINE_KINDS: tuple[type[Line], ...] = (
     WorkerReady,
     CaseWarm,
     Block,
+    Figure,
     CaseEnd,
     LaunchEnd,
     Event,

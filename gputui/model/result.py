@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.journal import Block, Price
+from gputui.model.journal import Block, Figure, Price
 from gputui.model.machine import Machine, Runtime
 
 
@@ -27,6 +27,8 @@ class Measurement:
     stable: bool | None
     blocks: tuple[Block, ...]
     """In the order of time; warm-up is not among them."""
+    figures: tuple[Figure, ...] = ()
+    """Results that are not a speed, in the order the workload declares them."""
 
 
 @dataclass(frozen=True, slots=True)

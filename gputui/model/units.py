@@ -33,6 +33,17 @@ PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9, "run": 1e-6}
 """A million of these is priced in multiples: a FLOP or a byte alone costs nothing one could print, and nobody
 runs a program a million times."""
 
+FIGURE_SUFFIXES: dict[str, str] = {
+    "s": "_s",
+    "B": "_bytes",
+    "B/s": "_bytes_per_s",
+    "1/s": "_per_s",
+    "share": "_share",
+    "ratio": "_ratio",
+    "count": "_count",
+}
+"""Units of figures that are no speed, and how their keys end."""
+
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _ROUNDS_UP = 0.9994999
 """From this part of a unit on, three digits round up to a whole one; a hair below the true 0.9995, which
@@ -105,3 +116,19 @@ def format_usd(usd: float) -> str:
         return f"${usd:.2f}"
     decimals = int(f"{usd:.1e}".partition("e")[2])  # after rounding, so that 0.00999 is 0.010
     return f"${usd:.{1 - decimals}f}"
+
+
+def format_figure(value: float, unit: str) -> str:
+    """A figure in its unit: `12.3 ms`, `4.10 GiB`, `61 %`, `0.98x`, `0`."""
+    if unit == "s":
+        return format_seconds(value)
+    if unit == "B":
+        return format_bytes(value)
+    if unit == "share":
+        return format_percent(value)
+    if unit == "ratio":
+        return format_ratio(value)
+    if unit in ("B/s", "1/s"):
+        digits, prefix = with_prefix(value)
+        return f"{digits} {prefix}B/s" if unit == "B/s" else f"{digits}{prefix}/s"
+    return f"{value:.0f}" if value == round(value) else three_digits(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -21,12 +22,15 @@ from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresse
 from gputui.model.absent import Missing
 from gputui.model.case import OUTCOMES
 from gputui.model.journal import (
+    FIGURE_BETTER,
+    FIGURE_COMBINES,
     TELEMETRY_NAME,
     Block,
     CaseEnd,
     CasePlanned,
     CaseWarm,
     Event,
+    Figure,
     LaunchEnd,
     LaunchStart,
     MachineFound,
@@ -39,6 +43,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedDevice, PlannedLaunch
+from gputui.model.units import FIGURE_SUFFIXES
 from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter
@@ -292,6 +297,11 @@ class Supervisor:
                 run.pace.started(
                     launch, (warm.t_ns - warm.warmup_ns - warm.first_step_ns - worker.started_ns) / 1e9
                 )
+        elif kind == "figure":
+            figure = _figure(launch_id, message)
+            if figure.case_id not in launch.case_ids:
+                raise ValueError(figure)
+            journal.append(figure)
         elif kind == "case_end":
             end = CaseEnd(launch_id=launch_id, **message)
             if end.case_id not in launch.case_ids or end.outcome not in OUTCOMES:
@@ -421,6 +431,17 @@ def _described(run: _Run, case_id: int) -> dict[str, Any]:
         "size": case.work.size,
         "precision": case.variant.precision,
     }
+
+
+def _figure(launch_id: int, message: dict[str, Any]) -> Figure:
+    """A figure as a worker says it. Raises LookupError, TypeError or ValueError if it is none."""
+    value, reason = message.pop("value"), without_paths(str(message.pop("reason")))
+    figure = Figure(launch_id=launch_id, value=Missing(reason) if value is None else float(value), **message)
+    known = figure.better in FIGURE_BETTER and figure.combine in FIGURE_COMBINES
+    fits = isinstance(figure.value, Missing) or 0 <= figure.value < math.inf
+    if not (known and fits and figure.unit in FIGURE_SUFFIXES and figure.observations >= 0):
+        raise ValueError(figure)
+    return figure
 
 
 def _death(exit_status: int | None) -> str:

@@ -9,8 +9,9 @@ from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import to_plain
-from gputui.model.result import Run, RunSummary
+from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.comparison import Cell, Comparison, Side
+from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import cost_of, speed_of, waited_share
 
@@ -28,6 +29,7 @@ def run_as_json(run: Run) -> dict[str, Any]:
                 "speed": _speed(speed_of(case)),
                 "waited_share": _number(waited_share(case)),
                 "cost": _cost(cost_of(case, run.summary.price)),
+                "figures": _figures(case),
             }
             for case in run.cases
         ],
@@ -107,7 +109,12 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "precision_used": cell.precision_used,
         "speed": _speed(cell.speed),
         "cost": _cost(cell.cost),
+        "figures": [] if cell.result is None else _figures(cell.result),
     }
+
+
+def _figures(case: CaseResult) -> list[dict[str, Any]]:
+    return [to_plain(figure) for figure in figures_of(case)]
 
 
 def _speed(speed: SpeedEstimate | Missing) -> dict[str, Any]:

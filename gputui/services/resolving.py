@@ -119,7 +119,9 @@ def case_of(workload: Workload, size: str, variant: Variant) -> Case:
     """The case of a workload's declared size."""
     declared = workload.sizes[size]
     return Case(
-        work=Work(workload.name, workload.version, size, "same", tuple(sorted(declared.parameters.items()))),
+        work=Work(
+            workload.name, workload.version, size, workload.form, tuple(sorted(declared.parameters.items()))
+        ),
         variant=variant,
         workload_class=workload.workload_class,
         unit=workload.unit,
@@ -300,7 +302,7 @@ def _group(
         threads=1 if threads == "1" else cores,
         weight=entry.weight * len(to_run),
     )
-    if together:
+    if together and not workload.is_alone:
         return cases, [launch]
     return cases, [replace(launch, case_ids=(case_id,), weight=entry.weight) for case_id in launch.case_ids]
 

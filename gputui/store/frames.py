@@ -24,6 +24,8 @@ class Frames:
     cases: DataFrame
     measurements: DataFrame
     blocks: DataFrame
+    figures: DataFrame
+    """Results that are not a speed."""
     telemetry: DataFrame
     """One row per GPU and instant."""
     host_telemetry: DataFrame
@@ -43,6 +45,7 @@ def load(file: str | Path, *, trust: bool = False) -> Frames:
             "cases",
             "measurements",
             "blocks",
+            "figures",
             "telemetry",
             "host_telemetry",
         )

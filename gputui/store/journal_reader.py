@@ -20,6 +20,7 @@ from gputui.model.journal import (
     CaseEnd,
     CasePlanned,
     CaseWarm,
+    Figure,
     LaunchEnd,
     LaunchStart,
     Line,
@@ -241,9 +242,11 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         why = ""
         if key is not None and key in said:
             why = "said a second time"
-        elif isinstance(line, CaseWarm | Block | CaseEnd) and line.case_id not in cases:
+        elif isinstance(line, CaseWarm | Block | Figure | CaseEnd) and line.case_id not in cases:
             why = f"case {line.case_id} was never planned"
-        elif isinstance(line, CaseWarm | Block) and line.case_id not in launches.get(line.launch_id, ()):
+        elif isinstance(line, CaseWarm | Block | Figure) and line.case_id not in launches.get(
+            line.launch_id, ()
+        ):
             why = f"case {line.case_id} does not belong to launch {line.launch_id}"
         if why:
             damage.append(f"{type(line).__name__} left out: {why}")
@@ -265,6 +268,8 @@ def _said_once(line: Line) -> object:
         return (type(line), line.launch_id, line.case_id)
     if isinstance(line, Block):
         return (Block, line.launch_id, line.case_id, line.index)
+    if isinstance(line, Figure):
+        return (Figure, line.launch_id, line.case_id, line.key)
     return None
 
 

@@ -98,11 +98,15 @@ class ResultFile:
         blocks: dict[Cell, list[Row]] = {}
         for row in self._fetch("blocks", run_id, "start_ns"):
             blocks.setdefault(row["case_id"], []).append(row)
+        figures: dict[Cell, list[Row]] = {}
+        for row in self._fetch("figures", run_id, "figure_index"):
+            figures.setdefault(row["case_id"], []).append(row)
         cases: list[CaseResult] = []
         for row in self._fetch("cases", run_id, "case_id"):
             case_id = row["case_id"]
             with self._valid(f"case {case_id} of run {run_id}"):
-                cases.append(case_from(row, measurements.get(case_id, []), blocks.get(case_id, [])))
+                mine = (part.get(case_id, []) for part in (measurements, blocks, figures))
+                cases.append(case_from(row, *mine))
         return Run(found[0], tuple(cases))
 
     def events(self, run_id: str) -> tuple[StoredEvent, ...]:

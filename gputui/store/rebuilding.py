@@ -76,7 +76,9 @@ def summary_from(rows: RunRows) -> RunSummary:
     )
 
 
-def case_from(case: Row, measurements: Sequence[Row], blocks: Sequence[Row]) -> CaseResult:
+def case_from(
+    case: Row, measurements: Sequence[Row], blocks: Sequence[Row], figures: Sequence[Row] = ()
+) -> CaseResult:
     """One case with its launches; `measurements` joined with the threads of their launch.
 
     Raises NotValid if a value cannot be.
@@ -84,6 +86,9 @@ def case_from(case: Row, measurements: Sequence[Row], blocks: Sequence[Row]) -> 
     by_launch: dict[Cell, list[Row]] = {}
     for block in blocks:
         by_launch.setdefault(block["launch_id"], []).append({**block, "index": block["block_index"]})
+    figures_by_launch: dict[Cell, list[dict[str, object]]] = {}
+    for figure in figures:
+        figures_by_launch.setdefault(figure["launch_id"], []).append(_plain_figure(figure))
     return strict(
         {
             "case_id": case["case_id"],
@@ -97,12 +102,18 @@ def case_from(case: Row, measurements: Sequence[Row], blocks: Sequence[Row]) -> 
                     **measurement,
                     "precision_used": measurement["precision_used"] or "",
                     "blocks": by_launch.get(measurement["launch_id"], []),
+                    "figures": figures_by_launch.get(measurement["launch_id"], []),
                 }
                 for measurement in measurements
             ],
         },
         CaseResult,
     )
+
+
+def _plain_figure(row: Row) -> dict[str, object]:
+    absent = {"missing": row["reason"] or _NO_REASON}
+    return {**row, "value": absent if row["value"] is None else row["value"]}
 
 
 def _plain_case(case: Row) -> dict[str, object]:

@@ -15,6 +15,7 @@ from gputui.model.journal import (
     CasePlanned,
     CaseWarm,
     Event,
+    Figure,
     LaunchEnd,
     LaunchStart,
     WorkerReady,
@@ -60,6 +61,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
         "launches": _launch_rows(contents),
         "measurements": measurements,
         "blocks": blocks,
+        "figures": _figure_rows(contents),
         "events": _event_rows(contents),
     }
 
@@ -285,6 +287,21 @@ def _block_row(contents: JournalContents, block: Block) -> Row:
         "cpu_ns": block.cpu_ns,
         "waited_ns": block.waited_ns,
     }
+
+
+def _figure_rows(contents: JournalContents) -> list[Row]:
+    """The figures of what ended, and no others: as with blocks."""
+    ended = {(line.launch_id, line.case_id) for line in contents.of(CaseEnd)}
+    rows: list[Row] = []
+    for index, figure in enumerate(contents.of(Figure)):
+        if (figure.launch_id, figure.case_id) in ended:
+            absent = figure.value if isinstance(figure.value, Missing) else None
+            row: Row = {f.name: getattr(figure, f.name) for f in fields(Figure) if f.name != "value"}
+            row["figure_index"] = index
+            row["value"] = None if isinstance(figure.value, Missing) else figure.value
+            row["reason"] = absent.reason if absent else None
+            rows.append(row)
+    return rows
 
 
 def _event_rows(contents: JournalContents) -> list[Row]:

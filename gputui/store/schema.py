@@ -290,6 +290,24 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     Table(
+        "figures",
+        "Results of a case in one launch that are not a speed.",
+        _columns(
+            _RUN_ID,
+            "case_id BIGINT",
+            "launch_id BIGINT",
+            "figure_index BIGINT its place among those of its case",
+            "key VARCHAR ends in its unit",
+            "title VARCHAR",
+            "unit VARCHAR s, B, B/s, 1/s, share (0 to 1), ratio or count",
+            "better VARCHAR less, more or neither",
+            "combine VARCHAR how several launches become one: median, sum, max or min",
+            "value DOUBLE",
+            "reason VARCHAR why there is no value; NULL if there is one",
+            "observations BIGINT how many it is made of",
+        ),
+    ),
+    Table(
         "telemetry",
         "What the GPUs did while the run went on.",
         (

@@ -9,7 +9,17 @@ from typing import Any, TypeVar  # Any: JSON that was not looked at yet
 import msgspec
 
 from gputui.model.case import OUTCOMES, Work
-from gputui.model.journal import Block, CaseEnd, LaunchEnd, LaunchStart, RunEnd
+from gputui.model.journal import (
+    FIGURE_BETTER,
+    FIGURE_COMBINES,
+    Block,
+    CaseEnd,
+    Figure,
+    LaunchEnd,
+    LaunchStart,
+    RunEnd,
+)
+from gputui.model.units import FIGURE_SUFFIXES
 
 T = TypeVar("T")
 
@@ -19,10 +29,15 @@ _AT_LEAST_ONE = {
     Block: ("steps", "wall_ns", "device_ns"),
     LaunchStart: ("threads",),
 }
-_WORDS: dict[type, tuple[str, tuple[str, ...]]] = {
-    CaseEnd: ("outcome", OUTCOMES),
-    LaunchEnd: ("outcome", OUTCOMES),
-    RunEnd: ("status", ("finished", "interrupted", "failed")),
+_WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    CaseEnd: (("outcome", OUTCOMES),),
+    LaunchEnd: (("outcome", OUTCOMES),),
+    RunEnd: (("status", ("finished", "interrupted", "failed")),),
+    Figure: (
+        ("unit", tuple(FIGURE_SUFFIXES)),
+        ("better", FIGURE_BETTER),
+        ("combine", FIGURE_COMBINES),
+    ),
 }
 _DEEPEST = 64
 LARGEST = 2**63 - 1
@@ -62,8 +77,7 @@ def _check(value: Any) -> None:
         number = getattr(value, name)
         if number is not None and number < 1:
             raise NotValid(f"{name} is {number}")
-    if kind in _WORDS:
-        name, words = _WORDS[kind]
+    for name, words in _WORDS.get(kind, ()):
         if getattr(value, name) not in words:
             raise NotValid(f"{name} is {getattr(value, name)!r}")
     for field in fields(value):

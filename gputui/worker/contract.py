@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .precision import Precision
+    from .timing import BlockTime
 
 Parameter = int | float | str | bool
 
@@ -39,6 +41,33 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A result of a case that is not its speed: what a workload declares of it."""
+
+    key: str
+    """Ends in its unit: `p99_latency_s`, `waiting_share`, `peak_bytes`."""
+    title: str
+    """At most 40 letters: it stands in a table."""
+    unit: str
+    """`s`, `B`, `B/s`, `1/s`, `share` (0 to 1), `ratio` or `count`; no value is negative."""
+    better: str
+    """`less`, `more`, or `neither`."""
+    combine: str
+    """How the values of several launches become one: `median`, `sum`, `max` or `min`."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What one launch found of a figure."""
+
+    value: float | None
+    """None if it could not be had; `reason` says why."""
+    observations: int
+    """How many it is made of: requests, frames, steps; 0 if there is none."""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Request:
     """One variant to be built, inside the worker."""
 
@@ -48,6 +77,8 @@ class Request:
     precision: Precision
     threads: int
     seed: int
+    time_s: float = math.inf
+    """What the case may take in all, building and timing included: about its share of the budget."""
 
     def integer(self, name: str) -> int:
         """A parameter that is a whole number."""
@@ -66,6 +97,17 @@ class Step:
     """A number made of all of the last output: if it is not finite, the case failed. Waits for the device."""
     loss_scale: Callable[[], float] | None = None
     """Scale of the gradient scaler: if it fell, a step was skipped and its block is void."""
+    timed: Callable[[int], BlockTime] | None = None
+    """Does so many steps where they are done, in other processes, and times them there; instead of `run`."""
+    settled: Callable[[], None] | None = None
+    """Called once when the warm-up is over: what `run` noted for figures until then is forgotten."""
+    figures: Callable[[Sequence[float]], Mapping[str, Value]] | None = None
+    """The declared figures by key, asked for once after the last block; given the nanoseconds per step of
+    each block. May do work of its own, which no block sees."""
+    fault: Callable[[], str] | None = None
+    """Why the work came out wrong, empty if it did not; asked for after `figures`. A fault fails the case."""
+    close: Callable[[], object] | None = None
+    """Ends the processes it started; called whatever became of the case."""
 
 
 @dataclass(frozen=True)
@@ -87,3 +129,11 @@ class Workload:
     needs_torch: bool
     build: Callable[[Request], Step]
     """Raises Unsupported if this box cannot do it."""
+    figures: tuple[Figure, ...] = ()
+    """Results besides its speed; what a step gives of them is stored and shown."""
+    is_alone: bool = False
+    """Whether its variants never share a worker: another's memory would be in its figures."""
+    is_sustained: bool = False
+    """Whether it goes on until its time is spent, however well its speed is known by then."""
+    form: str = "same"
+    """`same`: the batch is part of the size; `best`: it is found on this machine, and a result."""

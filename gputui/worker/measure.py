@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any  # JSON of the launch
 
 from .channel import Channel
 from .contention import waited_between, waited_ns
-from .contract import Request, Step, Unsupported, Workload
+from .contract import Request, Step, Unsupported, Value, Workload
 from .own_step import located
 from .precision import Precision, resolve
-from .timing import Stopwatch, agree, median_half_width, steps_for, stopwatch_for
+from .timing import BlockTime, Stopwatch, agree, median_half_width, steps_for, stopwatch_for
 from .workloads import workload_named
 
 MIN_BLOCK_S = 0.2
 MIN_BLOCKS = 5
 MAX_BLOCKS = 60
+SUSTAINED_BLOCKS = 300
+"""Into about so many blocks the time of a case is cut that goes on until it is spent."""
 MAX_VOID_BLOCKS = 10
 """A model whose loss scale keeps falling has no finite gradients, and would never have enough blocks."""
 MAX_SINGLE_STEPS = 3
@@ -46,6 +48,8 @@ class _Running:
     block_ns: list[int] = field(default_factory=list)
 
     def is_done(self) -> bool:
+        if self.workload.is_sustained:
+            return False
         count = len(self.block_ns)
         enough = count > MIN_BLOCKS and median_half_width(self.block_ns) <= ENOUGH_HALF_WIDTH
         return enough or count >= MAX_BLOCKS
@@ -101,9 +105,11 @@ class Launch:
                 done = self._guarded(case.case_id, partial(self._time_block, case), len(case.block_ns))
                 if done is None:
                     running.remove(case)
+                    _close(case.step)
                 elif done or not self._has_time_for(running):
                     running.remove(case)
                     self._guarded(case.case_id, partial(self._finish, case), len(case.block_ns))
+                    _close(case.step)
 
     def _has_time_for(self, active: list[_Running]) -> bool:
         """Whether one more round of blocks ends before the deadline; the least is always taken."""
@@ -122,6 +128,7 @@ class Launch:
             case = running.pop()
             reason = f"{MIN_BLOCKS} blocks of each case need {_seconds(needed_ns)}, {_seconds(left_ns)} left"
             self._end(case.case_id, "skipped", reason, 0)
+            _close(case.step)
 
     def _guarded(self, case_id: int, work: Callable[[], Any], blocks: int = 0) -> Any:
         """Do `work`; what it raises becomes the outcome of the case, and None is returned."""
@@ -149,10 +156,26 @@ class Launch:
         size = workload.sizes[described["size"]]
         precision = resolve(described["precision"], self._device)
         precision.apply()
-        step = workload.build(Request(size.parameters, self._device, precision, self._threads, self._seed))
-        built_ns = self._clock()
+        request = Request(size.parameters, self._device, precision, self._threads, self._seed, share_ns / 1e9)
+        step = workload.build(request)
+        try:
+            return self._warmed(case_id, workload, precision, step, begun_ns, share_ns)
+        except BaseException:
+            _close(step)
+            raise
 
-        first = self._stopwatch(step.run, 1)
+    def _warmed(
+        self,
+        case_id: int,
+        workload: Workload,
+        precision: Precision,
+        step: Step,
+        begun_ns: int,
+        share_ns: float,
+    ) -> _Running:
+        """The rest of `_warm`, once the step is built."""
+        built_ns = self._clock()
+        first = self._timed(step, 1)
         if self._clock() - begun_ns > share_ns:
             raise _NoTime(f"first step {_seconds(first.wall_ns)}, budget {_seconds(share_ns)}")
         warm_start_ns = self._clock()
@@ -164,7 +187,7 @@ class Launch:
         per_step_ns = float(blocks[-1])
         recent: list[int] = []
         while not stable and self._clock() - warm_start_ns < share_ns / 4:
-            timed = self._stopwatch(step.run, steps)
+            timed = self._timed(step, steps)
             per_step_ns = timed.block_ns / steps
             blocks.append(timed.block_ns)
             wanted = steps_for(MIN_BLOCK_S, per_step_ns)
@@ -173,7 +196,12 @@ class Launch:
             else:
                 recent.append(timed.block_ns)
             stable = agree(recent, tolerance)
-        steps = steps_for(MIN_BLOCK_S * 1.02, per_step_ns)
+        block_s = MIN_BLOCK_S * 1.02
+        if workload.is_sustained:
+            block_s = max(block_s, share_ns / 1e9 / SUSTAINED_BLOCKS)
+        steps = steps_for(block_s, per_step_ns)
+        if step.settled:
+            step.settled()
         now_ns = self._clock()
         block_ns = steps * per_step_ns
         left_ns = share_ns - (now_ns - begun_ns)
@@ -207,7 +235,11 @@ class Launch:
                 return taken
             if taken and (min(taken) > left_ns or len(taken) == MAX_SINGLE_STEPS):
                 raise _NoTime(f"one step takes {_seconds(min(taken))}, budget {_seconds(share_ns)}")
-            taken.append(self._stopwatch(step.run, 1).block_ns)
+            taken.append(self._timed(step, 1).block_ns)
+
+    def _timed(self, step: Step, steps: int) -> BlockTime:
+        """One block, timed here or where its steps are done."""
+        return step.timed(steps) if step.timed else self._stopwatch(step.run, steps)
 
     def _time_block(self, case: _Running) -> bool:
         """Time and report one block; whether the case has all it needs."""
@@ -215,7 +247,7 @@ class Launch:
         scale = case.step.loss_scale
         scale_before = scale() if scale else 0.0
         waited_before_ns = waited_ns()
-        timed = self._stopwatch(case.step.run, case.steps_per_block)
+        timed = self._timed(case.step, case.steps_per_block)
         waited = waited_between(waited_before_ns, waited_ns())
         if scale and scale() < scale_before:
             self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
@@ -241,12 +273,27 @@ class Launch:
         """Check the numbers the work produced, then report."""
         loss = case.step.loss() if case.step.loss else 0.0
         result = case.step.result() if case.step.result else 0.0
+        self._send_figures(case)
+        fault = case.step.fault() if case.step.fault else ""
         if not math.isfinite(loss):
             self._end(case.case_id, "failed", f"the loss became {loss}", len(case.block_ns))
         elif not math.isfinite(result):
             self._end(case.case_id, "failed", f"the output became {result}", len(case.block_ns))
+        elif fault:
+            self._end(case.case_id, "failed", fault, len(case.block_ns))
         else:
             self._end(case.case_id, "ok", "", len(case.block_ns))
+
+    def _send_figures(self, case: _Running) -> None:
+        """All that the workload declares; what the step does not give is absent, with the reason."""
+        given = (
+            case.step.figures([ns / case.steps_per_block for ns in case.block_ns])
+            if case.step.figures
+            else {}
+        )
+        for declared in case.workload.figures:
+            found = given.get(declared.key, Value(None, 0, "not measured"))
+            self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(found))
 
     def _end(self, case_id: int, outcome: str, reason: str, blocks: int) -> None:
         self._channel.send(
@@ -263,6 +310,11 @@ class Launch:
             import torch
 
             torch.cuda.empty_cache()
+
+
+def _close(step: Step) -> None:
+    if step.close:
+        step.close()
 
 
 def _outcome_of(error: BaseException) -> str:

@@ -13,12 +13,14 @@ import pytest
 from builders import make_case, make_plan, write_program
 from supervised import Supervised, living_members, scripted_worker, start_supervisor
 
+from gputui.model.absent import Missing
 from gputui.model.journal import (
     TELEMETRY_NAME,
     Block,
     CaseEnd,
     CaseWarm,
     Event,
+    Figure,
     LaunchEnd,
     LaunchStart,
     RunEnd,
@@ -205,6 +207,40 @@ def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
     assert {event.message for event in run.lines(Event)} == {"launch 0: a line of the worker made no sense"}
     assert case_ends(run) == [(0, 0, "ok", "")]
+
+
+FIGURE = "case_id=0, key='p99_s', title='p99', unit='s', better='less', combine='median', observations=7"
+
+
+def test_figures_are_written_down_and_one_without_a_value_has_its_reason(tmp_path: Path) -> None:
+    behaviour = f"""
+say('figure', {FIGURE}, value=1, reason='')
+say('figure', {FIGURE.replace("p99_s", "p999_s")}, value=None, reason='7 requests, /home/ana/x says')
+"""
+    run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
+    assert [(f.launch_id, f.case_id, f.key, f.value, f.observations) for f in run.lines(Figure)] == [
+        (0, 0, "p99_s", 1.0, 7),
+        (0, 0, "p999_s", Missing("7 requests, x says"), 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        FIGURE + ", value=-1.0, reason=''",
+        FIGURE + ", value=float('nan'), reason=''",
+        FIGURE + ", value='much', reason=''",
+        FIGURE + ", value=1.0",
+        FIGURE.replace("case_id=0", "case_id=1") + ", value=1.0, reason=''",
+        FIGURE.replace("unit='s'", "unit='ells'") + ", value=1.0, reason=''",
+        FIGURE.replace("'less'", "'prettier'") + ", value=1.0, reason=''",
+        FIGURE.replace("'median'", "'guess'") + ", value=1.0, reason=''",
+    ],
+)
+def test_a_figure_that_cannot_be_is_told_and_harms_nothing(tmp_path: Path, said: str) -> None:
+    run = finished(tmp_path, scripted(tmp_path, f"\nsay('figure', {said})" + WELL, [0]))
+    assert {event.message for event in run.lines(Event)} == {"launch 0: a line of the worker made no sense"}
+    assert (run.lines(Figure), case_ends(run)) == ((), [(0, 0, "ok", "")])
 
 
 def test_a_block_that_was_left_out_is_told_with_its_case(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any  # a worker's JSON
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gputui.worker.channel import Channel
-from gputui.worker.contract import Request, Size, Step, Unsupported, Workload
+from gputui.worker.contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from gputui.worker.measure import ENOUGH_HALF_WIDTH, MAX_BLOCKS, MAX_VOID_BLOCKS, MIN_BLOCKS, Launch
 from gputui.worker.timing import BlockTime, agree, cpu_stopwatch, median_half_width, steps_for
 
@@ -137,8 +138,8 @@ class Bench:
         self._workloads: dict[str, Workload] = {}
         self._cases: list[dict[str, Any]] = []
 
-    def add(self, name: str, build: Callable[[Request], Step], precision: str = "fp32") -> None:
-        """One more case; its id is its place."""
+    def add(self, name: str, build: Callable[[Request], Step], precision: str = "fp32", **more: Any) -> None:
+        """One more case; its id is its place. `more` is what its workload declares besides."""
         self._workloads[name] = Workload(
             name=name,
             version=1,
@@ -151,6 +152,7 @@ class Bench:
             device_classes=("cpu",),
             needs_torch=False,
             build=build,
+            **more,
         )
         self._cases.append(
             {"case_id": len(self._cases), "workload": name, "size": "mini", "precision": precision}
@@ -472,3 +474,93 @@ def test_a_worker_whose_supervisor_is_gone_ends_instead_of_working_for_nobody(be
     bench.add("unheard", build)
     with pytest.raises(BrokenPipeError):
         bench.measure()
+
+
+P99 = Figure("p99_s", "p99 latency", "s", "less", "median")
+ERRORS = Figure("errors_count", "errors", "count", "less", "sum")
+
+
+def test_declared_figures_are_sent_once_each_after_the_last_block(bench: Bench) -> None:
+    given: list[list[float]] = []
+
+    def figures(step_ns: Sequence[float]) -> dict[str, Value]:
+        given.append(list(step_ns))
+        return {"p99_s": Value(0.25, 1000)}
+
+    step = replace(bench.step(0.1), figures=figures)
+    bench.add("served", lambda _: step, figures=(P99, ERRORS))
+    heard = bench.measure()
+    assert given == [[0.1 * SECOND] * len(heard.of("block"))]
+    assert [m["kind"] for m in heard.messages[-3:]] == ["figure", "figure", "case_end"]
+    p99, errors = heard.of("figure", 0)
+    told = {**asdict(P99), "value": 0.25, "observations": 1000, "reason": ""}
+    assert p99 == {"kind": "figure", "case_id": 0, **told}
+    assert (errors["value"], errors["observations"], errors["reason"]) == (None, 0, "not measured")
+
+
+def test_a_fault_fails_the_case_and_keeps_its_figures(bench: Bench) -> None:
+    step = replace(
+        bench.step(0.1), figures=lambda _: {"errors_count": Value(3.0, 50)}, fault=lambda: "3 bit errors"
+    )
+    bench.add("burnt", lambda _: step, figures=(ERRORS,))
+    heard = bench.measure()
+    assert (heard.end(0)["outcome"], heard.end(0)["reason"]) == ("failed", "3 bit errors")
+    assert heard.of("figure", 0)[0]["value"] == 3.0
+
+
+def test_what_was_noted_during_the_warm_up_can_be_forgotten(bench: Bench) -> None:
+    told: list[str] = []
+    step = bench.step(0.1, each=lambda: told.append("step"))
+    bench.add("counting", lambda _: replace(step, settled=lambda: told.append("settled")))
+    heard = bench.measure()
+    after = told[told.index("settled") + 1 :]
+    assert told.count("settled") == 1
+    assert after == ["step"] * sum(block["steps"] for block in heard.of("block"))
+
+
+def test_a_sustained_case_goes_on_until_its_time_is_spent(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 900.0)
+    bench.add("burn", lambda _: bench.step(0.1), is_sustained=True)
+    begun_ns = bench.clock.now_ns
+    heard = bench.measure()
+    assert 895 * SECOND < bench.clock.now_ns - begun_ns <= 900 * SECOND
+    assert 250 < heard.end(0)["blocks"] <= 300
+
+
+def test_steps_that_are_done_elsewhere_are_timed_there(bench: Bench) -> None:
+    def timed(steps: int) -> BlockTime:
+        bench.clock.now_ns += steps * SECOND // 10
+        return BlockTime(bench.clock.now_ns, steps * SECOND // 20, None, 7)
+
+    bench.add("elsewhere", lambda _: replace(bench.step(9.0), timed=timed))
+    heard = bench.measure()
+    assert heard.end(0)["outcome"] == "ok"
+    assert {block["wall_ns"] / block["steps"] for block in heard.of("block")} == {SECOND / 20}
+
+
+@pytest.mark.parametrize("seconds", [(0.1,), (30.0,), (0.1, 5.0)], ids=["well", "first", "slow"])
+def test_whatever_becomes_of_a_case_its_processes_are_ended_once(
+    bench: Bench, seconds: tuple[float, ...]
+) -> None:
+    closed: list[str] = []
+    for name in "ab":
+        step = replace(bench.step(*seconds), close=partial(closed.append, name))
+        bench.add(name, partial(_given, step))
+    bench.measure()
+    assert sorted(closed) == sorted(set(closed)) != []
+
+
+def _given(step: Step, request: Request) -> Step:
+    return step
+
+
+def test_a_case_that_breaks_has_its_processes_ended(bench: Bench) -> None:
+    def break_late() -> None:
+        if bench.clock.now_ns > 11 * SECOND:
+            raise RuntimeError("one rank died")
+
+    closed: list[str] = []
+    step = bench.step(*[0.2, 0.3, 0.25, 0.35] * 100, each=break_late)
+    bench.add("breaking", lambda _: replace(step, close=lambda: closed.append("closed")))
+    assert bench.measure().end(0)["outcome"] == "failed"
+    assert closed == ["closed"]
