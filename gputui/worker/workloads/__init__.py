@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..contract import Workload
 from . import (
     bert_ft,
+    burn,
     conv_train,
     decode,
     gemm,
@@ -30,6 +31,7 @@ WORKLOADS: tuple[Workload, ...] = (
     infer_rps.WORKLOAD,
     decode.WORKLOAD,
     style_fps.WORKLOAD,
+    burn.WORKLOAD,
     spin.WORKLOAD,
 )
 

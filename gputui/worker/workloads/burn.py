@@ -1,0 +1,103 @@
+"""The same matrix product again and again, every number of every product compared with the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from ..contract import Figure, Request, Size, Step, Value, Workload
+
+CHECKED_ROWS = 8
+"""Rows of the first product that are held against float64 on the host: the reference itself may be wrong."""
+TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "amp-bf16": 2e-2, "amp-fp16": 5e-3}
+"""Largest error of a row's norm: several times what the type's rounding gives, far below one flipped
+exponent bit. `fp32` sums k products with 24 bits, `tf32` and fp16 round operands to 11 bits, bf16 to 8."""
+
+
+def _size(n: int) -> Size:
+    return Size(
+        parameters={"n": n, "data": "normal", "checked": "every number"},
+        units_per_step=2.0 * n**3,
+        flops_per_step=2 * n**3,
+        bytes_per_step=None,
+        memory_bytes=6 * 4 * n * n,
+    )
+
+
+def build(request: Request) -> Step:
+    """Random normal operands; a product that differs in one bit from the first is counted, on the device.
+
+    The comparison reads two products a step, less than 2 % of the time of a product at 4096.
+    """
+    import torch
+
+    n = request.integer("n")
+    generator = torch.Generator().manual_seed(request.seed)
+    kind = {"device": request.device, "dtype": request.precision.product_dtype()}
+    a, b = (torch.randn(n, n, generator=generator).to(**kind) for _ in range(2))
+    bits = torch.int16 if kind["dtype"].itemsize == 2 else torch.int32
+    product = torch.empty(n, n, **kind)
+    torch.mm(a, b, out=product)
+    reference = product.clone().view(bits)
+    seen = product.view(bits)
+    differs = torch.empty(n, n, device=request.device, dtype=torch.bool)
+    wrong = torch.zeros((), device=request.device, dtype=torch.int64)
+    products = [0]
+
+    def run() -> None:
+        torch.mm(a, b, out=product)
+        torch.ne(seen, reference, out=differs)
+        wrong.add_(differs.sum())
+        products[0] += 1
+
+    def first_product_error() -> float:
+        rows = reference[:CHECKED_ROWS].view(kind["dtype"]).cpu().double()
+        exact = a[:CHECKED_ROWS].cpu().double() @ b.cpu().double()
+        return float((rows - exact).norm() / exact.norm())
+
+    def figures(step_ns: Sequence[float]) -> dict[str, Value]:
+        return {
+            "wrong_count": Value(float(wrong), products[0]),
+            "kept_ratio": _kept(step_ns),
+        }
+
+    def fault() -> str:
+        count = int(wrong)
+        if count:
+            return f"{count} numbers in {products[0]} products came out otherwise than the first time"
+        error = first_product_error()
+        tolerance = TOLERANCE[request.precision.used]
+        if not error <= tolerance:
+            return f"the first product is off by {error:.2g} of its size, more than {tolerance:g}"
+        return ""
+
+    return Step(run, figures=figures, fault=fault)
+
+
+def _kept(step_ns: Sequence[float]) -> Value:
+    """Speed of the last quarter of the blocks against the first quarter's."""
+    quarter = len(step_ns) // 4
+    if quarter < 2:
+        return Value(None, len(step_ns), f"{len(step_ns)} blocks are too few for quarters")
+    return Value(median(step_ns[:quarter]) / median(step_ns[-quarter:]), 2 * quarter)
+
+
+WORKLOAD = Workload(
+    name="burn",
+    version=1,
+    title="burn-in",
+    question="Is this device healthy: does it keep its speed, and does it calculate the same every time?",
+    workload_class="ceiling",
+    unit="flop",
+    sizes={"mini": _size(1024), "base": _size(4096), "large": _size(8192)},
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+    figures=(
+        Figure("wrong_count", "numbers that came out otherwise", "count", "less", "sum"),
+        Figure("kept_ratio", "speed of last quarter against first", "ratio", "more", "median"),
+    ),
+    is_alone=True,
+    is_sustained=True,
+)
