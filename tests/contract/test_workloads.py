@@ -44,6 +44,7 @@ TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32
 TINY: dict[str, dict[str, Parameter]] = {
     "gemm": {"m": 96, "n": 64, "k": 80},
     "burn": {"n": 96},
+    "memory_tricks": TINY_TEXT | {"batch": 4},
     "membw": {"elements": 3 * 2**19},
     "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
     "bert_ft": TINY_TEXT | {"batch": 4, "dropout": 0.0, "learning_rate": 1e-3},

@@ -1,0 +1,172 @@
+"""Training a GPT with one trick each that saves memory: what it saves, and the time it costs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any  # torch's own types
+
+from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
+from ..shapes import GptShape
+from .gpt_train import BASE, MINI
+
+PARTS_OF_A_BATCH = 4
+"""Into which `accumulate` cuts the batch."""
+TRICKS = ("checkpoint", "offload", "accumulate")
+
+
+def _sizes() -> dict[str, Size]:
+    """Each shape without a trick, and with each; offloading is one of GPUs only, whose `mini` it is not."""
+    sizes = {}
+    for name, shape, batch, memory_mib in (
+        ("mini", MINI, 4, 600),
+        ("base", BASE, 4, 8000),
+        ("large", BASE, 12, 21000),
+    ):
+        for trick in ("none", *TRICKS):
+            if (name, trick) != ("mini", "offload"):
+                full = name if trick == "none" else f"{name}-{trick}"
+                sizes[full] = _size(shape, batch, trick, memory_mib)
+    return sizes
+
+
+def _size(shape: GptShape, batch: int, trick: str, memory_mib: int) -> Size:
+    return Size(
+        parameters={
+            "layers": shape.layers,
+            "heads": shape.heads,
+            "width": shape.width,
+            "context": shape.context,
+            "vocabulary": shape.vocabulary,
+            "batch": batch,
+            "trick": trick,
+            "parts": PARTS_OF_A_BATCH if trick == "accumulate" else 1,
+            "optimizer": "adamw",
+            "data": "uniform tokens",
+        },
+        units_per_step=float(batch * shape.context),
+        flops_per_step=None,
+        bytes_per_step=None,
+        memory_bytes=memory_mib * 2**20,
+    )
+
+
+def build(request: Request) -> Step:
+    """`gpt_train` with a trick around its layers; every trick trains the same model on the same tokens."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    from ..memory import PARTS, NotTold, PhaseOf, no_phases, peak_of_a_step
+    from ..models.gpt import Gpt
+
+    trick, precision = str(request.parameters["trick"]), request.precision
+    if trick == "offload" and request.device == "cpu":
+        raise Unsupported("activations of a CPU are in the host's memory already")
+    shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
+    torch.manual_seed(request.seed)
+    with torch.device(request.device):
+        model = Gpt(shape)
+    generator = torch.Generator().manual_seed(request.seed)
+    tokens = torch.randint(
+        shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
+    ).to(request.device)
+    fused = request.device in ("cpu", "cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=fused)
+    scaler = torch.amp.GradScaler(request.device) if precision.needs_scaler() else None
+    pieces = tokens.chunk(request.integer("parts"))
+    last: list[Any] = [None]
+
+    def scores(part: Any) -> Any:
+        if trick != "checkpoint":
+            return model(part)
+        x = model.tokens(part) + model.positions[: part.shape[1]]
+        for layer in model.layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return torch.nn.functional.linear(model.norm(x), model.tokens.weight)
+
+    def saved() -> AbstractContextManager[object]:
+        if trick != "offload":
+            return contextlib.nullcontext()
+        context: AbstractContextManager[object] = torch.autograd.graph.save_on_cpu(
+            pin_memory=request.device == "cuda"
+        )
+        return context
+
+    def step(phase: PhaseOf) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        total: Any = 0.0
+        for piece in pieces:
+            with phase("forward"), precision.autocast(), saved():
+                loss = torch.nn.functional.cross_entropy(
+                    scores(piece[:, :-1]).reshape(-1, shape.vocabulary), piece[:, 1:].reshape(-1)
+                ) / len(pieces)
+            with phase("backward"):
+                (loss if scaler is None else scaler.scale(loss)).backward()
+            total = total + loss.detach()
+            del loss
+        with phase("optimizer"):
+            if scaler is None:
+                optimizer.step()
+            else:
+                scaler.step(optimizer)
+                scaler.update()
+        last[0] = total
+
+    def figures(step_ns: Sequence[float]) -> dict[str, Value]:
+        optimizer.zero_grad(set_to_none=True)
+        state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
+        on_device = [v for v in state if v.device.type == request.device]
+        try:
+            split = peak_of_a_step(
+                request.device,
+                step,
+                weights=[*model.parameters(), *model.buffers()],
+                optimizer_state=on_device,
+                inputs=[tokens],
+            )
+        except NotTold as error:
+            return {f.key: Value(None, 0, str(error)) for f in FIGURES}
+        found = {"peak_bytes": Value(float(sum(split.values())), 1)}
+        for name in PARTS:
+            found[f"{name}_at_peak_bytes"] = Value(float(split[name]), 1)
+        if request.device == "cuda":
+            found["reserved_bytes"] = Value(float(torch.cuda.max_memory_reserved()), 1)
+        else:
+            found["reserved_bytes"] = Value(None, 0, "only the caching allocator of a GPU keeps a reserve")
+        return found
+
+    return Step(
+        lambda: step(no_phases),
+        loss=lambda: float(last[0]),
+        loss_scale=None if scaler is None else lambda: float(scaler.get_scale()),
+        figures=figures,
+    )
+
+
+FIGURES = (
+    Figure("peak_bytes", "peak memory of a step", "B", "less", "max"),
+    Figure("weights_at_peak_bytes", "at the peak: weights", "B", "neither", "max"),
+    Figure("gradients_at_peak_bytes", "at the peak: gradients", "B", "neither", "max"),
+    Figure("optimizer_at_peak_bytes", "at the peak: optimizer state", "B", "neither", "max"),
+    Figure("activations_at_peak_bytes", "at the peak: activations", "B", "neither", "max"),
+    Figure("inputs_at_peak_bytes", "at the peak: inputs", "B", "neither", "max"),
+    Figure("other_at_peak_bytes", "at the peak: other", "B", "neither", "max"),
+    Figure("reserved_bytes", "reserved by the allocator", "B", "less", "max"),
+)
+
+WORKLOAD = Workload(
+    name="memory_tricks",
+    version=1,
+    title="memory tricks",
+    question="How much memory does each trick save in training, and how much time does it cost?",
+    workload_class="training",
+    unit="tok",
+    sizes=_sizes(),
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+    figures=FIGURES,
+    is_alone=True,
+)
