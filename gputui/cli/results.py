@@ -71,7 +71,7 @@ def print_figures(out: Console, run: Run) -> None:
         rows += [(f"  {f.title}", figure_text(f), _seen(f)) for f in found]
     if not rows:
         return
-    made = table(["figure", "value", "seen in"], right=(1,), breaks=(0, 2))
+    made = table(["figure", "value", "seen in"], right=(1,), breaks=(2,))
     for row in rows:
         add_row(made, *row)
     out.print()

@@ -131,6 +131,8 @@ class Workload:
     """Raises Unsupported if this box cannot do it."""
     figures: tuple[Figure, ...] = ()
     """Results besides its speed; what a step gives of them is stored and shown."""
+    figures_s: float = 0.0
+    """What getting the figures takes after the last block, about: kept free of the case's time."""
     is_alone: bool = False
     """Whether its variants never share a worker: another's memory would be in its figures."""
     is_sustained: bool = False

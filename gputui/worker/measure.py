@@ -86,6 +86,8 @@ class Launch:
         self._allowance_ns = round(float(described["allowance_s"]) * 1e9)
         self._deadline_ns = started_ns + self._allowance_ns
         self._workload_named = workload_named
+        kept_s = [workload_named(str(case["workload"])).figures_s for case in self._cases]
+        self._deadline_ns -= round(sum(kept_s) * 1e9)
         self._stopwatch: Stopwatch = stopwatch or stopwatch_for(self._device)
         self._clock = clock
 

@@ -65,7 +65,10 @@ TINY: dict[str, dict[str, Parameter]] = {
 }
 """Where a workload's parameters have these names, values that make it quick; the rest is `mini`."""
 
-TRAINING = [w for w in WORKLOADS if w.workload_class == "training"]
+ELSEWHERE = ("ddp",)
+"""They do their steps in processes of their own, and have tests of their own."""
+HERE = [w for w in WORKLOADS if w.name not in ELSEWHERE]
+TRAINING = [w for w in HERE if w.workload_class == "training"]
 RESNETS = [
     ResNetShape(block="basic", stages=(1, 1, 1, 1), image=32, classes=10),
     ResNetShape(block="bottleneck", stages=(1, 2, 1, 1), image=64, classes=10),
@@ -177,7 +180,7 @@ def test_every_size_does_a_positive_amount_of_counted_work(workload: Workload) -
 
 @pytest.mark.parametrize(
     ("workload", "size", "precision"),
-    [(w, size, p) for w in WORKLOADS for size in minis(w) for p in w.precisions if p != "tf32"],
+    [(w, size, p) for w in HERE for size in minis(w) for p in w.precisions if p != "tf32"],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_mini_is_built_and_does_a_step_on_a_cpu(workload: Workload, size: str, precision: str) -> None:
@@ -248,7 +251,7 @@ def test_amp_trains_like_fp32(workload: Workload) -> None:
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("amp", torch.bfloat16)])
-@pytest.mark.parametrize("workload", [w for w in WORKLOADS if "amp" in w.precisions], ids=lambda w: w.name)
+@pytest.mark.parametrize("workload", [w for w in HERE if "amp" in w.precisions], ids=lambda w: w.name)
 def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
     workload: Workload, precision: str, dtype: torch.dtype
 ) -> None:
@@ -266,7 +269,7 @@ def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
 
 @pytest.mark.parametrize(
     ("workload", "size"),
-    [(w, size) for w in WORKLOADS if w.needs_torch for size in minis(w)],
+    [(w, size) for w in HERE if w.needs_torch for size in minis(w)],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_step_makes_no_data_and_asks_the_device_for_no_number(workload: Workload, size: str) -> None:

@@ -52,7 +52,17 @@ def refused(text: str) -> GputuiError:
 
 def test_every_shipped_profile_reads_and_quick_is_first() -> None:
     profiles = shipped_profiles()
-    names = ["quick", "bakeoff", "burn-in", "cpu-vs-gpu", "fp32-vs-amp", "inference", "llm", "memory"]
+    names = [
+        "quick",
+        "bakeoff",
+        "burn-in",
+        "cpu-vs-gpu",
+        "fp32-vs-amp",
+        "inference",
+        "llm",
+        "memory",
+        "scaling",
+    ]
     assert [profile.name for profile in profiles] == names
 
 
@@ -189,7 +199,10 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
     with pytest.raises(GputuiError) as caught:
         find_profile(typed)
     assert f"did you mean '{meant}'?" in caught.value.message
-    assert "quick, bakeoff, burn-in, cpu-vs-gpu, fp32-vs-amp, inference, llm, memory" in caught.value.hint
+    assert (
+        "quick, bakeoff, burn-in, cpu-vs-gpu, fp32-vs-amp, inference, llm, memory, scaling"
+        in caught.value.hint
+    )
     assert caught.value.exit_code == EXIT_USAGE
 
 

@@ -133,7 +133,7 @@ def build(request: Request) -> Step:
         if request.device == "cuda":
             found["reserved_bytes"] = Value(float(torch.cuda.max_memory_reserved()), 1)
         else:
-            found["reserved_bytes"] = Value(None, 0, "only the caching allocator of a GPU keeps a reserve")
+            found["reserved_bytes"] = Value(None, 0, "only a GPU's allocator keeps one")
         return found
 
     return Step(
@@ -168,5 +168,6 @@ WORKLOAD = Workload(
     needs_torch=True,
     build=build,
     figures=FIGURES,
+    figures_s=1.0,
     is_alone=True,
 )

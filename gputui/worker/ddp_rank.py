@@ -1,0 +1,134 @@
+"""One rank of data parallel training: started by torchrun, asked by the worker."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any  # torch's own types, and JSON
+
+from .contract import Request, Step
+from .peers import Link
+from .timing import BlockTime, stopwatch_for
+
+
+def serve(link: Link) -> None:
+    """Build on the first question, then do what is asked until the worker is gone."""
+    link.serve(_Rank().answer)
+
+
+class _Rank:
+    def __init__(self) -> None:
+        self._rank, self._local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+        self._answers: dict[str, Callable[..., Mapping[str, object]]] = {
+            "build": self._build,
+            "time": self._time,
+            "alone": self._alone,
+            "reduce": self._reduce,
+            "digest": self._digest,
+        }
+
+    def answer(self, message: dict[str, Any]) -> Mapping[str, object]:
+        """One question, by the name of what is to be done."""
+        return self._answers[message.pop("do")](**message)
+
+    def _build(
+        self, parameters: dict[str, Any], device: str, precision: str, threads: int, seed: int
+    ) -> Mapping[str, object]:
+        import torch
+        from torch import distributed
+
+        from .precision import resolve
+
+        torch.set_num_threads(threads)
+        if device == "cuda":
+            torch.cuda.set_device(self._local)
+        resolved = resolve(precision, device)
+        resolved.apply()
+        distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+        self._request = Request(parameters, device, resolved, threads, seed)
+        self._stopwatch = stopwatch_for(device)
+        self._model, self._step = built(self._request, seed + self._rank, is_parallel=True)
+        self._single: Step | None = None
+        return {}
+
+    def _time(self, steps: int) -> Mapping[str, object]:
+        """A block of all ranks together: each waits for all others before it begins."""
+        from torch import distributed
+
+        distributed.barrier()
+        return self._told(self._stopwatch(self._step.run, steps))
+
+    def _alone(self, steps: int) -> Mapping[str, object]:
+        """A block of this rank with the same model and batch, and nobody to wait for."""
+        if self._single is None:
+            _, self._single = built(self._request, self._request.seed, is_parallel=False)
+            self._stopwatch(self._single.run, 2)
+        return self._told(self._stopwatch(self._single.run, steps))
+
+    def _told(self, timed: BlockTime) -> Mapping[str, object]:
+        return {
+            "start_ns": timed.start_ns,
+            "wall_ns": timed.wall_ns,
+            "device_ns": timed.device_ns,
+            "cpu_ns": timed.cpu_ns,
+        }
+
+    def _reduce(self, size_bytes: int, times: int) -> Mapping[str, object]:
+        """Median seconds of summing float32 numbers over all ranks; each number is checked at the end."""
+        import torch
+        from torch import distributed
+
+        numbers = torch.empty(size_bytes // 4, device=self._request.device)
+        taken = []
+        for _ in range(times + 1):
+            numbers.fill_(self._rank + 1.0)
+            distributed.barrier()
+            if self._request.device == "cuda":
+                torch.cuda.synchronize()
+            begun_ns = time.perf_counter_ns()
+            distributed.all_reduce(numbers)
+            if self._request.device == "cuda":
+                torch.cuda.synchronize()
+            taken.append((time.perf_counter_ns() - begun_ns) / 1e9)
+        ranks = distributed.get_world_size()
+        is_right = bool((numbers == ranks * (ranks + 1) / 2).all())
+        return {"seconds": sorted(taken[1:])[times // 2], "is_right": is_right}
+
+    def _digest(self) -> Mapping[str, object]:
+        """The loss of the last step, and a hash of all weights: equal on all ranks if they train together."""
+        hashed = hashlib.sha256()
+        for weight in self._model.parameters():
+            hashed.update(weight.detach().cpu().contiguous().numpy().tobytes())
+        loss = self._step.loss() if self._step.loss else 0.0
+        return {"digest": hashed.hexdigest(), "loss": loss}
+
+
+def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, Step]:
+    """A GPT with the weights of `request.seed` and a step on tokens of `data_seed`."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    from .models.gpt import Gpt
+    from .shapes import GptShape
+    from .training import training_step
+
+    shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
+    torch.manual_seed(request.seed)
+    with torch.device(request.device):
+        model = Gpt(shape)
+    trained = DistributedDataParallel(model) if is_parallel else model
+    generator = torch.Generator().manual_seed(data_seed)
+    tokens = torch.randint(
+        shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
+    ).to(request.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=request.device in ("cpu", "cuda"))
+
+    def loss() -> torch.Tensor:
+        logits = trained(tokens[:, :-1])
+        return torch.nn.functional.cross_entropy(
+            logits.reshape(-1, shape.vocabulary), tokens[:, 1:].reshape(-1)
+        )
+
+    return model, training_step(loss, optimizer, request)

@@ -1,0 +1,209 @@
+"""More processes of a worker's own code: started by it, asked by it, and gone when it is.
+
+Each connects back over a socket of the file system. A launcher such as torchrun puts its processes into
+sessions of their own, where no signal to the worker's group reaches them; the end of the connection does,
+also when the worker is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any  # JSON
+
+CONNECT_S = 120.0
+"""For all of them to start: a launcher, and an interpreter that imports torch, from a cold disk."""
+ANSWER_S = 300.0
+END_S = 5.0
+
+
+class PeerLost(Exception):
+    """One of the processes ended, or gave no answer in time."""
+
+
+class Peers:
+    """The processes of one case, as the worker sees them. `close` ends them all."""
+
+    def __init__(
+        self,
+        module: str,
+        count: int,
+        *,
+        launcher: Sequence[str] = (sys.executable,),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start `count` processes that run `serve(link)` of a module of this package.
+
+        `launcher` is what stands before `-m MODULE ...`. Raises PeerLost if they do not all connect.
+        """
+        package = __name__.rpartition(".")[0]
+        root = Path(__file__).resolve().parents[len(package.split("."))]
+        path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+        self._folder = Path(tempfile.mkdtemp(prefix="gputui-"))
+        self._links: dict[int, _Lines] = {}
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(str(self._folder / "s"))
+            listener.listen(count)
+            self._process = subprocess.Popen(
+                [*launcher, "-m", __name__, str(self._folder / "s"), f"{package}.{module}"],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **(environment or {}), "PYTHONPATH": path},
+            )
+            try:
+                self._accept(listener, count)
+            except BaseException:
+                self.close()
+                raise
+        finally:
+            listener.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self, listener: socket.socket, count: int) -> None:
+        deadline_s = time.monotonic() + CONNECT_S
+        while len(self._links) < count:
+            readable, _, _ = select.select([listener], [], [], 0.2)
+            if readable:
+                link = _Lines(listener.accept()[0])
+                self._links[int(link.take(time.monotonic() + 10)["rank"])] = link
+            elif self._process.poll() is not None:
+                raise PeerLost(f"the launcher ended with status {self._process.returncode} before they began")
+            elif time.monotonic() > deadline_s:
+                raise PeerLost(f"{len(self._links)} of {count} processes began within {CONNECT_S:.0f} s")
+
+    @property
+    def pid(self) -> int:
+        """The process that was started: the launcher, or the only one there is."""
+        return self._process.pid
+
+    def ask(self, rank: int, **message: object) -> dict[str, Any]:
+        """What one of them answers. Raises PeerLost."""
+        return self._answers([rank], message)[0]
+
+    def ask_all(self, **message: object) -> list[dict[str, Any]]:
+        """What each answers, by rank, when all have. Raises PeerLost as soon as one is gone."""
+        return self._answers(sorted(self._links), message)
+
+    def _answers(self, ranks: Sequence[int], message: Mapping[str, object]) -> list[dict[str, Any]]:
+        deadline_s = time.monotonic() + ANSWER_S
+        answers: dict[int, dict[str, Any]] = {}
+        waiting = {self._links[rank].socket: rank for rank in ranks}
+        watched = {link.socket: rank for rank, link in self._links.items()}
+        try:
+            for rank in ranks:
+                self._links[rank].send(message)
+            while waiting:
+                readable, _, _ = select.select(list(watched), [], [], max(deadline_s - time.monotonic(), 0))
+                if not readable:
+                    raise PeerLost(f"rank {min(waiting.values())} gave no answer for {ANSWER_S:.0f} s")
+                for ready in readable:  # one that is gone reads as ready, whether it was asked or not
+                    rank = watched[ready]
+                    answers[rank] = self._links[rank].take(deadline_s)
+                    waiting.pop(ready, None)
+        except OSError as error:
+            raise PeerLost(f"rank {error.args[0] if error.args else '?'} is gone") from error
+        except EOFError as error:
+            raise PeerLost(f"rank {rank} ended before its work was done") from error
+        for rank in ranks:
+            if "error" in answers[rank]:
+                _raise(answers[rank])
+        return [answers[rank] for rank in ranks]
+
+    def close(self) -> None:
+        """End them: they leave when their connection ends; a launcher that does not follow is killed."""
+        for link in self._links.values():
+            link.socket.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            try:
+                self._process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def _raise(answer: Mapping[str, Any]) -> None:
+    """What was raised there is raised here; what it means is told from its words."""
+    if answer["kind"] == "Unsupported":
+        from .contract import Unsupported
+
+        raise Unsupported(answer["error"])
+    if answer["kind"] == "OutOfMemoryError":
+        raise MemoryError(answer["error"])
+    raise RuntimeError(answer["error"])
+
+
+class _Lines:
+    """JSON lines over a socket."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self._pending = b""
+
+    def send(self, message: Mapping[str, object]) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def take(self, deadline_s: float) -> dict[str, Any]:
+        """The next line. Raises EOFError if there will be none, PeerLost if it does not come in time."""
+        while b"\n" not in self._pending:
+            readable, _, _ = select.select([self.socket], [], [], max(deadline_s - time.monotonic(), 0))
+            if not readable:
+                raise PeerLost("half an answer came, and then nothing")
+            try:
+                data = self.socket.recv(1 << 16)
+            except ConnectionError as error:
+                raise EOFError from error
+            if not data:
+                raise EOFError
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+class Link:
+    """The worker, as one of its processes sees it. When it is gone this process ends, whatever it does."""
+
+    def __init__(self, path: str) -> None:
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connected.connect(path)
+        self._lines = _Lines(connected)
+        self._lines.send({"rank": int(os.environ.get("RANK", "0"))})
+        self._asked: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._asked.put(self._lines.take(time.monotonic() + 10**9))
+        finally:
+            os._exit(0)
+
+    def serve(self, answer: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
+        """Answer until the worker is gone; what `answer` raises is told and ends nothing."""
+        while True:
+            try:
+                said = answer(self._asked.get())
+            except Exception as error:  # told to the worker, which knows what becomes of the case
+                said = {"error": str(error)[:2000] or type(error).__name__, "kind": type(error).__name__}
+            with contextlib.suppress(OSError):  # the listening thread sees the end
+                self._lines.send(said)
+
+
+if __name__ == "__main__":
+    import_module(sys.argv[2]).serve(Link(sys.argv[1]))

@@ -1,0 +1,171 @@
+"""Data parallel training of a GPT: one process per rank, started by torchrun, gradients summed over all."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from statistics import median
+
+from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
+from ..peers import Peers
+from ..shapes import GptShape
+from ..timing import BlockTime, steps_for
+from .gpt_train import BASE, MINI
+
+ALONE_BLOCKS = 5
+ALONE_BLOCK_S = 0.2
+REDUCE_TIMES = 9
+
+
+def _size(shape: GptShape, ranks: int, batch: int, reduce_mib: int, memory_mib: int) -> Size:
+    return Size(
+        parameters={
+            "layers": shape.layers,
+            "heads": shape.heads,
+            "width": shape.width,
+            "context": shape.context,
+            "vocabulary": shape.vocabulary,
+            "ranks": ranks,
+            "batch": batch,
+            "reduce_bytes": reduce_mib * 2**20,
+            "optimizer": "adamw",
+            "data": "uniform tokens",
+        },
+        units_per_step=float(ranks * batch * shape.context),
+        flops_per_step=None,
+        bytes_per_step=None,
+        memory_bytes=ranks * memory_mib * 2**20,
+    )
+
+
+def build(request: Request) -> Step:
+    """Start the ranks, each with its share of the threads; a step is one of all of them together.
+
+    The batch is that of one rank, so more ranks do more work a step (weak scaling).
+    """
+    ranks = request.integer("ranks")
+    peers = start_ranks(request)
+
+    def timed(steps: int) -> BlockTime:
+        blocks = [BlockTime(**answer) for answer in peers.ask_all(do="time", steps=steps)]
+        slowest = max(blocks, key=lambda block: block.block_ns)
+        return BlockTime(
+            slowest.start_ns, slowest.wall_ns, slowest.device_ns, sum(block.cpu_ns for block in blocks)
+        )
+
+    def figures(step_ns: Sequence[float]) -> dict[str, Value]:
+        together_ns = median(step_ns)
+        steps = steps_for(ALONE_BLOCK_S, together_ns)
+        alone = [BlockTime(**peers.ask(0, do="alone", steps=steps)) for _ in range(ALONE_BLOCKS)]
+        alone_ns = median(block.block_ns / steps for block in alone)
+        found = {
+            "efficiency_share": Value(alone_ns / together_ns, len(step_ns)),
+            "alone_step_s": Value(alone_ns / 1e9, ALONE_BLOCKS * steps),
+        }
+        sizes = {"bus_bytes_per_s": request.integer("reduce_bytes"), "bus_1m_bytes_per_s": 2**20}
+        for key, size_bytes in sizes.items():
+            answers = peers.ask_all(do="reduce", size_bytes=size_bytes, times=REDUCE_TIMES)
+            seconds = max(float(answer["seconds"]) for answer in answers)
+            if all(answer["is_right"] for answer in answers):
+                found[key] = Value(bus_bytes_per_s(size_bytes, seconds, ranks), REDUCE_TIMES)
+            else:
+                found[key] = Value(None, REDUCE_TIMES, "the sums came out wrong")
+        return found
+
+    def fault() -> str:
+        answers = peers.ask_all(do="digest")
+        if not all(math.isfinite(float(answer["loss"])) for answer in answers):
+            return f"the loss became {answers[0]['loss']}"
+        odd = [r for r, answer in enumerate(answers) if answer["digest"] != answers[0]["digest"]]
+        return f"the weights of rank {odd[0]} are not those of rank 0" if odd else ""
+
+    return Step(
+        run=lambda: timed(1),
+        timed=timed,
+        figures=figures,
+        fault=fault,
+        close=peers.close,
+    )
+
+
+def start_ranks(request: Request) -> Peers:
+    """The ranks, built and ready. Raises PeerLost, or Unsupported if this box cannot have so many."""
+    ranks = request.integer("ranks")
+    if request.device not in ("cpu", "cuda"):
+        raise Unsupported("ranks talk through gloo on CPUs and NCCL on NVIDIA GPUs")
+    if request.device == "cuda":
+        import torch
+
+        seen = torch.cuda.device_count()
+        if seen < ranks:
+            raise Unsupported(f"{ranks} GPUs are needed, {seen} can be seen")
+    threads = max(request.threads // ranks, 1)
+    peers = Peers(
+        "ddp_rank",
+        ranks,
+        launcher=(
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"),
+            f"--nproc-per-node={ranks}",
+        ),
+        environment={"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **_interface()},
+    )
+    try:
+        peers.ask_all(
+            do="build",
+            parameters=request.parameters,
+            device=request.device,
+            precision=request.precision.requested,
+            threads=threads,
+            seed=request.seed,
+        )
+    except BaseException:
+        peers.close()
+        raise
+    return peers
+
+
+def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
+    """What each link carries in an all-reduce of so many bytes: S / t * 2 (n - 1) / n.
+
+    Independent of the number of ranks where the links are the limit. Source: NVIDIA/nccl-tests,
+    doc/PERFORMANCE.md.
+    """
+    return size_bytes / seconds * 2 * (ranks - 1) / ranks
+
+
+def _interface() -> dict[str, str]:
+    """All ranks are on this host: gloo need not resolve its name, which containers often cannot."""
+    return (
+        {} if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux" else {"GLOO_SOCKET_IFNAME": "lo"}
+    )
+
+
+WORKLOAD = Workload(
+    name="ddp",
+    version=1,
+    title="data parallel",
+    question="How much of each further device is left when they train together?",
+    workload_class="training",
+    unit="tok",
+    sizes={
+        "mini": _size(MINI, 2, 2, 16, 300),
+        "mini-4": _size(MINI, 4, 2, 16, 300),
+        "base": _size(BASE, 2, 8, 256, 14000),
+        "base-4": _size(BASE, 4, 8, 256, 14000),
+        "base-8": _size(BASE, 8, 8, 256, 14000),
+    },
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu",),
+    needs_torch=True,
+    build=build,
+    figures=(
+        Figure("efficiency_share", "scaling efficiency", "share", "more", "median"),
+        Figure("alone_step_s", "the same step of one rank alone", "s", "less", "median"),
+        Figure("bus_bytes_per_s", "all-reduce bus bandwidth", "B/s", "more", "median"),
+        Figure("bus_1m_bytes_per_s", "all-reduce bus bandwidth, 1 MiB", "B/s", "more", "median"),
+    ),
+    figures_s=5.0,
+    is_alone=True,
+)

@@ -1,0 +1,175 @@
+"""Data parallel training: the ranks train one model together, and none of them outlives what it is for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+
+import psutil
+import pytest
+import supervised
+from builders import make_case, make_plan
+from supervised import Supervised, ends_by_itself
+
+from gputui.model.absent import Missing
+from gputui.model.journal import Block, CaseEnd, Figure, RunEnd
+from gputui.worker.contract import Parameter, Request
+from gputui.worker.ddp_rank import built
+from gputui.worker.peers import PeerLost, Peers
+from gputui.worker.precision import resolve
+from gputui.worker.workloads.ddp import bus_bytes_per_s, start_ranks
+
+TINY: dict[str, Parameter] = {
+    "layers": 2,
+    "heads": 2,
+    "width": 32,
+    "context": 16,
+    "vocabulary": 64,
+    "ranks": 2,
+    "batch": 4,
+    "reduce_bytes": 2**16,
+}
+START = f"""
+import sys
+from gputui.worker.contract import Request
+from gputui.worker.precision import resolve
+from gputui.worker.workloads.ddp import start_ranks
+ranks = start_ranks(Request({TINY!r}, "cpu", resolve("fp32", "cpu"), 2, 1))
+print(ranks.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three interpreters that import torch, one after the other, on a box that others use too."""
+    monkeypatch.setattr(supervised, "PATIENCE_S", 180.0)
+
+
+def tiny() -> Request:
+    return Request(TINY, "cpu", resolve("fp32", "cpu"), 2, seed=1)
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Peers]:
+    started = start_ranks(tiny())
+    yield started
+    started.close()
+
+
+def processes_below(pid: int) -> list[psutil.Process]:
+    """A launcher and its ranks."""
+    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+
+
+def rank_of(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        if any("ddp_rank" in word for word in process.cmdline()):
+            return str(process.environ().get("RANK", ""))
+    return ""
+
+
+def test_two_ranks_train_as_one_process_does_with_both_batches(ranks: Peers) -> None:
+    found = []
+    for _ in range(3):
+        ranks.ask_all(do="time", steps=1)
+        told = ranks.ask_all(do="digest")
+        assert told[0]["digest"] == told[1]["digest"]
+        assert told[0]["loss"] != told[1]["loss"]
+        found.append(mean(float(answer["loss"]) for answer in told))
+    assert found == pytest.approx(losses_of_one_process(3), rel=1e-4)
+
+
+def losses_of_one_process(count: int) -> list[float]:
+    """Of one model that sees the tokens of both ranks in each step."""
+    import torch
+
+    request = tiny()
+    model, _ = built(request, request.seed, is_parallel=False)
+    batches = []
+    for rank in range(2):
+        generator = torch.Generator().manual_seed(request.seed + rank)
+        batches.append(torch.randint(64, (4, 17), generator=generator))
+    tokens = torch.cat(batches)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    found = []
+    for _ in range(count):
+        optimizer.zero_grad()
+        scores = model(tokens[:, :-1]).reshape(-1, 64)
+        loss = torch.nn.functional.cross_entropy(scores, tokens[:, 1:].reshape(-1))
+        loss.backward()
+        optimizer.step()
+        found.append(float(loss.detach()))
+    return found
+
+
+def test_what_all_ranks_sum_is_checked_number_by_number(ranks: Peers) -> None:
+    for answer in ranks.ask_all(do="reduce", size_bytes=2**16, times=3):
+        assert answer["is_right"] is True
+        assert float(answer["seconds"]) > 0
+
+
+def test_what_a_rank_cannot_do_is_told_and_it_goes_on(ranks: Peers) -> None:
+    with pytest.raises(RuntimeError, match="lay eggs"):
+        ranks.ask(1, do="lay eggs")
+    assert ranks.ask(1, do="alone", steps=1)["wall_ns"]
+
+
+def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
+    assert bus_bytes_per_s(10**9, 0.1, 2) == pytest.approx(1e10)
+    assert bus_bytes_per_s(10**9, 0.1, 8) == pytest.approx(1.75e10)
+
+
+def test_a_launcher_that_starts_nothing_is_told_at_once() -> None:
+    with pytest.raises(PeerLost, match="the launcher ended with status 3"):
+        Peers("ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+
+
+def test_when_the_worker_is_killed_the_launcher_and_its_ranks_end_by_themselves() -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    launcher = int(worker.stdout.readline())
+    below = processes_below(launcher)
+    assert {rank_of(process) for process in below} == {"", "0", "1"}
+    assert len({os.getsid(process.pid) for process in below}) > 1, "torchrun no longer makes sessions"
+    watched = [process for process in below if process.is_running()]
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    _, living = psutil.wait_procs(watched, timeout=30)
+    assert living == []
+
+
+@pytest.mark.slow
+def test_a_run_of_two_ranks_has_blocks_and_figures(tmp_path: Path) -> None:
+    case = make_case("ddp", "mini", threads="all")
+    run = Supervised(tmp_path, make_plan([0], cases=(case,), budget_s=30.0))
+    assert run.end() == 0
+    assert [(end.outcome, end.reason) for end in run.lines(CaseEnd)] == [("ok", "")]
+    assert len(run.lines(Block)) >= 5
+    figures = {figure.key: figure.value for figure in run.lines(Figure)}
+    assert all(not isinstance(value, Missing) and value > 0 for value in figures.values())
+    assert len(figures) == 4
+
+
+@pytest.mark.slow
+def test_the_death_of_one_rank_fails_the_case_and_takes_the_others_along(tmp_path: Path) -> None:
+    case = make_case("ddp", "mini", threads="all")
+    run = Supervised(tmp_path, make_plan([0], cases=(case,), budget_s=60.0))
+    worker = run.worker_pid()
+    run.wait_for(Block)
+    below = processes_below(worker)
+    (victim,) = [process for process in below if rank_of(process) == "1"]
+    assert ends_by_itself(worker, lambda: victim.send_signal(signal.SIGKILL))
+    assert run.end() == 0
+    (end,) = run.lines(CaseEnd)
+    assert (end.outcome, end.reason) == ("failed", "PeerLost: rank 1 ended before its work was done")
+    assert [line.status for line in run.lines(RunEnd)] == ["finished"]
+    assert psutil.wait_procs(below, timeout=30)[1] == []
