@@ -44,6 +44,7 @@ TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32
 TINY: dict[str, dict[str, Parameter]] = {
     "gemm": {"m": 96, "n": 64, "k": 80},
     "burn": {"n": 96},
+    "loader": TINY_IMAGE | {"batch": 4, "pictures": 4, "height": 32, "width": 48},
     "memory_tricks": TINY_TEXT | {"batch": 4},
     "membw": {"elements": 3 * 2**19},
     "conv_train": {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10, "batch": 8},
@@ -65,6 +66,8 @@ TINY: dict[str, dict[str, Parameter]] = {
 }
 """Where a workload's parameters have these names, values that make it quick; the rest is `mini`."""
 
+MAKES_DATA = ("loader",)
+"""Whose work it is to make data in every step."""
 ELSEWHERE = ("ddp",)
 """They do their steps in processes of their own, and have tests of their own."""
 HERE = [w for w in WORKLOADS if w.name not in ELSEWHERE]
@@ -251,7 +254,9 @@ def test_amp_trains_like_fp32(workload: Workload) -> None:
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("amp", torch.bfloat16)])
-@pytest.mark.parametrize("workload", [w for w in HERE if "amp" in w.precisions], ids=lambda w: w.name)
+@pytest.mark.parametrize(
+    "workload", [w for w in HERE if "amp" in w.precisions and w.name not in MAKES_DATA], ids=lambda w: w.name
+)
 def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
     workload: Workload, precision: str, dtype: torch.dtype
 ) -> None:
@@ -269,7 +274,7 @@ def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
 
 @pytest.mark.parametrize(
     ("workload", "size"),
-    [(w, size) for w in HERE if w.needs_torch for size in minis(w)],
+    [(w, size) for w in HERE if w.needs_torch and w.name not in MAKES_DATA for size in minis(w)],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_step_makes_no_data_and_asks_the_device_for_no_number(workload: Workload, size: str) -> None:

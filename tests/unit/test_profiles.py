@@ -200,7 +200,7 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
         find_profile(typed)
     assert f"did you mean '{meant}'?" in caught.value.message
     assert (
-        "quick, bakeoff, burn-in, cpu-vs-gpu, fp32-vs-amp, inference, llm, memory, scaling"
+        "quick, bakeoff, burn-in, cpu-vs-gpu, fp32-vs-amp, inference, llm, memory, pipeline, scaling"
         in caught.value.hint
     )
     assert caught.value.exit_code == EXIT_USAGE

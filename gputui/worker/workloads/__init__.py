@@ -13,6 +13,7 @@ from . import (
     gpt_train,
     infer_lat,
     infer_rps,
+    loader,
     lstm_train,
     membw,
     memory_tricks,
@@ -35,6 +36,7 @@ WORKLOADS: tuple[Workload, ...] = (
     infer_rps.WORKLOAD,
     decode.WORKLOAD,
     style_fps.WORKLOAD,
+    loader.WORKLOAD,
     burn.WORKLOAD,
     spin.WORKLOAD,
 )
