@@ -99,6 +99,8 @@ class Step:
     """Scale of the gradient scaler: if it fell, a step was skipped and its block is void."""
     timed: Callable[[int], BlockTime] | None = None
     """Does so many steps where they are done, in other processes, and times them there; instead of `run`."""
+    multiple: int = 1
+    """Steps are asked for in multiples of this many."""
     settled: Callable[[], None] | None = None
     """Called once when the warm-up is over: what `run` noted for figures until then is forgotten."""
     figures: Callable[[Sequence[float]], Mapping[str, Value]] | None = None

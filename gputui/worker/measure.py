@@ -177,22 +177,22 @@ class Launch:
     ) -> _Running:
         """The rest of `_warm`, once the step is built."""
         built_ns = self._clock()
-        first = self._timed(step, 1)
+        first = self._timed(step, step.multiple)
         if self._clock() - begun_ns > share_ns:
             raise _NoTime(f"first step {_seconds(first.wall_ns)}, budget {_seconds(share_ns)}")
         warm_start_ns = self._clock()
         blocks = self._single_steps(step, begun_ns, share_ns)
 
-        steps = steps_for(MIN_BLOCK_S / 4, blocks[-1])
+        steps = _whole(steps_for(MIN_BLOCK_S / 4, blocks[-1] / step.multiple), step)
         tolerance = WARM_TOLERANCE.get(self._device, WARM_TOLERANCE_GPU)
         stable = False
-        per_step_ns = float(blocks[-1])
+        per_step_ns = blocks[-1] / step.multiple
         recent: list[int] = []
         while not stable and self._clock() - warm_start_ns < share_ns / 4:
             timed = self._timed(step, steps)
             per_step_ns = timed.block_ns / steps
             blocks.append(timed.block_ns)
-            wanted = steps_for(MIN_BLOCK_S, per_step_ns)
+            wanted = _whole(steps_for(MIN_BLOCK_S, per_step_ns), step)
             if not steps * 0.7 <= wanted <= steps * 1.5:
                 steps, recent = wanted, []
             else:
@@ -201,7 +201,7 @@ class Launch:
         block_s = MIN_BLOCK_S * 1.02
         if workload.is_sustained:
             block_s = max(block_s, share_ns / 1e9 / SUSTAINED_BLOCKS)
-        steps = steps_for(block_s, per_step_ns)
+        steps = _whole(steps_for(block_s, per_step_ns), step)
         if step.settled:
             step.settled()
         now_ns = self._clock()
@@ -237,7 +237,7 @@ class Launch:
                 return taken
             if taken and (min(taken) > left_ns or len(taken) == MAX_SINGLE_STEPS):
                 raise _NoTime(f"one step takes {_seconds(min(taken))}, budget {_seconds(share_ns)}")
-            taken.append(self._timed(step, 1).block_ns)
+            taken.append(self._timed(step, step.multiple).block_ns)
 
     def _timed(self, step: Step, steps: int) -> BlockTime:
         """One block, timed here or where its steps are done."""
@@ -314,19 +314,29 @@ class Launch:
             torch.cuda.empty_cache()
 
 
+def _whole(steps: int, step: Step) -> int:
+    """So many steps, or the next more that the case can do."""
+    return -(-steps // step.multiple) * step.multiple
+
+
 def _close(step: Step) -> None:
     if step.close:
         step.close()
 
 
-def _outcome_of(error: BaseException) -> str:
-    """Out of memory is told from a failure by its type, or by the words of an allocator or library."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """By its type, or by the words of an allocator or library."""
     text = str(error)
-    memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-    if memory or any(word in text for word in words):
+    is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "bad_alloc")
+    return is_memory or any(word in text for word in words)
+
+
+def _outcome_of(error: BaseException) -> str:
+    """Out of memory is told from a failure, and so is what this box has no code for."""
+    if is_out_of_memory(error):
         return "oom"
-    if isinstance(error, NotImplementedError) or "no kernel image" in text:
+    if isinstance(error, NotImplementedError) or "no kernel image" in str(error):
         return "unsupported"
     return "failed"
 

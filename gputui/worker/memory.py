@@ -96,6 +96,23 @@ def peak_of_a_step(
     return parts
 
 
+def highest_allocated(device: str, work: Callable[[], object]) -> int:
+    """Most bytes that torch holds on the device at once, of all that is allocated during `work`.
+
+    Raises NotTold; what `work` raises goes through.
+    """
+    if device == "cuda":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+        before_bytes = int(torch.cuda.memory_allocated())
+        work()
+        torch.cuda.synchronize()
+        return int(torch.cuda.max_memory_allocated()) - before_bytes
+    events, _ = _observed(device, lambda _: work())
+    return sum(split_at_peak(events, ()).values())
+
+
 def split_at_peak(events: Iterable[Event], phases: Sequence[Phase]) -> dict[str, int]:
     """What a step allocates, by part, at the instant of its peak. Pure.
 

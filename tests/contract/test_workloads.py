@@ -68,7 +68,7 @@ TINY: dict[str, dict[str, Parameter]] = {
 
 MAKES_DATA = ("loader",)
 """Whose work it is to make data in every step."""
-ELSEWHERE = ("ddp",)
+ELSEWHERE = ("bs_sweep", "ddp")
 """They do their steps in processes of their own, and have tests of their own."""
 HERE = [w for w in WORKLOADS if w.name not in ELSEWHERE]
 TRAINING = [w for w in HERE if w.workload_class == "training"]

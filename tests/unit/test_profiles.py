@@ -61,6 +61,7 @@ def test_every_shipped_profile_reads_and_quick_is_first() -> None:
         "inference",
         "llm",
         "memory",
+        "pipeline",
         "scaling",
     ]
     assert [profile.name for profile in profiles] == names

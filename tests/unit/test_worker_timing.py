@@ -564,3 +564,26 @@ def test_a_case_that_breaks_has_its_processes_ended(bench: Bench) -> None:
     bench.add("breaking", lambda _: replace(step, close=lambda: closed.append("closed")))
     assert bench.measure().end(0)["outcome"] == "failed"
     assert closed == ["closed"]
+
+
+def test_steps_are_asked_for_in_the_multiples_a_case_can_do(bench: Bench) -> None:
+    asked: list[int] = []
+
+    def timed(steps: int) -> BlockTime:
+        asked.append(steps)
+        bench.clock.now_ns += steps * SECOND // 1000
+        return BlockTime(bench.clock.now_ns, steps * SECOND // 1000, None, 0)
+
+    bench.add("swept", lambda _: replace(bench.step(9.0), timed=timed, multiple=48))
+    heard = bench.measure()
+    assert all(steps % 48 == 0 for steps in asked)
+    assert {block["steps"] for block in heard.of("block")} == {240}  # 0.204 s and up to the next multiple
+
+
+def test_time_for_figures_is_kept_free(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 100.0)
+    times = [0.2, 0.3, 0.25, 0.35] * 1000
+    bench.add("long", lambda _: bench.step(*times), is_sustained=True, figures_s=30.0)
+    begun_ns = bench.clock.now_ns
+    bench.measure()
+    assert bench.clock.now_ns - begun_ns <= 70.5 * SECOND

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..contract import Workload
 from . import (
     bert_ft,
+    bs_sweep,
     burn,
     conv_train,
     ddp,
@@ -31,6 +32,7 @@ WORKLOADS: tuple[Workload, ...] = (
     bert_ft.WORKLOAD,
     lstm_train.WORKLOAD,
     memory_tricks.WORKLOAD,
+    bs_sweep.WORKLOAD,
     ddp.WORKLOAD,
     infer_lat.WORKLOAD,
     infer_rps.WORKLOAD,

@@ -1,0 +1,91 @@
+"""One batch size in a process of its own: does it fit, how long is a step, how much does it take."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any  # JSON
+
+from .contract import Parameter, Request, Step
+from .memory import NotTold, highest_allocated
+from .peers import Link
+from .timing import stopwatch_for
+
+TIMED_STEPS = 3
+SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
+"""A model whose step takes next to nothing."""
+
+
+def serve(link: Link) -> None:
+    """Do what is asked until the worker is gone."""
+    link.serve(_Probe().answer)
+
+
+class _Probe:
+    def __init__(self) -> None:
+        self._answers: dict[str, Callable[..., Mapping[str, object]]] = {
+            "try": self._try,
+            "time": self._time,
+        }
+
+    def answer(self, message: dict[str, Any]) -> Mapping[str, object]:
+        """One question, by the name of what is to be done."""
+        return self._answers[message.pop("do")](**message)
+
+    def _try(
+        self,
+        parameters: dict[str, Any],
+        batch: int,
+        device: str,
+        precision: str,
+        threads: int,
+        seed: int,
+        limit_bytes: int | None,
+    ) -> Mapping[str, object]:
+        """Build it, take two steps, then time three. What does not fit raises what torch raises."""
+        import torch
+
+        from .precision import resolve
+        from .workloads import gpt_train
+
+        torch.set_num_threads(threads)
+        resolved = resolve(precision, device)
+        resolved.apply()
+        if limit_bytes is not None:
+            small = Request({**parameters, **SMALLEST, "batch": 1}, device, resolved, threads, seed)
+            highest_allocated(device, gpt_train.build(small).run)  # loads what is only loaded when used
+            limit_data(limit_bytes)
+        request = Request({**parameters, "batch": batch}, device, resolved, threads, seed)
+        steps: list[Step] = []
+
+        def begin() -> None:
+            steps.append(gpt_train.build(request))
+            for _ in range(2):  # the optimizer makes its state in the first
+                steps[0].run()
+
+        try:
+            peak_bytes: int | None = highest_allocated(device, begin)
+        except NotTold:
+            peak_bytes = None
+        self._batch, self._step, self._stopwatch = batch, steps[0], stopwatch_for(device)
+        taken = [self._stopwatch(self._step.run, 1).block_ns for _ in range(TIMED_STEPS)]
+        return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9}
+
+    def _time(self, samples: int) -> Mapping[str, object]:
+        timed = self._stopwatch(self._step.run, samples // self._batch)
+        return {
+            "start_ns": timed.start_ns,
+            "wall_ns": timed.wall_ns,
+            "device_ns": timed.device_ns,
+            "cpu_ns": timed.cpu_ns,
+        }
+
+
+def limit_data(more_bytes: int) -> None:
+    """From now on this process can have so many bytes more of its own memory; Linux counts them as VmData."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (has_kib,) = (int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+    limit = has_kib * 1024 + more_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

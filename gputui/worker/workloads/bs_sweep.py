@@ -1,0 +1,255 @@
+"""Larger and larger batches until one does not fit: the largest, the one from which more gains nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
+from ..peers import PeerLost, Peers
+from ..shapes import GptShape
+from ..timing import BlockTime
+from .gpt_train import BASE, MINI
+
+CPU_MEMORY_SHARE = 0.25
+"""Of the memory this process may use: a sweep to the end of a host's memory would end other programs."""
+CPU_SLOWEST_STEP_S = 2.0
+"""On a CPU no larger batch is tried from here on: it has long gained nothing."""
+FINENESS = 16
+"""The largest batch is searched to within one part in this many."""
+KNEE_SHARE = 0.95
+"""Of the best throughput: the knee is the smallest batch that reaches it."""
+TIME_SHARE = 0.6
+"""Of the case's time that the search may take; the rest is for timing the best batch."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of one batch size."""
+
+    batch: int
+    fits: bool
+    step_s: float = 0.0
+    peak_bytes: int | None = None
+
+    @property
+    def samples_per_s(self) -> float:
+        """Its throughput."""
+        return self.batch / self.step_s
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All that was tried, and why the search ended before a batch did not fit; empty if one did not."""
+
+    tried: tuple[Tried, ...]
+    cut_short: str
+
+    def fitting(self) -> list[Tried]:
+        """Those that fit, from the smallest."""
+        return sorted((t for t in self.tried if t.fits), key=lambda t: t.batch)
+
+
+def _size(shape: GptShape, memory_mib: int) -> Size:
+    return Size(
+        parameters={
+            "layers": shape.layers,
+            "heads": shape.heads,
+            "width": shape.width,
+            "context": shape.context,
+            "vocabulary": shape.vocabulary,
+            "optimizer": "adamw",
+            "data": "uniform tokens",
+        },
+        units_per_step=1.0,
+        flops_per_step=None,
+        bytes_per_step=None,
+        memory_bytes=memory_mib * 2**20,
+    )
+
+
+def sweep(
+    probe: Callable[[int], Tried], *, slowest_step_s: float, is_time_up: Callable[[float], bool]
+) -> Sweep:
+    """Double the batch until one does not fit, then halve the distance. Pure but for `probe`.
+
+    `is_time_up` is told what the last probe took in seconds. Raises MemoryError if not even one sample fits.
+    """
+    tried: list[Tried] = []
+    fits, too_large, batch = 0, 0, 1
+    while not too_large or too_large - fits > max(fits // FINENESS, 1):
+        begun_s = time.monotonic()
+        tried.append(probe(batch))
+        if not tried[-1].fits:
+            too_large = batch
+            if batch == 1:
+                raise MemoryError("not even a batch of 1 fits: out of memory")
+        else:
+            fits = batch
+            if tried[-1].step_s > slowest_step_s:
+                return Sweep(tuple(tried), f"a step of {batch} took over {slowest_step_s:g} s")
+        if is_time_up(time.monotonic() - begun_s):
+            return Sweep(tuple(tried), "" if too_large - fits == 1 else f"time was up at a batch of {batch}")
+        batch = (fits + too_large) // 2 if too_large else 2 * fits
+    return Sweep(tuple(tried), "")
+
+
+def figures_of_sweep(found: Sweep, limit_bytes: int | None) -> dict[str, Value]:
+    """Largest batch, knee and memory per sample; what the sweep cannot tell is absent with the reason."""
+    fitting = found.fitting()
+    count = len(found.tried)
+    best = max(t.samples_per_s for t in fitting)
+    knee = min(t.batch for t in fitting if t.samples_per_s >= KNEE_SHARE * best)
+    values = {
+        "largest_count": Value(None, count, found.cut_short)
+        if found.cut_short
+        else Value(float(fitting[-1].batch), count),
+        "tried_count": Value(float(fitting[-1].batch), count),
+        "knee_count": Value(float(knee), count),
+        "limit_bytes": Value(None, 0, "this device does not tell")
+        if limit_bytes is None
+        else Value(float(limit_bytes), 1),
+    }
+    known = [(t.batch, t.peak_bytes) for t in fitting if t.peak_bytes is not None]
+    if len(known) < 2:
+        values["per_sample_bytes"] = Value(None, len(known), "two batches with known memory are needed")
+        return values
+    (small, small_bytes), (large, large_bytes) = known[-2:]
+    slope = (large_bytes - small_bytes) / (large - small)
+    values["per_sample_bytes"] = Value(max(slope, 0.0), len(known))
+    return values
+
+
+def build(request: Request) -> Step:
+    """Find the batches, each in a process of its own, then leave one process with the best of them.
+
+    On a CPU a probe gets CPU_MEMORY_SHARE of the memory that may be used here, and no more: the system
+    refuses what goes beyond, as a GPU does.
+    """
+    limit_bytes = _limit_bytes(request.device)
+    refused_bytes = limit_bytes if request.device == "cpu" else None
+    begun_s = time.monotonic()
+
+    def is_time_up(last_s: float) -> bool:
+        return time.monotonic() - begun_s + 1.5 * last_s > TIME_SHARE * request.time_s
+
+    slowest_s = CPU_SLOWEST_STEP_S if request.device == "cpu" else float("inf")
+    found = sweep(
+        lambda batch: _probe(request, batch, refused_bytes), slowest_step_s=slowest_s, is_time_up=is_time_up
+    )
+    best = max(found.fitting(), key=lambda t: t.samples_per_s)
+    peers = Peers("bs_probe", 1)
+    try:
+        peers.ask(0, **_question(request, best.batch, refused_bytes))
+    except BaseException:
+        peers.close()
+        raise
+
+    def timed(samples: int) -> BlockTime:
+        return BlockTime(**peers.ask(0, do="time", samples=samples))
+
+    def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
+        return {
+            **figures_of_sweep(found, limit_bytes),
+            "best_count": Value(float(best.batch), len(found.tried)),
+        }
+
+    return Step(
+        run=lambda: timed(best.batch), timed=timed, multiple=best.batch, figures=figures, close=peers.close
+    )
+
+
+def _probe(request: Request, batch: int, limit_bytes: int | None) -> Tried:
+    """One batch in a process of its own, which is gone afterwards with all its memory."""
+    from ..measure import is_out_of_memory
+
+    peers = Peers("bs_probe", 1)
+    try:
+        answer = peers.ask(0, **_question(request, batch, limit_bytes))
+    except PeerLost:
+        if limit_bytes is None:
+            raise
+        return Tried(batch, fits=False)  # a library that was refused memory may end the process
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return Tried(batch, fits=False)
+    finally:
+        peers.close()
+    return Tried(batch, True, float(answer["step_s"]), answer["peak_bytes"])
+
+
+def _question(request: Request, batch: int, limit_bytes: int | None) -> dict[str, object]:
+    return {
+        "do": "try",
+        "parameters": request.parameters,
+        "batch": batch,
+        "device": request.device,
+        "precision": request.precision.requested,
+        "threads": request.threads,
+        "seed": request.seed,
+        "limit_bytes": limit_bytes,
+    }
+
+
+def _limit_bytes(device: str) -> int | None:
+    """What a batch may take here: the share of a host's memory, or a GPU's whole memory."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    if device != "cpu":
+        return None
+    if sys.platform != "linux":
+        raise Unsupported("only Linux can be asked to refuse a process memory beyond a limit")
+    return round(CPU_MEMORY_SHARE * usable_memory_bytes())
+
+
+def usable_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """The least of the host's memory, what is free of it now, and every limit of this process's cgroups."""
+    lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
+    told = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
+    limits = [told[name] for name in ("MemTotal:", "MemAvailable:") if name in told]
+    own = (proc / "self" / "cgroup").read_text().splitlines() if (proc / "self" / "cgroup").exists() else []
+    for line in own:
+        _, controllers, path = line.split(":", 2)
+        root, name = (
+            (cgroup, "memory.max") if controllers == "" else (cgroup / "memory", "memory.limit_in_bytes")
+        )
+        if controllers == "" or "memory" in controllers.split(","):
+            here = root / path.lstrip("/")
+            for folder in (here, *here.parents):
+                text = (folder / name).read_text().strip() if (folder / name).is_file() else ""
+                if text.isdigit():
+                    limits.append(int(text))
+                if folder == root:
+                    break
+    return min(limits)
+
+
+WORKLOAD = Workload(
+    name="bs_sweep",
+    version=1,
+    title="batch sweep",
+    question="Which batch is the largest that fits, and from which on does a larger one gain nothing?",
+    workload_class="training",
+    unit="seq",
+    sizes={"mini": _size(MINI, 6000), "base": _size(BASE, 80000)},
+    precisions=("fp32", "tf32", "amp"),
+    device_classes=("cpu", "gpu"),
+    needs_torch=True,
+    build=build,
+    figures=(
+        Figure("largest_count", "largest batch that fits", "count", "more", "min"),
+        Figure("tried_count", "largest batch that was measured", "count", "neither", "min"),
+        Figure("knee_count", "knee: 95 % of the best throughput", "count", "neither", "median"),
+        Figure("best_count", "batch that is timed above", "count", "neither", "median"),
+        Figure("per_sample_bytes", "memory of one more sample", "B", "less", "median"),
+        Figure("limit_bytes", "memory it may take", "B", "neither", "min"),
+    ),
+    is_alone=True,
+    form="best",
+)

@@ -1,0 +1,162 @@
+"""The batch sweep: the search on made-up devices, the limit on a real process, and both together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputui.worker.contract import Parameter, Request, Value
+from gputui.worker.precision import resolve
+from gputui.worker.workloads import bs_sweep
+from gputui.worker.workloads.bs_sweep import Sweep, Tried, figures_of_sweep, sweep, usable_memory_bytes
+
+MIB = 2**20
+TINY: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 64, "context": 256, "vocabulary": 4096}
+
+
+def device_of(most: int, step_s: Callable[[int], float] = lambda batch: 0.1) -> Callable[[int], Tried]:
+    """A device on which `most` samples fit, and 1 MiB each on top of 10."""
+
+    def probe(batch: int) -> Tried:
+        if batch > most:
+            return Tried(batch, fits=False)
+        return Tried(batch, True, step_s(batch), 10 * MIB + batch * MIB)
+
+    return probe
+
+
+def searched(
+    probe: Callable[[int], Tried],
+    slowest_step_s: float = 100.0,
+    is_time_up: Callable[[float], bool] = lambda s: False,
+) -> Sweep:
+    return sweep(probe, slowest_step_s=slowest_step_s, is_time_up=is_time_up)
+
+
+def test_the_batch_is_doubled_until_it_does_not_fit_and_then_the_distance_is_halved() -> None:
+    found = searched(device_of(11))
+    assert [t.batch for t in found.tried] == [1, 2, 4, 8, 16, 12, 10, 11]
+    assert found.cut_short == ""
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 8, 9, 100, 1000, 4095])
+def test_the_largest_batch_is_found_to_within_a_sixteenth(most: int) -> None:
+    found = searched(device_of(most))
+    largest = found.fitting()[-1].batch
+    assert largest <= most <= largest + max(largest // 16, 1)
+    assert len(found.tried) == len({t.batch for t in found.tried}) <= 20
+
+
+def test_if_not_one_sample_fits_the_case_is_out_of_memory() -> None:
+    with pytest.raises(MemoryError, match="not even a batch of 1 fits"):
+        searched(device_of(0))
+
+
+def test_a_step_that_is_too_slow_ends_the_search_and_the_largest_batch_stays_unknown() -> None:
+    found = searched(device_of(10**6, lambda batch: 0.3 * batch), slowest_step_s=2.0)
+    assert [t.batch for t in found.tried] == [1, 2, 4, 8]
+    values = figures_of_sweep(found, None)
+    assert values["largest_count"] == Value(None, 4, "a step of 8 took over 2 s")
+    assert values["tried_count"].value == 8
+
+
+def test_when_the_time_is_up_what_was_found_counts() -> None:
+    times = iter([False, False, True])
+    found = searched(device_of(100), is_time_up=lambda last_s: next(times))
+    assert ([t.batch for t in found.tried], found.cut_short) == ([1, 2, 4], "time was up at a batch of 4")
+
+
+def test_the_knee_is_the_smallest_batch_near_the_best_throughput() -> None:
+    found = searched(device_of(40, lambda batch: 0.010 + 0.001 * batch))
+    rates = {t.batch: t.samples_per_s for t in found.fitting()}
+    values = figures_of_sweep(found, 4 * MIB)
+    assert values["knee_count"].value == min(b for b, r in rates.items() if r >= 0.95 * max(rates.values()))
+    assert values["per_sample_bytes"].value == MIB
+    assert values["limit_bytes"].value == 4 * MIB
+    assert (values["largest_count"].value or 0) >= 38
+
+
+def test_without_two_known_peaks_the_memory_of_a_sample_is_not_made_up() -> None:
+    found = Sweep((Tried(1, True, 0.1, None), Tried(2, fits=False)), "")
+    assert figures_of_sweep(found, None)["per_sample_bytes"].value is None
+
+
+def write(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+MEMINFO = "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 900 kB\n"
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "kib"),
+    [
+        ("", {}, 900),
+        ("0::/job/step\n", {"job__step__memory.max": "max\n", "job__memory.max": str(300 * 1024)}, 300),
+        ("0::/\n", {"memory.max": str(200 * 1024)}, 200),
+        ("4:cpu,memory:/job\n", {"memory__job__memory.limit_in_bytes": str(100 * 1024)}, 100),
+        ("4:memory:/\n", {"memory__memory.limit_in_bytes": "9223372036854771712\n"}, 900),
+        ("4:cpuset:/job\n", {"memory__job__memory.limit_in_bytes": "1024"}, 900),
+    ],
+)
+def test_memory_that_may_be_used_is_the_least_of_what_is_free_and_every_limit(
+    tmp_path: Path, own: str, limits: dict[str, str], kib: int
+) -> None:
+    proc = write(tmp_path / "proc", meminfo=MEMINFO, self__cgroup=own)
+    assert usable_memory_bytes(proc, write(tmp_path / "cgroup", **limits)) == kib * 1024
+
+
+def test_a_process_is_refused_what_goes_beyond_its_limit() -> None:
+    code = (
+        "from gputui.worker.bs_probe import limit_data\nlimit_data(64 * 2**20)\n"
+        "kept = bytearray(32 * 2**20)\n"
+        "try:\n bytearray(96 * 2**20)\nexcept MemoryError:\n print('refused')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
+
+
+def request_of(time_s: float) -> Request:
+    return Request(TINY, "cpu", resolve("fp32", "cpu"), 1, 1, time_s)
+
+
+@pytest.mark.parametrize(("batch", "fits"), [(1, True), (64, False)])
+def test_a_batch_is_tried_in_a_process_of_its_own_within_the_limit(batch: int, fits: bool) -> None:
+    tried = bs_sweep._probe(request_of(60.0), batch, 320 * MIB)
+    assert (tried.batch, tried.fits) == (batch, fits)
+    if fits:
+        assert tried.step_s > 0
+        weights = 4 * (4096 * 64 + 256 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64)
+        assert tried.peak_bytes is not None
+        assert 4 * weights < tried.peak_bytes < 320 * MIB
+
+
+@pytest.mark.slow
+def test_a_sweep_to_the_limit_finds_the_largest_batch_and_times_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bs_sweep, "_limit_bytes", lambda device: 320 * MIB)
+    monkeypatch.setattr(bs_sweep, "CPU_SLOWEST_STEP_S", 60.0)
+    step = bs_sweep.build(request_of(600.0))
+    try:
+        assert step.timed is not None
+        assert step.figures is not None
+        assert step.close is not None
+        assert step.timed(2 * step.multiple).wall_ns > 0
+        values = step.figures([])
+        largest, one_more = values["largest_count"].value, values["per_sample_bytes"].value
+        assert largest is not None
+        assert one_more is not None
+        assert 160 < largest * one_more / MIB < 320
+        assert values["best_count"].value == step.multiple <= largest
+    finally:
+        assert step.close is not None
+        step.close()
