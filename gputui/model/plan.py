@@ -52,7 +52,7 @@ class PlannedDevice:
     """`cpu`, `cuda`, `mps` or `xpu`: the device inside the worker, whose view is narrowed to one."""
     name: str
     visible: str
-    """Value for CUDA_VISIBLE_DEVICES inside the worker: one UUID, or empty for none."""
+    """Value for CUDA_VISIBLE_DEVICES inside the worker: a UUID, several with commas, or empty for none."""
     pci_address: str
     """Joins torch and telemetry; empty for a CPU."""
 

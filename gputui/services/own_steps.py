@@ -52,6 +52,7 @@ def profile_of_step(path: Path, python: str) -> Profile:
         device_classes=tuple(plain["device_classes"]),
         needs_torch=plain["needs_torch"],
         build=_only_in_a_worker,
+        is_alone=bool(plain["is_alone"]),
     )
     case = ProfileCase(
         workload=workload.name,

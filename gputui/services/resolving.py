@@ -283,6 +283,7 @@ def _group(
     machine: Machine,
 ) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
     """The cases that differ in precision only, and the launches that measure them once."""
+    target = _with_more_gpus(target, workload.sizes[size].gpus, interpreter)
     cases = []
     for offset, precision in enumerate(entry.precisions):
         variant = Variant(device_class, precision, "eager", threads)
@@ -305,6 +306,19 @@ def _group(
     if together and not workload.is_alone:
         return cases, [launch]
     return cases, [replace(launch, case_ids=(case_id,), weight=entry.weight) for case_id in launch.case_ids]
+
+
+def _with_more_gpus(target: _Target, needed: int, interpreter: Interpreter) -> _Target:
+    """The target with as many GPUs as the work needs, the chosen one first; a CPU as it is."""
+    first = target.torch_device
+    if needed == 1 or target.device is None or first is None:
+        return target
+    others = [d for d in interpreter.devices if d.torch_device == first.torch_device and d != first]
+    chosen = [first, *(d for d in others if d.runs_here)][:needed]
+    if len(chosen) < needed:
+        return _Target(None, first, "unsupported", f"{needed} GPUs are needed, torch sees {len(chosen)}")
+    visible = ",".join(d.uuid or str(d.index) for d in chosen)
+    return replace(target, device=replace(target.device, visible=visible))
 
 
 def _obstacle(

@@ -61,4 +61,5 @@ def prior_of(case: CaseResult) -> float:
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
     """What a million units of its work cost on a box of this price."""
-    return cost_per_million(speed_of(case), case.case.unit, price, case.case.variant.device_class)
+    gpus = int(dict(case.case.work.parameters).get("ranks", 1))
+    return cost_per_million(speed_of(case), case.case.unit, price, case.case.variant.device_class, gpus)

@@ -30,6 +30,8 @@ class Size:
     bytes_per_step: int | None
     memory_bytes: int
     """Device memory one fp32 variant needs, about; decides what may share a worker, never what is run."""
+    gpus: int = 1
+    """GPUs it uses at once, where it runs on any."""
     amp_bytes_per_step: int | None = None
     """`bytes_per_step` with `amp`, where its numbers are half as large; None: the same."""
 

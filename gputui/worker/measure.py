@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -320,8 +321,10 @@ def _whole(steps: int, step: Step) -> int:
 
 
 def _close(step: Step) -> None:
+    """End what the case started; what its outcome is was told before."""
     if step.close:
-        step.close()
+        with contextlib.suppress(Exception):
+            step.close()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -13,13 +13,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any  # whatever the user wrote
 
-from .contract import Request, Size, Step, Workload
+from .contract import Figure, Request, Size, Step, Workload
 
 PREFIX = "step:"
 """Before the name of a user's workload, so that it is never taken for one of ours."""
 CLASSES = ("ceiling", "training", "inference", "host")
 PRECISIONS = ("fp32", "tf32", "amp")
 DEVICES = ("cpu", "gpu")
+UNITS_OF_FIGURES = ("s", "B", "B/s", "1/s", "share", "ratio", "count")
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 
 
@@ -71,7 +72,16 @@ def described(path: Path) -> dict[str, Any]:
     sizes = {name: asdict(size) for name, size in workload.sizes.items()}
     plain = {
         name: getattr(workload, name)
-        for name in ("name", "version", "title", "question", "workload_class", "unit", "needs_torch")
+        for name in (
+            "name",
+            "version",
+            "title",
+            "question",
+            "workload_class",
+            "unit",
+            "needs_torch",
+            "is_alone",
+        )
     }
     lines = declared_lines(ast.parse(path.read_bytes()))
     return {
@@ -127,6 +137,11 @@ def _first_mistake(workload: Workload) -> tuple[str, str] | None:
         ("needs_torch", isinstance(workload.needs_torch, bool), "True or False"),
         ("build", callable(workload.build), "a function of a Request that gives a Step"),
         (
+            "figures",
+            _are_figures(workload.figures),
+            "a tuple of Figure: key, title, unit, better, combine, each one of those in the contract",
+        ),
+        (
             "sizes",
             _are_sizes(workload.sizes),
             "names with a Size each: units_per_step above 0, plain parameters",
@@ -141,6 +156,17 @@ def _is_whole(value: object, least: int) -> bool:
 
 def _are(values: object, allowed: tuple[str, ...]) -> bool:
     return isinstance(values, tuple | list) and len(values) > 0 and all(value in allowed for value in values)
+
+
+def _are_figures(figures: object) -> bool:
+    return isinstance(figures, tuple) and all(
+        isinstance(figure, Figure)
+        and all(isinstance(text, str) and text.isprintable() for text in (figure.key, figure.title))
+        and figure.unit in UNITS_OF_FIGURES
+        and figure.better in ("less", "more", "neither")
+        and figure.combine in ("median", "sum", "max", "min")
+        for figure in figures
+    )
 
 
 def _are_sizes(sizes: object) -> bool:

@@ -111,6 +111,11 @@ def test_a_template_is_never_written_over_a_file(tmp_path: Path, capsys: pytest.
         ('("fp32",)', '("fp33",)', "line 18: precisions: expected some of fp32"),
         ("8 * 2.0**18, None", "float('nan'), None", "line 17: sizes: expected"),
         ('{"mini": Size', '{"mini": list(), "x": Size', "line 17: sizes: expected"),
+        (
+            "build=build",
+            "build=build,\n    figures=('p99_s',)",
+            "line 22: figures: expected a tuple of Figure",
+        ),
         ("build=build", "build=None", "line 21: build: expected a function"),
     ],
 )

@@ -37,6 +37,24 @@ def cases_of(
     ]
 
 
+def one_case(workload: str, size: str, device: str, *precisions: str) -> Profile:
+    """A profile of one workload in one size."""
+    listed = ", ".join(f'"{precision}"' for precision in precisions)
+    text = f"""schema = 1
+version = 1
+title = "one"
+question = "one?"
+budget_s = 60
+replicates = 1
+[[case]]
+workload = "{workload}"
+sizes = ["{size}"]
+devices = ["{device}"]
+precisions = [{listed}]
+"""
+    return read_profile(text, "one", "one.toml")
+
+
 def outcomes(planned: Sequence[PlannedCase]) -> set[tuple[str | None, str]]:
     return {(case.outcome, case.reason) for case in planned}
 
@@ -373,3 +391,30 @@ def test_any_change_of_a_parameter_changes_the_key(work: Work, data: st.DataObje
     )
     assert changed.key != work.key
     assert len(changed.key) == 16
+
+
+def test_ranks_get_a_gpu_each_the_chosen_one_first() -> None:
+    gpus = [replace(H200, index=index, uuid=f"GPU-{index}") for index in range(3)]
+    profile = one_case("ddp", "base", "gpu", "amp")
+    machine = make_machine("NVIDIA H200", "NVIDIA H200", "NVIDIA H200")
+    plan = resolve_plan(profile, make_interpreter(*gpus), machine, Choices(device="gpu:1"))
+    assert [launch.device.visible for launch in plan.launches] == ["GPU-1,GPU-0"]
+
+
+def test_ranks_on_too_few_gpus_are_unsupported_with_both_numbers() -> None:
+    profile = one_case("ddp", "base-4", "gpu", "amp")
+    plan = resolve_plan(profile, make_interpreter(H200), make_machine("NVIDIA H200"))
+    assert plan.launches == ()
+    (case,) = plan.cases
+    assert (case.outcome, case.reason) == ("unsupported", "4 GPUs are needed, torch sees 1")
+
+
+def test_what_measures_memory_or_heat_shares_its_worker_with_nothing() -> None:
+    profile = one_case("memory_tricks", "mini", "cpu", "fp32", "amp")
+    plan = resolve_plan(profile, make_interpreter(), make_machine())
+    assert sorted(launch.case_ids for launch in plan.launches) == [(0,), (1,)]
+
+
+def test_a_sweep_has_the_form_in_which_the_batch_is_a_result() -> None:
+    plan = resolve_plan(one_case("bs_sweep", "mini", "cpu", "fp32"), make_interpreter(), make_machine())
+    assert [case.case.work.form for case in plan.cases] == ["best"]

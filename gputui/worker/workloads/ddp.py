@@ -36,7 +36,8 @@ def _size(shape: GptShape, ranks: int, batch: int, reduce_mib: int, memory_mib: 
         units_per_step=float(ranks * batch * shape.context),
         flops_per_step=None,
         bytes_per_step=None,
-        memory_bytes=ranks * memory_mib * 2**20,
+        memory_bytes=memory_mib * 2**20,
+        gpus=ranks,
     )
 
 
@@ -157,7 +158,7 @@ WORKLOAD = Workload(
         "base-8": _size(BASE, 8, 8, 256, 14000),
     },
     precisions=("fp32", "tf32", "amp"),
-    device_classes=("cpu",),
+    device_classes=("cpu", "gpu"),
     needs_torch=True,
     build=build,
     figures=(
