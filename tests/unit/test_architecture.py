@@ -63,7 +63,12 @@ def modules_of(room: str, repository: Path) -> list[str]:
     ]
 
 
-NEED_TORCH = ("gputui.worker.models", "gputui.worker.training", "gputui.worker.serving")
+NEED_TORCH = (
+    "gputui.worker.models",
+    "gputui.worker.training",
+    "gputui.worker.serving",
+    "gputui.worker.pictures",
+)
 """Imported by a workload when it is built."""
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from ..peers import PeerLost, Peers
 from ..shapes import GptShape
 from ..timing import BlockTime
 from .gpt_train import BASE, MINI
@@ -129,6 +128,8 @@ def build(request: Request) -> Step:
     On a CPU a probe gets CPU_MEMORY_SHARE of the memory that may be used here, and no more: the system
     refuses what goes beyond, as a GPU does.
     """
+    from ..peers import Peers
+
     limit_bytes = _limit_bytes(request.device)
     refused_bytes = limit_bytes if request.device == "cpu" else None
     begun_s = time.monotonic()
@@ -165,6 +166,7 @@ def build(request: Request) -> Step:
 def _probe(request: Request, batch: int, limit_bytes: int | None) -> Tried:
     """One batch in a process of its own, which is gone afterwards with all its memory."""
     from ..measure import is_out_of_memory
+    from ..peers import PeerLost, Peers
 
     peers = Peers("bs_probe", 1)
     try:

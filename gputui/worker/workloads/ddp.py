@@ -7,12 +7,15 @@ import os
 import sys
 from collections.abc import Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from ..peers import Peers
 from ..shapes import GptShape
 from ..timing import BlockTime, steps_for
 from .gpt_train import BASE, MINI
+
+if TYPE_CHECKING:
+    from ..peers import Peers
 
 ALONE_BLOCKS = 5
 ALONE_BLOCK_S = 0.2
@@ -93,6 +96,8 @@ def build(request: Request) -> Step:
 
 def start_ranks(request: Request) -> Peers:
     """The ranks, built and ready. Raises PeerLost, or Unsupported if this box cannot have so many."""
+    from ..peers import Peers
+
     ranks = request.integer("ranks")
     if request.device not in ("cpu", "cuda"):
         raise Unsupported("ranks talk through gloo on CPUs and NCCL on NVIDIA GPUs")
