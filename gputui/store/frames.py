@@ -61,9 +61,14 @@ def _frame(opened: Checked, name: str) -> DataFrame:
     """One base table; identifiers as text, strings without control characters."""
     table = next(t for t in TABLES if t.name == name)
     present = [c.name for c in table.columns if (name, c.name) in opened.columns]
-    columns = ", ".join(f"{c}::VARCHAR AS {c}" if c == "run_id" else c for c in present) or "NULL AS run_id"
+    if present:
+        columns = ", ".join(f"{c}::VARCHAR AS {c}" if c == "run_id" else c for c in present)
+        sql = f"SELECT {columns} FROM {CATALOG}.main.{name}"
+    else:  # a table that came later than the file
+        columns = ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns)
+        sql = f"SELECT {columns} WHERE false"
     with interrupted_after(opened.connection):
-        frame = opened.connection.execute(f"SELECT {columns} FROM {CATALOG}.main.{name}").df()
+        frame = opened.connection.execute(sql).df()
     for column in frame.select_dtypes(include=["object", "str"]).columns:
         frame[column] = frame[column].map(clean_text, na_action="ignore")
     return frame

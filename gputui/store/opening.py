@@ -220,7 +220,7 @@ def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False)
             "upgrade gputui" + (f" (the file was made by {made_by})" if made_by else ""),
         )
     for table in TABLES:
-        if table.since <= version and table.name not in sql_of:
+        if table.since <= version and not table.is_late and table.name not in sql_of:
             raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
         for column in table.columns:
             _check_type(db, table.name, column, types.get((table.name, column.name)))

@@ -37,6 +37,8 @@ class Table:
     primary_key: str = ""
     since: int = 0
     """Schema version that brought it; an older file is read as if it were empty."""
+    is_late: bool = False
+    """Came while the schema still had that version: a file may lack it, and gets it when it is written to."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -306,6 +308,7 @@ TABLES: tuple[Table, ...] = (
             "reason VARCHAR why there is no value; NULL if there is one",
             "observations BIGINT how many it is made of",
         ),
+        is_late=True,
     ),
     Table(
         "telemetry",

@@ -150,7 +150,9 @@ def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> It
             if db.exists():
                 check_place(db)
                 with _attached(db, "", db, beside) as connection:
-                    _migrate(connection, db, check_is_ours(connection, db).schema_version)
+                    checked = check_is_ours(connection, db)
+                    _migrate(connection, db, checked.schema_version)
+                    _add_late_tables(connection, db, {table for table, _ in checked.columns})
                     yield connection
             else:
                 with _draft(db) as draft, _attached(draft, _new_file_options(), db, beside) as connection:
@@ -286,6 +288,14 @@ def _migrate(
             )
             _note_migration(connection, migration.version, migration.note)
             connection.execute("COMMIT")
+
+
+def _add_late_tables(connection: DuckDBPyConnection, db: Path, there: set[str]) -> None:
+    """Make the tables that came after the file was made, within its schema version."""
+    with explaining(db):
+        for table in schema.TABLES:
+            if table.is_late and table.name not in there:
+                connection.execute(table.create_sql(CATALOG))
 
 
 def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> None:

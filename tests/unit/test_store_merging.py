@@ -16,6 +16,7 @@ from gputui.model.journal import RunEnd
 from gputui.model.result import Run
 from gputui.store import schema
 from gputui.store.editing import label_run, remove_run
+from gputui.store.frames import load
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.merging import merge_files
 from gputui.store.reading import open_result
@@ -187,3 +188,18 @@ def test_a_full_disk_is_told_as_such_and_names_the_file(
     monkeypatch.setattr("gputui.store.writing.attach", full)
     with pytest.raises(NotStored, match=r"stored in \S+/out\.db: the disk is full"):
         merge_files([one], tmp_path / "out.db")
+
+
+def test_a_file_from_before_a_table_came_is_read_merged_and_written_to(tmp_path: Path) -> None:
+    old, new = make_file(tmp_path, "old.db", A), make_file(tmp_path, "new.db", B)
+    late = [table.name for table in schema.TABLES if table.is_late]
+    assert late
+    with duckdb.connect(str(old)) as connection:
+        for name in late:
+            connection.execute(f"DROP TABLE {name}")
+    assert list(runs_of(old)) == [A]
+    assert all(len(getattr(load(old), name)) == 0 for name in late)
+    assert merge_files([old], tmp_path / "out.db")[0].added == (A,)
+    assert merge_files([new], old)[0].added == (B,)
+    assert set(runs_of(old)) == {A, B}
+    assert set(late) <= set(rows_of(old))
