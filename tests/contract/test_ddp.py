@@ -131,6 +131,7 @@ def test_a_launcher_that_starts_nothing_is_told_at_once() -> None:
         Peers("ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 
 
+@pytest.mark.slow
 def test_when_the_worker_is_killed_the_launcher_and_its_ranks_end_by_themselves() -> None:
     worker = subprocess.Popen(
         [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

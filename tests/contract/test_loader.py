@@ -74,6 +74,7 @@ def test_workers_bring_the_same_batches_in_the_same_order_as_none() -> None:
         assert torch.equal(next(alone), next(helped))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_start_from_a_deployed_package_in_either_way(tmp_path: Path, method: str) -> None:
     copy_worker(tmp_path / "code")
@@ -90,6 +91,7 @@ def test_workers_start_from_a_deployed_package_in_either_way(tmp_path: Path, met
     assert [int(number) for number in done.stdout.split()] == [int(next(here).sum()) for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_does_not_change_what_is_trained() -> None:
     losses = []
     for workers in (0, 2):
@@ -110,6 +112,7 @@ def test_waiting_is_what_a_step_takes_longer_than_on_cached_data(
     assert loader.waiting_share(cached, loaded) == share
 
 
+@pytest.mark.slow
 def test_figures_end_the_workers_and_steps_without_a_loader_go_on() -> None:
     step = built(1)
     assert step.settled is not None

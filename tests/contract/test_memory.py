@@ -121,6 +121,7 @@ def test_every_trick_trains_the_same_model() -> None:
     assert losses(built("accumulate"), 4) == pytest.approx(plain, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_step_is_not_changed_by_looking_at_it_twice() -> None:
     step = built("none")
     assert figures(step) == figures(step)

@@ -135,6 +135,7 @@ def test_a_file_that_is_deleted_in_mid_run_is_made_anew(tmp_path: Path, profile:
     assert [run["label"] for run in runs_in(db)] == ["second"]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_replaced_in_mid_run_is_left_alone_and_the_journal_kept(
     tmp_path: Path, profile: Path
 ) -> None:

@@ -185,6 +185,7 @@ def test_a_worker_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path: Pat
     assert statuses(db) == ["finished"]
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_forward_in_mid_run_changes_no_duration(
     tmp_path: Path, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
