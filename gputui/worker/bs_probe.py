@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any  # JSON
@@ -11,7 +12,7 @@ from typing import Any  # JSON
 from .contract import Parameter, Request, Step
 from .memory import NotTold, highest_allocated
 from .peers import Link
-from .timing import stopwatch_for
+from .timing import stopwatch_for, with_waiting
 
 TIMED_STEPS = 3
 SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
@@ -74,13 +75,7 @@ class _Probe:
         return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9}
 
     def _time(self, samples: int) -> Mapping[str, object]:
-        timed = self._stopwatch(self._step.run, samples // self._batch)
-        return {
-            "start_ns": timed.start_ns,
-            "wall_ns": timed.wall_ns,
-            "device_ns": timed.device_ns,
-            "cpu_ns": timed.cpu_ns,
-        }
+        return asdict(with_waiting(self._stopwatch, self._step.run, samples // self._batch))
 
 
 def limit_data(more_bytes: int) -> None:

@@ -6,11 +6,12 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any  # torch's own types, and JSON
 
 from .contract import Request, Step
 from .peers import Link
-from .timing import BlockTime, stopwatch_for
+from .timing import stopwatch_for, with_waiting
 
 
 def serve(link: Link) -> None:
@@ -58,22 +59,17 @@ class _Rank:
         from torch import distributed
 
         distributed.barrier()
-        return self._told(self._stopwatch(self._step.run, steps))
+        return self._told(self._step, steps)
 
     def _alone(self, steps: int) -> Mapping[str, object]:
         """A block of this rank with the same model and batch, and nobody to wait for."""
         if self._single is None:
             _, self._single = built(self._request, self._request.seed, is_parallel=False)
             self._stopwatch(self._single.run, 2)
-        return self._told(self._stopwatch(self._single.run, steps))
+        return self._told(self._single, steps)
 
-    def _told(self, timed: BlockTime) -> Mapping[str, object]:
-        return {
-            "start_ns": timed.start_ns,
-            "wall_ns": timed.wall_ns,
-            "device_ns": timed.device_ns,
-            "cpu_ns": timed.cpu_ns,
-        }
+    def _told(self, step: Step, steps: int) -> Mapping[str, object]:
+        return asdict(with_waiting(self._stopwatch, step.run, steps))
 
     def _reduce(self, size_bytes: int, times: int) -> Mapping[str, object]:
         """Median seconds of summing float32 numbers over all ranks; each number is checked at the end."""

@@ -251,7 +251,7 @@ class Launch:
         scale_before = scale() if scale else 0.0
         waited_before_ns = waited_ns()
         timed = self._timed(case.step, case.steps_per_block)
-        waited = waited_between(waited_before_ns, waited_ns())
+        waited = timed.waited_ns if case.step.timed else waited_between(waited_before_ns, waited_ns())
         if scale and scale() < scale_before:
             self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
             case.void_blocks += 1

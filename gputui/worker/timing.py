@@ -6,8 +6,10 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol  # Any: torch's own types, where torch may be absent
+
+from .contention import waited_between, waited_ns
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class BlockTime:
     device_ns: int | None
     cpu_ns: int
     """CPU time of this process, all threads."""
+    waited_ns: int | None = None
+    """Time its threads were kept from a CPU, if that was seen where the steps were done."""
 
     @property
     def block_ns(self) -> int:
@@ -79,6 +83,13 @@ def stopwatch_for(device: str) -> Stopwatch:
     import torch
 
     return gpu_stopwatch(getattr(torch, device))
+
+
+def with_waiting(stopwatch: Stopwatch, run: Callable[[], object], steps: int) -> BlockTime:
+    """A block with the time that this process was kept from a CPU meanwhile."""
+    before_ns = waited_ns()
+    timed = stopwatch(run, steps)
+    return replace(timed, waited_ns=waited_between(before_ns, waited_ns()))
 
 
 def steps_for(block_s: float, step_ns: float) -> int:

@@ -530,12 +530,13 @@ def test_a_sustained_case_goes_on_until_its_time_is_spent(tmp_path: Path) -> Non
 def test_steps_that_are_done_elsewhere_are_timed_there(bench: Bench) -> None:
     def timed(steps: int) -> BlockTime:
         bench.clock.now_ns += steps * SECOND // 10
-        return BlockTime(bench.clock.now_ns, steps * SECOND // 20, None, 7)
+        return BlockTime(bench.clock.now_ns, steps * SECOND // 20, None, 7, waited_ns=9)
 
     bench.add("elsewhere", lambda _: replace(bench.step(9.0), timed=timed))
     heard = bench.measure()
     assert heard.end(0)["outcome"] == "ok"
     assert {block["wall_ns"] / block["steps"] for block in heard.of("block")} == {SECOND / 20}
+    assert {(block["cpu_ns"], block["waited_ns"]) for block in heard.of("block")} == {(7, 9)}
 
 
 @pytest.mark.parametrize("seconds", [(0.1,), (30.0,), (0.1, 5.0)], ids=["well", "first", "slow"])

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,11 @@ def build(request: Request) -> Step:
     def timed(steps: int) -> BlockTime:
         blocks = [BlockTime(**answer) for answer in peers.ask_all(do="time", steps=steps)]
         slowest = max(blocks, key=lambda block: block.block_ns)
-        return BlockTime(
-            slowest.start_ns, slowest.wall_ns, slowest.device_ns, sum(block.cpu_ns for block in blocks)
+        waited_ns = [block.waited_ns for block in blocks if block.waited_ns is not None]
+        return replace(
+            slowest,
+            cpu_ns=sum(block.cpu_ns for block in blocks),
+            waited_ns=sum(waited_ns) if len(waited_ns) == ranks else None,
         )
 
     def figures(step_ns: Sequence[float]) -> dict[str, Value]:
