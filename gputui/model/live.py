@@ -1,0 +1,79 @@
+"""What this box is doing at one instant, as the live view and `snapshot` show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+
+Value = float | int | str | Missing
+"""One metric of one device; text is for names and versions, `Missing` says why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSample:
+    """One GPU, one MIG instance, or the host, as it was last read."""
+
+    device: int
+    """Telemetry index, kept while the box is up; HOST for the host. MIG instances have their own."""
+    source: str
+    """Name of the source that read it."""
+    t_ns: int
+    """Monotonic, when the reading was complete: its age is how stale it is."""
+    values: Mapping[str, Value]
+    """By metric key. A key that is not there is not asked of this kind of device."""
+    parent: int | None = None
+    """Of a MIG instance: the GPU it is a part of."""
+    problem: Missing | None = None
+    """Why nothing could be read of it when last asked: lost, driver gone, call hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """What one process does on one GPU, as the driver tells it."""
+
+    device: int
+    pid: int
+    """As the driver counts: inside a container it may be a number of the host."""
+    kind: str
+    """`C` compute, `G` graphics, `CG` both."""
+    memory_bytes: int | Missing
+    sm_pct: float | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """One process that uses GPUs, joined with what the host tells of it."""
+
+    pid: int
+    uses: tuple[GpuUse, ...]
+    """One for each GPU it is on, in their order."""
+    parent_pid: int | Missing
+    user: str | Missing
+    command: str | Missing
+    """The whole command line, as it was given: display must clean it."""
+    cpu_pct: float | Missing
+    """100 for one logical CPU."""
+    memory_bytes: int | Missing
+    """Resident on the host."""
+    elapsed_s: float | Missing
+    start_ticks: int | Missing
+    """Kernel's start time: it and the PID name one process. Missing where the PID is none of here."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSample:
+    """Everything, at one instant; made by the sampling thread and never changed."""
+
+    number: int
+    """Counts up by one each."""
+    t_ns: int
+    """Monotonic."""
+    host: DeviceSample
+    gpus: tuple[DeviceSample, ...]
+    """By index, each MIG instance behind its GPU; those that are lost included."""
+    processes: tuple[ProcessSample, ...] | Missing
+    """Missing where they were not asked for, or could not be had."""
+    absent: Mapping[str, Missing]
+    """Sources that have nothing here, by name, and why: `nvml`: libnvidia-ml.so.1 was not found."""

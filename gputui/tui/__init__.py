@@ -1,0 +1,1 @@
+"""The screens: the only room that imports textual."""
