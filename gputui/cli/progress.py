@@ -20,7 +20,8 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.model.plan import Plan
+from gputui.model.plan import PROFILED, Plan
+from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_rate
 
 
@@ -74,9 +75,11 @@ class Progress:
             self._timed = None
         if isinstance(line, LaunchStart):
             names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
-            self._now = f"{names}: starting"
+            what = "profiling" if line.purpose == PROFILED else "starting"
+            self._now = f"{names}: {what}"
             if not self._live:
-                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {names}")
+                said = "profiling " if line.purpose == PROFILED else ""
+                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {said}{names}")
         elif isinstance(line, CaseWarm):
             self._now = f"{self._name(index, line.case_id)}: warm"
         elif isinstance(line, Block):
@@ -85,6 +88,8 @@ class Progress:
             self._timed = index, line.case_id
         elif isinstance(line, CaseEnd):
             self._case_ended(index, line)
+        elif isinstance(line, ProfiledPass) and not line.is_valid:
+            self.say(f"{self._elapsed()} {self._name(index, line.case_id)}  not profiled: {line.reason}")
         elif isinstance(line, LaunchEnd):
             self._done_weight += self._weights[index].pop(line.launch_id, 0.0)
             if line.log_tail:

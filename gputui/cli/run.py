@@ -43,6 +43,7 @@ from gputui.store.writing import check_writable
 @click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Order of launches and random inputs.")
+@click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
@@ -56,6 +57,7 @@ def command(
     price: float | None,
     instance: str | None,
     seed: int | None,
+    trace: bool,
     detach: bool,
     as_json: bool,
 ) -> int:
@@ -73,7 +75,7 @@ def command(
         target.parent.mkdir(parents=True, exist_ok=True)
     check_writable(target)
     seed = secrets.randbelow(2**31) if seed is None else seed
-    choices = Choices(device=device, only=only, replicates=launches, seed=seed)
+    choices = Choices(device=device, only=only, replicates=launches, seed=seed, keeps_traces=trace)
 
     requests = []
     for stated in pythons or (None,):

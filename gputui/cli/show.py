@@ -13,6 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.model.units import format_bytes, format_percent, format_seconds
 from gputui.services.selecting import run_and_file
+from gputui.services.traces import HOW_TO_OPEN, traces_of
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -21,12 +22,16 @@ from gputui.store.selecting import find_run
 @click.argument("run", metavar="RUN|F@RUN")
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
+@click.option(
+    "--top", type=click.IntRange(0, 400), default=5, help="Operators listed per profiled case.  [5]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(run: str, file: Path | None, trust: bool, as_json: bool) -> int:
+def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -> int:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust) as result:
         found = result.run(find_run(result.summaries(), "latest" if selector is None else selector).run_id)
+        passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         events, warnings = result.events(found.summary.run_id), result.warnings
     for warning in warnings:
@@ -34,8 +39,9 @@ def command(run: str, file: Path | None, trust: bool, as_json: bool) -> int:
     if as_json:
         from gputui.services.export import run_as_json
 
-        click.echo(json.dumps({"schema": 1, **run_as_json(found)}, indent=1))
+        click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
         return EXIT_DONE
+    from gputui.cli.anatomy import print_anatomies
     from gputui.cli.results import print_results
     from gputui.cli.tables import console
 
@@ -44,6 +50,9 @@ def command(run: str, file: Path | None, trust: bool, as_json: bool) -> int:
         out.print(line, markup=False)
     out.print()
     print_results(out, found)
+    print_anatomies(out, found, passes, top)
+    for trace in traces_of(found.summary.run_id, path):
+        out.print(f"trace: {trace}; {HOW_TO_OPEN}", markup=False)
     for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
         out.print(line, markup=False)
     return EXIT_DONE

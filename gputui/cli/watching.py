@@ -20,6 +20,7 @@ from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.services.recovery import recover_now
 from gputui.services.running import LiveRun, follow, stop, wait_until_begun
+from gputui.services.traces import HOW_TO_OPEN, traces_of
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
@@ -138,6 +139,8 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
 def _next_commands(target: Path, short_ids: Sequence[str]) -> None:
     """What to type next; in an SSH shell also how the file is fetched."""
     file = shlex.quote(_shown(target))
+    for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):
+        click.echo(f"trace: {_shown(trace)}; {HOW_TO_OPEN}")
     click.echo(f"stored as {' and '.join(short_ids)} in {_shown(target)}")
     if len(short_ids) > 1:
         selected = " ".join(f"{file}@{short_id}" for short_id in short_ids)

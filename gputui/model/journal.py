@@ -15,7 +15,8 @@ from typing import Any  # JSON that was not looked at yet
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import PlannedCase
+from gputui.model.plan import TIMED, PlannedCase
+from gputui.model.profiled import ProfiledPass
 
 JOURNAL_SCHEMA = 1
 JOURNAL_NAME = "journal.jsonl"
@@ -23,6 +24,7 @@ TELEMETRY_NAME = "telemetry.bin"
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 STORED_NAME = "stored.json"
+TRACES_NAME = "traces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ class LaunchStart:
     allowance_s: float | None
     """Seconds it was given; None if nothing bounds it."""
     t_ns: int
+    purpose: str = TIMED
+    """As in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,7 @@ Line = (
     | CaseWarm
     | Block
     | Figure
+    | ProfiledPass
     | CaseEnd
     | LaunchEnd
     | Event
@@ -267,6 +272,7 @@ LINE_KINDS: tuple[type[Line], ...] = (
     CaseWarm,
     Block,
     Figure,
+    ProfiledPass,
     CaseEnd,
     LaunchEnd,
     Event,

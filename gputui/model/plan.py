@@ -15,6 +15,8 @@ from gputui.errors import GputuiError
 from gputui.model.case import Case, Variant, Work
 
 PLAN_SCHEMA = 1
+TIMED = "timed"
+PROFILED = "profiled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class PlannedLaunch:
     """CPU threads of the worker, as a number."""
     weight: float
     """Its share of the profile's budget, relative to the other launches."""
+    purpose: str = TIMED
+    """`timed`, or `profiled`: one case under the profiler, whose times count for nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,8 @@ class Plan:
     commands: tuple[PlannedCommand, ...] = ()
     step_file: str = ""
     """Path of a user's workload, whose cases are those without a workload of ours; empty for none."""
+    keeps_traces: bool = False
+    """Whether profiled launches leave Chrome traces in the run directory."""
 
     def command_of(self, case_id: int) -> PlannedCommand | None:
         """The program of a case; None if it is a workload."""

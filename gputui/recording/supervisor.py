@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from gputui.model.journal import (
     FIGURE_BETTER,
     FIGURE_COMBINES,
     TELEMETRY_NAME,
+    TRACES_NAME,
     Block,
     CaseEnd,
     CasePlanned,
@@ -42,7 +44,8 @@ from gputui.model.journal import (
     end_of,
 )
 from gputui.model.machine import Machine
-from gputui.model.plan import PlannedDevice, PlannedLaunch
+from gputui.model.plan import PROFILED, TIMED, PlannedDevice, PlannedLaunch
+from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice, without_result
 from gputui.model.units import FIGURE_SUFFIXES
 from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
@@ -88,6 +91,10 @@ class _Run:
     """Blocks that were written down, by (launch, case)."""
     ended_cases: set[tuple[int, int]] = field(default_factory=set)
     """(replicate, case) that has an outcome."""
+    measured_cases: set[int] = field(default_factory=set)
+    """Those that some launch measured."""
+    profiled_cases: set[int] = field(default_factory=set)
+    """Those whose profiled pass is told of, whatever came of it."""
     next_launch_id: int = 0
 
 
@@ -178,6 +185,8 @@ class Supervisor:
         """One worker from start to end. Raises _Stopped when a signal came, _CannotGoOn on a full disk."""
         plan = run.spec.plan
         allowance_s = run.pace.allowance_s(launch)
+        if launch.purpose == PROFILED and launch.case_ids[0] not in run.measured_cases:
+            return  # what could not be measured is not looked into
         if allowance_s is None:
             self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
             return
@@ -188,6 +197,8 @@ class Supervisor:
             "seed": plan.seed,
             "allowance_s": allowance_s,
             "cases": [_described(run, case_id) for case_id in launch.case_ids],
+            "purpose": launch.purpose,
+            "trace": str(_trace_path(run, launch)) if plan.keeps_traces else "",
         }
         try:
             worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described)
@@ -206,6 +217,7 @@ class Supervisor:
                     launch.threads,
                     allowance_s,
                     worker.started_ns,
+                    launch.purpose,
                 )
             )
             index = self._device_index(launch.device)
@@ -215,7 +227,9 @@ class Supervisor:
         finally:
             sampler.focus(())
             worker.end()
-        for case_id in launch.case_ids:
+        if launch.purpose == PROFILED:
+            self._end_profiled(run, launch, outcome, reason)
+        for case_id in launch.case_ids if launch.purpose == TIMED else ():
             if (launch.replicate, case_id) not in run.ended_cases:
                 alone = len(launch.case_ids) == 1
                 if outcome == "failed" and not alone:
@@ -302,6 +316,12 @@ class Supervisor:
             if figure.case_id not in launch.case_ids:
                 raise ValueError(figure)
             journal.append(figure)
+        elif kind == "profiled":
+            found = _profiled(launch_id, message)
+            if launch.purpose != PROFILED or found.case_id not in launch.case_ids:
+                raise ValueError(found.case_id)
+            run.profiled_cases.add(found.case_id)
+            journal.append(found)
         elif kind == "case_end":
             end = CaseEnd(launch_id=launch_id, **message)
             if end.case_id not in launch.case_ids or end.outcome not in OUTCOMES:
@@ -309,6 +329,8 @@ class Supervisor:
             if end.outcome == "oom" and len(launch.case_ids) > 1:
                 self._again_alone(run, launch, end.case_id)
             run.ended_cases.add((launch.replicate, end.case_id))
+            if end.outcome == "ok":
+                run.measured_cases.add(end.case_id)
             journal.append(replace(end, reason=without_paths(end.reason)))
         elif kind == "ready":
             startup_ns = int(message["t_ns"]) - worker.started_ns
@@ -338,12 +360,24 @@ class Supervisor:
 
     def _drop(self, run: _Run, launch: PlannedLaunch, reason: str, outcome: str = "skipped") -> None:
         """List what a launch would have measured; a case that crashed before has failed, whatever else."""
+        if launch.purpose == PROFILED:
+            self._end_profiled(run, launch, outcome, reason)
+            return
         for case_id in launch.case_ids:
             crash = run.crashes.get((launch.replicate, case_id))
             if crash is not None:
                 self._end_case(run, launch, case_id, "failed", f"{crash}; not run alone: {reason}")
             elif (launch.replicate, case_id) not in run.ended_cases:
                 self._end_case(run, launch, case_id, outcome, reason)
+
+    def _end_profiled(self, run: _Run, launch: PlannedLaunch, outcome: str, reason: str) -> None:
+        """Say why a profiled pass has no result, if it has none."""
+        for case_id in launch.case_ids:
+            if case_id not in run.profiled_cases:
+                run.profiled_cases.add(case_id)
+                run.journal.append(
+                    without_result(launch.launch_id, case_id, reason or f"its worker ended {outcome}")
+                )
 
     def _end_case(self, run: _Run, launch: PlannedLaunch, case_id: int, outcome: str, reason: str) -> None:
         run.ended_cases.add((launch.replicate, case_id))
@@ -442,6 +476,33 @@ def _figure(launch_id: int, message: dict[str, Any]) -> Figure:
     if not (known and fits and figure.unit in FIGURE_SUFFIXES and figure.observations >= 0):
         raise ValueError(figure)
     return figure
+
+
+def _profiled(launch_id: int, message: dict[str, Any]) -> ProfiledPass:
+    """A profiled pass as a worker says it. Raises LookupError, TypeError or ValueError if it is none."""
+    parts: dict[str, tuple[type[Any], str]] = {  # Any: rows of four kinds
+        "operators": (Operator, ""),
+        "slices": (TimeSlice, ""),
+        "kernels": (Kernel, ""),
+        "memory": (MemoryPoint, "reserved_bytes"),
+    }
+    for name, (kind, may_lack) in parts.items():
+        for row in message[name]:
+            if may_lack and row[may_lack] is None:
+                row[may_lack] = Missing("there is no caching allocator")
+        message[name] = tuple(kind(**row) for row in message[name])
+    message["reason"] = without_paths(str(message["reason"]))
+    found = ProfiledPass(launch_id=launch_id, **message)
+    fault = found.fault()
+    if fault:
+        raise ValueError(fault)
+    return found
+
+
+def _trace_path(run: _Run, launch: PlannedLaunch) -> Path:
+    """Where the Chrome trace of a profiled launch goes."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", run.spec.plan.cases[launch.case_ids[0]].case.name)
+    return run.run_dir / TRACES_NAME / f"{name}.json.gz"
 
 
 def _death(exit_status: int | None) -> str:

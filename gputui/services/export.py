@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
@@ -9,15 +10,20 @@ from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import to_plain
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.anatomy import timed_step_ns
 from gputui.services.comparison import Cell, Comparison, Side
 from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import cost_of, speed_of, waited_share
 
 
-def run_as_json(run: Run) -> dict[str, Any]:
-    """One run with its cases; a value that is absent is null with its reason beside it."""
+def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:
+    """One run with its cases; a value that is absent is null with its reason beside it.
+
+    `passes` are the profiled passes by case, where they were read.
+    """
     return {
         **summary_as_json(run.summary),
         "cases": [
@@ -30,6 +36,7 @@ def run_as_json(run: Run) -> dict[str, Any]:
                 "waited_share": _number(waited_share(case)),
                 "cost": _cost(cost_of(case, run.summary.price)),
                 "figures": _figures(case),
+                **({} if passes is None else {"profiled": _profiled(case, passes)}),
             }
             for case in run.cases
         ],
@@ -115,6 +122,15 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 def _figures(case: CaseResult) -> list[dict[str, Any]]:
     return [to_plain(figure) for figure in figures_of(case)]
+
+
+def _profiled(case: CaseResult, passes: Mapping[int, ProfiledPass]) -> dict[str, Any] | None:
+    found = passes.get(case.case_id)
+    if found is None:
+        return None
+    plain: dict[str, Any] = to_plain(found)
+    timed_ns = timed_step_ns(case)
+    return {**plain, "timed_step_ns": _number(timed_ns)}
 
 
 def _speed(speed: SpeedEstimate | Missing) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.units import RATES
 from gputui.recording.probing import describe_step
-from gputui.services.profiles import OwnStep, Profile, ProfileCase
+from gputui.services.profiles import OwnStep, Profile, ProfileCase, can_be_profiled
 from gputui.worker.contract import Request, Size, Step, Workload
 
 SECONDS_PER_CASE = 20.0
@@ -61,6 +61,7 @@ def profile_of_step(path: Path, python: str) -> Profile:
         precisions=workload.precisions,
         threads=("all",),
         weight=1.0,
+        is_profiled=can_be_profiled(workload),
     )
     cases = len(sizes) * len(workload.device_classes) * len(workload.precisions)
     return Profile(

@@ -28,7 +28,7 @@ MAX_REPLICATES = 100
 SHOWN_LETTERS = 80
 """Of a wrong value, in an error."""
 _PROFILE_KEYS = ("schema", "version", "title", "question", "budget_s", "replicates", "case", "command")
-_CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "weight")
+_CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "weight", "profiled")
 _COMMAND_KEYS = ("name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight")
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 _PATTERN_LETTERS = 1000
@@ -46,6 +46,8 @@ class ProfileCase:
     """For CPUs; a GPU case always has the whole host."""
     weight: float
     """Share of the budget of each of its launches, relative to the others."""
+    is_profiled: bool = False
+    """Whether each of its cases gets a profiled pass after all timing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,11 @@ class Profile:
         if self.own is not None and self.own.workload.name == name:
             return self.own.workload
         return workload_named(name)
+
+
+def can_be_profiled(workload: Workload) -> bool:
+    """Whether a profiled pass would find anything in it."""
+    return workload.needs_torch and workload.is_traceable
 
 
 def find_profile(name_or_path: str) -> Profile:
@@ -277,7 +284,16 @@ class _Reader:
             if "threads" in table
             else ("all",),
             weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
+            is_profiled=self._profiled(table, place, workload),
         )
+
+    def _profiled(self, table: Mapping[str, Any], place: str, workload: Workload) -> bool:
+        wanted = table.get("profiled", False)
+        if not isinstance(wanted, bool):
+            raise self._wrong(f"{place}profiled", wanted, "true or false")
+        if wanted and not can_be_profiled(workload):
+            raise self._wrong(f"{place}profiled", wanted, "false: a profiler does not see its steps")
+        return wanted
 
     def _refuse_repeated(self, cases: Iterable[ProfileCase]) -> None:
         seen: dict[str, int] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.places import hash_key, run_directories
 from gputui.services.running import holds_a_journal, mark_stored
+from gputui.services.traces import keep_traces
 from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 
@@ -69,8 +71,15 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
             f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
         )
     stored = store_run(target, contents, read_telemetry(run_dir))
+    _keep_traces(run_dir, stored.run_id, target)
     mark_stored(run_dir, target)
     return stored
+
+
+def _keep_traces(run_dir: Path, run_id: str, target: Path) -> None:
+    """Put traces beside the result file. One that has no room there stays where it is."""
+    with suppress(OSError):
+        keep_traces(run_dir, run_id, target)
 
 
 def _recovered(run_dir: Path) -> Iterator[Recovered]:
@@ -94,6 +103,7 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     try:
         contents = read_journal(run_dir)
         stored = store_run(target, contents, read_telemetry(run_dir))
+        _keep_traces(run_dir, stored.run_id, target)
         mark_stored(run_dir, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"

@@ -15,11 +15,13 @@ from gputui.machine import nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, Work, program_case
 from gputui.model.machine import Interpreter, Machine, TorchDevice
-from gputui.model.plan import Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
-from gputui.services.profiles import Profile, ProfileCase, ProfileCommand
+from gputui.model.plan import PROFILED, Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.services.profiles import Profile, ProfileCase, ProfileCommand, can_be_profiled
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
+PROFILED_WEIGHT = 0.4
+"""Of a timed launch of the same case: some twenty steps, and what reading their trace takes."""
 SHARED_MEMORY_FRACTION = 0.5
 """Variants share a worker only if together they fit into this part of the free device memory."""
 
@@ -34,6 +36,8 @@ class Choices:
     """Workloads; empty for all."""
     replicates: int | None = None
     seed: int = 0
+    keeps_traces: bool = False
+    """Keep a Chrome trace of every case that can be profiled, and profile them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ def resolve_plan(
     targets = {c: _target(c, choices.device, interpreter, machine) for c in classes} if has_workloads else {}
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
+    profiled: list[PlannedLaunch] = []
     commands: list[PlannedCommand] = []
     for command in profile.commands:
         if command.device in classes and (not choices.only or command.workload in choices.only):
@@ -90,6 +95,8 @@ def resolve_plan(
                     )
                     cases += planned
                     groups += launches
+                    if entry.is_profiled or choices.keeps_traces:
+                        profiled += _profiled(profile.workload_named(entry.workload), launches)
     if not cases:
         raise GputuiError(
             f"profile {profile.name}: has no case for --device {choices.device}",
@@ -108,7 +115,8 @@ def resolve_plan(
             if c.outcome is None and not c.case.is_program
         ),
         cases=tuple(cases),
-        launches=_ordered(groups, replicates, choices.seed),
+        launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
+        keeps_traces=choices.keeps_traces,
         interpreter=(interpreter.executable,),
         commands=tuple(commands),
         step_file="" if profile.own is None else profile.own.file,
@@ -351,4 +359,24 @@ def _ordered(groups: Sequence[PlannedLaunch], replicates: int, seed: int) -> tup
     launches = []
     for replicate in range(replicates):
         launches += [replace(group, replicate=replicate) for group in chance.sample(groups, len(groups))]
+    return tuple(launches)
+
+
+def _numbered(launches: Sequence[PlannedLaunch]) -> tuple[PlannedLaunch, ...]:
     return tuple(replace(launch, launch_id=i) for i, launch in enumerate(launches))
+
+
+def _profiled(workload: Workload, launches: Sequence[PlannedLaunch]) -> list[PlannedLaunch]:
+    """A launch under the profiler for each case of these launches, alone."""
+    if not can_be_profiled(workload):
+        return []
+    return [
+        replace(
+            launch,
+            case_ids=(case_id,),
+            weight=PROFILED_WEIGHT * launch.weight / len(launch.case_ids),
+            purpose=PROFILED,
+        )
+        for launch in launches
+        for case_id in launch.case_ids
+    ]

@@ -26,6 +26,13 @@ class Frames:
     blocks: DataFrame
     figures: DataFrame
     """Results that are not a speed."""
+    profiled_passes: DataFrame
+    operators: DataFrame
+    """Time of the profiled window by operator, in nanoseconds."""
+    breakdown: DataFrame
+    """The exact partition of the profiled window."""
+    kernels: DataFrame
+    memory_points: DataFrame
     telemetry: DataFrame
     """One row per GPU and instant."""
     host_telemetry: DataFrame
@@ -46,6 +53,11 @@ def load(file: str | Path, *, trust: bool = False) -> Frames:
             "measurements",
             "blocks",
             "figures",
+            "profiled_passes",
+            "operators",
+            "breakdown",
+            "kernels",
+            "memory_points",
             "telemetry",
             "host_telemetry",
         )

@@ -31,10 +31,12 @@ from gputui.model.journal import (
     WorkerReady,
     check_line,
 )
+from gputui.model.profiled import ProfiledPass
 from gputui.model.telemetry import ROW_BYTES, Reading, decode_rows, header
 from gputui.store.strict import NotValid, strict
 from gputui.store.text import clean_text
 
+_OF_CASES = (CaseWarm, Block, Figure, ProfiledPass, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
 _LONGEST_LINE = 16 * 2**20
@@ -242,9 +244,9 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         why = ""
         if key is not None and key in said:
             why = "said a second time"
-        elif isinstance(line, CaseWarm | Block | Figure | CaseEnd) and line.case_id not in cases:
+        elif isinstance(line, _OF_CASES) and line.case_id not in cases:
             why = f"case {line.case_id} was never planned"
-        elif isinstance(line, CaseWarm | Block | Figure) and line.case_id not in launches.get(
+        elif isinstance(line, CaseWarm | Block | Figure | ProfiledPass) and line.case_id not in launches.get(
             line.launch_id, ()
         ):
             why = f"case {line.case_id} does not belong to launch {line.launch_id}"
@@ -264,7 +266,7 @@ def _said_once(line: Line) -> object:
         return (CasePlanned, line.planned.case_id)
     if isinstance(line, LaunchStart | WorkerReady | LaunchEnd):
         return (type(line), line.launch_id)
-    if isinstance(line, CaseWarm | CaseEnd):
+    if isinstance(line, CaseWarm | CaseEnd | ProfiledPass):
         return (type(line), line.launch_id, line.case_id)
     if isinstance(line, Block):
         return (Block, line.launch_id, line.case_id, line.index)

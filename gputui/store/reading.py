@@ -9,10 +9,11 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.store.opening import CATALOG, Checked, expanded, open_read_only, rows_of
-from gputui.store.rebuilding import RunRows, case_from, summary_from
-from gputui.store.rows import Cell, Row
+from gputui.store.rebuilding import RunRows, case_from, profiled_from, summary_from
+from gputui.store.rows import PROFILED_PARTS, Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_run as find_run
 from gputui.store.strict import NotValid, strict
@@ -108,6 +109,21 @@ class ResultFile:
                 mine = (part.get(case_id, []) for part in (measurements, blocks, figures))
                 cases.append(case_from(row, *mine))
         return Run(found[0], tuple(cases))
+
+    def profiled(self, run_id: str) -> dict[int, ProfiledPass]:
+        """The profiled passes of a run by case, also those that came to nothing."""
+        parts: dict[str, dict[tuple[Cell, Cell], list[Row]]] = {}
+        for table in PROFILED_PARTS:
+            found = parts.setdefault(table, {})
+            for row in self._fetch(table, run_id):
+                found.setdefault((row["case_id"], row["launch_id"]), []).append(row)
+        passes: dict[int, ProfiledPass] = {}
+        for row in self._fetch("profiled_passes", run_id, "launch_id"):
+            with self._valid(f"the profiled pass of case {row['case_id']} of run {run_id}"):
+                key = row["case_id"], row["launch_id"]
+                one = profiled_from(row, {name: rows.get(key, []) for name, rows in parts.items()})
+                passes[one.case_id] = one
+        return passes
 
     def events(self, run_id: str) -> tuple[StoredEvent, ...]:
         """What a person should know about a run, oldest first."""

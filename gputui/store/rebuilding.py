@@ -10,8 +10,9 @@ import msgspec
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, RunSummary
-from gputui.store.rows import GPU_RENAMED, RENAMED, Cell, Row
+from gputui.store.rows import GPU_RENAMED, PROFILED_PARTS, RENAMED, Cell, Row
 from gputui.store.strict import NotValid, strict
 from gputui.store.text import clean_text
 
@@ -109,6 +110,17 @@ def case_from(
         },
         CaseResult,
     )
+
+
+def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
+    """The profiled pass of one case; `parts` are its rows by table. Raises NotValid if a value cannot be."""
+    absent = {"missing": "there is no caching allocator"}
+    memory = [
+        {**point, "reserved_bytes": absent if point["reserved_bytes"] is None else point["reserved_bytes"]}
+        for point in parts["memory_points"]
+    ]
+    fields_of = {field: parts[table] for table, field in PROFILED_PARTS.items()}
+    return strict({**row, **fields_of, "memory": memory}, ProfiledPass)
 
 
 def _plain_figure(row: Row) -> dict[str, object]:

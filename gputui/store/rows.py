@@ -21,6 +21,8 @@ from gputui.model.journal import (
     WorkerReady,
 )
 from gputui.model.machine import Gpu, Layer, Machine, Runtime
+from gputui.model.plan import PROFILED
+from gputui.model.profiled import ProfiledPass
 from gputui.model.telemetry import HOST, Reading
 from gputui.store.journal_reader import JournalContents
 from gputui.store.schema import TABLE_BY_NAME
@@ -62,6 +64,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
         "measurements": measurements,
         "blocks": blocks,
         "figures": _figure_rows(contents),
+        **_profiled_rows(contents),
         "events": _event_rows(contents),
     }
 
@@ -238,7 +241,7 @@ def _measurement_rows(contents: JournalContents) -> tuple[list[Row], list[Row]]:
     block_rows: list[Row] = []
     for launch in contents.of(LaunchStart):
         for case_id in launch.case_ids:
-            if case_id not in planned:
+            if case_id not in planned or launch.purpose == PROFILED:
                 continue
             pair = (launch.launch_id, case_id)
             end = ends.get(pair)
@@ -301,6 +304,31 @@ def _figure_rows(contents: JournalContents) -> list[Row]:
             row["value"] = None if isinstance(figure.value, Missing) else figure.value
             row["reason"] = absent.reason if absent else None
             rows.append(row)
+    return rows
+
+
+PROFILED_PARTS = {
+    "operators": "operators",
+    "breakdown": "slices",
+    "kernels": "kernels",
+    "memory_points": "memory",
+}
+"""Tables of the rows of a profiled pass, and the fields they come from."""
+
+
+def _profiled_rows(contents: JournalContents) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {name: [] for name in ("profiled_passes", *PROFILED_PARTS)}
+    for line in contents.of(ProfiledPass):
+        key: Row = {"case_id": line.case_id, "launch_id": line.launch_id}
+        rows["profiled_passes"].append(
+            {f.name: getattr(line, f.name) for f in fields(line) if f.name not in PROFILED_PARTS.values()}
+        )
+        for table, field in PROFILED_PARTS.items():
+            for part in getattr(line, field):
+                cells = {f.name: getattr(part, f.name) for f in fields(part)}
+                rows[table].append(
+                    {**key, **{n: None if isinstance(v, Missing) else v for n, v in cells.items()}}
+                )
     return rows
 
 

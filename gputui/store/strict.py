@@ -19,6 +19,19 @@ from gputui.model.journal import (
     LaunchStart,
     RunEnd,
 )
+from gputui.model.plan import PROFILED, TIMED
+from gputui.model.profiled import (
+    CATEGORIES,
+    IDLE_CAUSES,
+    MEMORY_POINTS,
+    PHASES,
+    TIME_CLASSES,
+    Kernel,
+    MemoryPoint,
+    Operator,
+    ProfiledPass,
+    TimeSlice,
+)
 from gputui.model.units import FIGURE_SUFFIXES
 
 T = TypeVar("T")
@@ -38,6 +51,11 @@ _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("better", FIGURE_BETTER),
         ("combine", FIGURE_COMBINES),
     ),
+    LaunchStart: (("purpose", (TIMED, PROFILED)),),
+    Operator: (("phase", PHASES), ("category", CATEGORIES)),
+    TimeSlice: (("phase", PHASES), ("time_class", TIME_CLASSES), ("cause", ("", *IDLE_CAUSES))),
+    Kernel: (("time_class", TIME_CLASSES),),
+    MemoryPoint: (("point", MEMORY_POINTS),),
 }
 _DEEPEST = 64
 LARGEST = 2**63 - 1
@@ -82,6 +100,8 @@ def _check(value: Any) -> None:
             raise NotValid(f"{name} is {getattr(value, name)!r}")
     for field in fields(value):
         _check_value(field.name, getattr(value, field.name), isinstance(value, Work))
+    if isinstance(value, ProfiledPass) and value.fault():
+        raise NotValid(value.fault())
 
 
 def _check_value(name: str, value: object, is_work: bool) -> None:

@@ -8,9 +8,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any  # JSON of the launch
+from typing import TYPE_CHECKING, Any  # JSON of the launch
 
 from .contract import Workload
+
+if TYPE_CHECKING:
+    from .measure import Launch
+    from .profiled_launch import ProfiledLaunch
 
 
 def main(arguments: list[str]) -> int:
@@ -45,17 +49,23 @@ def main(arguments: list[str]) -> int:
         channel.send("end", t_ns=time.monotonic_ns())
         return 0
 
-    from .measure import Launch
-
     workload_named = _workloads(described["cases"])
     if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
         import torch
 
         torch.set_num_threads(threads)
         threads = torch.get_num_threads()
-    launch = Launch(described, channel, started_ns, workload_named=workload_named)
-    now_ns = time.monotonic_ns()
-    channel.send("ready", threads_used=threads, t_ns=now_ns)
+    launch: Launch | ProfiledLaunch
+    if described.get("purpose") == "profiled":
+        from .profiled_launch import ProfiledLaunch
+
+        workload = workload_named(described["cases"][0]["workload"])
+        launch = ProfiledLaunch(described, channel, started_ns, workload)
+    else:
+        from .measure import Launch
+
+        launch = Launch(described, channel, started_ns, workload_named=workload_named)
+    channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
     launch.run()
     channel.send("end", t_ns=time.monotonic_ns())
     return 0

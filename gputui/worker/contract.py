@@ -141,5 +141,7 @@ class Workload:
     """Whether its variants never share a worker: another's memory would be in its figures."""
     is_sustained: bool = False
     """Whether it goes on until its time is spent, however well its speed is known by then."""
+    is_traceable: bool = True
+    """Whether its steps are torch operators of this process, which a profiler sees."""
     form: str = "same"
     """`same`: the batch is part of the size; `best`: it is found on this machine, and a result."""

@@ -144,7 +144,7 @@ class Launch:
         except Unsupported as error:
             self._end(case_id, "unsupported", str(error), blocks)
         except Exception as error:  # torch and a workload may raise anything; the other cases go on
-            said = located(error, self._step_file) if self._step_file else _first_line(error)
+            said = located(error, self._step_file) if self._step_file else first_line(error)
             self._end(case_id, _outcome_of(error), said, blocks)
         self._free_memory()
         return None
@@ -344,7 +344,8 @@ def _outcome_of(error: BaseException) -> str:
     return "failed"
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """An error as one line of at most 500 letters."""
     line = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {line}"[:500] if line else type(error).__name__
 

@@ -8,7 +8,7 @@ context of a GPU) is not in it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any  # torch's own types
@@ -16,6 +16,7 @@ from typing import Any  # torch's own types
 PhaseOf = Callable[[str], AbstractContextManager[object]]
 """Marks a part of a step as `forward`, `backward` or `optimizer`."""
 PARTS = ("weights", "gradients", "optimizer", "activations", "inputs", "other")
+POINTS = ("start", "after_forward", "after_backward", "after_optimizer", "peak")
 _MARK = "gputui::"
 
 
@@ -137,6 +138,51 @@ def split_at_peak(events: Iterable[Event], phases: Sequence[Phase]) -> dict[str,
     return peak
 
 
+def split_at_points(
+    events: Iterable[Event], phases: Sequence[Phase], held: Mapping[int, tuple[str, int]]
+) -> dict[str, dict[str, int]]:
+    """What every part holds at each of POINTS that the step has. Pure.
+
+    `held`: part and size of each storage that was there before the step, by address. Without a backward pass
+    all that a forward pass allocates is activations.
+    """
+    ordered = sorted(events, key=lambda e: e.t_ns)
+    gone: dict[int, int] = {}
+    for event in ordered:  # also by its address being given out again: not every release is told of
+        if event.address in held:
+            gone.setdefault(event.address, event.t_ns)
+    trains = any(p.name == "backward" for p in phases)
+    gradients_from_ns = max((p.end_ns for p in phases if p.name == "backward"), default=0)
+    changes: list[tuple[float, int, str]] = []
+    for address, (part, size_bytes) in held.items():
+        changes.append((float("-inf"), size_bytes, part))
+        if address in gone:
+            changes.append((gone[address], -size_bytes, part))
+    for life in _lifetimes(ordered):
+        part = _part(life, phases, gradients_from_ns)
+        if part == "other" and not trains:
+            part = "activations"
+        changes += [(life.start_ns, life.size_bytes, part), (life.end_ns, -life.size_bytes, part)]
+    changes.sort(key=lambda c: (c[0], c[1]))
+    instants: dict[str, float] = {"start": float("-inf")}
+    for name in ("forward", "backward", "optimizer"):
+        ends = [p.end_ns for p in phases if p.name == name]
+        if ends:
+            instants[f"after_{name}"] = max(ends)
+    found: dict[str, dict[str, int]] = {}
+    for point, instant in instants.items():
+        found[point] = dict.fromkeys(PARTS, 0)
+        for t_ns, size_bytes, part in changes:
+            if t_ns <= instant:
+                found[point][part] += size_bytes
+    now, highest = dict.fromkeys(PARTS, 0), -1
+    for t_ns, size_bytes, part in changes:
+        now[part] += size_bytes
+        if t_ns < float("inf") and sum(now.values()) > highest:
+            found["peak"], highest = dict(now), sum(now.values())
+    return found
+
+
 def _lifetimes(ordered: Iterable[Event]) -> list[_Lifetime]:
     """Allocations with their releases; the release of something older than the step belongs to nobody."""
     living: dict[int, _Lifetime] = {}
@@ -187,6 +233,118 @@ def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[Even
     if not events:
         raise NotTold("this torch told of no allocation")
     return events, phases
+
+
+def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[str, int]]:
+    """Bytes of each of PARTS at each of POINTS of any step, found without its help.
+
+    Does three steps. Weights are the parameters of this process, optimizer state is found through torch's
+    hooks, phases through what autograd and optimizers mark in a trace. Raises NotTold.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    optimizers = _optimizers_of(run)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        run()  # of what was allocated before the profiler came, releases are not told of
+        held = _held(device, optimizers)
+        _wait(device)
+        begun = _Mark()
+        run()
+        _wait(device)
+    try:
+        tree = profiled.profiler.kineto_results.experimental_event_tree()
+        nodes = list(_nodes(tree))
+        begun_ns = next(n.end_time_ns for n in nodes if n.name == begun.name)
+        later = [n for n in nodes if n.start_time_ns >= begun_ns]
+        events = [
+            Event(n.start_time_ns, n.extra_fields.ptr, n.extra_fields.alloc_size)
+            for n in later
+            if hasattr(n.extra_fields, "alloc_size") and n.extra_fields.device.type == device
+        ]
+        phases = _phases_of(later, begun_ns)
+    except (AttributeError, StopIteration) as error:
+        raise NotTold(f"this torch does not tell of its allocations: {error}") from error
+    if not events:
+        raise NotTold("this torch told of no allocation")
+    return split_at_points(events, phases, held)
+
+
+class _Mark:
+    """A point in a trace."""
+
+    def __init__(self) -> None:
+        from torch.profiler import record_function
+
+        self.name = f"{_MARK}mark"
+        with record_function(self.name):
+            pass
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        import torch
+
+        getattr(torch, device).synchronize()
+
+
+def _optimizers_of(run: Callable[[], object]) -> list[Any]:
+    """The optimizers that a step calls; none where it does not train."""
+    from torch.optim import optimizer
+
+    found: list[Any] = []
+
+    def note(called: Any, args: Any, kwargs: Any) -> None:
+        if all(called is not other for other in found):
+            found.append(called)
+
+    hook = optimizer.register_optimizer_step_post_hook(note)
+    try:
+        run()
+    finally:
+        hook.remove()
+    return found
+
+
+def _held(device: str, optimizers: Iterable[Any]) -> dict[int, tuple[str, int]]:
+    """Part and size of every storage on the device that Python can see, by address."""
+    import gc
+
+    import torch
+
+    held: dict[int, tuple[str, int]] = {}
+
+    def hold(part: str, tensors: Iterable[Any]) -> None:
+        for tensor in tensors:
+            if tensor.device.type == device and tensor.layout == torch.strided:
+                storage = tensor.untyped_storage()
+                if storage.nbytes():
+                    held.setdefault(storage.data_ptr(), (part, storage.nbytes()))
+
+    seen = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor)]
+    weights = [o for o in seen if issubclass(type(o), torch.nn.Parameter)]
+    hold("weights", weights)
+    hold("gradients", [w.grad for w in weights if w.grad is not None])
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            hold("optimizer", [v for v in state.values() if isinstance(v, torch.Tensor)])
+    hold("inputs", seen)
+    return held
+
+
+def _phases_of(nodes: Iterable[Any], begun_ns: int) -> list[Phase]:
+    """Forward until autograd's first node, backward until its last, then the optimizer's own mark."""
+    engine = [n for n in nodes if n.name.startswith("autograd::engine::")]
+    steps = [n for n in nodes if n.name.startswith("Optimizer.step")]
+    last_ns = max((n.end_time_ns for n in nodes), default=begun_ns)
+    if not engine:
+        return [Phase("forward", begun_ns, last_ns)]
+    backward = Phase("backward", min(n.start_time_ns for n in engine), max(n.end_time_ns for n in engine))
+    found = [Phase("forward", begun_ns, backward.start_ns), backward]
+    if steps:
+        found.append(
+            Phase("optimizer", min(n.start_time_ns for n in steps), max(n.end_time_ns for n in steps))
+        )
+    return found
 
 
 def _nodes(tree: Iterable[Any]) -> Iterator[Any]:

@@ -253,5 +253,6 @@ WORKLOAD = Workload(
         Figure("limit_bytes", "memory it may take", "B", "neither", "min"),
     ),
     is_alone=True,
+    is_traceable=False,
     form="best",
 )

@@ -178,4 +178,5 @@ WORKLOAD = Workload(
     ),
     figures_s=5.0,
     is_alone=True,
+    is_traceable=False,
 )

@@ -1,0 +1,158 @@
+"""What the profiled pass of a case found: where the time of its steps went, and what held its memory.
+
+All times are integer nanoseconds of one window of steps, so that sums are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+
+TIME_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset", "idle")
+"""What the device did. An instant of several belongs to the first of them that is present."""
+IDLE = "idle"
+IDLE_CAUSES = ("data_wait", "launch", "runtime_api", "dispatch", "sync", "python", "kernel_gap")
+"""What the host did while the device had nothing to do. On a CPU: what it did outside of operators."""
+PHASES = ("data", "forward", "backward", "optimizer")
+CATEGORIES = (
+    "gemm",
+    "conv",
+    "attention",
+    "rnn",
+    "norm",
+    "softmax_loss",
+    "elementwise",
+    "reduction",
+    "cast_copy",
+    "view_alloc",
+    "embedding_index",
+    "optimizer",
+    "communication",
+    "fused",
+    "other",
+)
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "inputs", "other")
+MEMORY_POINTS = ("start", "after_forward", "after_backward", "after_optimizer", "peak")
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The calls of one operator on inputs of one shape, in one phase of the steps."""
+
+    phase: str
+    category: str
+    operator: str
+    """The outermost operator, such as `aten::linear`; a cast inside another one is a row of its own. `others`
+    in a category stands for all that were too short for a row."""
+    shapes: str
+    """Of its inputs, `8x64,64x64`; empty where they were not recorded."""
+    dtypes: str
+    """Of the same inputs."""
+    calls: int
+    events: int
+    """Lines of the trace below it: what the profiler added to its time goes with these."""
+    time_ns: int
+    """Of the window that is this row's alone: on a CPU its own time, else its share of the device's."""
+    cpu_ns: int
+    """Time of the host in it and in what it calls, calls that are rows themselves left out."""
+    kernels: int
+    """Kernels and copies it launched."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlice:
+    """A part of the window."""
+
+    phase: str
+    time_class: str
+    cause: str
+    """Of idle time, one of IDLE_CAUSES; empty otherwise."""
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """All runs of one kernel of the device, or of one kind of copy."""
+
+    name: str
+    time_class: str
+    operator: str
+    """The operator that launched most of them; empty if that is not known."""
+    calls: int
+    time_ns: int
+    """Sum of their durations; those that ran beside others count in full."""
+    longest_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPoint:
+    """Who held the device's memory at one point of a step, as far as torch allocates it."""
+
+    point: str
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    inputs_bytes: int
+    """Inputs, buffers and caches: whatever lives from step to step and is none of the others."""
+    other_bytes: int
+    reserved_bytes: int | Missing
+    """What the allocator holds, used or not; Missing where there is no such allocator."""
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Sum of the parts."""
+        return (
+            self.weights_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.inputs_bytes
+            + self.other_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledPass:
+    """The profiled pass of one case, in a worker of its own after all timing."""
+
+    launch_id: int
+    case_id: int
+    is_valid: bool
+    """Whether the trace is believed; if not, `reason` says why, and there are no operators."""
+    reason: str
+    steps: int
+    window_ns: int
+    """From the start of the first step to the end of the last, the device's work included."""
+    events: int
+    """Lines of the trace."""
+    event_cost_ns: int
+    """What one line costs, found in the same process on tiny operators."""
+    unmatched_ns: int
+    """Of the device's time, what no operator could be found for."""
+    operators: tuple[Operator, ...]
+    slices: tuple[TimeSlice, ...]
+    """They sum to the window; those that are not idle sum to the operators."""
+    kernels: tuple[Kernel, ...]
+    memory: tuple[MemoryPoint, ...]
+    memory_reason: str
+    """Why `memory` is empty, if it is."""
+    trace_bytes: int
+    """Size of the Chrome trace that was kept; 0 for none."""
+
+    def fault(self) -> str:
+        """What cannot be true of it; empty if all sums hold."""
+        if not self.is_valid:
+            return "" if self.reason else "it is not believed, without a reason"
+        if sum(s.time_ns for s in self.slices) != self.window_ns:
+            return "its slices do not sum to the window"
+        busy_ns = sum(s.time_ns for s in self.slices if s.time_class != IDLE)
+        if sum(o.time_ns for o in self.operators) != busy_ns:
+            return "its operators do not sum to the time the device was busy"
+        return ""
+
+
+def without_result(launch_id: int, case_id: int, reason: str) -> ProfiledPass:
+    """The line of a pass that came to nothing."""
+    return ProfiledPass(launch_id, case_id, False, reason, 0, 0, 0, 0, 0, (), (), (), (), reason, 0)

@@ -1,0 +1,102 @@
+"""Where the time and the memory of a step go: the profiled pass of a case, made ready to be shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from gputui.model.absent import Missing
+from gputui.model.profiled import IDLE, Operator, ProfiledPass
+from gputui.model.result import CaseResult
+
+BELIEVED_INFLATION = (0.9, 1.3)
+"""Profiled step against timed step: beyond it the profiler or a neighbour changed what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a step."""
+
+    name: str
+    """`compute`, `copy h2d`, `idle: python`, ..."""
+    phases: tuple[tuple[str, float], ...]
+    """Phase and its share of the step; the largest first."""
+    share: float
+    """0 to 1, of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """One profiled pass, per step."""
+
+    step_ns: float
+    inflation: float | Missing
+    """Profiled step against the timed one of the same run."""
+    shares: tuple[Share, ...]
+    """They sum to 1; the largest first."""
+    operators: tuple[Operator, ...]
+    """Of equal phase, name and shapes added up over types; the largest first."""
+
+
+def anatomy_of(found: ProfiledPass, case: CaseResult) -> Anatomy | Missing:
+    """The shares of a profiled pass; Missing with the reason if it is not believed."""
+    if not found.is_valid:
+        return Missing(found.reason)
+    step_ns = found.window_ns / found.steps
+    timed_ns = timed_step_ns(case)
+    phases: dict[str, Counter[str]] = {}
+    for part in found.slices:
+        name = f"idle: {part.cause.replace('_', ' ')}" if part.time_class == IDLE else part.time_class
+        phases.setdefault(name.replace("_", " "), Counter())[part.phase] += part.time_ns
+    shares = [
+        Share(
+            name,
+            tuple((phase, ns / found.window_ns) for phase, ns in by_phase.most_common()),
+            by_phase.total() / found.window_ns,
+        )
+        for name, by_phase in phases.items()
+    ]
+    return Anatomy(
+        step_ns=step_ns,
+        inflation=timed_ns if isinstance(timed_ns, Missing) else step_ns / timed_ns,
+        shares=tuple(sorted(shares, key=lambda s: -s.share)),
+        operators=_over_types(found.operators),
+    )
+
+
+def timed_step_ns(case: CaseResult) -> float | Missing:
+    """Nanoseconds on the wall of the median timed step, over all launches that measured the case."""
+    steps = [b.wall_ns / b.steps for m in case.measurements if m.outcome == "ok" for b in m.blocks]
+    return median(steps) if steps else Missing("no step was timed")
+
+
+def is_believed(anatomy: Anatomy) -> bool:
+    """Whether the profiled steps were about as fast as the timed ones."""
+    low, high = BELIEVED_INFLATION
+    return not isinstance(anatomy.inflation, Missing) and low <= anatomy.inflation <= high
+
+
+def _over_types(rows: Sequence[Operator]) -> tuple[Operator, ...]:
+    found: dict[tuple[str, str, str, str], Operator] = {}
+    for row in rows:
+        key = (row.phase, row.category, row.operator, row.shapes)
+        same = found.get(key)
+        found[key] = row if same is None else _added(same, row)
+    return tuple(sorted(found.values(), key=lambda row: -row.time_ns))
+
+
+def _added(a: Operator, b: Operator) -> Operator:
+    return Operator(
+        phase=a.phase,
+        category=a.category,
+        operator=a.operator,
+        shapes=a.shapes,
+        dtypes=a.dtypes if a.dtypes == b.dtypes else "",
+        calls=a.calls + b.calls,
+        events=a.events + b.events,
+        time_ns=a.time_ns + b.time_ns,
+        cpu_ns=a.cpu_ns + b.cpu_ns,
+        kernels=a.kernels + b.kernels,
+    )

@@ -1,0 +1,71 @@
+"""What kind of work an operator does, by its name. Data: add a word where a name comes out as `other`."""
+
+from __future__ import annotations
+
+_ANYWHERE: tuple[tuple[str, str], ...] = (
+    ("communication", "c10d:: nccl: gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter"),
+    ("fused", "CompiledFx CompiledFunction Torch-Compiled triton_ inductor:: cpp_fused"),
+    ("optimizer", "_fused_adam _fused_sgd _fused_adagrad _foreach_ _amp_ Optimizer."),
+    ("attention", "attention flash_attn _flash_ _efficient_"),
+    ("rnn", "lstm gru rnn"),
+    ("conv", "conv"),
+    ("norm", "batch_norm layer_norm group_norm instance_norm rms_norm"),
+    ("softmax_loss", "softmax cross_entropy nll_loss mse_loss l1_loss huber_loss binary_cross"),
+)
+"""Category, and words that may stand anywhere in a name; the first that is found decides."""
+_AT_THE_HEAD: tuple[tuple[str, str], ...] = (
+    ("gemm", "mm bmm addmm baddbmm addbmm matmul linear einsum dot vdot mv addmv tensordot inner"),
+    ("embedding_index", "embedding index gather scatter take masked"),
+    ("cast_copy", "to copy contiguous clone pin type"),
+    ("view_alloc", "view reshape transpose t permute expand slice select narrow split chunk unbind squeeze"),
+    (
+        "view_alloc",
+        "unsqueeze as empty zeros ones fill zero full detach alias flatten unflatten arange resize",
+    ),
+    ("view_alloc", "set movedim resolve lift item local new scalar tril triu unsafe result is diagonal"),
+    (
+        "reduction",
+        "sum mean max min argmax argmin norm linalg var std any all cumsum topk sort amax amin prod",
+    ),
+    ("reduction", "logsumexp avg adaptive"),
+    ("elementwise", "add sub mul div neg exp log log1p sqrt rsqrt pow sin cos tanh sigmoid relu gelu silu"),
+    ("elementwise", "leaky threshold clamp hardtanh where eq ne lt gt le ge abs round floor ceil reciprocal"),
+    (
+        "elementwise",
+        "dropout cat stack lerp addcmul addcdiv bernoulli normal uniform rand randn random randint",
+    ),
+    (
+        "elementwise",
+        "bitwise logical isfinite isnan sign erf flip roll pad upsample interpolate pixel repeat",
+    ),
+    ("elementwise", "glu square softplus elu rsub remainder reflection constant complex polar exponential"),
+    ("elementwise", "multinomial"),
+)
+"""Category, and words that begin a name and are followed by its end or an underscore."""
+_MAKERS = ("native_", "thnn_", "cudnn_", "mkldnn_", "miopen_", "mps_")
+_CASTS = frozenset(("aten::to", "aten::_to_copy"))
+
+
+def category_of(name: str) -> str:
+    """One of the categories of the model; `other` for a name no word matches."""
+    for category, words in _ANYWHERE:
+        if any(word in name for word in words.split()):
+            return category
+    head = _bare(name).split("_")[0]
+    for category, words in _AT_THE_HEAD:
+        if head in words.split():
+            return category
+    return "other"
+
+
+def is_cast(name: str) -> bool:
+    """Whether a call inside another operator is a row of its own: casts are what AMP adds."""
+    return name in _CASTS
+
+
+def _bare(name: str) -> str:
+    """`aten::_thnn_fused_x` as `fused_x`: without where it comes from."""
+    bare = name.rpartition("::")[2].lstrip("_")
+    for maker in _MAKERS:
+        bare = bare.removeprefix(maker)
+    return bare

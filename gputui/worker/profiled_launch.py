@@ -1,0 +1,186 @@
+"""The profiled pass: one case in a worker of its own, after all timing; what it says is one message."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any  # JSON of the launch
+
+from .channel import Channel
+from .contract import Request, Step, Unsupported, Workload
+from .measure import first_line
+from .memory import NotTold, points_of_a_step
+from .partition import Partition, partition
+from .precision import resolve
+from .tracing import NoTrace, Window, event_cost_ns, traced
+
+MOST_EVENTS = 50_000
+"""Of a window: reading as many takes under a second and 300 MiB (measured; memory grows by 3 KiB each)."""
+LEAST_STEPS, MOST_STEPS = 3, 20
+WARM_STEPS = 3
+_WINDOW_SHARE = 0.4
+"""Of the time left, for the window."""
+_WINDOW_NS = 3_000_000_000
+"""A longer one shows nothing new, where LEAST_STEPS fit into it."""
+UNEVEN_KERNELS = 0.02
+"""Relative difference of kernels between the steps of a window beyond which kernels were lost."""
+UNMATCHED_SHARE = 0.2
+"""Of the device's time without an operator: beyond it rows of operators would mean little."""
+
+
+class ProfiledLaunch:
+    """Runs the one case of a profiled launch and reports a `profiled` message, whatever happens."""
+
+    def __init__(
+        self, described: dict[str, Any], channel: Channel, started_ns: int, workload: Workload
+    ) -> None:
+        self._case: dict[str, Any] = described["cases"][0]
+        self._device = str(described["device"])
+        self._threads = int(described["threads"])
+        self._seed = int(described["seed"])
+        self._deadline_ns = started_ns + round(float(described["allowance_s"]) * 1e9)
+        self._trace = Path(described["trace"]) if described.get("trace") else None
+        self._channel = channel
+        self._workload = workload
+
+    def run(self) -> None:
+        """Build, warm up, trace, divide, look at the memory, and tell."""
+        try:
+            found = self._profiled()
+        except BrokenPipeError:
+            raise  # the supervisor is gone
+        except (Unsupported, NoTrace) as error:
+            found = _invalid(str(error))
+        except Exception as error:  # torch and a workload may raise anything: the pass is lost, not the run
+            found = _invalid(first_line(error))
+        self._channel.send("profiled", case_id=int(self._case["case_id"]), **found)
+
+    def _profiled(self) -> dict[str, Any]:
+        size = self._workload.sizes[self._case["size"]]
+        precision = resolve(self._case["precision"], self._device)
+        precision.apply()
+        left_s = self._left_ns() / 1e9
+        request = Request(size.parameters, self._device, precision, self._threads, self._seed, left_s)
+        step = self._workload.build(request)
+        try:
+            return self._observed(step)
+        finally:
+            if step.close:
+                step.close()
+
+    def _observed(self, step: Step) -> dict[str, Any]:
+        if step.timed:
+            raise NoTrace("its steps are done in other processes, where nobody watches")
+        begun_ns = time.monotonic_ns()
+        step.run()
+        self._wait()
+        first_ns = time.monotonic_ns() - begun_ns
+        if first_ns > self._left_ns():
+            raise NoTrace(f"its first step took {first_ns / 1e9:.3g} s, and no time was left")
+        for _ in range(WARM_STEPS - 1):
+            begun_ns = time.monotonic_ns()
+            step.run()
+            self._wait()
+            step_ns = time.monotonic_ns() - begun_ns
+        tried = traced(step.run, 1, self._device, self._wait)
+        steps = self._steps(len(tried.events), step_ns)
+        window = traced(step.run, steps, self._device, self._wait, self._trace)
+        cost_ns = event_cost_ns()
+        found = partition(window.events, window.start_ns, window.end_ns, window.thread)
+        reason = self._fault(window, found, steps)
+        points, memory_reason = self._memory(step, step_ns)
+        kept = self._trace.stat().st_size if self._trace is not None and self._trace.exists() else 0
+        return {
+            **_invalid(reason),
+            "is_valid": not reason,
+            "steps": steps,
+            "window_ns": found.window_ns,
+            "events": len(window.events),
+            "event_cost_ns": cost_ns,
+            "unmatched_ns": found.unmatched_ns,
+            "operators": [] if reason else [asdict(row) for row in found.rows],
+            "slices": [] if reason else [asdict(part) for part in found.slices],
+            "kernels": [] if reason else [asdict(kernel) for kernel in found.kernels],
+            "memory": points,
+            "memory_reason": memory_reason,
+            "trace_bytes": kept,
+        }
+
+    def _steps(self, events_per_step: int, step_ns: int) -> int:
+        """Steps of the window, by the number of its events and the time that is left."""
+        by_events = MOST_EVENTS // max(events_per_step, 1)
+        by_time = int(self._left_ns() * _WINDOW_SHARE / max(step_ns, 1))
+        enough = max(_WINDOW_NS // max(step_ns, 1), LEAST_STEPS)
+        if by_time < 1:
+            raise NoTrace(f"a step takes {step_ns / 1e9:.3g} s, and no time was left for a window of them")
+        return max(min(by_events, by_time, enough, MOST_STEPS), min(LEAST_STEPS, by_time), 1)
+
+    def _fault(self, window: Window, found: Partition, steps: int) -> str:
+        """Why the trace is not to be believed; empty if it is."""
+        kernels = sum(e.kind == "kernel" for e in window.events)
+        operators = sum(e.kind == "op" for e in window.events)
+        if not operators:
+            return "the trace holds no operator"
+        if self._device == "cpu":
+            return ""
+        if not kernels:
+            return f"the trace holds no kernel of the {self._device} device"
+        if kernels % steps and kernels % steps / kernels > UNEVEN_KERNELS:
+            return f"{kernels} kernels in {steps} steps: some are missing in the trace"
+        launches = sum(e.kind == "runtime" and "LaunchKernel" in e.name for e in window.events)
+        if launches and launches > kernels * (1 + UNEVEN_KERNELS):
+            return f"{launches} launches and {kernels} kernels: some are missing in the trace"
+        busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
+        if found.unmatched_ns > UNMATCHED_SHARE * busy_ns:
+            return f"{found.unmatched_ns / busy_ns:.0%} of the device's time belongs to no known operator"
+        return ""
+
+    def _memory(self, step: Step, step_ns: int) -> tuple[list[dict[str, Any]], str]:
+        if self._left_ns() < 6 * step_ns:
+            return [], "no time was left for it"
+        try:
+            points = points_of_a_step(self._device, step.run)
+        except NotTold as error:
+            return [], str(error)
+        reserved = self._reserved_bytes()
+        return [
+            {"point": name, **{f"{part}_bytes": n for part, n in parts.items()}, "reserved_bytes": reserved}
+            for name, parts in points.items()
+        ], ""
+
+    def _reserved_bytes(self) -> int | None:
+        """What the caching allocator holds: it gives nothing back within a step."""
+        if self._device != "cuda":
+            return None
+        import torch
+
+        return int(torch.cuda.memory_reserved())
+
+    def _wait(self) -> None:
+        if self._device != "cpu":
+            import torch
+
+            getattr(torch, self._device).synchronize()
+
+    def _left_ns(self) -> int:
+        return self._deadline_ns - time.monotonic_ns()
+
+
+def _invalid(reason: str) -> dict[str, Any]:
+    """The message of a pass that found nothing."""
+    return {
+        "is_valid": False,
+        "reason": reason,
+        "steps": 0,
+        "window_ns": 0,
+        "events": 0,
+        "event_cost_ns": 0,
+        "unmatched_ns": 0,
+        "operators": [],
+        "slices": [],
+        "kernels": [],
+        "memory": [],
+        "memory_reason": reason,
+        "trace_bytes": 0,
+    }

@@ -1,0 +1,166 @@
+"""One window of steps under torch.profiler, as plain rows: the only place that knows torch's own events."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # torch's own types
+
+from .partition import TraceEvent
+
+_WINDOW = "gputui::window"
+_LONGEST_SHAPES = 120
+_TINY_CALLS = 1000
+_SCALARS = ("Scalar", "ScalarList", "")
+_KINDS = {
+    "cpu_op": "op",
+    "user_annotation": "range",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "xpu_runtime": "runtime",
+    "xpu_driver": "runtime",
+    "kernel": "kernel",
+    "concurrent_kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "memset",
+}
+"""Kineto's names of activities; others, such as the device's copies of ranges, are not looked at."""
+
+
+class NoTrace(Exception):
+    """This torch gave no trace that could be read."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was traced."""
+
+    events: tuple[TraceEvent, ...]
+    start_ns: int
+    end_ns: int
+    thread: int
+    """The host's thread that did the steps."""
+
+
+def traced(
+    run: Callable[[], object], steps: int, device: str, wait: Callable[[], object], trace: Path | None = None
+) -> Window:
+    """Do `steps` steps under the profiler and wait for the device.
+
+    `trace`: a path for the Chrome trace, gzipped if it ends in `.gz`. Raises NoTrace.
+    """
+    from torch.profiler import profile, record_function
+
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()  # a collection inside the window would be some operator's time
+    try:
+        watched = profile(activities=_activities(device), record_shapes=True)
+        with watched as profiled, record_function(_WINDOW):
+            for _ in range(steps):
+                run()
+            wait()
+    finally:
+        if was_enabled:
+            gc.enable()
+    window = _window(profiled)
+    if trace is not None:
+        trace.parent.mkdir(parents=True, exist_ok=True)
+        profiled.export_chrome_trace(str(trace))
+    return window
+
+
+def event_cost_ns() -> int:
+    """What one traced event costs the host here, by tiny operators with the profiler off and on."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    one = torch.zeros(1)
+
+    def loop_ns() -> int:
+        begun_ns = time.perf_counter_ns()
+        for _ in range(_TINY_CALLS):
+            one.add_(1)
+        return time.perf_counter_ns() - begun_ns
+
+    loop_ns()
+    bare_ns = min(loop_ns() for _ in range(3))
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True):
+        loop_ns()
+        watched_ns = min(loop_ns() for _ in range(3))
+    return max(watched_ns - bare_ns, 0) // _TINY_CALLS
+
+
+def _activities(device: str) -> list[Any]:
+    """The host's, and the device's where this torch can watch it. Raises NoTrace if it cannot."""
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    wanted = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}[device]
+    activities = [ProfilerActivity.CPU]
+    if wanted:
+        activity = getattr(ProfilerActivity, wanted, None)
+        if activity not in supported_activities():
+            raise NoTrace(f"this torch cannot watch what {device} does")
+        activities.append(activity)
+    return activities
+
+
+def _window(profiled: Any) -> Window:
+    try:
+        raw = profiled.profiler.kineto_results.events()
+        bounds = next(e for e in raw if e.name() == _WINDOW and str(e.device_type()) == "DeviceType.CPU")
+        events = tuple(_events(raw))
+        return Window(events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id())
+    except (AttributeError, StopIteration, TypeError) as error:
+        raise NoTrace(f"this torch's trace cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:
+    for event in raw:
+        kind = _kind_of(event)
+        name = event.name()
+        if not kind or name == _WINDOW or name.startswith("ProfilerStep"):
+            continue
+        on_host = kind in ("op", "range", "runtime")
+        shapes, dtypes = _inputs(event) if kind == "op" else ("", "")
+        start_ns = event.start_ns()
+        yield TraceEvent(
+            name=name,
+            kind=kind,
+            start_ns=start_ns,
+            end_ns=start_ns + event.duration_ns(),
+            thread=event.start_thread_id() if on_host else 0,
+            stream=0 if on_host else event.device_resource_id(),
+            correlation=0 if kind in ("op", "range") else event.correlation_id(),
+            operator=0 if kind in ("op", "range") else event.linked_correlation_id(),
+            number=event.correlation_id() if kind == "op" else 0,
+            shapes=shapes,
+            dtypes=dtypes,
+        )
+
+
+def _kind_of(event: Any) -> str:
+    """The kind of an event; empty for what has no place in a partition."""
+    if hasattr(event, "activity_type"):
+        return _KINDS.get(str(event.activity_type()), "")
+    name = event.name()  # before torch 2.6 an event does not say what it is
+    if str(event.device_type()) == "DeviceType.CPU":
+        if name.startswith(("cuda", "cu", "hip", "ze")) and event.linked_correlation_id() > 0:
+            return "runtime"
+        return "range" if int(event.scope()) == 7 else "op"
+    if name.startswith("Memcpy"):
+        return "copy"
+    return "memset" if name.startswith("Memset") else "kernel"
+
+
+def _inputs(event: Any) -> tuple[str, str]:
+    """Shapes and types of the tensors it was given."""
+    types = event.dtypes()
+    shapes = event.shapes()
+    kept = [(s, t) for s, t in zip(shapes, types, strict=False) if s and t not in _SCALARS]
+    text = ",".join("x".join(map(str, shape)) for shape, _ in kept)
+    names = ",".join(t.removeprefix("c10::").replace("long int", "int64") for _, t in kept)
+    return text[:_LONGEST_SHAPES], names[:_LONGEST_SHAPES]
