@@ -73,7 +73,7 @@ def _print_operators(out: Console, operators: Sequence[Operator], found: Profile
     for row in operators:
         add_row(
             made,
-            f"  {_cut(row.operator.removeprefix("aten::"), 28)}",
+            f"  {_cut(row.operator.removeprefix('aten::'), 28)}",
             row.phase,
             _shapes(row.shapes),
             f"{row.calls / found.steps:g}" if row.calls else "",
