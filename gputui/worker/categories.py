@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _ANYWHERE: tuple[tuple[str, str], ...] = (
-    ("communication", "c10d:: nccl: gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter"),
+    ("communication", "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter"),
     ("fused", "CompiledFx CompiledFunction Torch-Compiled triton_ inductor:: cpp_fused"),
     ("optimizer", "_fused_adam _fused_sgd _fused_adagrad _foreach_ _amp_ Optimizer."),
     ("attention", "attention flash_attn _flash_ _efficient_"),

@@ -182,6 +182,7 @@ def test_a_shown_run_has_the_documented_keys(
     assert run.keys() - listed.keys() == {"schema", "cases", "normality"}
     for case in run["cases"]:
         assert case.keys() == told.keys()
+        assert case["profiled"] is None
         assert all(f"`{key}`" in told["speed"] for key in case["speed"])
         assert all(f"`{key}`" in told["cost"] for key in case["cost"].keys() - {"missing"})
     assert all(judged.keys() == {"word", "text"} for judged in run["normality"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.case import Case, Parameter, Variant, Work
 from gputui.model.machine import Interpreter, Machine
-from gputui.model.plan import PLAN_SCHEMA, Plan, PlannedCase
+from gputui.model.plan import PLAN_SCHEMA, TIMED, Plan, PlannedCase
 from gputui.services.profiles import Profile, find_profile, read_profile, shipped_profiles
 from gputui.services.resolving import Choices, case_of, resolve_plan
 from gputui.worker.workloads import WORKLOADS
@@ -111,7 +111,8 @@ def test_a_cpu_and_an_amd_gpu_have_no_tf32() -> None:
 def test_on_an_h200_the_three_precisions_are_interleaved_in_one_launch() -> None:
     plan = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(device="gpu"))
     assert {case.outcome for case in plan.cases} == {None}
-    by_launch = [[plan.cases[i].case for i in launch.case_ids] for launch in plan.launches]
+    timed = [launch for launch in plan.launches if launch.purpose == TIMED]
+    by_launch = [[plan.cases[i].case for i in launch.case_ids] for launch in timed]
     for cases in by_launch:
         wanted = ["fp32"] if cases[0].work.workload == "membw" else ["fp32", "tf32", "amp"]
         assert [case.variant.precision for case in cases] == wanted
@@ -183,7 +184,8 @@ def test_one_thread_is_one_and_all_are_the_cores_this_process_may_use() -> None:
 
 
 def order_of(plan: Plan, replicate: int) -> list[tuple[int, ...]]:
-    return [launch.case_ids for launch in plan.launches if launch.replicate == replicate]
+    timed = (launch for launch in plan.launches if launch.purpose == TIMED)
+    return [launch.case_ids for launch in timed if launch.replicate == replicate]
 
 
 def plan_of_five(seed: int) -> Plan:
@@ -195,9 +197,8 @@ def test_each_replicate_measures_the_same_launches_in_an_order_of_its_own() -> N
     orders = [order_of(plan, replicate) for replicate in range(5)]
     assert len({tuple(order) for order in orders}) == 5
     assert len({tuple(sorted(order)) for order in orders}) == 1
-    assert [launch.replicate for launch in plan.launches] == sorted(
-        launch.replicate for launch in plan.launches
-    )
+    replicates = [launch.replicate for launch in plan.launches if launch.purpose == TIMED]
+    assert replicates == sorted(replicates)
 
 
 @given(st.integers(0, 2**63))

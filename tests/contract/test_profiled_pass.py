@@ -1,0 +1,225 @@
+"""The profiled pass on real steps of torch: exact sums, phases, memory that can be counted by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import gputui
+
+from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, ProfiledPass
+from gputui.recording.supervisor import _profiled
+from gputui.worker.contract import Request, Size, Step, Workload
+from gputui.worker.memory import Event, Phase, points_of_a_step, split_at_points
+from gputui.worker.profiled_launch import ProfiledLaunch
+from gputui.worker.workloads import workload_named
+
+WIDTH, BATCH = 64, 8
+
+
+def build(request: Request) -> Step:
+    torch.manual_seed(request.seed)
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH, bias=False), torch.nn.ReLU())
+    data = torch.randn(BATCH, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    def run() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with request.precision.autocast():
+            loss = model(data).square().mean()
+        loss.backward()
+        optimizer.step()
+
+    return Step(run)
+
+
+TINY = Workload(
+    name="tiny",
+    version=1,
+    title="tiny",
+    question="?",
+    workload_class="training",
+    unit="step",
+    sizes={"mini": Size({}, 1.0, None, None, 2**20)},
+    precisions=("fp32", "amp"),
+    device_classes=("cpu",),
+    needs_torch=True,
+    build=build,
+)
+
+
+class Heard:
+    """Takes the place of the channel: what was sent stays here."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, kind: str, **message: Any) -> None:
+        self.messages.append({"kind": kind, **message})
+
+
+def profiled(
+    workload: Workload, precision: str = "fp32", trace: str = "", allowance_s: float = 60
+) -> ProfiledPass:
+    heard = Heard()
+    described = {
+        "device": "cpu",
+        "threads": 1,
+        "seed": 1,
+        "allowance_s": allowance_s,
+        "trace": trace,
+        "cases": [{"case_id": 0, "workload": workload.name, "size": "mini", "precision": precision}],
+    }
+    ProfiledLaunch(described, heard, time.monotonic_ns(), workload).run()  # type: ignore[arg-type]
+    (message,) = json.loads(json.dumps(heard.messages))
+    assert message.pop("kind") == "profiled"
+    return _profiled(0, message)
+
+
+def by_operator(found: ProfiledPass, phase: str) -> dict[str, int]:
+    return {row.operator: row.calls for row in found.operators if row.phase == phase}
+
+
+def test_a_tiny_training_step_is_divided_exactly_and_by_phase() -> None:
+    found = profiled(TINY)
+    assert (found.is_valid, found.fault()) == (True, "")
+    assert {s.phase for s in found.slices} == {"forward", "backward", "optimizer"}
+    forward, backward = by_operator(found, "forward"), by_operator(found, "backward")
+    assert forward["aten::linear"] == forward["aten::relu"] == found.steps
+    assert backward["aten::mm"] == found.steps  # the input needs no gradient, so one product a step
+    assert any("aten::" in name for name in by_operator(found, "optimizer"))
+    linear = next(row for row in found.operators if row.operator == "aten::linear")
+    assert (linear.shapes, linear.dtypes) == (f"{BATCH}x{WIDTH},{WIDTH}x{WIDTH}", "float,float")
+    assert not any(row.category == "other" for row in found.operators)
+
+
+def test_under_amp_the_casts_are_rows_of_their_own() -> None:
+    casts = {row.phase for row in profiled(TINY, "amp").operators if row.category == "cast_copy"}
+    assert {"forward", "backward"} <= casts
+
+
+def test_memory_at_each_point_is_what_can_be_counted_by_hand() -> None:
+    points = {point.point: point for point in profiled(TINY).memory}
+    weight_bytes, input_bytes = 4 * WIDTH * WIDTH, 4 * BATCH * WIDTH
+    assert list(points) == ["start", "after_forward", "after_backward", "after_optimizer", "peak"]
+    assert {p.weights_bytes for p in points.values()} == {weight_bytes}
+    assert {p.optimizer_bytes for p in points.values()} == {weight_bytes}  # momentum
+    gradients = [points[name].gradients_bytes for name in list(points)[:4]]
+    assert gradients == [weight_bytes, 0, weight_bytes, weight_bytes]
+    # relu's output is kept for two backward nodes, and so is its mean's, a single number
+    assert input_bytes <= points["after_forward"].activations_bytes <= 3 * input_bytes
+    assert points["after_optimizer"].activations_bytes <= 16
+    assert points["peak"].allocated_bytes >= max(p.allocated_bytes for p in points.values())
+
+
+@pytest.mark.parametrize("name", ["lstm_train", "decode"])
+def test_our_workloads_are_profiled_and_every_operator_has_a_category(name: str) -> None:
+    found = profiled(workload_named(name))
+    assert (found.is_valid, found.fault()) == (True, "")
+    other_ns = sum(row.time_ns for row in found.operators if row.category == "other")
+    assert other_ns <= 0.05 * found.window_ns
+    assert isinstance(found.memory[0], MemoryPoint)
+    assert found.events <= 60_000
+
+
+def test_a_trace_is_kept_for_other_programs(tmp_path: Path) -> None:
+    trace = tmp_path / "traces" / "tiny.json.gz"
+    found = profiled(TINY, trace=str(trace))
+    assert found.trace_bytes == trace.stat().st_size
+    with gzip.open(trace) as file:
+        names = {event.get("name") for event in json.load(file)["traceEvents"]}
+    assert "aten::linear" in names
+
+
+def failing(error: Exception) -> Workload:
+    def build_and_fail(request: Request) -> Step:
+        raise error
+
+    from dataclasses import replace
+
+    return replace(TINY, build=build_and_fail)
+
+
+def test_a_step_that_cannot_be_built_or_has_no_time_says_why() -> None:
+    assert profiled(failing(RuntimeError("no such thing"))).reason == "RuntimeError: no such thing"
+    assert "no time was left" in profiled(TINY, allowance_s=0.0).reason
+
+
+def test_a_step_without_operators_is_not_believed() -> None:
+    from dataclasses import replace
+
+    bare = replace(TINY, build=lambda request: Step(lambda: sum(range(100))))
+    found = profiled(bare)
+    assert (found.is_valid, found.reason) == (False, "the trace holds no operator")
+
+
+def test_what_a_device_of_another_kind_would_need_is_told() -> None:
+    from gputui.worker.tracing import NoTrace, traced
+
+    with pytest.raises(NoTrace, match="cannot watch what cuda does"):
+        traced(lambda: None, 1, "cuda", lambda: None)
+
+
+def test_points_are_split_by_plain_rules() -> None:
+    phases = (Phase("forward", 0, 9), Phase("backward", 10, 19), Phase("optimizer", 20, 29))
+    held = {1: ("weights", 100), 2: ("gradients", 100), 3: ("inputs", 8)}
+    events = [
+        Event(1, 2, -100),  # zero_grad
+        Event(2, 50, 40),
+        Event(12, 2, 100),  # the gradient anew, where the old one was
+        Event(15, 50, -40),
+        Event(21, 60, 7),
+        Event(22, 60, -7),
+    ]
+    found = split_at_points(events, phases, held)
+    assert {point: {p: n for p, n in parts.items() if n} for point, parts in found.items()} == {
+        "start": {"weights": 100, "gradients": 100, "inputs": 8},
+        "after_forward": {"weights": 100, "activations": 40, "inputs": 8},
+        "after_backward": {"weights": 100, "gradients": 100, "inputs": 8},
+        "after_optimizer": {"weights": 100, "gradients": 100, "inputs": 8},
+        "peak": {"weights": 100, "gradients": 100, "activations": 40, "inputs": 8},
+    }
+
+
+def test_an_address_that_is_given_out_again_ends_what_was_there() -> None:
+    found = split_at_points([Event(5, 3, 16)], (Phase("forward", 0, 9),), {3: ("inputs", 8)})
+    assert found["after_forward"]["inputs"] == 0
+    assert found["after_forward"]["activations"] == 16
+
+
+def test_inference_has_no_gradients_and_its_caches_are_inputs() -> None:
+    model, cache = torch.nn.Linear(WIDTH, WIDTH), torch.zeros(1000)
+
+    def run() -> None:
+        with torch.no_grad():
+            cache.add_(model(torch.ones(1, WIDTH)).sum())
+
+    points = points_of_a_step("cpu", run)
+    assert set(points) == {"start", "after_forward", "peak"}
+    for parts in points.values():
+        assert set(parts) == set(MEMORY_PARTS)
+        assert parts["gradients"] == parts["optimizer"] == 0
+        assert parts["inputs"] >= 4000
+
+
+@pytest.mark.slow
+def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    profile = tmp_path / "lstm.toml"
+    profile.write_text(
+        'schema = 1\nversion = 1\ntitle = "t"\nquestion = "q"\nbudget_s = 60\nreplicates = 1\n'
+        '[[case]]\nworkload = "lstm_train"\nsizes = ["mini"]\ndevices = ["cpu"]\n'
+        'precisions = ["fp32", "amp"]\n'
+    )
+    done = gputui("run", profile, "--db", db, "--trace")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("perfetto") == 2
+    shown = gputui("show", "latest", db).stdout
+    assert shown.count("a step of lstm_train mini cpu") == 2
+    assert "idle: python" in shown
+    assert len(list((tmp_path / "a-traces").iterdir())) == 2

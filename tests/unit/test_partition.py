@@ -1,0 +1,321 @@
+"""The partition of a window is exact, whatever the trace looks like; and says what a person would say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, PHASES, TIME_CLASSES
+from gputui.worker.categories import category_of
+from gputui.worker.partition import MOST_ROWS, Partition, TraceEvent, partition
+
+MAIN, AUTOGRAD = 1, 2
+
+
+def op(
+    name: str, start: int, end: int, *, thread: int = MAIN, number: int = 0, shapes: str = ""
+) -> TraceEvent:
+    return TraceEvent(name, "op", start, end, thread=thread, number=number, shapes=shapes)
+
+
+def call(name: str, start: int, end: int, correlation: int = 0, *, thread: int = MAIN) -> TraceEvent:
+    return TraceEvent(name, "runtime", start, end, thread=thread, correlation=correlation)
+
+
+def kernel(
+    name: str, start: int, end: int, *, operator: int = 0, stream: int = 7, correlation: int = 0
+) -> TraceEvent:
+    kind = "copy" if name.startswith("Memcpy") else "memset" if name.startswith("Memset") else "kernel"
+    return TraceEvent(name, kind, start, end, stream=stream, operator=operator, correlation=correlation)
+
+
+def slices(found: Partition) -> dict[tuple[str, str, str], int]:
+    return {(s.phase, s.time_class, s.cause): s.time_ns for s in found.slices}
+
+
+def classes(found: Partition) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for part in found.slices:
+        total[part.cause or part.time_class] += part.time_ns
+    return total
+
+
+def times(found: Partition) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in found.rows:
+        total[row.operator] += row.time_ns
+    return dict(total)
+
+
+def assert_exact(found: Partition) -> None:
+    assert sum(s.time_ns for s in found.slices) == found.window_ns
+    busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
+    assert sum(r.time_ns for r in found.rows) == busy_ns
+    assert all(s.time_ns > 0 for s in found.slices)
+    assert 0 <= found.unmatched_ns <= busy_ns
+
+
+def test_on_a_cpu_an_instant_belongs_to_the_innermost_event() -> None:
+    found = partition(
+        [
+            op("aten::linear", 10, 60, shapes="8x64"),
+            op("aten::addmm", 20, 50, shapes="64"),
+            op("aten::relu", 70, 90),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert times(found) == {"aten::linear": 50, "aten::relu": 20}
+    assert slices(found) == {("forward", "compute", ""): 70, ("forward", "idle", "python"): 30}
+    linear = next(row for row in found.rows if row.operator == "aten::linear")
+    assert (linear.calls, linear.events, linear.shapes, linear.category) == (1, 2, "8x64", "gemm")
+
+
+def test_a_cast_inside_an_operator_is_a_row_of_its_own() -> None:
+    found = partition(
+        [op("aten::linear", 0, 100), op("aten::to", 10, 40), op("aten::_to_copy", 15, 35)], 0, 100, MAIN
+    )
+    assert times(found) == {"aten::linear": 70, "aten::to": 30}
+    assert {row.operator: row.category for row in found.rows}["aten::to"] == "cast_copy"
+
+
+def test_phases_are_told_by_what_autograd_and_optimizers_mark() -> None:
+    found = partition(
+        [
+            TraceEvent("enumerate(DataLoader)#_Single", "range", 0, 10, thread=MAIN),
+            op("aten::conv2d", 10, 30),
+            op("autograd::engine::evaluate_function: ConvolutionBackward0", 40, 80),
+            op("ConvolutionBackward0", 42, 78),
+            op("aten::convolution_backward", 45, 75),
+            TraceEvent("Optimizer.step#AdamW.step", "range", 85, 100, thread=MAIN),
+            op("aten::_fused_adamw_", 88, 99),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert slices(found) == {
+        ("data", "idle", "data_wait"): 10,
+        ("forward", "compute", ""): 20,
+        ("backward", "idle", "python"): 10,
+        ("backward", "compute", ""): 30,
+        ("backward", "idle", "dispatch"): 10,
+        ("optimizer", "idle", "python"): 9,
+        ("optimizer", "compute", ""): 11,
+    }
+
+
+def test_what_other_threads_of_a_cpu_do_is_not_added_to_the_step() -> None:
+    found = partition([op("aten::mm", 0, 50), op("aten::mm", 0, 90, thread=9)], 0, 100, MAIN)
+    assert times(found) == {"aten::mm": 50}
+
+
+def test_kernels_that_overlap_share_the_instant_to_the_nanosecond() -> None:
+    found = partition(
+        [
+            op("aten::mm", 0, 5, number=1),
+            op("aten::relu", 5, 9, number=2),
+            kernel("gemm", 10, 41, operator=1, stream=1),
+            kernel("relu", 20, 41, operator=2, stream=2),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert times(found) == {"aten::mm": 10 + 11, "aten::relu": 10}  # 21 ns in two: the earlier gets the rest
+    assert classes(found)["compute"] == 31
+    assert [(k.name, k.time_ns, k.operator) for k in found.kernels] == [
+        ("gemm", 31, "aten::mm"),
+        ("relu", 21, "aten::relu"),
+    ]
+
+
+def test_a_copy_behind_a_kernel_costs_nothing_and_an_exposed_one_what_is_exposed() -> None:
+    found = partition(
+        [
+            kernel("gemm", 10, 50),
+            kernel("Memcpy HtoD (Pinned -> Device)", 30, 70, stream=9),
+            kernel("ncclDevKernel_AllReduce", 60, 90, stream=11),
+            kernel("Memset (Device)", 90, 95),
+            kernel("Memcpy DtoD", 95, 97),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert classes(found) == {
+        "compute": 40,
+        "copy_h2d": 10,
+        "communication": 30,
+        "memset": 5,
+        "copy_d2d": 2,
+        "python": 13,
+    }
+    assert found.unmatched_ns == 87
+
+
+def test_an_idle_device_is_explained_by_what_the_host_did() -> None:
+    found = partition(
+        [
+            TraceEvent("enumerate(DataLoader)#_Multi", "range", 0, 20_000, thread=MAIN),
+            op("aten::mm", 20_000, 40_000, number=1),
+            call("cudaLaunchKernel", 30_000, 38_000, 5),
+            call("cudaMalloc", 50_000, 60_000),
+            call("cudaStreamSynchronize", 70_000, 100_000),
+            kernel("gemm", 40_000, 50_000, operator=1, correlation=5),
+        ],
+        0,
+        100_000,
+        MAIN,
+    )
+    assert_exact(found)
+    assert classes(found) == {
+        "data_wait": 20_000,
+        "dispatch": 12_000,
+        "launch": 8_000,
+        "compute": 10_000,
+        "runtime_api": 10_000,
+        "python": 10_000,
+        "sync": 30_000,
+    }
+
+
+def test_a_short_gap_before_queued_work_is_the_devices_own_and_a_long_one_is_not() -> None:
+    queued = [
+        op("aten::mm", 0, 10, number=1),
+        call("cudaLaunchKernel", 2, 4, 1),
+        call("cudaLaunchKernel", 5, 7, 2),
+        kernel("a", 10_000, 20_000, operator=1, correlation=1),
+    ]
+    short = partition([*queued, kernel("b", 24_000, 30_000, operator=1, correlation=2)], 0, 30_000, MAIN)
+    assert classes(short)["kernel_gap"] == 4_000
+    long = partition([*queued, kernel("b", 26_000, 30_000, operator=1, correlation=2)], 0, 30_000, MAIN)
+    assert "kernel_gap" not in classes(long)
+    assert_exact(short)
+    assert_exact(long)
+
+
+def test_a_backward_pass_on_autograds_own_thread_is_backward_and_its_launches_count() -> None:
+    found = partition(
+        [
+            op("autograd::engine::evaluate_function: MmBackward0", 10, 60, thread=AUTOGRAD),
+            op("aten::mm", 20, 50, thread=AUTOGRAD, number=4),
+            call("cudaLaunchKernel", 30, 40, 8, thread=AUTOGRAD),
+            kernel("gemm", 60, 90, correlation=8),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert slices(found)["backward", "compute", ""] == 30
+    assert slices(found)["backward", "idle", "launch"] == 10
+    (row,) = found.rows
+    assert (row.operator, row.kernels, row.cpu_ns) == ("aten::mm", 1, 30)
+
+
+def test_more_operators_than_are_kept_are_added_up_and_the_sum_still_holds() -> None:
+    events = [op("aten::mm", i * 10, i * 10 + 7, shapes=f"{i}x1") for i in range(MOST_ROWS + 50)]
+    found = partition(events, 0, 10 * len(events), MAIN)
+    assert_exact(found)
+    assert len(found.rows) == MOST_ROWS + 1
+    assert (found.rows[-1].operator, found.rows[-1].calls, found.rows[-1].time_ns) == ("others", 50, 350)
+
+
+def test_a_window_without_events_is_all_python() -> None:
+    assert slices(partition([], 5, 25, MAIN)) == {("forward", "idle", "python"): 20}
+
+
+NAMES = (
+    "aten::mm",
+    "aten::to",
+    "aten::relu",
+    "autograd::engine::evaluate_function: MmBackward0",
+    "Optimizer.step#SGD.step",
+    "enumerate(DataLoader)#x",
+    "cudaLaunchKernel",
+    "cudaDeviceSynchronize",
+)
+instants = st.integers(-50, 250)
+
+
+@st.composite
+def events(draw: st.DrawFn, on_device: bool) -> TraceEvent:
+    start, length = draw(instants), draw(st.integers(0, 120))
+    if on_device:
+        name = draw(st.sampled_from(("gemm", "Memcpy HtoD", "Memcpy DtoH", "Memset", "ncclKernel")))
+        return kernel(
+            name,
+            start,
+            start + length,
+            operator=draw(st.integers(0, 6)),
+            stream=draw(st.integers(1, 3)),
+            correlation=draw(st.integers(0, 6)),
+        )
+    name = draw(st.sampled_from(NAMES))
+    kind = "runtime" if name.startswith("cuda") else "range" if "#" in name else "op"
+    return TraceEvent(
+        name,
+        kind,
+        start,
+        start + length,
+        thread=draw(st.sampled_from((MAIN, AUTOGRAD))),
+        correlation=draw(st.integers(0, 6)) if kind == "runtime" else 0,
+        number=draw(st.integers(0, 6)) if kind == "op" else 0,
+        shapes=draw(st.sampled_from(("", "8x8"))),
+    )
+
+
+@given(st.lists(events(on_device=False), max_size=25), st.lists(events(on_device=True), max_size=15))
+def test_every_nanosecond_is_given_away_once_however_wild_the_trace(
+    host: list[TraceEvent], device: list[TraceEvent]
+) -> None:
+    found = partition([*host, *device], 0, 200, MAIN)
+    assert_exact(found)
+    assert {s.phase for s in found.slices} <= set(PHASES)
+    assert {s.time_class for s in found.slices} <= set(TIME_CLASSES)
+    assert {s.cause for s in found.slices} <= {"", *IDLE_CAUSES}
+    assert {r.category for r in found.rows} <= set(CATEGORIES)
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("aten::addmm", "gemm"),
+        ("aten::bmm", "gemm"),
+        ("aten::linear_backward", "gemm"),
+        ("aten::convolution_backward", "conv"),
+        ("aten::cudnn_convolution", "conv"),
+        ("aten::_scaled_dot_product_flash_attention_backward", "attention"),
+        ("aten::native_layer_norm_backward", "norm"),
+        ("aten::_log_softmax", "softmax_loss"),
+        ("aten::_thnn_fused_lstm_cell", "rnn"),
+        ("aten::mkldnn_rnn_layer", "rnn"),
+        ("aten::gelu_backward", "elementwise"),
+        ("aten::threshold_backward", "elementwise"),
+        ("aten::native_dropout", "elementwise"),
+        ("aten::_to_copy", "cast_copy"),
+        ("aten::copy_", "cast_copy"),
+        ("aten::max_pool2d_with_indices", "reduction"),
+        ("aten::_fused_adamw_", "optimizer"),
+        ("aten::_foreach_add_", "optimizer"),
+        ("aten::embedding_dense_backward", "embedding_index"),
+        ("aten::index_put_", "embedding_index"),
+        ("aten::topk", "reduction"),
+        ("aten::t", "view_alloc"),
+        ("aten::zero_", "view_alloc"),
+        ("c10d::allreduce_", "communication"),
+        ("triton_poi_fused_add_0", "fused"),
+        ("mine::strange", "other"),
+    ],
+)
+def test_an_operator_has_the_category_of_its_name(name: str, category: str) -> None:
+    assert category_of(name) == category

@@ -1,0 +1,291 @@
+"""The profiled pass from the worker's word to the file, the screen and a notebook; and what spoils it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_case, make_interpreter, make_machine, make_plan
+from journals import RUN_ID, journal_lines, write_lines
+from rich.cells import cell_len
+from supervised import Supervised, scripted_worker
+
+import gputui
+from gputui.cli import main
+from gputui.model.absent import Missing
+from gputui.model.journal import CaseEnd, CaseWarm, Event, LaunchEnd, LaunchStart, Line, RunEnd
+from gputui.model.plan import PROFILED, TIMED, Plan
+from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice, without_result
+from gputui.services.anatomy import anatomy_of
+from gputui.services.profiles import find_profile, read_profile
+from gputui.services.resolving import Choices, resolve_plan
+from gputui.services.traces import keep_traces, traces_of
+from gputui.store.journal_reader import read_journal
+from gputui.store.reading import open_result
+from gputui.store.writing import store_run
+
+LINEAR = Operator("forward", "gemm", "aten::linear", "8x64,64x64", "float,float", 4, 20, 500, 500, 0)
+MM = Operator("backward", "gemm", "aten::mm", "64x8,8x64", "float,float", 8, 8, 250, 250, 0)
+PASS = ProfiledPass(
+    launch_id=7,
+    case_id=0,
+    is_valid=True,
+    reason="",
+    steps=2,
+    window_ns=1000,
+    events=40,
+    event_cost_ns=3,
+    unmatched_ns=0,
+    operators=(LINEAR, MM),
+    slices=(
+        TimeSlice("forward", "compute", "", 500),
+        TimeSlice("backward", "compute", "", 250),
+        TimeSlice("backward", "idle", "python", 250),
+    ),
+    kernels=(Kernel("sm90_gemm", "compute", "aten::linear", 4, 480, 130),),
+    memory=(
+        MemoryPoint("start", 100, 0, 200, 0, 10, 0, 4096),
+        MemoryPoint("peak", 100, 50, 200, 300, 10, 5, Missing("there is no caching allocator")),
+    ),
+    memory_reason="",
+    trace_bytes=0,
+)
+MESSAGE = (
+    "case_id=0, is_valid=True, reason='', steps=1, window_ns=10, events=1, event_cost_ns=2, unmatched_ns=0,"
+    " operators=[dict(phase='forward', category='gemm', operator='aten::mm', shapes='', dtypes='', calls=1,"
+    " events=1, time_ns=6, cpu_ns=6, kernels=0)], slices=[dict(phase='forward', time_class='compute',"
+    " cause='', time_ns=6), dict(phase='forward', time_class='idle', cause='python', time_ns=4)],"
+    " kernels=[], memory=[dict(point='peak', weights_bytes=1, gradients_bytes=2, optimizer_bytes=3,"
+    " activations_bytes=4, inputs_bytes=5, other_bytes=6, reserved_bytes=None)], memory_reason='',"
+    " trace_bytes=0"
+)
+
+
+def with_pass(*passes: ProfiledPass) -> list[Line]:
+    """A run whose first case was profiled in launch 7."""
+    lines = journal_lines()
+    t_ns = 90_000_000_000
+    launch: list[Line] = [
+        LaunchStart(7, 0, (0,), 1, 20.0, t_ns, PROFILED),
+        *passes,
+        LaunchEnd(7, "ok", "", 0, "", t_ns + 5),
+    ]
+    return [*lines[:-1], *launch, lines[-1]]
+
+
+def stored(tmp_path: Path, lines: list[Line]) -> Path:
+    db = tmp_path / "a.db"
+    contents = read_journal(write_lines(tmp_path / "run", lines))
+    assert contents.damage == ()
+    store_run(db, contents, ())
+    return db
+
+
+def test_a_pass_comes_back_from_a_file_as_it_was(tmp_path: Path) -> None:
+    with open_result(stored(tmp_path, with_pass(PASS))) as file:
+        assert file.profiled(RUN_ID) == {0: PASS}
+        run = file.run(RUN_ID)
+    assert [m.launch_id for m in run.cases[0].measurements] == [0], "its launch measures nothing"
+
+
+def test_a_pass_that_came_to_nothing_comes_back_with_its_reason(tmp_path: Path) -> None:
+    lost = without_result(7, 0, "the worker died of SIGKILL")
+    with open_result(stored(tmp_path, with_pass(lost))) as file:
+        assert file.profiled(RUN_ID) == {0: lost}
+        found = anatomy_of(lost, file.run(RUN_ID).cases[0])
+    assert found == Missing("the worker died of SIGKILL")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(PASS, window_ns=1001),
+        replace(PASS, operators=(LINEAR,)),
+        replace(PASS, operators=(replace(LINEAR, category="magic"), MM)),
+        replace(
+            PASS, slices=(TimeSlice("forward", "compute", "", 750), TimeSlice("late", "idle", "python", 250))
+        ),
+        replace(PASS, is_valid=False),
+        replace(PASS, case_id=1),
+        replace(PASS, steps=-1),
+    ],
+)
+def test_a_pass_whose_sums_or_words_do_not_hold_is_left_out_of_the_journal_and_named(
+    tmp_path: Path, wrong: ProfiledPass
+) -> None:
+    contents = read_journal(write_lines(tmp_path / "run", with_pass(wrong)))
+    assert contents.of(ProfiledPass) == ()
+    assert any("ProfiledPass" in what for what in contents.damage)
+
+
+def test_a_notebook_has_operators_and_breakdown_as_tables(tmp_path: Path) -> None:
+    frames = gputui.load(stored(tmp_path, with_pass(PASS)))
+    assert list(frames.operators["time_ns"]) == [500, 250]
+    assert frames.breakdown["time_ns"].sum() == frames.profiled_passes["window_ns"].sum() == 1000
+    assert list(frames.memory_points["point"]) == ["start", "peak"]
+    assert list(frames.kernels["name"]) == ["sm90_gemm"]
+
+
+@pytest.fixture
+def said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    stored(tmp_path, with_pass(PASS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*words: str) -> str:
+        with pytest.raises(SystemExit) as left:
+            main(words)
+        assert left.value.code == 0
+        return capsys.readouterr().out
+
+    return command
+
+
+def test_show_prints_breakdown_operators_and_memory(said: Callable[..., str]) -> None:
+    printed = said("show", "latest", "a.db")
+    assert max(map(cell_len, printed.split("\n"))) <= 80
+    rows = [" ".join(line.split()) for line in printed.split("a step of ")[1].split("\n")]
+    assert "compute 75 %: forward 50 %, backward 25 %" in rows
+    assert "idle: python 25 % (backward)" in rows
+    assert "linear forward 8x64 64x64 2 250 ns 50 %" in rows
+    assert "at peak 100 B 50 B 200 B 300 B 10 B 5 B 665 B" in rows
+
+
+def test_the_number_of_operators_shown_is_the_users(said: Callable[..., str]) -> None:
+    assert " mm " not in said("show", "latest", "a.db", "--top", "1")
+    assert " mm " in said("show", "latest", "a.db", "--top", "2")
+
+
+def test_json_has_the_whole_pass_and_the_timed_step_beside_it(said: Callable[..., str]) -> None:
+    cases: list[dict[str, Any]] = json.loads(said("show", "latest", "a.db", "--json"))["cases"]
+    profiled = cases[0]["profiled"]
+    assert profiled["operators"][0]["time_ns"] == 500
+    assert profiled["memory"][1]["reserved_bytes"] == {"missing": "there is no caching allocator"}
+    assert profiled["timed_step_ns"] > 0
+    assert cases[1]["profiled"] is None
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    (told,) = re.findall(r"^\| `profiled` \|.*$", page, re.MULTILINE)
+    keys = {*profiled, *profiled["operators"][0], *profiled["slices"][0], *profiled["memory"][0]}
+    assert keys | set(profiled["kernels"][0]) <= set(re.findall(r"`(\w+)`", told))
+
+
+def scripted(tmp_path: Path, behaviour: str, *launches: list[int]) -> Plan:
+    """A plan of one timed launch and one that is profiled, whose worker does as it is told in the second."""
+    script = f"""
+if json.load(open(sys.argv[3]))["purpose"] == "timed":
+    for case_id in ids: measure(case_id)
+    end()
+else:
+    {behaviour}
+"""
+    worker = scripted_worker(tmp_path / "worker.py", script)
+    plan = make_plan([0], [0], cases=(make_case(),), budget_s=60, interpreter=worker)
+    first, second = plan.launches
+    return replace(plan, launches=(first, replace(second, purpose=PROFILED)))
+
+
+def run_of(tmp_path: Path, behaviour: str) -> Supervised:
+    run = Supervised(tmp_path / "runs", scripted(tmp_path, behaviour))
+    assert (run.end(), run.said()) == (0, "")
+    assert [(end.status, end.reason) for end in run.lines(RunEnd)] == [("finished", "")]
+    assert [(end.launch_id, end.outcome) for end in run.lines(CaseEnd)] == [(0, "ok")]
+    return run
+
+
+def test_what_a_worker_found_is_written_down_and_the_case_is_as_it_was(tmp_path: Path) -> None:
+    run = run_of(tmp_path, f"say('profiled', {MESSAGE}); end()")
+    (found,) = run.lines(ProfiledPass)
+    assert (found.launch_id, found.case_id, found.is_valid, found.fault()) == (1, 0, True, "")
+    assert found.memory[0].reserved_bytes == Missing("there is no caching allocator")
+    assert [start.purpose for start in run.lines(LaunchStart)] == [TIMED, PROFILED]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("die()", "the worker died of SIGKILL"),
+        ("sys.exit(3)", "the worker left early with status 3"),
+        ("end()", "its worker ended ok"),
+        (f"say('profiled', {MESSAGE.replace('window_ns=10', 'window_ns=11')}); end()", "its worker ended ok"),
+        (f"say('profiled', {MESSAGE.replace('case_id=0', 'case_id=5')}); end()", "its worker ended ok"),
+        ("say('profiled', case_id=0, operators='many'); die()", "the worker died of SIGKILL"),
+    ],
+)
+def test_a_worker_that_dies_or_lies_costs_the_pass_and_nothing_else(
+    tmp_path: Path, behaviour: str, reason: str
+) -> None:
+    run = run_of(tmp_path, behaviour)
+    (found,) = run.lines(ProfiledPass)
+    assert (found.is_valid, found.reason) == (False, reason)
+    nonsense = {"launch 1: a line of the worker made no sense"} if "say" in behaviour else set()
+    assert {event.message for event in run.lines(Event)} == nonsense
+
+
+def test_a_case_that_was_not_measured_is_not_profiled(tmp_path: Path) -> None:
+    behaviour = f"say('profiled', {MESSAGE}); end()"
+    plan = scripted(tmp_path, behaviour)
+    text = Path(plan.interpreter[-1]).read_text()
+    Path(plan.interpreter[-1]).write_text(
+        text.replace("measure(case_id)", "end_case(case_id, 'oom', 'x', 0)")
+    )
+    run = Supervised(tmp_path / "runs", plan)
+    assert run.end() == 0
+    assert [start.purpose for start in run.lines(LaunchStart)] == [TIMED]
+    assert (run.lines(ProfiledPass), run.lines(CaseWarm)) == ((), ())
+
+
+def test_profiled_launches_come_last_and_each_has_one_case() -> None:
+    plan = resolve_plan(find_profile("quick"), make_interpreter(), make_machine(), Choices(replicates=3))
+    purposes = [launch.purpose for launch in plan.launches]
+    first = purposes.index(PROFILED)
+    assert set(purposes[first:]) == {PROFILED}
+    profiled = plan.launches[first:]
+    assert {len(launch.case_ids) for launch in profiled} == {1}
+    names = {plan.cases[launch.case_ids[0]].case.work.workload for launch in profiled}
+    assert names == {"gpt_train"}
+
+
+def test_traces_are_asked_for_of_all_that_can_be_traced() -> None:
+    choices = Choices(only=("gemm", "conv_train"), keeps_traces=True)
+    plan = resolve_plan(find_profile("quick"), make_interpreter(), make_machine(), choices)
+    assert plan.keeps_traces
+    cases = [plan.cases[launch.case_ids[0]].case for launch in plan.launches if launch.purpose == PROFILED]
+    assert {case.work.workload for case in cases} == {"gemm", "conv_train"}
+
+
+def test_a_profile_cannot_ask_for_the_profile_of_what_no_profiler_sees() -> None:
+    text = """
+schema = 1
+version = 1
+title = "t"
+question = "q"
+budget_s = 10
+replicates = 1
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+profiled = true
+"""
+    with pytest.raises(gputui.errors.GputuiError, match="case 1: spin: profiled: True is not allowed"):
+        read_profile(text, "t", "t.toml")
+
+
+def test_traces_lie_beside_the_file_and_are_copied_once(tmp_path: Path) -> None:
+    run_dir, db = tmp_path / "run", tmp_path / "sub" / "a.db"
+    (run_dir / "traces").mkdir(parents=True)
+    db.parent.mkdir()
+    (run_dir / "traces" / "gpt.json.gz").write_bytes(b"first")
+    (kept,) = keep_traces(run_dir, RUN_ID, db)
+    (run_dir / "traces" / "gpt.json.gz").write_bytes(b"second")
+    assert keep_traces(run_dir, RUN_ID, db) == traces_of(RUN_ID, db) == (kept,)
+    assert kept == tmp_path / "sub" / "a-traces" / f"{RUN_ID[-8:]}-gpt.json.gz"
+    assert kept.read_bytes() == b"first"
