@@ -66,3 +66,25 @@ def batch_step(model: Any, batch: Any, request: Request) -> Step:
         return last[0]
 
     return Step(run, result=lambda: float(last[0].float().abs().mean()))
+
+
+def answering(model: Any, host_batch: Any, request: Request) -> Callable[[int], object]:
+    """A server of up to a full batch of requests: their input leaves the host, their scores come back to it.
+
+    Batches are filled up to a power of two, as servers do that must not meet a new shape under load; each of
+    these sizes is done once here.
+    """
+    full = int(host_batch.shape[0])
+    host_batch = on_host(host_batch, request)
+
+    def serve(requests: int) -> object:
+        size = min(1 << (requests - 1).bit_length(), full)
+        with torch.inference_mode():
+            return model(host_batch[:size].to(request.device, non_blocking=True)).cpu()
+
+    size = 1
+    while size < full:
+        serve(size)
+        size *= 2
+    serve(full)
+    return serve

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from ..classification import (
     IMAGE_BASE,
     IMAGE_MINI,
@@ -12,8 +15,11 @@ from ..classification import (
     described,
     forward_flops,
 )
-from ..contract import Request, Size, Step, Workload
+from ..contract import Figure, Request, Size, Step, Value, Workload
+from ..latencies import Stopwatched, percentile_value
 from ..shapes import EncoderShape, ResNetShape
+
+SHARES = (0.5, 0.9, 0.99)
 
 
 def _size(shape: EncoderShape | ResNetShape, memory_mib: int) -> Size:
@@ -34,7 +40,13 @@ def build(request: Request) -> Step:
 
     model, host_input = classifier_and_input(request)
     answer = torch.zeros(1, request.integer("classes"), dtype=request.precision.product_dtype())
-    return request_step(model, host_input, answer, request)
+    step = request_step(model, host_input, answer, request)
+    requests = Stopwatched(step.run)
+
+    def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
+        return {f"p{share * 100:.0f}_s": percentile_value(requests.taken_s, share) for share in SHARES}
+
+    return replace(step, run=requests, settled=requests.forget, figures=figures)
 
 
 WORKLOAD = Workload(
@@ -55,4 +67,8 @@ WORKLOAD = Workload(
     device_classes=("cpu", "gpu"),
     needs_torch=True,
     build=build,
+    figures=tuple(
+        Figure(f"p{share * 100:.0f}_s", f"p{share * 100:.0f} latency", "s", "less", "median")
+        for share in SHARES
+    ),
 )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
 from ..classification import (
     IMAGE_BASE,
     IMAGE_MINI,
@@ -11,8 +15,12 @@ from ..classification import (
     described,
     forward_flops,
 )
-from ..contract import Request, Size, Step, Workload
+from ..contract import Request, Size, Step, Value, Workload
+from ..latencies import open_loop_figures, open_loop_values
 from ..shapes import EncoderShape, ResNetShape
+
+OPEN_S = 2.0
+"""For each fraction of the throughput, at most."""
 
 
 def _size(shape: EncoderShape | ResNetShape, batch: int, memory_mib: int) -> Size:
@@ -26,11 +34,23 @@ def _size(shape: EncoderShape | ResNetShape, batch: int, memory_mib: int) -> Siz
 
 
 def build(request: Request) -> Step:
-    """A step is one full batch that lies on the device; its scores stay there, and nothing waits for them."""
-    from ..serving import batch_step
+    """A step is one full batch that lies on the device; its scores stay there, and nothing waits for them.
 
-    model, batch = classifier_and_input(request)
-    return batch_step(model, batch, request)
+    After the last block requests come from the host at random (Poisson) at fractions of the throughput the
+    blocks had; whoever waits is answered together, in batches filled up to a power of two.
+    """
+    from ..serving import answering, batch_step
+
+    model, host_batch = classifier_and_input(request)
+    step = batch_step(model, host_batch, request)
+    full = request.integer("batch")
+
+    def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
+        serve = answering(model, host_batch, request)
+        per_s = full / median(step_ns) * 1e9
+        return open_loop_values(per_s, serve, full, length_s=OPEN_S, seed=request.seed)
+
+    return replace(step, figures=figures)
 
 
 WORKLOAD = Workload(
@@ -52,4 +72,6 @@ WORKLOAD = Workload(
     device_classes=("cpu", "gpu"),
     needs_torch=True,
     build=build,
+    figures=open_loop_figures(),
+    figures_s=8.0,
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 
-from ..contract import Request, Size, Step, Workload
+from ..contract import Figure, Request, Size, Step, Value, Workload
+from ..latencies import Stopwatched, percentile_value
 from ..shapes import StyleShape, style_flops
 
 MINI = StyleShape(height=256, width=256)
 BASE = StyleShape(height=720, width=1280)
 LARGE = StyleShape(height=1080, width=1920)
+SMOOTH_FPS = 30.0
+SHARES = (0.5, 0.99)
 
 
 def _size(shape: StyleShape, batch: int, memory_mib: int) -> Size:
@@ -39,7 +43,18 @@ def build(request: Request) -> Step:
     batch, height, width = (request.integer(name) for name in ("batch", "height", "width"))
     generator = torch.Generator().manual_seed(request.seed)
     frames = torch.randint(256, (batch, height, width, 3), dtype=torch.uint8, generator=generator)
-    return request_step(served(Style, request), frames, torch.zeros_like(frames), request, finish=shown)
+    step = request_step(served(Style, request), frames, torch.zeros_like(frames), request, finish=shown)
+    taken = Stopwatched(step.run)
+
+    def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
+        frames = len(taken.taken_s)
+        smooth = sum(seconds * SMOOTH_FPS <= batch for seconds in taken.taken_s)
+        percentiles = {
+            f"p{share * 100:.0f}_frame_s": percentile_value(taken.taken_s, share) for share in SHARES
+        }
+        return {**percentiles, "smooth_share": Value(smooth / frames, frames)}
+
+    return replace(step, run=taken, settled=taken.forget, figures=figures)
 
 
 WORKLOAD = Workload(
@@ -60,4 +75,13 @@ WORKLOAD = Workload(
     device_classes=("cpu", "gpu"),
     needs_torch=True,
     build=build,
+    figures=(
+        *(
+            Figure(
+                f"p{share * 100:.0f}_frame_s", f"p{share * 100:.0f} time of a frame", "s", "less", "median"
+            )
+            for share in SHARES
+        ),
+        Figure("smooth_share", "frames at 30 per second or more", "share", "more", "median"),
+    ),
 )
