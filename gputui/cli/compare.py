@@ -136,18 +136,23 @@ def _sheet(comparison: Comparison, common: list[str], ignore: str, notes: list[s
 
     headings = [f"case ({' '.join(common)})" if common else "case"]
     headings += ["a per s", "b per s"] if form.is_short else ["a", "b"]
-    headings += ["b against a", "verdict", *(["n"] if form.is_wide else [])]
+    headings += ["b against a", "verdict"]
+    with_peak = form.is_wide and any(_of_peak(row.a) or _of_peak(row.b) for row in comparison.rows)
+    if form.is_wide:
+        headings += ["n", *(["of peak a/b"] if with_peak else [])]
     rows = []
     for row in comparison.rows:
         cells = [_name(row, common, ignore, is_short=form.is_short), _cell(row.a), _cell(row.b)]
         if form.is_short:
             cells = [cell.removesuffix("/s") for cell in cells]
         cells += [_ratio(row, wide=form.is_wide), _verdict(row, notes)]
-        rows.append([*cells, _counts(row)] if form.is_wide else cells)
+        if form.is_wide:
+            cells += [_counts(row), *([_of_peaks(row)] if with_peak else [])]
+        rows.append(cells)
     for group in comparison.groups:
         mean = "—" if isinstance(group.mean, Missing) else _interval(group.mean, wide=form.is_wide)
         cells = [f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, ""]
-        rows.append([*cells, ""] if form.is_wide else cells)
+        rows.append(cells + [""] * (len(headings) - len(cells)))
     return Sheet(headings, rows)
 
 
@@ -239,6 +244,17 @@ def _counts(row: Row) -> str:
     if isinstance(row.estimate, RatioEstimate):
         return f"{row.estimate.n_a}/{row.estimate.n_b}"
     return ""
+
+
+def _of_peaks(row: Row) -> str:
+    sides = (_of_peak(row.a), _of_peak(row.b))
+    return "/".join(side or "—" for side in sides) if any(sides) else ""
+
+
+def _of_peak(cell: Cell) -> str:
+    """Share of the data sheet's peak, of FLOPs before bytes; empty where none is known."""
+    shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
+    return format_percent(shares[0]) if shares else ""
 
 
 def _print_figures(out: Console, comparison: Comparison, common: list[str], ignore: str) -> None:

@@ -26,6 +26,7 @@ from gputui.model.units import (
 from gputui.services.figures import CaseFigure, figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import cost_of, is_crowded, speed_of, waited_share
+from gputui.services.utilisation import uses_of
 
 
 def print_results(out: Console, run: Run) -> None:
@@ -48,6 +49,7 @@ def print_results(out: Console, run: Run) -> None:
         if sheet is short and not isinstance(run.summary.price, Missing):
             out.print(_what_is_priced(measured, run.summary.price))
     print_figures(out, run)
+    print_uses(out, run)
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
         out.print(Text(f"{shown}: {reason}"))
@@ -76,6 +78,39 @@ def print_figures(out: Console, run: Run) -> None:
         add_row(made, *row)
     out.print()
     out.print(made)
+
+
+def print_uses(out: Console, run: Run) -> None:
+    """How much of the device each case used, and of which peaks; nothing if none is known."""
+    rows: list[tuple[str, str, str, str]] = []
+    impossible: list[str] = []
+    for case in run.cases:
+        for use in uses_of(case, run.cases, run.summary.machine):
+            if isinstance(use.of_sheet, Missing) and isinstance(use.of_measured, Missing):
+                continue
+            ceiling = "gemm" if use.unit == "flop" else "membw"
+            measured = "—" if isinstance(use.of_measured, Missing) else format_percent(use.of_measured)
+            sheet = "—" if isinstance(use.of_sheet, Missing) else format_percent(use.of_sheet)
+            measured = measured if measured == "—" else f"{measured} of {ceiling}"
+            rows.append((case_name(case), format_rate(use.per_s, use.unit), measured, sheet))
+            if use.is_impossible:
+                impossible.append(f"{case_name(case)} {sheet}")
+    if not rows:
+        return
+    has_sheet = any(row[3] != "—" for row in rows)
+    headings = ["use of the device", "does", "of its own"]
+    made = table([*headings, "of the data sheet"] if has_sheet else headings, right=(1, 2, 3))
+    for row in rows:
+        add_row(made, *(row if has_sheet else row[:3]))
+    out.print()
+    out.print(made)
+    if impossible:
+        out.print(
+            Text(
+                f"above the physical peak: {', '.join(impossible)}: an error of measurement, or this is "
+                "another device than its name says"
+            )
+        )
 
 
 def figure_text(figure: CaseFigure) -> str:

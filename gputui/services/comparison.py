@@ -25,6 +25,7 @@ from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_percent
 from gputui.services.speeds import cost_of, is_crowded, launches_of, prior_of, speed_of, waited_share
+from gputui.services.utilisation import Use, uses_of
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
@@ -69,6 +70,8 @@ class Cell:
     cost: Cost | Missing
     precision_used: str
     result: CaseResult | None
+    uses: tuple[Use, ...] = ()
+    """FLOPs and bytes per second beside the peaks of the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,7 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
     measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
     judged = [
-        _row(pair, estimate, _disturbed(pair, estimate, verdict))
+        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict))
         for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
     ]
     one_sided = [row for row in judged if ignore and (row.a.result is None or row.b.result is None)]
@@ -329,22 +332,29 @@ def _disturbed(
 
 def _row(
     pair: tuple[SideCase | None, SideCase | None],
+    sides: tuple[Side, Side],
     estimate: RatioEstimate | Missing,
     verdict: Verdict,
 ) -> Row:
-    cells = [_cell(side) for side in pair]
+    cells = [_cell(case, side) for case, side in zip(pair, sides, strict=True)]
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note)
 
 
-def _cell(side: SideCase | None) -> Cell:
-    if side is None:
+def _cell(case: SideCase | None, side: Side) -> Cell:
+    if case is None:
         absent = Missing("not in this run")
         return Cell(absent, absent, "", None)
-    used = [m.precision_used for m in side.result.measurements if m.outcome == "ok"]
-    speed = speed_of(side.result)
-    return Cell(speed, cost_of(side.result, side.run.price), used[-1] if used else "", side.result)
+    used = [m.precision_used for m in case.result.measurements if m.outcome == "ok"]
+    same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
+    return Cell(
+        speed_of(case.result),
+        cost_of(case.result, case.run.price),
+        used[-1] if used else "",
+        case.result,
+        uses_of(case.result, same_machine, case.run.machine),
+    )
 
 
 def _group_means(rows: Sequence[Row]) -> Iterable[GroupMean]:

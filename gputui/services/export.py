@@ -17,6 +17,7 @@ from gputui.services.comparison import Cell, Comparison, Side
 from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import cost_of, speed_of, waited_share
+from gputui.services.utilisation import uses_of
 
 
 def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
                 "waited_share": _number(waited_share(case)),
                 "cost": _cost(cost_of(case, run.summary.price)),
                 "figures": _figures(case),
+                "uses": [to_plain(use) for use in uses_of(case, run.cases, run.summary.machine)],
                 **({} if passes is None else {"profiled": _profiled(case, passes)}),
             }
             for case in run.cases
@@ -117,6 +119,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "speed": _speed(cell.speed),
         "cost": _cost(cell.cost),
         "figures": [] if cell.result is None else _figures(cell.result),
+        "uses": [to_plain(use) for use in cell.uses],
     }
 
 

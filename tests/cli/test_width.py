@@ -204,7 +204,7 @@ def test_a_comparison_has_the_documented_keys(
         assert (row["ratio"] is None) == (row["verdict"] == "not comparable")
         if row["ratio"]:
             assert row["ratio"].keys() == set(re.findall(r"`(\w+)`", told["ratio"]))
-        assert row["a"].keys() == {"outcome", "precision_used", "speed", "cost", "figures"}
+        assert row["a"].keys() == {"outcome", "precision_used", "speed", "cost", "figures", "uses"}
     for group in comparison["groups"]:
         assert {*group, *(group["mean"] or {})} - {"low", "high", "ratio"} <= set(
             re.findall(r"`(\w+)`", told["groups"])

@@ -1,0 +1,111 @@
+"""How much of a device a case used: its FLOP/s and B/s beside the data sheet's peaks and this box's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.facts.gpus import find_gpu, peak_bandwidth, peak_for
+from gputui.model.absent import Missing
+from gputui.model.machine import Machine
+from gputui.model.result import CaseResult
+from gputui.services.speeds import speed_of
+
+IMPOSSIBLE = 1.1
+"""Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far."""
+_CEILINGS = {"flop": "gemm", "B": "membw"}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Operations, or bytes of memory traffic, per second, by the workload's own count of them."""
+
+    unit: str
+    """`flop` or `B`."""
+    per_s: float
+    of_sheet: float | Missing
+    """Share of the data sheet's peak for the type it computed in: MFU, or MBU for bytes."""
+    of_measured: float | Missing
+    """Share of what `gemm` in that type, or `membw`, reached on the same device in the same runs."""
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether it is so far above the physical peak that the measurement must be wrong."""
+        return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
+
+
+def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> tuple[Use, ...]:
+    """FLOPs first, then bytes; none of what the workload does not count, or of a case without a speed.
+
+    `beside` are the cases among which this box's own ceilings are looked for. A ceiling is not graded by
+    itself.
+    """
+    speed = speed_of(case)
+    if not isinstance(speed, SpeedEstimate):
+        return ()
+    steps_per_s = speed.units_per_s / case.case.units_per_step
+    counted = (("flop", case.case.flops_per_step), ("B", case.case.bytes_per_step))
+    return tuple(
+        Use(
+            unit,
+            steps_per_s * per_step,
+            _share(steps_per_s * per_step, _sheet_peak(unit, case, machine)),
+            _share(steps_per_s * per_step, _measured_peak(unit, case, beside)),
+        )
+        for unit, per_step in counted
+        if per_step and not _crosses_a_bus(case)
+    )
+
+
+def _crosses_a_bus(case: CaseResult) -> bool:
+    """Whether the bytes it counts are not memory traffic of its device."""
+    return case.case.work.workload == "xfer"
+
+
+def _share(per_s: float, peak: float | Missing) -> float | Missing:
+    return peak if isinstance(peak, Missing) else per_s / peak
+
+
+def _sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing:
+    if case.case.variant.device_class != "gpu":
+        return Missing("no table of processors' peaks is kept")
+    memory_gib = None
+    for gpu in machine.gpus:
+        if gpu.index == case.device_index and not isinstance(gpu.memory_bytes, Missing):
+            memory_gib = gpu.memory_bytes / 2**30
+    gpu_facts = find_gpu(case.device_name, memory_gib)
+    if isinstance(gpu_facts, Missing):
+        return gpu_facts
+    peak = peak_for(gpu_facts, _type_of(case)) if unit == "flop" else peak_bandwidth(gpu_facts)
+    return peak if isinstance(peak, Missing) else _devices(case) * peak
+
+
+def _measured_peak(unit: str, case: CaseResult, beside: Sequence[CaseResult]) -> float | Missing:
+    workload = _CEILINGS[unit]
+    if case.case.work.workload in _CEILINGS.values():
+        return Missing("it is a ceiling itself")
+    found = [
+        speed.units_per_s
+        for other in beside
+        if other.case.work.workload == workload
+        and other.case.variant.device_class == case.case.variant.device_class
+        and other.case.variant.threads == case.case.variant.threads
+        and other.device_index == case.device_index
+        and (unit == "B" or _type_of(other) == _type_of(case))
+        and isinstance(speed := speed_of(other), SpeedEstimate)
+    ]
+    if not found:
+        return Missing(f"{workload} was not measured beside it")
+    return _devices(case) * max(found)
+
+
+def _devices(case: CaseResult) -> int:
+    """GPUs it ran on at once; ranks on a CPU share it."""
+    ranks = int(dict(case.case.work.parameters).get("ranks", 1))
+    return ranks if case.case.variant.device_class == "gpu" else 1
+
+
+def _type_of(case: CaseResult) -> str:
+    used = [m.precision_used for m in case.measurements if m.outcome == "ok"]
+    return used[-1] if used else ""

@@ -1,0 +1,93 @@
+"""MFU and MBU against examples worked by hand from published figures."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hand_made import make_run, unmeasured
+from journals import CPU_MACHINE, GPU_MACHINE
+from rich.console import Console
+from test_normality_of_runs import at_rate
+
+from gputui.cli.results import print_uses
+from gputui.model.absent import Missing
+from gputui.services.utilisation import Use, uses_of
+
+
+def test_training_gpt2_at_347k_tokens_per_second_uses_30_percent_of_an_h200() -> None:
+    # 0.85 GFLOP a token (6N + 12LdT) x 347,000/s = 295 TFLOP/s, of 989.4 in the data sheet.
+    case = at_rate(347_000, "gpt_train", "base", "amp")
+    (use,) = uses_of(case, [case], GPU_MACHINE)
+    assert use.per_s == pytest.approx(295e12, rel=0.02)
+    assert use.of_sheet == pytest.approx(0.298, rel=0.02)
+    assert not use.is_impossible
+
+
+def test_a_7b_model_that_writes_343_tokens_a_second_uses_all_bandwidth_of_an_h200() -> None:
+    # 13.2 GB of bf16 weights and the cache for each token; 4.8 TB/s.
+    flops, traffic = uses_of(at_rate(343, "decode", "xl", "amp"), [], GPU_MACHINE)
+    assert (flops.unit, traffic.unit) == ("flop", "B")
+    assert traffic.of_sheet == pytest.approx(0.96, rel=0.03)
+    assert flops.of_sheet == pytest.approx(343 * 2 * 6.6e9 / 989.4e12, rel=0.03)
+
+
+def test_the_measured_peak_is_that_of_the_same_type_on_the_same_device() -> None:
+    peers = [
+        at_rate(700e12, "gemm", "large", "amp"),
+        at_rate(500e12, "gemm", "mini", "amp"),
+        at_rate(50e12, "gemm", "large", "fp32"),
+        at_rate(800e12, "gemm", "large", "amp", index=1),
+        at_rate(4.2e12, "membw", "base"),
+    ]
+    (use,) = uses_of(at_rate(347_000, "gpt_train", "base", "amp"), peers, GPU_MACHINE)
+    assert use.of_measured == pytest.approx(295 / 700, rel=0.02)
+    (use,) = uses_of(at_rate(20_000, "gpt_train", "base", "fp32"), peers, GPU_MACHINE)
+    assert use.of_measured == pytest.approx(20_000 * 0.85e9 / 50e12, rel=0.02)
+    _, traffic = uses_of(at_rate(200, "decode", "xl", "amp"), peers, GPU_MACHINE)
+    assert traffic.of_measured == pytest.approx(200 * 13.4e9 / 4.2e12, rel=0.03)
+
+
+def test_a_ceiling_has_only_the_data_sheet_above_it() -> None:
+    gemm = at_rate(780e12, "gemm", "large", "amp")
+    (use,) = uses_of(gemm, [gemm], GPU_MACHINE)
+    assert use.of_sheet == pytest.approx(780 / 989.4)
+    assert use.of_measured == Missing("it is a ceiling itself")
+
+
+def test_an_unknown_gpu_and_a_cpu_get_only_the_measured_peak() -> None:
+    gemm = at_rate(10e12, "gemm", "mini", device_name="Radeon Nonesuch")
+    (use,) = uses_of(at_rate(1000, "gpt_train", "mini", device_name="Radeon Nonesuch"), [gemm], GPU_MACHINE)
+    assert isinstance(use.of_sheet, Missing)
+    assert "Radeon Nonesuch" in use.of_sheet.reason
+    assert not isinstance(use.of_measured, Missing)
+    on_cpu = at_rate(1000, "gpt_train", "mini", device_class="cpu", device_name="AMD EPYC")
+    cpu_gemm = at_rate(1e11, "gemm", "mini", device_class="cpu", device_name="AMD EPYC")
+    (use,) = uses_of(on_cpu, [cpu_gemm, gemm], CPU_MACHINE)
+    assert use.of_sheet == Missing("no table of processors' peaks is kept")
+    assert not isinstance(use.of_measured, Missing)
+
+
+def test_more_than_the_physical_peak_is_an_error_of_measurement() -> None:
+    assert Use("flop", 1.2e15, 1.21, Missing("x")).is_impossible
+    assert not Use("flop", 1.0e15, 1.05, Missing("x")).is_impossible
+    assert not Use("flop", 1.0e15, Missing("x"), 1.3).is_impossible
+
+
+def test_transfers_do_not_count_as_traffic_of_the_device_and_an_unmeasured_case_has_no_use() -> None:
+    assert uses_of(at_rate(50e9, "xfer", "256m-h2d"), [], GPU_MACHINE) == ()
+    assert uses_of(unmeasured(at_rate(1.0, "gemm", "mini").case, "oom"), [], GPU_MACHINE) == ()
+
+
+def test_the_shares_are_printed_and_what_is_impossible_is_called_an_error() -> None:
+    gemm = at_rate(1.2e15, "gemm", "large", "amp")
+    run = make_run(gemm, at_rate(347_000, "gpt_train", "base", "amp"), machine=GPU_MACHINE)
+    page = io.StringIO()
+    print_uses(Console(file=page, width=100), run)
+    lines = page.getvalue().splitlines()
+    assert " ".join(lines[1].split()) == "use of the device does of its own of the data sheet"
+    assert lines[2].split()[-4:] == ["PFLOP/s", "—", "121", "%"]
+    assert " ".join(lines[3].split()[-8:]) == "297 TFLOP/s 25 % of gemm 30 %"
+    assert (
+        "above the physical peak: gemm large gpu amp(bf16) 121 %: an error of measurement" in page.getvalue()
+    )
