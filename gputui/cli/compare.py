@@ -69,7 +69,7 @@ def command(files: tuple[str, ...], by: str | None, pool: bool, form: str, trust
     else:
         runs = [run for selection in selections for run in selection.runs]
         ignore = by or telling_dimension(runs)
-        if ignore in ("device", "precision", "threads"):
+        if ignore in ("device", "precision", "threads", "mode"):
             side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
         sides = list(sides_by(ignore, runs, pool=pool))
     comparisons = [compare_sides(sides[0], side, ignore=ignore) for side in sides[1:]]
@@ -189,16 +189,16 @@ def _words(row: Row) -> dict[str, str]:
     variant = row.case.variant
     if row.case.is_program:
         device = "" if variant.device_class == WHOLE_BOX else variant.device_class
-        return {"size": "", "device": device, "precision": "", "threads": ""}
+        return {"size": "", "device": device, "precision": "", "mode": "", "threads": ""}
     threads = {"1": "1t", "all": "all", "host": ""}.get(variant.threads, variant.threads)
     words = {"size": row.case.work.size, "device": variant.device_class, "precision": variant.precision}
-    return {**words, "threads": threads}
+    return {**words, "mode": "" if variant.mode == "eager" else variant.mode, "threads": threads}
 
 
 def _common_words(comparison: Comparison, ignore: str) -> list[str]:
     """What all rows share, to be said once in the heading."""
     rows = [_words(row) for row in comparison.rows]
-    keys = [key for key in ("size", "device", "precision", "threads") if key != ignore]
+    keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
     values = [{row[key] for row in rows} for key in keys]
     return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
 

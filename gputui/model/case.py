@@ -10,6 +10,7 @@ Parameter = int | float | str | bool
 
 DEVICE_CLASSES = ("cpu", "gpu")
 PRECISIONS = ("fp32", "tf32", "amp")
+MODES = ("eager", "compile")
 THREAD_REQUESTS = ("1", "all")
 WORKLOAD_CLASSES = ("ceiling", "training", "inference", "host")
 
@@ -57,7 +58,7 @@ class Variant:
     precision: str
     """As requested: `fp32` (IEEE), `tf32` or `amp`; `own` for a program."""
     mode: str
-    """`eager`; `own` for a program."""
+    """`eager` or `compile`; `own` for a program."""
     threads: str
     """CPU threads as requested: `1`, `all` (the cores this process may use), or `host` for a GPU."""
 
@@ -94,9 +95,10 @@ class Case:
             where = "" if self.variant.device_class == WHOLE_BOX else f" {self.variant.device_class}"
             return f"{self.work.workload}{where}"
         threads = {"1": " 1 thread", "all": " all cores"}.get(self.variant.threads, "")
+        mode = "" if self.variant.mode == "eager" else f" {self.variant.mode}"
         return (
             f"{self.work.workload} {self.work.size} {self.variant.device_class}"
-            f" {self.variant.precision}{threads}"
+            f" {self.variant.precision}{mode}{threads}"
         )
 
 

@@ -464,6 +464,7 @@ def _described(run: _Run, case_id: int) -> dict[str, Any]:
         "workload": case.work.workload,
         "size": case.work.size,
         "precision": case.variant.precision,
+        "mode": case.variant.mode,
     }
 
 

@@ -1,11 +1,12 @@
 """Runs side by side: which rows pair, what each row says, and how the sides differ.
 
 A side is a set of cases: of one file, of one run, or, within one file, all cases of one device class,
-precision, number of threads, machine or runtime. The first side is the baseline.
+precision, number of threads, mode, machine or runtime. The first side is the baseline.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,8 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import format_percent
+from gputui.model.units import format_percent, format_seconds
+from gputui.services.figures import figures_of
 from gputui.services.speeds import cost_of, is_crowded, launches_of, prior_of, speed_of, waited_share
 from gputui.services.utilisation import Use, uses_of
 
@@ -34,12 +36,13 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
     "device": lambda run, case: case.case.variant.device_class,
     "precision": lambda run, case: case.case.variant.precision,
     "threads": lambda run, case: case.case.variant.threads if case.case.variant.device_class == "cpu" else "",
+    "mode": lambda run, case: "" if case.case.is_program else case.case.variant.mode,
     "machine": lambda run, case: f"machine {run.machine.machine_id}",
     "runtime": lambda run, case: runtime_name(run),
 }
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
-_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp")
+_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
 Pairing = tuple[str, str, str, str, str]
 
 
@@ -168,11 +171,11 @@ def telling_dimension(runs: Sequence[Run]) -> str:
 
     Raises GputuiError if there is none.
     """
-    for dimension in ("device", "precision", "threads"):
+    for dimension in ("device", "precision", "threads", "mode"):
         if len(_measured_values(dimension, runs)) > 1:
             return dimension
     raise GputuiError(
-        "one file, and all of its measured cases are of one device, precision and number of threads",
+        "one file, and all of its measured cases are of one device, precision, mode and number of threads",
         "give a second file: gputui compare a.db b.db",
     )
 
@@ -339,7 +342,26 @@ def _row(
     cells = [_cell(case, side) for case, side in zip(pair, sides, strict=True)]
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
+    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, verdict))))
     return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note)
+
+
+def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict: Verdict) -> str:
+    """After how many steps the compiled side has made up for compiling; empty unless b is it, and faster."""
+    a, b = pair
+    if a is None or b is None or verdict.word != "faster":
+        return ""
+    if (a.result.case.variant.mode, b.result.case.variant.mode) != ("eager", "compile"):
+        return ""
+    taken = [f.value for f in figures_of(b.result) if f.key == "compile_s"]
+    speeds = speed_of(a.result), speed_of(b.result)
+    if not taken or not isinstance(taken[0], float):
+        return ""
+    if not isinstance(speeds[0], SpeedEstimate) or not isinstance(speeds[1], SpeedEstimate):
+        return ""
+    saved_s = b.result.case.units_per_step * (1 / speeds[0].units_per_s - 1 / speeds[1].units_per_s)
+    steps = math.ceil(taken[0] / saved_s)
+    return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
 
 
 def _cell(case: SideCase | None, side: Side) -> Cell:

@@ -17,7 +17,7 @@ from typing import Any  # TOML that was not looked at yet
 import tomllib
 
 from gputui.errors import GputuiError
-from gputui.model.case import DEVICE_CLASSES, PRECISIONS, THREAD_REQUESTS, WORKLOAD_CLASSES
+from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, THREAD_REQUESTS, WORKLOAD_CLASSES
 from gputui.model.units import RATES
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
@@ -28,7 +28,7 @@ MAX_REPLICATES = 100
 SHOWN_LETTERS = 80
 """Of a wrong value, in an error."""
 _PROFILE_KEYS = ("schema", "version", "title", "question", "budget_s", "replicates", "case", "command")
-_CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "weight", "profiled")
+_CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "modes", "weight", "profiled")
 _COMMAND_KEYS = ("name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight")
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 _PATTERN_LETTERS = 1000
@@ -46,6 +46,7 @@ class ProfileCase:
     """For CPUs; a GPU case always has the whole host."""
     weight: float
     """Share of the budget of each of its launches, relative to the others."""
+    modes: tuple[str, ...] = ("eager",)
     is_profiled: bool = False
     """Whether each of its cases gets a profiled pass after all timing."""
 
@@ -284,6 +285,9 @@ class _Reader:
             if "threads" in table
             else ("all",),
             weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
+            modes=self._choices(table, "modes", place, MODES, workload.modes)
+            if "modes" in table
+            else ("eager",),
             is_profiled=self._profiled(table, place, workload),
         )
 
@@ -298,9 +302,11 @@ class _Reader:
     def _refuse_repeated(self, cases: Iterable[ProfileCase]) -> None:
         seen: dict[str, int] = {}
         for number, case in enumerate(cases, 1):
-            for device, size, precision in product(case.devices, case.sizes, case.precisions):
+            variants = product(case.devices, case.sizes, case.precisions, case.modes)
+            for device, size, precision, mode in variants:
                 for threads in (f" threads {t}" for t in case.threads) if device == "cpu" else ("",):
-                    name = f"{case.workload} {size} {device} {precision}{threads}"
+                    spoken = "" if mode == "eager" else f" {mode}"
+                    name = f"{case.workload} {size} {device} {precision}{spoken}{threads}"
                     if name in seen:
                         raise GputuiError(
                             f"profile {self._source}: case {number}: {name}: is in case {seen[name]} already",

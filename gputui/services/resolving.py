@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
@@ -81,13 +82,15 @@ def resolve_plan(
             continue
         for device_class in (d for d in entry.devices if d in classes):
             for size in entry.sizes:
-                for threads in entry.threads if device_class == "cpu" else ("host",):
+                all_threads = entry.threads if device_class == "cpu" else ("host",)
+                for threads, mode in product(all_threads, entry.modes):
                     planned, launches = _group(
                         entry,
                         profile.workload_named(entry.workload),
                         size,
                         device_class,
                         threads,
+                        mode,
                         targets[device_class],
                         len(cases),
                         interpreter,
@@ -95,7 +98,7 @@ def resolve_plan(
                     )
                     cases += planned
                     groups += launches
-                    if entry.is_profiled or choices.keeps_traces:
+                    if mode == "eager" and (entry.is_profiled or choices.keeps_traces):
                         profiled += _profiled(profile.workload_named(entry.workload), launches)
     if not cases:
         raise GputuiError(
@@ -285,6 +288,7 @@ def _group(
     size: str,
     device_class: str,
     threads: str,
+    mode: str,
     target: _Target,
     first_id: int,
     interpreter: Interpreter,
@@ -294,7 +298,7 @@ def _group(
     target = _with_more_gpus(target, workload.sizes[size].gpus, interpreter)
     cases = []
     for offset, precision in enumerate(entry.precisions):
-        variant = Variant(device_class, precision, "eager", threads)
+        variant = Variant(device_class, precision, mode, threads)
         case = case_of(workload, size, variant)
         outcome, reason = _obstacle(workload, precision, target, interpreter)
         cases.append(PlannedCase(first_id + offset, case, outcome, reason))

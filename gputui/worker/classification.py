@@ -38,6 +38,7 @@ def classifier_and_input(request: Request) -> tuple[Any, Any]:
     """Random weights on the device, as `serving.served` holds them, and a random batch on the host."""
     import torch
 
+    from .compiling import compiled
     from .models.encoder import Encoder
     from .models.resnet import ResNet
     from .serving import served
@@ -49,7 +50,7 @@ def classifier_and_input(request: Request) -> tuple[Any, Any]:
         images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
         images = images.to(dtype=request.precision.product_dtype(), memory_format=torch.channels_last)
         model = served(lambda: ResNet(shape).to(memory_format=torch.channels_last), request)
-        return model, images
+        return compiled(model, request), images
     text = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     tokens = torch.randint(text.vocabulary, (batch, text.context), generator=generator)
-    return served(lambda: Encoder(text), request), tokens
+    return compiled(served(lambda: Encoder(text), request), request), tokens

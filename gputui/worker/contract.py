@@ -81,6 +81,8 @@ class Request:
     seed: int
     time_s: float = math.inf
     """What the case may take in all, building and timing included: about its share of the budget."""
+    mode: str = "eager"
+    """`eager` or `compile`."""
 
     def integer(self, name: str) -> int:
         """A parameter that is a whole number."""
@@ -143,5 +145,7 @@ class Workload:
     """Whether it goes on until its time is spent, however well its speed is known by then."""
     is_traceable: bool = True
     """Whether its steps are torch operators of this process, which a profiler sees."""
+    modes: tuple[str, ...] = ("eager",)
+    """`compile` is among them if `build` hands its model or its loss to `compiling.compiled`."""
     form: str = "same"
     """`same`: the batch is part of the size; `best`: it is found on this machine, and a result."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any  # JSON of the launch
 
 from .channel import Channel
+from .compiling import COMPILE, COMPILE_FIGURE
 from .contention import waited_between, waited_ns
 from .contract import Request, Step, Unsupported, Value, Workload
 from .own_step import located
@@ -43,6 +44,8 @@ class _Running:
     steps_per_block: int
     expected_block_ns: float
     """What the warm-up says a block takes."""
+    compile_s: float | None
+    """What its first step took beyond a later one, if that is where it was compiled."""
     left_ns: float
     """What the warm-up left of the case's share."""
     void_blocks: int = 0
@@ -159,10 +162,13 @@ class Launch:
         size = workload.sizes[described["size"]]
         precision = resolve(described["precision"], self._device)
         precision.apply()
-        request = Request(size.parameters, self._device, precision, self._threads, self._seed, share_ns / 1e9)
+        mode = str(described.get("mode", "eager"))
+        request = Request(
+            size.parameters, self._device, precision, self._threads, self._seed, share_ns / 1e9, mode
+        )
         step = workload.build(request)
         try:
-            return self._warmed(case_id, workload, precision, step, begun_ns, share_ns)
+            return self._warmed(case_id, workload, request, step, begun_ns, share_ns)
         except BaseException:
             _close(step)
             raise
@@ -171,7 +177,7 @@ class Launch:
         self,
         case_id: int,
         workload: Workload,
-        precision: Precision,
+        request: Request,
         step: Step,
         begun_ns: int,
         share_ns: float,
@@ -215,7 +221,7 @@ class Launch:
         self._channel.send(
             "warm",
             case_id=case_id,
-            precision_used=precision.used,
+            precision_used=request.precision.used,
             build_ns=built_ns - begun_ns,
             first_step_ns=first.wall_ns,
             warmup_ns=now_ns - warm_start_ns,
@@ -224,7 +230,10 @@ class Launch:
             steps_per_block=steps,
             t_ns=now_ns,
         )
-        return _Running(case_id, workload, precision, step, steps, block_ns, left_ns)
+        compile_s = None
+        if request.mode == COMPILE:
+            compile_s = max(first.wall_ns - step.multiple * per_step_ns, 0.0) / 1e9
+        return _Running(case_id, workload, request.precision, step, steps, block_ns, compile_s, left_ns)
 
     def _single_steps(self, step: Step, begun_ns: int, share_ns: float) -> list[int]:
         """Single steps until one is short enough for the least number of blocks: seldom more than one.
@@ -297,6 +306,9 @@ class Launch:
         for declared in case.workload.figures:
             found = given.get(declared.key, Value(None, 0, "not measured"))
             self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(found))
+        if case.compile_s is not None:
+            taken = Value(case.compile_s, 1)
+            self._channel.send("figure", case_id=case.case_id, **asdict(COMPILE_FIGURE), **asdict(taken))
 
     def _end(self, case_id: int, outcome: str, reason: str, blocks: int) -> None:
         self._channel.send(
@@ -341,6 +353,8 @@ def _outcome_of(error: BaseException) -> str:
         return "oom"
     if isinstance(error, NotImplementedError) or "no kernel image" in str(error):
         return "unsupported"
+    if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+        return "unsupported"  # the compiler gave up: eager mode can still do it
     return "failed"
 
 

@@ -7,6 +7,7 @@ from typing import Any  # torch's own types
 
 import torch
 
+from .compiling import compiled
 from .contract import Request, Step
 
 
@@ -14,6 +15,7 @@ def training_step(loss: Callable[[], Any], optimizer: Any, request: Request) -> 
     """Build the step of a training workload from its loss and its optimizer."""
     precision = request.precision
     scaler = torch.amp.GradScaler(request.device) if precision.needs_scaler() else None
+    loss = compiled(loss, request)
     last: list[Any] = [None]
 
     def run() -> None:

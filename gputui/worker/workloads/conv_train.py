@@ -65,6 +65,7 @@ WORKLOAD = Workload(
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
+    modes=("eager", "compile"),
     needs_torch=True,
     build=build,
 )

@@ -44,6 +44,7 @@ def build(request: Request) -> Step:
     """
     import torch
 
+    from ..compiling import compiled
     from ..models.llama import Llama
     from ..serving import served
 
@@ -57,6 +58,7 @@ def build(request: Request) -> Step:
     with torch.inference_mode():
         first = model(tokens, places[:prompt]).argmax(dim=-1, keepdim=True)
     place, token = prompt, first
+    next_scores = compiled(model, request)
     scores: Any = None
 
     def run() -> object:
@@ -64,7 +66,7 @@ def build(request: Request) -> Step:
         if place == shape.cache:
             place, token = prompt, first
         with torch.inference_mode():
-            scores = model(token, places[place : place + 1])
+            scores = next_scores(token, places[place : place + 1])
             token = scores.argmax(dim=-1, keepdim=True)
         place += 1
         return scores
@@ -91,6 +93,7 @@ WORKLOAD = Workload(
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
+    modes=("eager", "compile"),
     needs_torch=True,
     build=build,
 )

@@ -37,13 +37,15 @@ def build(request: Request) -> Step:
     """A step is one frame (or a few at once) of bytes from the host, styled, and back as bytes; it waits."""
     import torch
 
+    from ..compiling import compiled
     from ..models.style import Style, shown
     from ..serving import request_step, served
 
     batch, height, width = (request.integer(name) for name in ("batch", "height", "width"))
     generator = torch.Generator().manual_seed(request.seed)
     frames = torch.randint(256, (batch, height, width, 3), dtype=torch.uint8, generator=generator)
-    step = request_step(served(Style, request), frames, torch.zeros_like(frames), request, finish=shown)
+    model = compiled(served(Style, request), request)
+    step = request_step(model, frames, torch.zeros_like(frames), request, finish=shown)
     taken = Stopwatched(step.run)
 
     def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
@@ -73,6 +75,7 @@ WORKLOAD = Workload(
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
+    modes=("eager", "compile"),
     needs_torch=True,
     build=build,
     figures=(

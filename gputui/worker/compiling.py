@@ -1,0 +1,67 @@
+"""torch.compile: whether this box can, and what it takes."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any  # torch's own types
+
+from .contract import Figure, Request, Unsupported
+
+COMPILE = "compile"
+COMPILE_FIGURE = Figure("compile_s", "compiling, before the first step", "s", "less", "median")
+
+
+def compiled(work: Any, request: Request) -> Any:
+    """A module or function as the request's mode has it: itself, or through torch.compile.
+
+    It is compiled when it is first called, by inductor's defaults, for the shapes it is called with, from
+    nothing: what earlier processes left in caches is not used. Raises Unsupported if this box lacks what
+    the compiler needs.
+    """
+    if request.mode != COMPILE:
+        return work
+    lacking = what_is_lacking(request.device)
+    if lacking:
+        raise Unsupported(lacking)
+    _forget_earlier_work()
+    import torch
+    import torch._inductor.config
+
+    torch._inductor.config.force_disable_caches = True
+    return torch.compile(work, dynamic=False)
+
+
+def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
+    """What this box has not, of what inductor needs; empty if it has all."""
+    if device == "cuda":
+        if importlib.util.find_spec("triton") is None:
+            return "torch.compile needs triton on a GPU, and this interpreter has none"
+        return "" if _compiler("CC", ("cc", "gcc", "clang"), which) else "torch.compile needs a C compiler"
+    if not _compiler("CXX", ("c++", "g++", "clang++"), which):
+        return "torch.compile needs a C++ compiler on a CPU, and there is none on the path"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        return "torch.compile needs Python.h of this interpreter, and it is not installed"
+    return ""
+
+
+def _compiler(variable: str, names: tuple[str, ...], which: Callable[[str], str | None]) -> bool:
+    chosen = os.environ.get(variable)
+    return any(which(name) for name in ((chosen.split()[0],) if chosen and chosen.split() else names))
+
+
+def _forget_earlier_work() -> None:
+    """Compile from nothing, into a directory that goes with this process."""
+    if os.environ.get("GPUTUI_COMPILING_IN"):
+        return
+    place = tempfile.mkdtemp(prefix="gputui-compile-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    os.environ["GPUTUI_COMPILING_IN"] = os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
+    os.environ["TRITON_CACHE_DIR"] = str(Path(place) / "triton")
+    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
