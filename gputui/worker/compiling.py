@@ -9,6 +9,7 @@ import shutil
 import sysconfig
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any  # torch's own types
 
@@ -56,12 +57,11 @@ def _compiler(variable: str, names: tuple[str, ...], which: Callable[[str], str 
     return any(which(name) for name in ((chosen.split()[0],) if chosen and chosen.split() else names))
 
 
+@cache
 def _forget_earlier_work() -> None:
     """Compile from nothing, into a directory that goes with this process."""
-    if os.environ.get("GPUTUI_COMPILING_IN"):
-        return
     place = tempfile.mkdtemp(prefix="gputui-compile-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    os.environ["GPUTUI_COMPILING_IN"] = os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
     os.environ["TRITON_CACHE_DIR"] = str(Path(place) / "triton")
     os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"

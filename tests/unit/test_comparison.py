@@ -11,7 +11,7 @@ from gputui.analysis.verdict import GeometricMean, RatioEstimate
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.journal import Price
+from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult, Run
 from gputui.services.comparison import (
     Comparison,
@@ -452,3 +452,20 @@ def test_a_box_with_one_gpu_carries_its_whole_price() -> None:
 
     assert isinstance(cost, Cost)
     assert not cost.is_share
+
+
+def test_a_compiled_side_says_after_how_many_steps_it_has_made_up_for_compiling() -> None:
+    eager = make_case("gpt_train", workload_class="training")
+    compiled = replace(eager, variant=replace(eager.variant, mode="compile"))
+    result = measured(compiled, *[steady(0.1)] * 3)
+    taken = Figure(0, 0, "compile_s", "compiling", "s", "less", "median", 20.0, 1)
+    launches = tuple(replace(launch, figures=(taken,)) for launch in result.measurements)
+
+    row = only_row(
+        compared_by(
+            "mode", make_run(measured(eager, *[steady(0.15)] * 3), replace(result, measurements=launches))
+        )
+    )
+
+    assert row.verdict.word == "faster"
+    assert row.note == "compiling took 20.0 s: pays after 400 steps"

@@ -56,6 +56,7 @@ def test_every_shipped_profile_reads_and_quick_is_first() -> None:
         "quick",
         "bakeoff",
         "burn-in",
+        "compile",
         "cpu-vs-gpu",
         "fp32-vs-amp",
         "inference",
@@ -201,7 +202,7 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
         find_profile(typed)
     assert f"did you mean '{meant}'?" in caught.value.message
     assert (
-        "quick, bakeoff, burn-in, cpu-vs-gpu, fp32-vs-amp, inference, llm, memory, pipeline, scaling"
+        "quick, bakeoff, burn-in, compile, cpu-vs-gpu, fp32-vs-amp, inference, llm, memory, pipeline, scaling"
         in caught.value.hint
     )
     assert caught.value.exit_code == EXIT_USAGE
