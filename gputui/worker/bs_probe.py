@@ -9,14 +9,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any  # JSON
 
-from .contract import Parameter, Request, Step
+from .contract import Request, Step
 from .memory import NotTold, highest_allocated
 from .peers import Link
 from .timing import stopwatch_for, with_waiting
 
 TIMED_STEPS = 3
-SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
-"""A model whose step takes next to nothing."""
 
 
 def serve(link: Link) -> None:
@@ -37,6 +35,8 @@ class _Probe:
 
     def _try(
         self,
+        workload: str,
+        smallest: dict[str, Any],
         parameters: dict[str, Any],
         batch: int,
         device: str,
@@ -49,20 +49,21 @@ class _Probe:
         import torch
 
         from .precision import resolve
-        from .workloads import gpt_train
+        from .workloads import workload_named
 
         torch.set_num_threads(threads)
+        build = workload_named(workload).build
         resolved = resolve(precision, device)
         resolved.apply()
         if limit_bytes is not None:
-            small = Request({**parameters, **SMALLEST, "batch": 1}, device, resolved, threads, seed)
-            highest_allocated(device, gpt_train.build(small).run)  # loads what is only loaded when used
+            small = Request({**parameters, **smallest, "batch": 1}, device, resolved, threads, seed)
+            highest_allocated(device, build(small).run)  # loads what is only loaded when used
             limit_data(limit_bytes)
         request = Request({**parameters, "batch": batch}, device, resolved, threads, seed)
         steps: list[Step] = []
 
         def begin() -> None:
-            steps.append(gpt_train.build(request))
+            steps.append(build(request))
             for _ in range(2):  # the optimizer makes its state in the first
                 steps[0].run()
 

@@ -28,6 +28,7 @@ class _Rank:
             "alone": self._alone,
             "reduce": self._reduce,
             "digest": self._digest,
+            "held": self._held,
         }
 
     def answer(self, message: dict[str, Any]) -> Mapping[str, object]:
@@ -96,13 +97,25 @@ class _Rank:
         """The loss of the last step, and a hash of all weights: equal on all ranks if they train together."""
         hashed = hashlib.sha256()
         for weight in self._model.parameters():
-            hashed.update(weight.detach().cpu().contiguous().numpy().tobytes())
+            whole = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+            hashed.update(whole.detach().cpu().contiguous().numpy().tobytes())
         loss = self._step.loss() if self._step.loss else 0.0
         return {"digest": hashed.hexdigest(), "loss": loss}
 
+    def _held(self) -> Mapping[str, object]:
+        """Parameters that lie in this rank's memory."""
+        return {"numbers": sum(_local(weight).numel() for weight in self._model.parameters())}
+
+
+def _local(weight: Any) -> Any:
+    return weight.to_local() if hasattr(weight, "to_local") else weight
+
 
 def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, Step]:
-    """A GPT with the weights of `request.seed` and a step on tokens of `data_seed`."""
+    """A GPT with the weights of `request.seed` and a step on tokens of `data_seed`.
+
+    In parallel each rank holds all of it, or with `sharding` a part, and gathers each layer when due.
+    """
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
@@ -112,9 +125,12 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
 
     shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
     torch.manual_seed(request.seed)
-    with torch.device(request.device):
+    is_sharded = is_parallel and request.parameters.get("sharding") == "full"
+    with torch.device("meta" if is_sharded else request.device):
         model = Gpt(shape)
-    trained = DistributedDataParallel(model) if is_parallel else model
+    if is_sharded:
+        _shard(model, request.device)
+    trained = DistributedDataParallel(model) if is_parallel and not is_sharded else model
     generator = torch.Generator().manual_seed(data_seed)
     tokens = torch.randint(
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
@@ -128,3 +144,14 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
         )
 
     return model, training_step(loss, optimizer, request)
+
+
+def _shard(model: Any, device: str) -> None:
+    """Spread each layer, and what is left, over all ranks; its numbers are drawn where they lie."""
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in model.layers:
+        fully_shard(layer)
+    fully_shard(model)
+    model.to_empty(device=device)
+    model.draw_weights()

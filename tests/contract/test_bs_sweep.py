@@ -11,11 +11,13 @@ import pytest
 
 from gputui.worker.contract import Parameter, Request, Value
 from gputui.worker.precision import resolve
-from gputui.worker.workloads import bs_sweep
+from gputui.worker.workloads import bs_sweep, workload_named
 from gputui.worker.workloads.bs_sweep import Sweep, Tried, figures_of_sweep, sweep, usable_memory_bytes
 
 MIB = 2**20
 TINY: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 64, "context": 256, "vocabulary": 4096}
+
+TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 10}
 
 
 def device_of(most: int, step_s: Callable[[int], float] = lambda batch: 0.1) -> Callable[[int], Tried]:
@@ -130,7 +132,8 @@ def request_of(time_s: float) -> Request:
 
 @pytest.mark.parametrize(("batch", "fits"), [(1, True), (64, False)])
 def test_a_batch_is_tried_in_a_process_of_its_own_within_the_limit(batch: int, fits: bool) -> None:
-    tried = bs_sweep._probe(request_of(60.0), batch, 320 * MIB)
+    question = bs_sweep._question(request_of(60.0), "gpt_train", bs_sweep.SMALLEST, batch, 320 * MIB)
+    tried = bs_sweep._probe(question)
     assert (tried.batch, tried.fits) == (batch, fits)
     if fits:
         assert tried.step_s > 0
@@ -159,4 +162,21 @@ def test_a_sweep_to_the_limit_finds_the_largest_batch_and_times_the_best(
         assert values["best_count"].value == step.multiple <= largest
     finally:
         assert step.close is not None
+        step.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["mini-text", "mini-image"])
+def test_inference_has_a_best_batch_too(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bs_sweep, "CPU_SLOWEST_STEP_S", 0.02)
+    workload = workload_named("infer_best")
+    parameters = {**workload.sizes[size].parameters, **(TINY if size == "mini-text" else TINY_IMAGE)}
+    step = workload.build(Request(parameters, "cpu", resolve("fp32", "cpu"), 1, 1, 60.0))
+    assert step.close is not None
+    try:
+        assert step.timed is not None
+        assert step.timed(step.multiple).wall_ns > 0
+        assert step.figures is not None
+        assert step.figures([])["best_count"].value == step.multiple
+    finally:
         step.close()

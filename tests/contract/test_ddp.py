@@ -63,6 +63,14 @@ def ranks() -> Iterator[Peers]:
     started.close()
 
 
+@pytest.fixture
+def sharded() -> Iterator[Peers]:
+    request = Request({**TINY, "sharding": "full"}, "cpu", resolve("fp32", "cpu"), 2, seed=1)
+    started = start_ranks(request)
+    yield started
+    started.close()
+
+
 def processes_below(pid: int) -> list[psutil.Process]:
     """A launcher and its ranks."""
     return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
@@ -107,6 +115,21 @@ def losses_of_one_process(count: int) -> list[float]:
         optimizer.step()
         found.append(float(loss.detach()))
     return found
+
+
+def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Peers) -> None:
+    losses = []
+    for _ in range(4):
+        sharded.ask_all(do="time", steps=2)
+        told = sharded.ask_all(do="digest")
+        assert told[0]["digest"] == told[1]["digest"]
+        losses.append(mean(float(answer["loss"]) for answer in told))
+    assert losses[-1] < losses[0]
+    assert sharded.ask(0, do="alone", steps=1)["wall_ns"]
+    width, context, vocabulary, layers = 32, 16, 64, 2
+    weights = (vocabulary + context + 2) * width + layers * (12 * width**2 + 13 * width)
+    for answer in sharded.ask_all(do="held"):
+        assert answer["numbers"] == pytest.approx(weights / 2, rel=0.01)
 
 
 def test_what_all_ranks_sum_is_checked_number_by_number(ranks: Peers) -> None:

@@ -68,7 +68,7 @@ TINY: dict[str, dict[str, Parameter]] = {
 
 MAKES_DATA = ("loader",)
 """Whose work it is to make data in every step."""
-ELSEWHERE = ("bs_sweep", "ddp")
+ELSEWHERE = ("bs_sweep", "infer_best", "ddp")
 """They do their steps in processes of their own, and have tests of their own."""
 HERE = [w for w in WORKLOADS if w.name not in ELSEWHERE]
 TRAINING = [w for w in HERE if w.workload_class == "training"]
@@ -86,7 +86,7 @@ def minis(workload: Workload) -> list[str]:
 each_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
 each_inference = pytest.mark.parametrize(
     ("workload", "size"),
-    [(w, size) for w in WORKLOADS if w.workload_class == "inference" for size in minis(w)],
+    [(w, size) for w in HERE if w.workload_class == "inference" for size in minis(w)],
     ids=lambda value: getattr(value, "name", value),
 )
 STATELESS = ["infer_lat", "infer_rps", "style_fps"]

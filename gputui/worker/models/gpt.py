@@ -42,6 +42,10 @@ class Gpt(nn.Module):
         self.positions = nn.Parameter(torch.zeros(shape.context, shape.width))
         self.layers = nn.Sequential(*(_Layer(shape) for _ in range(shape.layers)))
         self.norm = nn.LayerNorm(shape.width)
+        self.draw_weights()
+
+    def draw_weights(self) -> None:
+        """Give every parameter its random value, as GPT-2 does."""
         self.apply(_initialise)
         nn.init.normal_(self.positions, std=0.02)
 
@@ -56,3 +60,5 @@ def _initialise(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
+    if isinstance(module, nn.LayerNorm):
+        module.reset_parameters()

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any  # JSON
 
-from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
+from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
 from ..shapes import GptShape
 from ..timing import BlockTime
 from .gpt_train import BASE, MINI
+
+SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
+"""A model whose step takes next to nothing."""
 
 CPU_MEMORY_SHARE = 0.25
 """Of the memory this process may use: a sweep to the end of a host's memory would end other programs."""
@@ -123,10 +127,16 @@ def figures_of_sweep(found: Sweep, limit_bytes: int | None) -> dict[str, Value]:
 
 
 def build(request: Request) -> Step:
+    """A training step of a GPT at the batch that is fastest here."""
+    return at_best_batch(request, "gpt_train", SMALLEST)
+
+
+def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter]) -> Step:
     """Find the batches, each in a process of its own, then leave one process with the best of them.
 
-    On a CPU a probe gets CPU_MEMORY_SHARE of the memory that may be used here, and no more: the system
-    refuses what goes beyond, as a GPU does.
+    `smallest` are parameters of the workload with which a step takes next to nothing. On a CPU a probe gets
+    CPU_MEMORY_SHARE of the memory that may be used here, and no more: the system refuses what goes beyond,
+    as a GPU does.
     """
     from ..peers import Peers
 
@@ -139,12 +149,14 @@ def build(request: Request) -> Step:
 
     slowest_s = CPU_SLOWEST_STEP_S if request.device == "cpu" else float("inf")
     found = sweep(
-        lambda batch: _probe(request, batch, refused_bytes), slowest_step_s=slowest_s, is_time_up=is_time_up
+        lambda batch: _probe(_question(request, workload, smallest, batch, refused_bytes)),
+        slowest_step_s=slowest_s,
+        is_time_up=is_time_up,
     )
     best = max(found.fitting(), key=lambda t: t.samples_per_s)
     peers = Peers("bs_probe", 1)
     try:
-        peers.ask(0, **_question(request, best.batch, refused_bytes))
+        peers.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
     except BaseException:
         peers.close()
         raise
@@ -163,16 +175,17 @@ def build(request: Request) -> Step:
     )
 
 
-def _probe(request: Request, batch: int, limit_bytes: int | None) -> Tried:
+def _probe(question: dict[str, Any]) -> Tried:
     """One batch in a process of its own, which is gone afterwards with all its memory."""
     from ..measure import is_out_of_memory
     from ..peers import PeerLost, Peers
 
+    batch = int(question["batch"])
     peers = Peers("bs_probe", 1)
     try:
-        answer = peers.ask(0, **_question(request, batch, limit_bytes))
+        answer = peers.ask(0, **question)
     except PeerLost:
-        if limit_bytes is None:
+        if question["limit_bytes"] is None:
             raise
         return Tried(batch, fits=False)  # a library that was refused memory may end the process
     except (RuntimeError, MemoryError) as error:
@@ -184,9 +197,13 @@ def _probe(request: Request, batch: int, limit_bytes: int | None) -> Tried:
     return Tried(batch, True, float(answer["step_s"]), answer["peak_bytes"])
 
 
-def _question(request: Request, batch: int, limit_bytes: int | None) -> dict[str, object]:
+def _question(
+    request: Request, workload: str, smallest: dict[str, Parameter], batch: int, limit_bytes: int | None
+) -> dict[str, Any]:
     return {
         "do": "try",
+        "workload": workload,
+        "smallest": smallest,
         "parameters": request.parameters,
         "batch": batch,
         "device": request.device,
@@ -232,6 +249,15 @@ def usable_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs
     return min(limits)
 
 
+FIGURES = (
+    Figure("largest_count", "largest batch that fits", "count", "more", "min"),
+    Figure("tried_count", "largest batch that was measured", "count", "neither", "min"),
+    Figure("knee_count", "knee: 95 % of the best throughput", "count", "neither", "median"),
+    Figure("best_count", "batch that is timed above", "count", "neither", "median"),
+    Figure("per_sample_bytes", "memory of one more sample", "B", "less", "median"),
+    Figure("limit_bytes", "memory it may take", "B", "neither", "min"),
+)
+
 WORKLOAD = Workload(
     name="bs_sweep",
     version=1,
@@ -244,14 +270,7 @@ WORKLOAD = Workload(
     device_classes=("cpu", "gpu"),
     needs_torch=True,
     build=build,
-    figures=(
-        Figure("largest_count", "largest batch that fits", "count", "more", "min"),
-        Figure("tried_count", "largest batch that was measured", "count", "neither", "min"),
-        Figure("knee_count", "knee: 95 % of the best throughput", "count", "neither", "median"),
-        Figure("best_count", "batch that is timed above", "count", "neither", "median"),
-        Figure("per_sample_bytes", "memory of one more sample", "B", "less", "median"),
-        Figure("limit_bytes", "memory it may take", "B", "neither", "min"),
-    ),
+    figures=FIGURES,
     is_alone=True,
     is_traceable=False,
     form="best",

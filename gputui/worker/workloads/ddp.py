@@ -15,6 +15,9 @@ from ..shapes import GptShape
 from ..timing import BlockTime, steps_for
 from .gpt_train import BASE, MINI
 
+XL = GptShape(layers=32, heads=32, width=4096, context=1024, vocabulary=50304)
+"""GPT-3's 6.7B: 107 GB of weights, gradients and AdamW's state in fp32, more than a GPU of 80 GB has."""
+
 if TYPE_CHECKING:
     from ..peers import Peers
 
@@ -23,9 +26,12 @@ ALONE_BLOCK_S = 0.2
 REDUCE_TIMES = 9
 
 
-def _size(shape: GptShape, ranks: int, batch: int, reduce_mib: int, memory_mib: int) -> Size:
+def _size(
+    shape: GptShape, ranks: int, batch: int, reduce_mib: int, memory_mib: int, *, is_sharded: bool = False
+) -> Size:
     return Size(
         parameters={
+            **({"sharding": "full"} if is_sharded else {}),
             "layers": shape.layers,
             "heads": shape.heads,
             "width": shape.width,
@@ -50,6 +56,8 @@ def build(request: Request) -> Step:
 
     The batch is that of one rank, so more ranks do more work a step (weak scaling).
     """
+    from ..measure import is_out_of_memory
+
     ranks = request.integer("ranks")
     peers = start_ranks(request)
 
@@ -66,12 +74,18 @@ def build(request: Request) -> Step:
     def figures(step_ns: Sequence[float]) -> dict[str, Value]:
         together_ns = median(step_ns)
         steps = steps_for(ALONE_BLOCK_S, together_ns)
-        alone = [BlockTime(**peers.ask(0, do="alone", steps=steps)) for _ in range(ALONE_BLOCKS)]
-        alone_ns = median(block.block_ns / steps for block in alone)
-        found = {
-            "efficiency_share": Value(alone_ns / together_ns, len(step_ns)),
-            "alone_step_s": Value(alone_ns / 1e9, ALONE_BLOCKS * steps),
-        }
+        found = dict[str, Value]()
+        try:
+            alone = [BlockTime(**peers.ask(0, do="alone", steps=steps)) for _ in range(ALONE_BLOCKS)]
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            none = Value(None, 0, "the model does not fit one device")
+            found |= {"efficiency_share": none, "alone_step_s": none}
+        else:
+            alone_ns = median(block.block_ns / steps for block in alone)
+            found["efficiency_share"] = Value(alone_ns / together_ns, len(step_ns))
+            found["alone_step_s"] = Value(alone_ns / 1e9, ALONE_BLOCKS * steps)
         sizes = {"bus_bytes_per_s": request.integer("reduce_bytes"), "bus_1m_bytes_per_s": 2**20}
         for key, size_bytes in sizes.items():
             answers = peers.ask_all(do="reduce", size_bytes=size_bytes, times=REDUCE_TIMES)
@@ -162,9 +176,13 @@ WORKLOAD = Workload(
     sizes={
         "mini": _size(MINI, 2, 2, 16, 300),
         "mini-4": _size(MINI, 4, 2, 16, 300),
+        "mini-fsdp": _size(MINI, 2, 2, 16, 300, is_sharded=True),
         "base": _size(BASE, 2, 8, 256, 14000),
         "base-4": _size(BASE, 4, 8, 256, 14000),
         "base-8": _size(BASE, 8, 8, 256, 14000),
+        "base-8-fsdp": _size(BASE, 8, 8, 256, 12000, is_sharded=True),
+        "xl-2-fsdp": _size(XL, 2, 1, 256, 70000, is_sharded=True),
+        "xl-8-fsdp": _size(XL, 8, 1, 256, 30000, is_sharded=True),
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
