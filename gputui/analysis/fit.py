@@ -1,8 +1,8 @@
 """Will a training step fit: the memory of its parts, and the most of it that is there at one instant.
 
 Every byte follows from the step that `gputui.worker.models.gpt` does: pre-norm blocks, fused attention (no
-matrix of context x context is kept), cross entropy over all tokens, gradients released before each step and an
-optimizer that needs no temporaries (`fused=True`). What a tensor is kept for is said where it is counted.
+matrix of context x context is kept), cross entropy over all tokens, gradients released before each step and
+an optimizer that needs no temporaries (`fused=True`). What a tensor is kept for is said where it is counted.
 For comparison: Korthikanti et al. 2022, arXiv 2205.05198, equation 2, counts 34 bytes per token and width
 for 16-bit numbers, 2 of them masks of dropout; here there is no dropout, and the same sum is 32.
 """
@@ -63,7 +63,9 @@ PRECISIONS: dict[str, Precision] = {
         Precision("tf32", "fp32 numbers, products in TF32", 4, 4, 4, 0, 4, 4, 4, 0),
         Precision("amp", "torch.autocast: fp32 weights, 16-bit products", 4, 4, 4, 0, 4, 2, 4, 2),
         Precision("bf16", "all in bf16, optimizer state too", 2, 2, 2, 0, 2, 2, 2, 0),
-        Precision("mixed", "16-bit weights and gradients, fp32 master copy and state", 2, 2, 4, 4, 2, 2, 4, 0),
+        Precision(
+            "mixed", "16-bit weights and gradients, fp32 master copy and state", 2, 2, 4, 4, 2, 2, 4, 0
+        ),
     )
 }
 """`mixed` is the textbook's: 2 + 2 + 12 bytes per weight with Adam (ZeRO, arXiv 1910.02054, section 3.1)."""
@@ -116,7 +118,9 @@ class Blocks:
         return self.width if self.is_gated else (self.context + 2) * self.width
 
 
-def gpt_blocks(layers: int, width: int, vocabulary: int, context: int, name: str = "", source: str = "") -> Blocks:
+def gpt_blocks(
+    layers: int, width: int, vocabulary: int, context: int, name: str = "", source: str = ""
+) -> Blocks:
     """Blocks as of GPT-2: an MLP four times as wide, 64 numbers per head."""
     return Blocks(name, layers, width, max(width // 64, 1), 4 * width, vocabulary, context, False, source)
 
@@ -254,7 +258,9 @@ def activation_parts(training: Training) -> Parts:
 
 def all_at_once(training: Training) -> Parts:
     """Every part in full, as the textbook adds them up; a step never holds them all at one instant."""
-    return _sum(state_bytes(training.params, training.optimizer, training.precision), activation_parts(training))
+    return _sum(
+        state_bytes(training.params, training.optimizer, training.precision), activation_parts(training)
+    )
 
 
 def peak_of(training: Training, tricks: Tricks = NO_TRICK) -> Peak:
@@ -327,16 +333,19 @@ def fit(training: Training, memory_bytes: int) -> Fit:
             return found("tight" if low <= memory_bytes else "with tricks", tricks)
     if low <= memory_bytes:
         return found("tight", NO_TRICK)
-    for tricks in (NO_TRICK, *_on_one_gpu(training)):
-        gpus = _fewest_gpus(training, tricks, memory_bytes)
-        if gpus is not None:
-            return found("several GPUs", replace(tricks, gpus=gpus))
+    spread = [
+        replace(tricks, gpus=gpus)
+        for tricks in (NO_TRICK, *_beside_more_gpus(training))
+        if (gpus := _fewest_gpus(training, tricks, memory_bytes)) is not None
+    ]
+    if spread:
+        return found("several GPUs", min(spread, key=lambda tricks: tricks.gpus))
     return found("does not fit", NO_TRICK)
 
 
 def _in_order_of_cost(training: Training, memory_bytes: int) -> Iterator[Tricks]:
     """Cutting the batch costs least; computing twice about a third; the way to the host and back most."""
-    kinds = (NO_TRICK,)
+    kinds: tuple[Tricks, ...] = (NO_TRICK,)
     if training.stated_activations_bytes is None:
         kinds = (NO_TRICK, Tricks(checkpoint=True), Tricks(offload=True))
     for kind in kinds:
@@ -346,7 +355,7 @@ def _in_order_of_cost(training: Training, memory_bytes: int) -> Iterator[Tricks]
             yield replace(kind, pieces=fewest)
 
 
-def _on_one_gpu(training: Training) -> Iterator[Tricks]:
+def _beside_more_gpus(training: Training) -> Iterator[Tricks]:
     if training.stated_activations_bytes is None:
         yield Tricks(checkpoint=True)
     yield Tricks(pieces=training.batch)
