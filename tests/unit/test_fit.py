@@ -40,7 +40,9 @@ from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.facts.tables import gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.journal import CaseEnd, Figure, Line
+from gputui.model.journal import CaseEnd, Figure, LaunchEnd, LaunchStart, Line
+from gputui.model.plan import PROFILED
+from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.services.fitting import KEPT_BY_THE_DRIVER, Report, Wish, memory_of, report, whole_number
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
@@ -450,6 +452,47 @@ def test_measured_activations_scale_the_formula(tmp_path: Path) -> None:
     by_formula = report(replace(WISH, precision="fp32")).at_once
     assert found.at_once.activations == pytest.approx(1.2 * by_formula.activations)
     assert found.at_once.weights == by_formula.weights
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3], ids=lambda n: told(WORKLOAD_STEPS[n]))
+def test_a_peak_that_was_really_measured_says_that_the_formula_is_right(tmp_path: Path, number: int) -> None:
+    asked = WORKLOAD_STEPS[number]
+    case = gpt_case("memory_tricks", asked["precision"], trick="none", **asked["parameters"])
+    peak = measured()[number]["peak"]
+    found = with_file(stored(tmp_path, case, **peak), asked["precision"])
+    assert found.measured is not None
+    assert found.measured.ratio == pytest.approx(1, abs=0.1)
+
+
+def test_a_profiled_pass_tells_activations_after_the_forward_pass_and_is_preferred(tmp_path: Path) -> None:
+    case = gpt_case("gpt_train")
+    whole = activation_parts(training_of(step("gpt_train", "fp32", NARROW))[0])
+    kept = round(0.9 * whole.activations) + whole.loss
+    profiled = ProfiledPass(
+        launch_id=7,
+        case_id=0,
+        is_valid=True,
+        reason="",
+        steps=1,
+        window_ns=10,
+        events=1,
+        event_cost_ns=0,
+        unmatched_ns=0,
+        operators=(Operator("forward", "gemm", "aten::mm", "", "", 1, 1, 10, 10, 0),),
+        slices=(TimeSlice("forward", "compute", "", 10),),
+        kernels=(),
+        memory=(MemoryPoint("after_forward", 1, 0, 2, kept, 0, 0, Missing("not told")),),
+        memory_reason="",
+        trace_bytes=0,
+    )
+    lines = journal_lines(cases=(case,), skipped=())
+    started = LaunchStart(7, 0, (0,), 1, 20.0, 90_000_000_000, PROFILED)
+    ended = LaunchEnd(7, "ok", "", 0, "", 90_000_000_005)
+    run = write_lines(tmp_path / "run", [*lines[:-1], started, profiled, ended, lines[-1]])
+    store_run(tmp_path / "a.db", read_journal(run), ())
+    found = with_file(f"{tmp_path / 'a.db'}@latest")
+    assert found.measured is not None
+    assert found.measured.ratio == pytest.approx(0.9, rel=1e-6)
 
 
 def test_a_file_of_another_precision_or_trick_or_of_a_late_peak_has_nothing_to_say(tmp_path: Path) -> None:
