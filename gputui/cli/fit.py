@@ -208,7 +208,9 @@ def _advice(found: Report) -> str:
     as_it_is, tricked, several = first("fits"), first("tight", "with tricks"), first("several GPUs")
     sentence = ""
     if as_it_is is not None:
-        sentence = f"it fits as it is from the {named(as_it_is)} on"
+        larger = any(one.memory_bytes > as_it_is.memory_bytes for one in found.classes)
+        where = f"from the {named(as_it_is)} on" if larger else f"on the {named(as_it_is)}"
+        sentence = f"it fits as it is {where}"
     if tricked is not None and (as_it_is is None or tricked.memory_bytes < as_it_is.memory_bytes):
         how = tricks_in_words(tricked.fit.tricks) or "some luck: it is tight"
         sentence += ("; " if sentence else "it fits ") + f"on the {named(tricked)} with {how}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import journal_lines, make_case, write_lines
 
@@ -231,6 +231,7 @@ trainings = st.builds(
 )
 
 
+@settings(deadline=None, derandomize=True)
 @given(trainings, st.integers(6, 288))
 def test_what_is_said_to_fit_does_and_one_sequence_more_than_the_largest_batch_does_not(
     training: Training, gib: int
@@ -251,6 +252,7 @@ def test_what_is_said_to_fit_does_and_one_sequence_more_than_the_largest_batch_d
     assert needed_bytes(one_more)[1] > gib * GIB
 
 
+@settings(deadline=None, derandomize=True)
 @given(trainings)
 def test_more_of_a_trick_never_needs_more(training: Training) -> None:
     spread = [needed_bytes(training, Tricks(gpus=n))[1] for n in (2, 3, 8, 64, 1024)]
@@ -278,6 +280,7 @@ def test_nothing_can_be_done_for_a_model_that_a_thousand_gpus_do_not_hold() -> N
     assert verdict.largest_batch == 0
 
 
+@settings(deadline=None, derandomize=True)
 @given(trainings, st.integers(6, 288))
 def test_the_largest_batch_with_checkpointing_is_no_smaller_where_activations_are_what_counts(
     training: Training, gib: int
@@ -324,6 +327,7 @@ def test_what_is_no_amount_is_refused_with_the_option_and_the_value(text: str) -
     assert caught.value.hint
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.text(max_size=12))
 def test_any_text_is_an_amount_or_an_error_of_ours(text: str) -> None:
     try:
