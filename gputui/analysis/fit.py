@@ -1,0 +1,498 @@
+"""Will a training step fit: the memory of its parts, and the most of it that is there at one instant.
+
+Every byte follows from the step that `gputui.worker.models.gpt` does: pre-norm blocks, fused attention (no
+matrix of context x context is kept), cross entropy over all tokens, gradients released before each step and
+an optimizer that needs no temporaries (`fused=True`). What a tensor is kept for is said where it is counted.
+For comparison: Korthikanti et al. 2022, arXiv 2205.05198, equation 2, counts 34 bytes per token and width
+for 16-bit numbers, 2 of them masks of dropout; here there is no dropout, and the same sum is 32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from gputui.model.absent import Missing
+
+GIB = 2**30
+STATES_PER_WEIGHT: dict[str, int] = {
+    "sgd": 0,
+    "momentum": 1,
+    "rmsprop": 1,
+    "adagrad": 1,
+    "adam": 2,
+    "adamw": 2,
+}
+"""Numbers that torch.optim keeps for each weight; the step counts, 4 bytes per tensor, are not counted."""
+OVERHEAD_BYTES = (3 * GIB // 10, GIB)
+"""Least and most that a process takes of a GPU beside its tensors: driver context, kernels, workspaces.
+An estimate from common practice, not measured."""
+FRAGMENTED = 0.05
+"""Share by which the caching allocator may hold more than is allocated, at the upper end. An estimate."""
+MOST_GPUS = 1024
+MOST_BATCH = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Bytes of one number, by what it is for."""
+
+    name: str
+    title: str
+    weight: int
+    gradient: int
+    state: int
+    """Of each number an optimizer keeps per weight."""
+    master: int
+    """Of the copy of the weights that an optimizer updates; 0 where it updates the weights themselves."""
+    stream: int
+    """Of the sum that runs through all blocks."""
+    product: int
+    """Of what goes into and comes out of products and attention."""
+    scores: int
+    """Of the log-probabilities kept for the backward pass of the loss."""
+    copies: int
+    """Of each weight's copy that autocast makes and the backward pass keeps."""
+
+
+PRECISIONS: dict[str, Precision] = {
+    p.name: p
+    for p in (
+        Precision("fp32", "all in fp32", 4, 4, 4, 0, 4, 4, 4, 0),
+        Precision("tf32", "fp32 numbers, products in TF32", 4, 4, 4, 0, 4, 4, 4, 0),
+        Precision("amp", "torch.autocast: fp32 weights, 16-bit products", 4, 4, 4, 0, 4, 2, 4, 2),
+        Precision("bf16", "all in bf16, optimizer state too", 2, 2, 2, 0, 2, 2, 2, 0),
+        Precision(
+            "mixed", "16-bit weights and gradients, fp32 master copy and state", 2, 2, 4, 4, 2, 2, 4, 0
+        ),
+    )
+}
+"""`mixed` is the textbook's: 2 + 2 + 12 bytes per weight with Adam (ZeRO, arXiv 1910.02054, section 3.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A stack of transformer blocks between an embedding and a head."""
+
+    name: str
+    """Of a usual shape; empty where it was stated."""
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    """Width of the MLP."""
+    vocabulary: int
+    context: int
+    """Tokens it is usually trained with."""
+    is_gated: bool
+    """True: LLaMA's block, with a gated MLP, rotary positions, no biases and a head of its own."""
+    source: str = ""
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all, exactly."""
+        return self.layers * self.layer_parameters + self.embedding_parameters + self._ends
+
+    @property
+    def layer_parameters(self) -> int:
+        """Weights of one block."""
+        if self.is_gated:
+            return 4 * self.width**2 + 3 * self.width * self.hidden + 2 * self.width
+        return 4 * self.width**2 + 2 * self.width * self.hidden + 9 * self.width + self.hidden
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Weights of the embedding, and of the head where it is another."""
+        return self.vocabulary * self.width * (2 if self.is_gated else 1)
+
+    @property
+    def unmultiplied_parameters(self) -> int:
+        """Weights that no product takes, so that autocast copies none of them: norms, biases, look-ups."""
+        if self.is_gated:
+            return self.layers * 2 * self.width + self.width + self.vocabulary * self.width
+        return self.layers * (9 * self.width + self.hidden) + self._ends
+
+    @property
+    def _ends(self) -> int:
+        return self.width if self.is_gated else (self.context + 2) * self.width
+
+
+def gpt_blocks(
+    layers: int, width: int, vocabulary: int, context: int, name: str = "", source: str = ""
+) -> Blocks:
+    """Blocks as of GPT-2: an MLP four times as wide, 64 numbers per head."""
+    return Blocks(name, layers, width, max(width // 64, 1), 4 * width, vocabulary, context, False, source)
+
+
+_GPT2 = "Radford et al. 2019, table 2"
+_LLAMA = "Touvron et al. 2023, arXiv 2302.13971, table 2"
+USUAL_SHAPES: tuple[Blocks, ...] = (
+    gpt_blocks(12, 768, 50257, 1024, "GPT-2 small", _GPT2),
+    gpt_blocks(24, 1024, 50257, 1024, "GPT-2 medium", _GPT2),
+    gpt_blocks(36, 1280, 50257, 1024, "GPT-2 large", _GPT2),
+    gpt_blocks(48, 1600, 50257, 1024, "GPT-2 XL", _GPT2),
+    Blocks("LLaMA 7B", 32, 4096, 32, 11008, 32000, 2048, True, _LLAMA),
+    Blocks("LLaMA 13B", 40, 5120, 40, 13824, 32000, 2048, True, _LLAMA),
+    Blocks("LLaMA 33B", 60, 6656, 52, 17920, 32000, 2048, True, _LLAMA),
+    Blocks("LLaMA 65B", 80, 8192, 64, 22016, 32000, 2048, True, _LLAMA),
+)
+
+
+def nearest_shape(params: int) -> Blocks:
+    """The usual shape whose number of weights is nearest, by ratio."""
+    return min(USUAL_SHAPES, key=lambda s: abs(math.log(s.parameters / params)))
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What is to be trained, and how."""
+
+    params: int
+    optimizer: str
+    """One of STATES_PER_WEIGHT."""
+    precision: Precision
+    blocks: Blocks
+    batch: int
+    """Sequences per GPU and optimizer step."""
+    context: int
+    measured_ratio: float = 1.0
+    """Activations that were measured, against the same formula at the shape they were measured at."""
+    stated_activations_bytes: int | None = None
+    """Of the whole batch; the formula is then not used, and all parts are taken to be there at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Bytes of a step by what they are for."""
+
+    weights: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    """Kept by the forward pass for the backward pass, but for the next two."""
+    copies: int = 0
+    """16-bit copies of the weights that autocast makes."""
+    loss: int = 0
+    """Scores of every token for every word of the vocabulary."""
+    temporary: int = 0
+    """Lives within one operation of the backward pass."""
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return sum(getattr(self, name) for name in PART_TITLES)
+
+
+PART_TITLES: dict[str, str] = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer state",
+    "activations": "activations",
+    "copies": "autocast copies",
+    "loss": "logits and loss",
+    "temporary": "temporaries",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tricks:
+    """What is done to need less memory on one GPU."""
+
+    checkpoint: bool = False
+    """Keep only each block's input and compute the rest a second time."""
+    offload: bool = False
+    """Keep what the backward pass needs in the host's memory."""
+    pieces: int = 1
+    """The batch in so many pieces, one after the other, their gradients summed."""
+    gpus: int = 1
+    """Weights, gradients and optimizer state are spread over so many (FSDP, ZeRO stage 3)."""
+
+
+NO_TRICK = Tricks()
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The instant of a step at which most is held."""
+
+    moment: str
+    parts: Parts
+
+
+def state_bytes(params: int, optimizer: str, precision: Precision) -> Parts:
+    """Weights, gradients and optimizer state, exactly: they depend on nothing else."""
+    per_weight = STATES_PER_WEIGHT[optimizer] * precision.state + precision.master
+    return Parts(
+        weights=params * precision.weight,
+        gradients=params * precision.gradient,
+        optimizer=params * per_weight,
+    )
+
+
+def layer_bytes_per_token(blocks: Blocks, precision: Precision) -> int:
+    """What the forward pass of one block keeps of each token for the backward pass.
+
+    GPT: both inputs of the norms (2 d in the type of the stream); both norms' outputs, q, k, v and what
+    attention gives (6 d), the MLP before and after its non-linearity (2 h), in the type of products; mean
+    and deviation of two norms and one sum per head, in fp32. In fp32 with h = 4 d: 64 d + 16 + 4 heads.
+    A gated block keeps q and k also before they are turned (2 d), and four tensors of its MLP.
+    """
+    kept = 8 * blocks.width + 4 * blocks.hidden if blocks.is_gated else 6 * blocks.width + 2 * blocks.hidden
+    return 2 * blocks.width * precision.stream + kept * precision.product + 16 + 4 * blocks.heads
+
+
+def activation_parts(training: Training) -> Parts:
+    """What the forward pass leaves for the backward pass, at its end: activations, copies and loss."""
+    blocks, precision = training.blocks, training.precision
+    if training.stated_activations_bytes is not None:
+        return Parts(activations=training.stated_activations_bytes)
+    tokens = training.batch * training.context
+    kept = tokens * (blocks.layers * layer_bytes_per_token(blocks, precision) + _ends_per_token(training))
+    return Parts(
+        activations=round(kept * training.measured_ratio),
+        copies=max(training.params - blocks.unmultiplied_parameters, 0) * precision.copies,
+        loss=tokens * blocks.vocabulary * precision.scores,
+    )
+
+
+def all_at_once(training: Training) -> Parts:
+    """Every part in full, as the textbook adds them up; a step never holds them all at one instant."""
+    return _sum(
+        state_bytes(training.params, training.optimizer, training.precision), activation_parts(training)
+    )
+
+
+def peak_of(training: Training, tricks: Tricks = NO_TRICK) -> Peak:
+    """The most that a step holds on one GPU at one instant, in bytes, without the process's overhead."""
+    return max(_moments(training, tricks), key=lambda peak: peak.parts.total)
+
+
+def needed_bytes(training: Training, tricks: Tricks = NO_TRICK) -> tuple[int, int]:
+    """Memory a GPU must have, from what is surely needed to what is surely enough, as far as estimated."""
+    peak_bytes = peak_of(training, tricks).parts.total
+    low, high = OVERHEAD_BYTES
+    return peak_bytes + low, round(peak_bytes * (1 + FRAGMENTED)) + high
+
+
+def largest_batch(training: Training, memory_bytes: int, tricks: Tricks = NO_TRICK) -> int:
+    """The greatest batch that surely fits; 0 where not even one sequence does; at most MOST_BATCH."""
+
+    def fits(batch: int) -> bool:
+        return needed_bytes(with_batch(training, batch), tricks)[1] <= memory_bytes
+
+    return _greatest(fits, MOST_BATCH)
+
+
+def with_batch(training: Training, batch: int) -> Training:
+    """The same with another batch; activations that were stated grow with it."""
+    stated = training.stated_activations_bytes
+    if stated is not None:
+        stated = math.ceil(stated * batch / training.batch)
+    return replace(training, batch=batch, stated_activations_bytes=stated)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a training fits into one size of memory."""
+
+    memory_bytes: int
+    word: str
+    """`fits`, `tight` (only if overhead is low), `with tricks`, `several GPUs`, `does not fit`."""
+    tricks: Tricks
+    """The least of them with which it surely fits."""
+    needed_bytes: tuple[int, int]
+    """With those tricks, least and most."""
+    largest_batch: int
+    """Without a trick."""
+    largest_batch_checkpoint: int | Missing
+    """With checkpointing."""
+
+
+def fit(training: Training, memory_bytes: int) -> Fit:
+    """Try it without a trick, then with each in the order of what it costs in time, then on several GPUs."""
+    low, high = needed_bytes(training)
+    checkpoint: int | Missing = Missing("the activations were stated, and those of one block are not known")
+    if training.stated_activations_bytes is None:
+        checkpoint = largest_batch(training, memory_bytes, Tricks(checkpoint=True))
+
+    def found(word: str, tricks: Tricks) -> Fit:
+        return Fit(
+            memory_bytes,
+            word,
+            tricks,
+            needed_bytes(training, tricks),
+            largest_batch(training, memory_bytes),
+            checkpoint,
+        )
+
+    if high <= memory_bytes:
+        return found("fits", NO_TRICK)
+    for tricks in _in_order_of_cost(training, memory_bytes):
+        if needed_bytes(training, tricks)[1] <= memory_bytes:
+            return found("tight" if low <= memory_bytes else "with tricks", tricks)
+    if low <= memory_bytes:
+        return found("tight", NO_TRICK)
+    spread = [
+        replace(tricks, gpus=gpus)
+        for tricks in (NO_TRICK, *_beside_more_gpus(training))
+        if (gpus := _fewest_gpus(training, tricks, memory_bytes)) is not None
+    ]
+    if spread:
+        return found("several GPUs", min(spread, key=lambda tricks: tricks.gpus))
+    return found("does not fit", NO_TRICK)
+
+
+def _in_order_of_cost(training: Training, memory_bytes: int) -> Iterator[Tricks]:
+    """Cutting the batch costs least; computing twice about a third; the way to the host and back most."""
+    kinds: tuple[Tricks, ...] = (NO_TRICK,)
+    if training.stated_activations_bytes is None:
+        kinds = (NO_TRICK, Tricks(checkpoint=True), Tricks(offload=True))
+    for kind in kinds:
+        yield kind
+        fewest = _fewest_pieces(training, kind, memory_bytes)
+        if fewest is not None:
+            yield replace(kind, pieces=fewest)
+
+
+def _beside_more_gpus(training: Training) -> Iterator[Tricks]:
+    if training.stated_activations_bytes is None:
+        yield Tricks(checkpoint=True)
+    yield Tricks(pieces=training.batch)
+    if training.stated_activations_bytes is None:
+        yield Tricks(checkpoint=True, pieces=training.batch)
+
+
+def _fewest_pieces(training: Training, kind: Tricks, memory_bytes: int) -> int | None:
+    def fits(piece: int) -> bool:
+        pieces = math.ceil(training.batch / piece)
+        return needed_bytes(training, replace(kind, pieces=max(pieces, 2)))[1] <= memory_bytes
+
+    piece = _greatest(fits, max(training.batch // 2, 1)) if training.batch > 1 else 0
+    return math.ceil(training.batch / piece) if piece else None
+
+
+def _fewest_gpus(training: Training, tricks: Tricks, memory_bytes: int) -> int | None:
+    def lacks(gpus: int) -> bool:
+        return needed_bytes(training, replace(tricks, gpus=gpus))[1] > memory_bytes
+
+    if lacks(MOST_GPUS):
+        return None
+    return max(_greatest(lacks, MOST_GPUS) + 1, 2)
+
+
+def _greatest(holds: Callable[[int], bool], most: int) -> int:
+    """The greatest of 1..most for which it holds, as it does for all that are smaller; else 0."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
+
+
+def _ends_per_token(training: Training) -> int:
+    """The last norm's input, output and statistics, and the token itself."""
+    precision, width = training.precision, training.blocks.width
+    return width * (precision.stream + precision.product) + 8 + 8
+
+
+def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
+    """The instants of a step at which most may be held.
+
+    Gradients grow block by block while activations shrink block by block, each at a steady rate, so the
+    peak is at the first or the last block of the backward pass, or at the loss, or at the optimizer.
+    """
+    blocks, precision = training.blocks, training.precision
+    training = with_batch(training, math.ceil(training.batch / tricks.pieces))
+    state = state_bytes(training.params, training.optimizer, precision)
+    whole = activation_parts(training)
+    gpus = tricks.gpus
+    layers = blocks.layers
+    unit = max(training.params - blocks.embedding_parameters, 0) // layers
+    head = blocks.vocabulary * blocks.width
+    gathered = lent = 0
+    if gpus > 1:  # two units are whole at a time, one in use and the next on its way; one's gradients too
+        gathered = 2 * max(unit, head) * (precision.copies or precision.weight)
+        lent = max(unit, head) * precision.gradient
+        whole = replace(whole, copies=0)
+    fixed = Parts(
+        weights=math.ceil(state.weights / gpus) + gathered, optimizer=math.ceil(state.optimizer / gpus)
+    )
+    gradients = math.ceil(state.gradients / gpus)
+    before = gradients if tricks.pieces > 1 else 0
+    if training.stated_activations_bytes is not None:
+        yield Peak("all parts at once", _sum(fixed, replace(whole, gradients=gradients, temporary=lent)))
+        return
+
+    tokens = training.batch * training.context
+    ends = round(tokens * _ends_per_token(training) * training.measured_ratio)
+    per_layer = math.ceil((whole.activations - ends) / layers)
+    held, held_copies, again, again_copies = per_layer * layers, whole.copies, 0, 0
+    if tricks.checkpoint or tricks.offload:
+        held = tokens * blocks.width * precision.stream * layers if tricks.checkpoint else 0
+        held_copies, again, again_copies = 0, per_layer, whole.copies // layers
+    scores = tokens * blocks.vocabulary
+    forward_scores = 2 * whole.loss  # the product's scores and their logarithms
+    if precision.scores > precision.product:  # and the wider copy that is made of them between the two
+        forward_scores += scores * precision.product
+    yield Peak(
+        "the loss, forward",
+        _sum(
+            fixed,
+            Parts(gradients=before, activations=held + ends, copies=whole.copies, loss=forward_scores),
+        ),
+    )
+    yield Peak(
+        "the loss, backward",
+        _sum(
+            fixed,
+            Parts(gradients=before, activations=held + ends, copies=held_copies, loss=3 * whole.loss),
+        ),
+    )
+    hidden_gradients = 3 if blocks.is_gated else 1
+    temporary = tokens * (
+        blocks.width * precision.stream + hidden_gradients * blocks.hidden * precision.product
+    )
+    if precision.copies:  # gradients are 16-bit first, and become fp32 later
+        temporary += tokens * blocks.width * 2 + blocks.width * blocks.hidden * 2
+    embedding = head * precision.gradient
+    first = min(embedding + blocks.width * blocks.hidden * precision.gradient, state.gradients)
+    yield Peak(
+        "the last block, backward",
+        _sum(
+            fixed,
+            Parts(
+                gradients=before + math.ceil(first / gpus),
+                activations=held + again,
+                copies=held_copies + again_copies,
+                temporary=temporary + lent,
+            ),
+        ),
+    )
+    matrices = 2 if blocks.is_gated else 1  # of its MLP, without the last, whose gradient comes first
+    later = (4 * blocks.width**2 + matrices * blocks.width * blocks.hidden) * precision.gradient
+    yield Peak(
+        "the first block, backward",
+        _sum(
+            fixed,
+            Parts(
+                gradients=max(before, math.ceil(max(state.gradients - later, 0) / gpus)),
+                activations=held // layers + again,
+                copies=held_copies // layers + again_copies,
+                temporary=temporary + lent,
+            ),
+        ),
+    )
+    looked_up = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
+    yield Peak(
+        "the embedding, backward",
+        _sum(
+            fixed,
+            Parts(gradients=gradients, temporary=looked_up + lent + tokens * blocks.width * precision.stream),
+        ),
+    )
+    yield Peak("the optimizer", _sum(fixed, Parts(gradients=gradients)))
+
+
+def _sum(*of: Parts) -> Parts:
+    return Parts(**{name: sum(getattr(parts, name) for parts in of) for name in PART_TITLES})

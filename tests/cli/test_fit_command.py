@@ -1,0 +1,128 @@
+"""`gputui fit` as it is typed and as it is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any  # JSON
+
+import pytest
+from rich.cells import cell_len
+
+from gputui.cli import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(("fit", *words))
+    streams = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, streams.out, streams.err
+
+
+def plain(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    status, out, err = said(capsys, *words, "--json")
+    assert (status, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "120"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--params", "7e9", "--batch", "4"),
+        ("--params", "7e9", "--gpu", "RTX"),
+        ("--params", "1e13", "--precision", "fp32"),
+        ("--layers", "12", "--width", "768", "--batch", "1e6", "--context", "1e6"),
+    ],
+    ids=" ".join,
+)
+def test_every_line_fits_and_no_cell_is_cut(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    columns: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    status, out, err = said(capsys, *words)
+    assert (status, err) == (0, "")
+    assert max(map(cell_len, out.split("\n"))) <= int(columns)
+    assert "…" not in out
+
+
+def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--params", "10e9", "--optimizer", "adam", "--precision", "fp32", "--activations", "20e9")
+    found = plain(capsys, *words, "--gpu", "H100 SXM 80GB")
+    parts = found["all_at_once"]
+    assert [parts[f"{n}_bytes"] for n in ("weights", "activations", "gradients", "optimizer", "total")] == [
+        40 * 10**9,
+        20 * 10**9,
+        40 * 10**9,
+        80 * 10**9,
+        180 * 10**9,
+    ]
+    (gpu,) = found["gpus"]
+    assert gpu["names"] == ["H100 SXM 80GB"]
+    assert (gpu["word"], gpu["largest_batch"]) == ("several GPUs", 0)
+    assert "missing" in gpu["largest_batch_checkpoint"]
+    _, out, _ = said(capsys, *words, "--gpu", "H100 SXM 80GB")
+    assert "No single one of these is enough: take H100 SXM 80GB" in " ".join(out.split())
+
+
+def test_the_output_says_that_activations_are_by_formula_and_where_the_shape_is_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = said(capsys, "--params", "7B", "--gpu", "H200")
+    told = " ".join(out.split())
+    assert "layers and width as of LLaMA 7B: 32 x 4096" in told
+    assert "by formula, nothing was measured here" in told
+    assert "H200 NVL, H200 SXM" in told
+    assert told.endswith(".")
+
+
+def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    found = plain(capsys, "--params", "7e9")
+    assert found["schema"] == 1
+    table = PAGE.read_text().partition("`gputui fit --json`")[2].partition("\n\n`")[0]
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
+    told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
+    assert found.keys() - {"schema"} == told.keys() - {"word", "tricks"}
+    assert all(f"`{key}`" in told["shape"] for key in found["shape"])
+    assert all(f"`{key}`" in told["all_at_once"] for key in found["all_at_once"])
+    assert found["peak"].keys() == {"moment", *found["all_at_once"]}
+    for gpu in found["gpus"]:
+        assert all(f"`{key}`" in told["gpus"] for key in gpu)
+        assert f"`{gpu['word']}`" in told["word"]
+        assert all(f"`{key}`" in told["tricks"] for key in gpu["tricks"])
+
+
+@pytest.mark.parametrize(
+    ("words", "about"),
+    [
+        ((), "how large"),
+        (("--params", "many"), "--params many"),
+        (("--params", "-1"), "--params -1"),
+        (("--params", "7e9", "--batch", "nan"), "--batch nan"),
+        (("--params", "7e9", "--context", "0"), "--context 0"),
+        (("--params", "7e9", "--layers", "12"), "--layers and --width"),
+        (("--layers", "1e9", "--width", "768"), "--layers 1e9"),
+        (("--params", "7e9", "--optimizer", "magic"), "--optimizer magic"),
+        (("--params", "7e9", "--precision", "int4"), "--precision int4"),
+        (("--params", "7e9", "--gpu", "H210"), "H200 SXM"),
+        (("--params", "7e9", "--gpu", "A100 (other)"), "different memory"),
+        (("--params", "7e9", "--file", "nowhere.db"), "nowhere.db"),
+        (("--params", "7e9", "more"), "more"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_input_is_told_and_ends_with_2(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], about: str
+) -> None:
+    status, out, err = said(capsys, *words, "--json")
+    assert (status, out) == (2, "")
+    assert about in err
+    assert "Traceback" not in err
