@@ -31,7 +31,7 @@ def standin_library() -> Path:
     if compiler is None:
         raise FileNotFoundError("no C compiler: set CC, or install gcc")
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(_SOURCE)],
+        [compiler, "-shared", "-fPIC", "-pthread", "-O1", "-Wall", "-Werror", "-o", str(library), str(_SOURCE)],
         check=True,
     )
     return library
