@@ -899,7 +899,7 @@ int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
         const Line *line = find_numbered(device->gpu, "field", values[i].field);
         values[i].timestamp_us = (int64_t)epoch_us();
         values[i].latency_us = 3;
-        values[i].value_type = 3;
+        values[i].value_type = line && whole(&line->value) < 0 ? 4 : 3; /* unsigned long long, or signed */
         values[i].code = line ? SUCCESS : NOT_SUPPORTED;
         values[i].value.ull = line ? (unsigned long long)whole(&line->value) : 0;
     }
