@@ -35,6 +35,8 @@ _UNREPORTED = Missing(nvml_codes.nvml_reason(nvml_codes.NOT_SUPPORTED))
 _NOT_OF_MIG = Missing("the driver does not tell it of a MIG instance")
 _OLD_DRIVER = Missing("this NVIDIA driver counts it as used")
 _NO_GPM = Missing("only Hopper GPUs and newer measure it")
+_OLD_PYNVML = Missing("this pynvml is too old to ask: `pip install -U nvidia-ml-py`")
+_GPM_DOES_NOT_TELL = (_NO_GPM, _OLD_PYNVML, _UNREPORTED)
 _HOST_MEMORY = Missing("this GPU has no memory of its own, it uses the host's")
 _MEASURING = Missing("being measured for the first time")
 _TOO_MUCH_USED = Missing("the driver answered more than there is")
@@ -503,7 +505,7 @@ class _Gpm:
                     self._off = _NO_GPM
                 return self._all(reason if self._off is None else self._off)
             except (AttributeError, TypeError):  # an older pynvml lacks it
-                self._off = Missing("this pynvml is too old to ask: `pip install -U nvidia-ml-py`")
+                self._off = _OLD_PYNVML
         return self._all(self._off)
 
     def restart(self) -> None:
@@ -891,7 +893,7 @@ class NvmlGpu:
         if count is not None:
             return self._rates[key].of(count * unit, t_ns)
         by_gpm = gpm[key]
-        if not isinstance(by_gpm, Missing) or by_gpm is _SECOND:
+        if by_gpm not in _GPM_DOES_NOT_TELL:
             return by_gpm
         return self._meter.read(t_ns)[key] if key.startswith("pcie") else _UNREPORTED
 

@@ -32,11 +32,12 @@ def plain(value: Any) -> Any:
 
 
 class Child:
-    """The source under test, on a clock that can be put forward."""
+    """The source under test, on a clock that is put forward by hand."""
 
     def __init__(self) -> None:
-        self.ahead_ns = 0
-        self.source = NvmlLive(clock=lambda: time.monotonic_ns() + self.ahead_ns, root=Path(os.environ["ROOT"]))
+        self.now_ns = 10**9
+        self.root = Path(os.environ["ROOT"])
+        self.source = NvmlLive(clock=lambda: self.now_ns, root=self.root)
         self.scenario = Path(os.environ.get("GPUTUI_NVML_SCENARIO", ""))
         self.threads: list[threading.Thread] = []
 
@@ -63,11 +64,15 @@ class Child:
     def append(self, text: str) -> None:
         """Change the scenario."""
         with self.scenario.open("a") as file:
-            file.write(text + "\n")
+            file.write(f"\n{text}\n")
 
     def later(self, seconds: float) -> None:
-        """Put the source's clock forward."""
-        self.ahead_ns += int(seconds * 1e9)
+        """Put the source's clock forward, which stands still otherwise."""
+        self.now_ns += round(seconds * 1e9)
+
+    def make(self, place: str) -> None:
+        """A directory below the root that the source looks at."""
+        (self.root / place).mkdir(parents=True)
 
     def calls(self, function: str | None = None) -> int:
         """How often the library was called so far."""
@@ -109,7 +114,9 @@ class Child:
 def main() -> None:
     """Take the steps."""
     child = Child()
-    print(json.dumps([plain(getattr(child, name)(*given)) for name, *given in json.load(sys.stdin)]), flush=True)
+    print(
+        json.dumps([plain(getattr(child, name)(*given)) for name, *given in json.load(sys.stdin)]), flush=True
+    )
     os._exit(0)  # a thread may hang in the library
 
 
