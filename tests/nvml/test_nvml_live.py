@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to b
 REPOSITORY = Path(__file__).parents[2]
 CHILD = Path(__file__).with_name("live_child.py")
 MIB = 2**20
-Step = list[Any]
+Step = Sequence[object]
 OPEN: Step = ["open"]
 SAMPLE: Step = ["sample", 0]
 UNREPORTED = {"missing": "this GPU does not report it"}
@@ -343,7 +343,7 @@ def test_who_uses_a_gpu_is_told_with_memory_and_share() -> None:
 
 
 def test_a_process_that_ends_is_listed_no_more() -> None:
-    steps = [["processes", 0], ["append", "0 process 10 -"], ["processes", 0]]
+    steps: list[Step] = [["processes", 0], ["append", "0 process 10 -"], ["processes", 0]]
     before, _, after = take("0 process 10 C 1 1\n0 process 20 C 1 1\n", *steps)
     assert [[use["pid"] for use in uses] for uses in (before, after)] == [[10, 20], [20]]
 
@@ -408,8 +408,8 @@ def test_mig_instances_stand_behind_their_gpu_with_what_is_told_of_them() -> Non
 
 
 def test_mig_instances_that_are_made_and_removed_are_found() -> None:
-    steps = [["append", "1 mig_slices 3"], ["later", 9], ["sample", 1]]
-    off = [["append", "1 mig 0"], ["later", 9], ["sample", 1]]
+    steps: list[Step] = [["append", "1 mig_slices 3"], ["later", 9], ["sample", 1]]
+    off: list[Step] = [["append", "1 mig 0"], ["later", 9], ["sample", 1]]
     before, *_, more, _, _, none = take(MIG, ["sample", 1], *steps, *off)
     assert [len(samples) for samples in (before, more, none)] == [3, 4, 1]
     assert [each["device"] for each in more[:3]] == [each["device"] for each in before]
@@ -573,7 +573,7 @@ def test_every_third_call_of_all_failing_leaves_the_gpus_in_place() -> None:
 
 
 def test_a_gpu_that_is_unplugged_is_listed_no_more() -> None:
-    steps = [["devices"], ["append", "driver gpus 2"], ["devices"], ["sample", 2], ["sample", 1]]
+    steps: list[Step] = [["devices"], ["append", "driver gpus 2"], ["devices"], ["sample", 2], ["sample", 1]]
     before, _, after, gone, there = take("driver gpus 3\n", *steps)
     assert (before, after) == ([0, 1, 2], [0, 1])
     assert gone[0]["problem"]["missing"].startswith("the GPU is lost")
