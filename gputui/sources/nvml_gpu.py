@@ -17,6 +17,8 @@ from gputui.sources import nvml_calls
 SELDOM_NS = 8 * 10**9
 """How long limits, links, counts of errors and the layout of MIG are taken to be as they were."""
 _METER_NS = 10 * 10**9
+_ENERGY_NS = 900 * 10**6
+"""The counter loses nothing while it is not read, and is the dearest of the quick calls: 2.6 ms were seen."""
 _RATE_OVER_NS = 200 * 10**6
 """A rate over less would be noise: the driver takes its counters a few times a second."""
 _GPM_OVER_NS = 100 * 10**6
@@ -343,14 +345,11 @@ _ALL_LINKS = 0xFFFFFFFF
 """As the scope of an NVLink counter: the sum of all links."""
 _NVLINK_TX_KIB, _NVLINK_RX_KIB = 138, 139
 _PCIE_TX_BYTES, _PCIE_RX_BYTES = 197, 198
-_ENERGY_MJ = 83
 _POWER_CAP_NS, _THERMAL_NS, _SYNC_BOOST_NS, _BOARD_NS, _RELIABILITY_NS = 74, 75, 76, 77, 79
-_SW_THERMAL_NS, _HW_THERMAL_NS, _POWER_BRAKE_NS = 269, 270, 271
 _SLOWDOWN_MARGIN = 194
 
 _FIELDS: tuple[int, ...] = (
     nvml_calls.POWER_INSTANT,
-    _ENERGY_MJ,
     _NVLINK_TX_KIB,
     _NVLINK_RX_KIB,
     _PCIE_TX_BYTES,
@@ -360,17 +359,8 @@ _FIELDS: tuple[int, ...] = (
     _SYNC_BOOST_NS,
     _BOARD_NS,
     _RELIABILITY_NS,
-    _SW_THERMAL_NS,
-    _HW_THERMAL_NS,
-    _POWER_BRAKE_NS,
 )
-_THROTTLED: dict[str, tuple[tuple[int, ...], ...]] = {
-    "throttled_power_ns": ((_POWER_CAP_NS, _POWER_BRAKE_NS),),
-    # The older counter holds the sum of the two newer ones, where those are not told.
-    "throttled_thermal_ns": ((_SW_THERMAL_NS, _HW_THERMAL_NS), (_THERMAL_NS,)),
-    "throttled_other_ns": ((_SYNC_BOOST_NS, _BOARD_NS, _RELIABILITY_NS),),
-}
-"""For each metric, the counters whose sum it is; the next ones where none of them is told."""
+"""Those that mean the same in every driver. None that is slow: a batch takes as long as its slowest."""
 
 _LINK_RATES: dict[str, tuple[int, int]] = {
     "pcie_rx_bytes_per_s": (_PCIE_RX_BYTES, 1),
@@ -381,17 +371,37 @@ _LINK_RATES: dict[str, tuple[int, int]] = {
 """Field that counts, and bytes for each count."""
 
 
+_SURELY_WIDE = 2**32
+"""A PCIe counter below may be one of 32 bits: those go round in a fraction of a second, and tell no rate."""
+
+
+def _throttle_fields(driver: tuple[int, ...]) -> tuple[int, ...]:
+    """Time slowed down by software for heat, by hardware for heat, and by the power brake.
+
+    nvml.h numbered them anew in 580.82, and what has the old numbers since then is something else.
+    """
+    if driver >= (580, 82):
+        return 269, 270, 271
+    return (251, 252, 253) if driver >= (575,) else ()
+
+
+def _throttled(newer: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """For each metric, the counters whose sum it is; the next ones where none of them is told."""
+    return {
+        "throttled_power_ns": ((_POWER_CAP_NS, *newer[2:]),),
+        "throttled_thermal_ns": (newer[:2], (_THERMAL_NS,)),
+        "throttled_other_ns": ((_SYNC_BOOST_NS, _BOARD_NS, _RELIABILITY_NS),),
+    }
+
+
 @dataclass(slots=True, eq=False)
 class _Fields:
     """The field values of one GPU, those that it does not tell left out."""
 
     nvml: Any
     handle: Any
-    wanted: list[tuple[int, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        links = (_NVLINK_TX_KIB, _NVLINK_RX_KIB)
-        self.wanted = [(number, _ALL_LINKS if number in links else 0) for number in _FIELDS]
+    wanted: list[tuple[int, int]]
+    """Number and scope."""
 
     def read(self) -> dict[int, float | int | Missing]:
         """By field; one that is not told is not there."""
@@ -417,7 +427,11 @@ class _Fields:
                     untold.append(number)
                 else:
                     values[number] = Missing(nvml_codes.nvml_reason(error.value))
+        pcie = [values[number] for number in (_PCIE_TX_BYTES, _PCIE_RX_BYTES) if number in values]
+        if pcie and all(not isinstance(count, Missing) and count < _SURELY_WIDE for count in pcie):
+            untold += _PCIE_TX_BYTES, _PCIE_RX_BYTES
         if untold:
+            values = {number: value for number, value in values.items() if number not in untold}
             self.wanted = [(number, scope) for number, scope in self.wanted if number not in untold]
         return values
 
@@ -742,6 +756,7 @@ class NvmlGpu:
         enter: Callable[[], AbstractContextManager[bool]],
         clock: Callable[[], int],
         epoch_us: Callable[[], int],
+        driver: tuple[int, ...],
         host_memory_bytes: int,
     ) -> None:
         self.number = number
@@ -753,7 +768,14 @@ class NvmlGpu:
         self._epoch_us = epoch_us
         self._host_memory_bytes = host_memory_bytes
         self._asker = _Asker(nvml, handle)
-        self._fields = _Fields(nvml, handle)
+        newer = _throttle_fields(driver)
+        self._throttled = _throttled(newer)
+        links = (_NVLINK_TX_KIB, _NVLINK_RX_KIB)
+        self._fields = _Fields(
+            nvml, handle, [(number, _ALL_LINKS if number in links else 0) for number in (*_FIELDS, *newer)]
+        )
+        self._energy: Values = {}
+        self._energy_ns: int | None = None
         self._gpm = _Gpm(nvml, handle, None)
         self._meter = _PcieMeter(nvml, handle, enter)
         self._processes = _Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us)
@@ -828,9 +850,12 @@ class NvmlGpu:
         if self._seldom_ns is None or t_ns - self._seldom_ns >= SELDOM_NS:
             self._read_seldom(fields)
             self._seldom_ns = t_ns
-        values |= self._power_and_energy(fields)
+        if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
+            self._energy, self._energy_ns = self._asker.values((_ENERGY,)), t_ns
+        values |= self._energy
+        values |= self._power(fields)
         values |= {
-            key: total for key, ways in _THROTTLED.items() if (total := _sum(fields, ways)) is not None
+            key: total for key, ways in self._throttled.items() if (total := _sum(fields, ways)) is not None
         }
         gpm = self._gpm.read(self._clock)
         values |= {key: gpm[key] for key in _GPM_SHARES}
@@ -842,7 +867,7 @@ class NvmlGpu:
         unknown = [question for question in _ONCE if not isinstance(self._once.get(question.keys[0]), str)]
         self._once = {**self._once, **self._asker.values(unknown)}
         seldom = self._asker.values(_SELDOM)
-        uncounted = [key for key, ways in _THROTTLED.items() if _sum(fields, ways) is None]
+        uncounted = [key for key, ways in self._throttled.items() if _sum(fields, ways) is None]
         seldom |= self._asker.values([_VIOLATIONS[key] for key in uncounted])
         if "mig_mode" in self._seldom and seldom["mig_mode"] != self._seldom["mig_mode"]:
             self._asker.forget()
@@ -868,21 +893,13 @@ class NvmlGpu:
                 known = _Instance(self._nvml, self.handle, handle, number, once, self._epoch_us)
             yield number, known
 
-    def _power_and_energy(self, fields: Mapping[int, float | int | Missing]) -> Values:
-        values: Values = {}
+    def _power(self, fields: Mapping[int, float | int | Missing]) -> Values:
         milliwatts = fields.get(nvml_calls.POWER_INSTANT)
         if milliwatts is None:
-            values |= self._asker.values((_POWER,))
-        elif isinstance(milliwatts, Missing):
-            values["power_w"] = milliwatts
-        else:
-            values["power_w"] = _sane("power_w", milliwatts / 1000)
-        millijoules = fields.get(_ENERGY_MJ)
-        if millijoules is None:
-            values |= self._asker.values((_ENERGY,))
-        else:
-            values["energy_mj"] = millijoules
-        return values
+            return self._asker.values((_POWER,))
+        if isinstance(milliwatts, Missing):
+            return {"power_w": milliwatts}
+        return {"power_w": _sane("power_w", milliwatts / 1000)}
 
     def _rate(self, key: str, fields: Mapping[int, float | int | Missing], t_ns: int, gpm: Values) -> Value:
         """By a counter, else by GPM, else by the slow call."""

@@ -283,6 +283,7 @@ class NvmlLive:
             enter=lambda: self._call(session),
             clock=self._clock,
             epoch_us=self._epoch_us,
+            driver=_version(nvml),
             host_memory_bytes=self._host_memory_bytes(),
         )
 
@@ -314,6 +315,15 @@ def _uuid(nvml: Any, handle: Any) -> str:
             raise
         check_alive(error.value)
         return ""
+
+
+def _version(nvml: Any) -> tuple[int, ...]:
+    """Of the driver; empty if it is not told."""
+    try:
+        text = str(nvml.nvmlSystemGetDriverVersion())
+    except (nvml.NVMLError, UnicodeDecodeError):
+        return ()
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
 def _place(handle: Any) -> int | None:

@@ -53,7 +53,6 @@ CALLS: dict[str, Call] = {
 }
 FIELDS = {
     "power, instant": (186, 0),
-    "energy": (83, 0),
     "NVLink sent, all links": (138, 0xFFFFFFFF),
     "NVLink received, all links": (139, 0xFFFFFFFF),
     "PCIe sent": (197, 0),

@@ -87,11 +87,11 @@ def moving_gpus(gpus: int, processes: int, pids: Sequence[int] = ()) -> str:
 
 _MOVING = (
     "* field 186 ~ 240000 690000 7",
-    "* field 83 + 1000000 450000",
+    "* energy_mj + 1000000 450000",
     "* field 138 + 1000 40000000",
     "* field 139 + 1000 39000000",
-    "* field 197 + 1000 1200000000",
-    "* field 198 + 1000 5400000000",
+    "* field 197 + 5e12 1200000000",
+    "* field 198 + 9e12 5400000000",
     "* field 74 0",
     "* field 75 0",
     "* field 76 0",

@@ -81,7 +81,7 @@ FULL = """
 0 fan_pct 38
 0 ecc_uncorrected 2
 0 field 186 345500
-0 field 83 5000000000
+0 energy_mj 5000000000
 0 field 74 100
 0 field 271 20
 0 field 269 3
@@ -154,11 +154,12 @@ def test_everything_that_a_gpu_tells_is_read_right() -> None:
     }
 
 
-COUNTERS = "0 field 138 1000\n0 field 139 2000\n0 field 197 3000\n0 field 198 4000\n"
+WIDE = 2**32
+COUNTERS = f"0 field 138 1000\n0 field 139 2000\n0 field 197 {WIDE + 3000}\n0 field 198 {WIDE + 4000}\n"
 
 
 def test_rates_are_known_after_the_second_reading() -> None:
-    then = "0 field 138 2000\n0 field 139 4000\n0 field 197 13000\n0 field 198 4000\n"
+    then = f"0 field 138 2000\n0 field 139 4000\n0 field 197 {WIDE + 13000}\n0 field 198 {WIDE + 4000}\n"
     first, *_, second = take(COUNTERS, SAMPLE, ["append", then], ["later", 2], SAMPLE)
     for key in ("pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "gpm_tensor_pct"):
         assert first[0]["values"][key] == {"missing": "known after the second reading"}
@@ -170,29 +171,40 @@ def test_rates_are_known_after_the_second_reading() -> None:
 
 
 def test_a_counter_that_begins_again_is_no_rate() -> None:
-    *_, after, _, _, later = take(
-        COUNTERS, SAMPLE, ["append", "0 field 197 100"], ["later", 1], SAMPLE, ["append", "0 field 197 600"],
-        ["later", 1], SAMPLE,
-    )  # fmt: skip
-    assert "began again" in after[0]["values"]["pcie_tx_bytes_per_s"]["missing"]
-    assert later[0]["values"]["pcie_tx_bytes_per_s"] == 500
+    then = [
+        ["append", "0 field 138 100"],
+        ["later", 1],
+        SAMPLE,
+        ["append", "0 field 138 600"],
+        ["later", 1],
+        SAMPLE,
+    ]
+    *_, after, _, _, later = take(COUNTERS, SAMPLE, *then)
+    assert "began again" in after[0]["values"]["nvlink_tx_bytes_per_s"]["missing"]
+    assert later[0]["values"]["nvlink_tx_bytes_per_s"] == 500 * 1024
+
+
+def test_a_pcie_counter_that_may_have_gone_round_is_not_believed() -> None:
+    scenario = f"0 field 197 {WIDE - 10}\n0 field 198 5\n0 gpm 20 10\n0 gpm 21 20\n"
+    found = take(scenario, SAMPLE, ["append", "0 field 197 500"], ["later", 1], SAMPLE)[-1][0]["values"]
+    assert found["pcie_tx_bytes_per_s"] == 10 * MIB
+    assert found["pcie_rx_bytes_per_s"] == 20 * MIB
 
 
 def test_readings_close_together_keep_the_rate_and_ask_nothing_new_of_gpm() -> None:
-    scenario = COUNTERS + "0 gpm 5 44\n"
     results = take(
-        scenario,
+        COUNTERS + "0 gpm 5 44\n",
         SAMPLE,
-        ["append", "0 field 197 4000"],
+        ["append", "0 field 138 2000"],
         ["later", 1],
         SAMPLE,
         ["calls", "nvmlGpmMetricsGet"],
-        ["append", "0 field 197 9000\n0 gpm 5 99"],
+        ["append", "0 field 138 9000\n0 gpm 5 99"],
         ["later", 0.05],
         SAMPLE,
         ["calls", "nvmlGpmMetricsGet"],
     )
-    assert results[7][0]["values"]["pcie_tx_bytes_per_s"] == 1000
+    assert results[7][0]["values"]["nvlink_tx_bytes_per_s"] == 1000 * 1024
     assert results[7][0]["values"]["gpm_tensor_pct"] == 44
     assert results[4] == results[8] == 1
 
@@ -242,11 +254,11 @@ SELDOM = (
 )
 
 
-def test_a_sample_makes_a_dozen_calls_and_none_that_is_slow() -> None:
+def test_a_sample_makes_few_calls_and_none_that_is_slow() -> None:
     slow = [["calls", name] for name in SELDOM]
     results = take(moving_gpus(1, 3), SAMPLE, ["later", 1], ["calls"], *slow, SAMPLE, ["calls"], *slow)
     calls, after = results[2], results[3 + len(slow) + 1]
-    assert after - calls == 12
+    assert after - calls == 13
     assert results[3 : 3 + len(slow)] == results[-len(slow) :]
 
 
@@ -289,12 +301,14 @@ def test_eight_busy_gpus_tell_everything_and_who_uses_them() -> None:
             {"missing": "this NVIDIA driver counts it as used"},
         ),
         ("0 error nvmlDeviceGetFieldValues 13\n0 power_mw 99000", "power_w", 99),
-        ("0 error nvmlDeviceGetFieldValues 13\n0 energy_mj 77", "energy_mj", 77),
         ("0 power_mw 99000", "power_w", 99),
         ("0 violation 0 1234", "throttled_power_ns", 1234),
         ("0 violation 1 567", "throttled_thermal_ns", 567),
         ("0 violation 3 30\n0 violation 5 4", "throttled_other_ns", 34),
         ("0 field 75 11", "throttled_thermal_ns", 11),
+        ("driver version 580.65.06\n0 field 251 3\n0 field 252 4\n0 field 269 90", "throttled_thermal_ns", 7),
+        ("driver version 570.86.10\n0 field 75 5\n0 field 251 3\n0 field 269 90", "throttled_thermal_ns", 5),
+        ("driver version 575.51\n0 field 74 5\n0 field 253 3\n0 field 271 90", "throttled_power_ns", 8),
         ("0 error nvmlDeviceGetEnforcedPowerLimit 3\n0 power_limit_mw 5000", "power_limit_w", 5),
         (
             "0 error nvmlDeviceGetTemperatureThreshold 3\n0 field 194 -2\n0 margin_c 45\n0 temperature_c 40",
@@ -619,7 +633,7 @@ def test_the_library_is_opened_anew_when_the_kernel_lists_other_gpus(tmp_path: P
 def test_a_driver_that_was_reloaded_is_found_again() -> None:
     init = ["calls", "nvmlInitWithFlags"]
     results = take(
-        "driver gpus 2\n0 field 83 9000\n",
+        "driver gpus 2\n0 energy_mj 9000\n",
         SAMPLE,
         ["append", "driver loaded 0"],
         SAMPLE,
@@ -627,7 +641,7 @@ def test_a_driver_that_was_reloaded_is_found_again() -> None:
         ["devices"],
         ["sample", 1],
         init,
-        ["append", "driver loaded 2\n0 field 83 5"],
+        ["append", "driver loaded 2\n0 energy_mj 5"],
         ["devices"],
         init,
         ["later", 3],
