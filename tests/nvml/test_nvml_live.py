@@ -171,7 +171,7 @@ def test_rates_are_known_after_the_second_reading() -> None:
 
 
 def test_a_counter_that_begins_again_is_no_rate() -> None:
-    then = [
+    then: list[Step] = [
         ["append", "0 field 138 100"],
         ["later", 1],
         SAMPLE,
