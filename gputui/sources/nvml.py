@@ -3,95 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar  # pynvml has no types
 
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.telemetry import Reading
-
-_NEVER_AGAIN = frozenset(
-    {nvml_codes.NOT_SUPPORTED, nvml_codes.FUNCTION_NOT_FOUND, nvml_codes.ARGUMENT_VERSION_MISMATCH}
-)
-"""Answers that will not change: the next way is tried, and after the last this is not asked again."""
-
-Values = dict[str, "float | int"]
-Way = Callable[[Any, Any], Values]
-"""Asks (pynvml, handle) for the values of some metrics."""
+from gputui.sources import nvml_calls
+from gputui.sources.nvml_calls import Numbers, Way
 
 
-def _clocks(nvml: Any, handle: Any, which: str) -> float:
-    return float(nvml.nvmlDeviceGetClockInfo(handle, getattr(nvml, which)))
+def _used_2(nvml: Any, handle: Any) -> Numbers:
+    return {"memory_used_mib": nvml_calls.memory_2(nvml, handle)["memory_used_bytes"] / 2**20}
 
 
-def _sm_clock(nvml: Any, handle: Any) -> Values:
-    return {"sm_clock_mhz": _clocks(nvml, handle, "NVML_CLOCK_SM")}
-
-
-def _memory_clock(nvml: Any, handle: Any) -> Values:
-    return {"memory_clock_mhz": _clocks(nvml, handle, "NVML_CLOCK_MEM")}
-
-
-def _event_reasons(nvml: Any, handle: Any) -> Values:
-    return {"throttle_bits": nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)}
-
-
-def _throttle_reasons(nvml: Any, handle: Any) -> Values:
-    return {"throttle_bits": nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)}
-
-
-def _instant_power(nvml: Any, handle: Any) -> Values:
-    field = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_POWER_INSTANT])[0]
-    if field.nvmlReturn != nvml.NVML_SUCCESS:
-        raise nvml.NVMLError(field.nvmlReturn)
-    return {"power_w": field.value.uiVal / 1000}
-
-
-def _power(nvml: Any, handle: Any) -> Values:
-    return {"power_w": nvml.nvmlDeviceGetPowerUsage(handle) / 1000}
-
-
-def _busy(nvml: Any, handle: Any) -> Values:
-    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
-    return {"sm_busy_pct": float(rates.gpu), "memory_busy_pct": float(rates.memory)}
-
-
-def _memory_2(nvml: Any, handle: Any) -> Values:
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-    return {"memory_used_mib": memory.used / 2**20}
-
-
-def _memory_1(nvml: Any, handle: Any) -> Values:
-    return {"memory_used_mib": nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**20}
-
-
-def _temperature_v(nvml: Any, handle: Any) -> Values:
-    return {"temperature_c": float(nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU))}
-
-
-def _temperature(nvml: Any, handle: Any) -> Values:
-    return {"temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))}
-
-
-def _energy(nvml: Any, handle: Any) -> Values:
-    return {"energy_mj": nvml.nvmlDeviceGetTotalEnergyConsumption(handle)}
+def _used_1(nvml: Any, handle: Any) -> Numbers:
+    return {"memory_used_mib": nvml_calls.memory_1(nvml, handle)["memory_used_bytes"] / 2**20}
 
 
 _QUICK: tuple[tuple[Way, ...], ...] = (
-    (_sm_clock,),
-    (_memory_clock,),
-    (_event_reasons, _throttle_reasons),
-    (_instant_power, _power),
+    (nvml_calls.sm_clock,),
+    (nvml_calls.memory_clock,),
+    (nvml_calls.event_reasons, nvml_calls.throttle_reasons),
+    (nvml_calls.instant_power, nvml_calls.power),
 )
 """Questions worth asking ten times a second; of each, the ways in order of preference."""
 
 _FULL: tuple[tuple[Way, ...], ...] = (
     *_QUICK,
-    (_busy,),
-    (_memory_2, _memory_1),
-    (_temperature_v, _temperature),
-    (_energy,),
+    (nvml_calls.busy,),
+    (_used_2, _used_1),
+    (nvml_calls.temperature_v, nvml_calls.temperature),
+    (nvml_calls.energy,),
 )
 
 
@@ -147,7 +91,7 @@ class NvmlSource:
 
     def read(self, device: int, *, full: bool) -> Reading:
         """The metrics of one GPU; none of a lost one, which is not asked again."""
-        values: Values = {}
+        values: Numbers = {}
         if device in self._devices:
             failure = self._ask_all(self._devices[device], len(_FULL) if full else len(_QUICK), values)
             if failure == nvml_codes.GPU_IS_LOST:
@@ -173,21 +117,17 @@ class NvmlSource:
             except nvml.NVMLError:
                 return  # nothing is left to close
 
-    def _ask_all(self, device: _Device, questions: int, values: Values) -> int | None:
+    def _ask_all(self, device: _Device, questions: int, values: Numbers) -> int | None:
         """Fill `values`; the error code of the last question that failed, if any."""
         failure: int | None = None
         for ways in device.ways[:questions]:
-            while ways:
-                try:
-                    values |= ways[0](self._nvml, device.handle)
+            if not ways:
+                continue
+            answer = nvml_calls.ask(self._nvml, device.handle, ways)
+            if isinstance(answer, int):
+                failure = answer
+                if failure == nvml_codes.GPU_IS_LOST:
                     break
-                except self._nvml.NVMLError as error:
-                    failure = int(error.value)
-                    if failure not in _NEVER_AGAIN:
-                        break
-                except (AttributeError, TypeError):  # an older pynvml lacks the function
-                    failure = nvml_codes.NOT_SUPPORTED
-                ways.pop(0)
-            if failure == nvml_codes.GPU_IS_LOST:
-                break
+            else:
+                values |= answer
         return failure

@@ -1,0 +1,342 @@
+"""NVIDIA GPUs for the live view: they come, go, and come back; so does the driver."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar  # pynvml has no types
+
+from gputui.model import nvml_codes
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, GpuUse
+from gputui.sources.nvml_gpu import DriverGone, GpuLost, NvmlGpu, check_alive
+
+_FIRST_WAIT_NS = 2 * 10**9
+_LONGEST_WAIT_NS = 30 * 10**9
+"""Between two tries to open the library: each may start the driver's own helper as a process."""
+_RETRY_NS = 10 * 10**9
+"""Between two tries to reach a GPU that the driver counts, but gives no handle of."""
+
+_UNLISTED = Missing("the GPU is lost: the driver lists it no more")
+_NO_GPU = Missing(nvml_codes.nvml_reason(nvml_codes.NO_GPU))
+_COUNTED_ANEW = Missing("GPUs came or went: the driver is being asked anew")
+_CLOSED = Missing("it is not being read")
+_OPENING = Missing("the NVIDIA driver is being opened")
+
+
+def _now_epoch_us() -> int:
+    return time.time_ns() // 1000
+
+
+class NvmlLive:
+    """All NVIDIA GPUs of this box, by the driver's number of each when it was first seen.
+
+    Any call may block in the driver. `open`, `devices` and `close` are called by one thread; `sample` and
+    `processes` by one thread per device, for several devices at the same time.
+    """
+
+    NAME: ClassVar[str] = NvmlGpu.NAME
+
+    def __init__(
+        self,
+        clock: Callable[[], int] = time.monotonic_ns,
+        epoch_us: Callable[[], int] = _now_epoch_us,
+        root: Path = Path("/"),
+    ) -> None:
+        self._clock = clock
+        self._epoch_us = epoch_us
+        self._meminfo = root / "proc/meminfo"
+        self._listing = root / "proc/driver/nvidia/gpus"
+        self._nvml: Any = None
+        """Of the last opening; None before the first, and after `close`."""
+        self._gpus: dict[int, NvmlGpu | Missing] = {}
+        """By number; why there is no handle of it, if so. It is replaced, never changed."""
+        self._numbers: dict[str, int] = {}
+        """By UUID: a GPU keeps its number while others come and go."""
+        self._count = 0
+        self._listed: frozenset[str] = frozenset()
+        self._reached_ns = 0
+        self._next_try_ns: int | None = None
+        self._wait_ns = _FIRST_WAIT_NS
+        self._absent: Missing = _OPENING
+
+        self._lock = threading.Lock()
+        """Guards what follows; never held during a call."""
+        self._session: int | None = None
+        """The opening of the library that may be used; None while there is none."""
+        self._sessions = 0
+        self._calls = 0
+        """How many go on now."""
+        self._gone: Missing = _CLOSED
+        """Why there is no session."""
+
+    def open(self) -> Missing | None:
+        """Open the library and get a handle of each GPU; with persistence mode off this takes seconds.
+
+        Tries that fail are made ever more seldom, up to every 30 s: in between the last reason stands.
+        """
+        if self._session is not None:
+            return None
+        now_ns = self._clock()
+        if self._next_try_ns is not None and now_ns < self._next_try_ns:
+            return self._absent
+        reason = self._start()
+        if reason is None:
+            self._next_try_ns, self._wait_ns = None, _FIRST_WAIT_NS
+        else:
+            self._absent = reason
+            self._next_try_ns = self._clock() + self._wait_ns
+            self._wait_ns = min(2 * self._wait_ns, _LONGEST_WAIT_NS)
+        return reason
+
+    def devices(self) -> tuple[int, ...]:
+        """GPUs that the driver counts now, lost ones included; the last ones while there is no driver.
+
+        This is where a driver that was reloaded, or a GPU that was added, is found.
+        """
+        session = self._session
+        if session is not None and self._names_in_proc() != self._listed:
+            self._end_session(session, _COUNTED_ANEW)
+        if self._session is not None:
+            self._recount(self._session)
+        if self._session is None and self._gpus:
+            self._restart()
+        return tuple(sorted(self._gpus))
+
+    def sample(self, device: int) -> tuple[DeviceSample, ...]:
+        """One GPU now, and its MIG instances behind it; a failure stands in the sample."""
+        gpu = self._gpus.get(device, _UNLISTED)
+        if isinstance(gpu, Missing):
+            return (DeviceSample(device, self.NAME, self._clock(), {}, problem=gpu),)
+        with self._call(gpu.session) as may_call:
+            if may_call:
+                try:
+                    return gpu.samples()
+                except DriverGone as gone:
+                    self._end_session(gpu.session, _waiting(gone.code))
+        return gpu.without_values(self._gone)
+
+    def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
+        """Who uses this GPU and its MIG instances, or why nobody can tell: the dearest question there is."""
+        gpu = self._gpus.get(device, _UNLISTED)
+        if isinstance(gpu, Missing):
+            return gpu
+        with self._call(gpu.session) as may_call:
+            if may_call:
+                try:
+                    return gpu.processes()
+                except DriverGone as gone:
+                    self._end_session(gpu.session, _waiting(gone.code))
+        return self._gone
+
+    def close(self) -> None:
+        """Close the library, unless a call still hangs in it; may be called twice."""
+        with self._lock:
+            was_open, self._session = self._session is not None, None
+            self._gone = _CLOSED
+            is_idle = not self._calls
+        nvml, self._nvml = self._nvml, None
+        gpus, self._gpus = self._gpus, {}
+        if nvml is None or not is_idle:
+            return
+        if was_open:
+            for gpu in gpus.values():
+                if isinstance(gpu, NvmlGpu):
+                    gpu.close()
+        self._shut_down(nvml)
+
+    # Sessions
+
+    @contextmanager
+    def _call(self, session: int) -> Iterator[bool]:
+        """Keeps the library open meanwhile; False if that session is over."""
+        with self._lock:
+            may_call = self._session == session
+            self._calls += may_call
+        try:
+            yield may_call
+        finally:
+            with self._lock:
+                self._calls -= may_call
+
+    def _end_session(self, session: int, reason: Missing) -> None:
+        with self._lock:
+            if self._session == session:
+                self._session, self._gone = None, reason
+
+    def _restart(self) -> None:
+        """Try to open the library anew, once no call of the last session goes on."""
+        with self._lock:
+            if self._calls:
+                return
+        if self._nvml is not None:
+            nvml, self._nvml = self._nvml, None
+            self._shut_down(nvml)  # else the library would not look at the driver again
+        reason = self.open()
+        if reason is not None:
+            with self._lock:
+                self._gone = reason
+
+    def _start(self) -> Missing | None:
+        try:
+            import pynvml
+        except ImportError:
+            return Missing("this Python has no pynvml: `pip install nvidia-ml-py` shows NVIDIA GPUs")
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            return _why_closed(error.value)
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+            if count:
+                self._listed = self._names_in_proc()
+                session = self._sessions + 1
+                gpus = self._reached(pynvml, count, session)
+        except (pynvml.NVMLError, DriverGone) as error:
+            self._shut_down(pynvml)
+            return _why_closed(error.code if isinstance(error, DriverGone) else error.value)
+        if not count:
+            self._shut_down(pynvml)
+            return _NO_GPU
+        self._nvml, self._count, self._gpus = pynvml, count, gpus
+        with self._lock:
+            self._session = self._sessions = session
+        return None
+
+    @staticmethod
+    def _shut_down(nvml: Any) -> None:
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError:
+            return  # nothing is left to close
+
+    # Which GPUs there are
+
+    def _recount(self, session: int) -> None:
+        with self._call(session) as may_call:
+            if not may_call:
+                return
+            try:
+                count = self._nvml.nvmlDeviceGetCount()
+                has_unreached = any(isinstance(gpu, Missing) for gpu in self._gpus.values())
+                is_due = has_unreached and self._clock() - self._reached_ns >= _RETRY_NS
+                if count != self._count or is_due:
+                    self._gpus = self._reached(self._nvml, count, session)
+                    self._count = count
+            except self._nvml.NVMLError as error:
+                code = error.value
+            except DriverGone as gone:
+                code = gone.code
+            else:
+                return
+            try:
+                check_alive(code)
+            except DriverGone:
+                self._end_session(session, _waiting(code))
+            except GpuLost:
+                return  # said of no GPU in particular
+
+    def _reached(self, nvml: Any, count: int, session: int) -> dict[int, NvmlGpu | Missing]:
+        """Each GPU that the driver counts, by its number."""
+        self._reached_ns = self._clock()
+        known = {gpu.number: gpu for gpu in self._gpus.values() if isinstance(gpu, NvmlGpu)}
+        gpus: dict[int, NvmlGpu | Missing] = {}
+        unreached: dict[int, Missing] = {}
+        for index in range(count):
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                uuid = _uuid(nvml, handle)
+            except nvml.NVMLError as error:
+                if error.value != nvml_codes.GPU_IS_LOST:
+                    check_alive(error.value)
+                unreached[index] = Missing(nvml_codes.nvml_reason(error.value))
+                continue
+            number = self._number(uuid or f"unnamed {index}", index)
+            before = known.get(number)
+            is_same = (
+                before is not None and before.session == session and _place(before.handle) == _place(handle)
+            )
+            gpus[number] = (
+                before if before is not None and is_same else self._gpu(nvml, handle, number, session)
+            )
+        for index, reason in unreached.items():
+            free = (number for number in (index, *range(count + len(gpus))) if number not in gpus)
+            gpus[next(free)] = reason
+        return gpus
+
+    def _number(self, uuid: str, index: int) -> int:
+        if uuid not in self._numbers:
+            taken = self._numbers.values()
+            self._numbers[uuid] = index if index not in taken else max(taken) + 1
+        return self._numbers[uuid]
+
+    def _gpu(self, nvml: Any, handle: Any, number: int, session: int) -> NvmlGpu:
+        return NvmlGpu(
+            nvml,
+            handle,
+            number,
+            session=session,
+            enter=lambda: self._call(session),
+            clock=self._clock,
+            epoch_us=self._epoch_us,
+            driver=_version(nvml),
+            host_memory_bytes=self._host_memory_bytes(),
+        )
+
+    def _host_memory_bytes(self) -> int:
+        """0 if the kernel does not tell it."""
+        try:
+            lines = self._meminfo.read_text().splitlines()
+        except OSError:
+            return 0
+        kibibytes = [line.split()[1] for line in lines if line.startswith("MemTotal:")]
+        return int(kibibytes[0]) * 1024 if kibibytes else 0
+
+    def _names_in_proc(self) -> frozenset[str]:
+        """PCI addresses that the driver is bound to: unlike its library's count they follow every change."""
+        try:
+            return frozenset(place.name for place in self._listing.iterdir())
+        except OSError:
+            return frozenset()
+
+
+def _uuid(nvml: Any, handle: Any) -> str:
+    """Empty where the driver does not tell it; raises NVMLError if the GPU is lost."""
+    try:
+        return str(nvml.nvmlDeviceGetUUID(handle))
+    except UnicodeDecodeError as error:
+        return repr(error.object)
+    except nvml.NVMLError as error:
+        if error.value == nvml_codes.GPU_IS_LOST:
+            raise
+        check_alive(error.value)
+        return ""
+
+
+def _version(nvml: Any) -> tuple[int, ...]:
+    """Of the driver; empty if it is not told."""
+    try:
+        text = str(nvml.nvmlSystemGetDriverVersion())
+    except (nvml.NVMLError, UnicodeDecodeError):
+        return ()
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _place(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _waiting(code: int) -> Missing:
+    return Missing(f"{nvml_codes.nvml_reason(code)}; trying again")
+
+
+def _why_closed(code: int) -> Missing:
+    if code == nvml_codes.NO_PERMISSION:
+        return Missing(
+            "no permission to ask the NVIDIA driver: this user must be able to read and write /dev/nvidiactl"
+        )
+    return Missing(nvml_codes.nvml_reason(code))

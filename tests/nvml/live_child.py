@@ -1,0 +1,124 @@
+"""Takes steps with NvmlLive in a process of its own: they come as JSON on stdin, results go to stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any  # JSON
+
+from gputui.model.absent import Missing
+from gputui.sources.nvml_live import NvmlLive
+
+_DEADLINE_S = 30
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold; a Missing becomes {"missing": reason}."""
+    if isinstance(value, Missing):
+        return {"missing": value.reason}
+    if is_dataclass(value) and not isinstance(value, type):
+        # asdict would take a Missing apart
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(each) for each in value]
+    return value
+
+
+class Child:
+    """The source under test, on a clock that is put forward by hand."""
+
+    def __init__(self) -> None:
+        self.now_ns = 10**9
+        self.root = Path(os.environ["ROOT"])
+        self.source = NvmlLive(clock=lambda: self.now_ns, root=self.root)
+        self.scenario = Path(os.environ.get("GPUTUI_NVML_SCENARIO", ""))
+        self.threads: list[threading.Thread] = []
+
+    def open(self) -> Any:
+        """Why there is nothing, or None."""
+        return self.source.open()
+
+    def devices(self) -> Any:
+        """The numbers."""
+        return self.source.devices()
+
+    def sample(self, device: int) -> Any:
+        """The samples of one device."""
+        return self.source.sample(device)
+
+    def processes(self, device: int) -> Any:
+        """Who uses it."""
+        return self.source.processes(device)
+
+    def close(self) -> None:
+        """Close the source."""
+        self.source.close()
+
+    def append(self, text: str) -> None:
+        """Change the scenario."""
+        with self.scenario.open("a") as file:
+            file.write(f"\n{text}\n")
+
+    def later(self, seconds: float) -> None:
+        """Put the source's clock forward, which stands still otherwise."""
+        self.now_ns += round(seconds * 1e9)
+
+    def make(self, place: str) -> None:
+        """A directory below the root that the source looks at."""
+        (self.root / place).mkdir(parents=True)
+
+    def calls(self, function: str | None = None) -> int:
+        """How often the library was called so far."""
+        import pynvml
+
+        count = pynvml.nvmlLib.standin_calls
+        count.restype = int
+        return int(count(None if function is None else function.encode()))
+
+    def begin(self, device: int) -> None:
+        """Sample a device in a thread of its own."""
+        self.threads.append(threading.Thread(target=self.source.sample, args=(device,), daemon=True))
+        self.threads[-1].start()
+
+    def is_running(self) -> bool:
+        """Whether that thread is still at it."""
+        return self.threads[-1].is_alive()
+
+    def wait_for_calls(self, function: str, count: int) -> None:
+        """Until the library was called so often."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while self.calls(function) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(function)
+            time.sleep(0.005)
+
+    def wait_for_pcie(self, device: int) -> Any:
+        """The first sample with a PCIe rate."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while True:
+            samples = self.source.sample(device)
+            if not isinstance(samples[0].values["pcie_tx_bytes_per_s"], Missing):
+                return samples
+            if time.monotonic() > deadline:
+                raise TimeoutError(samples)
+            time.sleep(0.005)
+
+
+def main() -> None:
+    """Take the steps."""
+    child = Child()
+    print(
+        json.dumps([plain(getattr(child, name)(*given)) for name, *given in json.load(sys.stdin)]), flush=True
+    )
+    os._exit(0)  # a thread may hang in the library
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,762 @@
+"""What the live view is told of NVIDIA GPUs, by the real pynvml on the stand-in library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any  # JSON printed by a subprocess
+
+import pytest
+
+from nvml.standin import c_compiler, moving_gpus, standin_environment
+
+pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
+
+REPOSITORY = Path(__file__).parents[2]
+CHILD = Path(__file__).with_name("live_child.py")
+MIB = 2**20
+Step = Sequence[object]
+OPEN: Step = ["open"]
+SAMPLE: Step = ["sample", 0]
+UNREPORTED = {"missing": "this GPU does not report it"}
+
+
+def run(steps: Sequence[Step], environment: dict[str, str]) -> list[Any]:
+    """The result of each step."""
+    paths = [environment.pop("PYTHONPATH", ""), str(REPOSITORY)]
+    done = subprocess.run(
+        [sys.executable, str(CHILD)],
+        input=json.dumps(steps),
+        env={
+            "ROOT": "/nowhere",
+            **os.environ,
+            **environment,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    results: list[Any] = json.loads(done.stdout)
+    return results
+
+
+def take(scenario: str, *steps: Step, root: Path | None = None) -> list[Any]:
+    """The results of the steps, after the source was opened."""
+    environment = standin_environment(scenario) | ({} if root is None else {"ROOT": str(root)})
+    opened, *results = run([OPEN, *steps], environment)
+    assert opened is None
+    return results
+
+
+def values(scenario: str, *, device: int = 0) -> dict[str, Any]:
+    """Of a second sample, a second after the first."""
+    found = take(scenario, ["sample", device], ["later", 1], ["sample", device])[-1][0]
+    assert found["problem"] is None
+    return dict(found["values"])
+
+
+# What is read
+
+FULL = """
+0 name NVIDIA H200
+0 sm_busy_pct 97
+0 memory_busy_pct 44
+0 memory_used_mib 4096
+0 temperature_c 61
+0 sm_clock_mhz 1620
+0 memory_clock_mhz 3200
+0 event_reasons 0x4
+0 pstate 2
+0 encoder_pct 5
+0 decoder_pct 6
+0 power_limit_mw 600000
+0 pcie_generation 4
+0 pcie_width 8
+0 fan_pct 38
+0 ecc_uncorrected 2
+0 field 186 345500
+0 energy_mj 5000000000
+0 field 74 100
+0 field 271 20
+0 field 269 3
+0 field 270 4
+0 field 75 9999
+0 field 76 1
+0 field 77 2
+0 field 79 5
+0 gpm 2 88.5
+0 gpm 3 31.25
+0 gpm 5 44
+0 gpm 10 52
+0 gpm 11 0
+0 gpm 12 7
+0 gpm 13 100.4
+"""
+
+
+def test_everything_that_a_gpu_tells_is_read_right() -> None:
+    found = values(FULL)
+    rates = {key: found.pop(key) for key in list(found) if key.endswith("_per_s")}
+    assert found == {
+        "name": "NVIDIA H200",
+        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+        "driver": "580.95.05",
+        "pci_address": "0000:1b:00.0",
+        "pstate": 2,
+        "mig_mode": 0,
+        "is_memory_shared": 0,
+        "sm_busy_pct": 97.0,
+        "memory_busy_pct": 44.0,
+        "encoder_pct": 5.0,
+        "decoder_pct": 6.0,
+        "power_w": 345.5,
+        "power_limit_w": 600.0,
+        "power_limit_default_w": 700.0,
+        "temperature_c": 61.0,
+        "temperature_limit_c": 87.0,
+        "sm_clock_mhz": 1620.0,
+        "sm_clock_max_mhz": 1980.0,
+        "memory_clock_mhz": 3200.0,
+        "memory_clock_max_mhz": 3201.0,
+        "memory_used_bytes": 4096 * MIB,
+        "memory_reserved_bytes": 600 * MIB,
+        "memory_total_bytes": 143771 * MIB,
+        "energy_mj": 5000000000,
+        "throttle_bits": 4,
+        "throttled_power_ns": 120,
+        "throttled_thermal_ns": 7,
+        "throttled_other_ns": 8,
+        "fan_pct": 38.0,
+        "pcie_generation": 4,
+        "pcie_generation_max": 5,
+        "pcie_width": 8,
+        "pcie_width_max": 16,
+        "ecc_uncorrected_count": 2,
+        "gpm_sm_active_pct": 88.5,
+        "gpm_occupancy_pct": 31.25,
+        "gpm_tensor_pct": 44.0,
+        "gpm_dram_pct": 52.0,
+        "gpm_fp64_pct": 0.0,
+        "gpm_fp32_pct": 7.0,
+        "gpm_fp16_pct": 100.0,
+    }
+    assert rates.keys() == {
+        "pcie_rx_bytes_per_s",
+        "pcie_tx_bytes_per_s",
+        "nvlink_rx_bytes_per_s",
+        "nvlink_tx_bytes_per_s",
+    }
+
+
+WIDE = 2**32
+COUNTERS = f"0 field 138 1000\n0 field 139 2000\n0 field 197 {WIDE + 3000}\n0 field 198 {WIDE + 4000}\n"
+
+
+def test_rates_are_known_after_the_second_reading() -> None:
+    then = f"0 field 138 2000\n0 field 139 4000\n0 field 197 {WIDE + 13000}\n0 field 198 {WIDE + 4000}\n"
+    first, *_, second = take(COUNTERS, SAMPLE, ["append", then], ["later", 2], SAMPLE)
+    for key in ("pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "gpm_tensor_pct"):
+        assert first[0]["values"][key] == {"missing": "known after the second reading"}
+    found = second[0]["values"]
+    assert found["nvlink_tx_bytes_per_s"] == 500 * 1024
+    assert found["nvlink_rx_bytes_per_s"] == 1000 * 1024
+    assert found["pcie_tx_bytes_per_s"] == 5000
+    assert found["pcie_rx_bytes_per_s"] == 0
+
+
+def test_a_counter_that_begins_again_is_no_rate() -> None:
+    then: list[Step] = [
+        ["append", "0 field 138 100"],
+        ["later", 1],
+        SAMPLE,
+        ["append", "0 field 138 600"],
+        ["later", 1],
+        SAMPLE,
+    ]
+    *_, after, _, _, later = take(COUNTERS, SAMPLE, *then)
+    assert "began again" in after[0]["values"]["nvlink_tx_bytes_per_s"]["missing"]
+    assert later[0]["values"]["nvlink_tx_bytes_per_s"] == 500 * 1024
+
+
+def test_a_pcie_counter_that_may_have_gone_round_is_not_believed() -> None:
+    scenario = f"0 field 197 {WIDE - 10}\n0 field 198 5\n0 gpm 20 10\n0 gpm 21 20\n"
+    found = take(scenario, SAMPLE, ["append", "0 field 197 500"], ["later", 1], SAMPLE)[-1][0]["values"]
+    assert found["pcie_tx_bytes_per_s"] == 10 * MIB
+    assert found["pcie_rx_bytes_per_s"] == 20 * MIB
+
+
+def test_readings_close_together_keep_the_rate_and_ask_nothing_new_of_gpm() -> None:
+    results = take(
+        COUNTERS + "0 gpm 5 44\n",
+        SAMPLE,
+        ["append", "0 field 138 2000"],
+        ["later", 1],
+        SAMPLE,
+        ["calls", "nvmlGpmMetricsGet"],
+        ["append", "0 field 138 9000\n0 gpm 5 99"],
+        ["later", 0.05],
+        SAMPLE,
+        ["calls", "nvmlGpmMetricsGet"],
+    )
+    assert results[7][0]["values"]["nvlink_tx_bytes_per_s"] == 1000 * 1024
+    assert results[7][0]["values"]["gpm_tensor_pct"] == 44
+    assert results[4] == results[8] == 1
+
+
+def test_link_rates_come_from_gpm_where_there_are_no_counters() -> None:
+    found = values("0 gpm 20 10\n0 gpm 21 20\n0 gpm 60 30\n0 gpm 61 40\n")
+    assert found["pcie_tx_bytes_per_s"] == 10 * MIB
+    assert found["pcie_rx_bytes_per_s"] == 20 * MIB
+    assert found["nvlink_rx_bytes_per_s"] == 30 * MIB
+    assert found["nvlink_tx_bytes_per_s"] == 40 * MIB
+
+
+THROUGHPUT = "nvmlDeviceGetPcieThroughput"
+
+
+def test_the_slow_pcie_call_is_made_seldom_and_beside_the_samples() -> None:
+    scenario = "0 compute_capability 89\n0 pcie_tx_kib_per_s 7\n0 pcie_rx_kib_per_s 9\n"
+    results = take(
+        scenario,
+        SAMPLE,
+        ["wait_for_pcie", 0],
+        ["calls", THROUGHPUT],
+        ["later", 9],
+        SAMPLE,
+        ["calls", THROUGHPUT],
+        ["later", 2],
+        SAMPLE,
+        ["wait_for_calls", THROUGHPUT, 4],
+    )
+    assert "first time" in results[0][0]["values"]["pcie_tx_bytes_per_s"]["missing"]
+    found = results[1][0]["values"]
+    assert (found["pcie_tx_bytes_per_s"], found["pcie_rx_bytes_per_s"]) == (7000, 9000)
+    assert found["nvlink_tx_bytes_per_s"] == UNREPORTED
+    assert "Hopper" in found["gpm_sm_active_pct"]["missing"]
+    assert results[2] == results[5] == 2
+
+
+SELDOM = (
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetFanSpeed",
+    "nvmlDeviceGetTotalEccErrors",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    THROUGHPUT,
+)
+
+
+def test_a_sample_makes_few_calls_and_none_that_is_slow() -> None:
+    slow = [["calls", name] for name in SELDOM]
+    results = take(moving_gpus(1, 3), SAMPLE, ["later", 1], ["calls"], *slow, SAMPLE, ["calls"], *slow)
+    calls, after = results[2], results[3 + len(slow) + 1]
+    assert after - calls == 13
+    assert results[3 : 3 + len(slow)] == results[-len(slow) :]
+
+
+def test_what_hardly_changes_is_read_again_after_some_seconds_and_names_never() -> None:
+    steps = [SAMPLE, ["append", "0 pcie_width 4\n0 name Other"]]
+    results = take("", *steps, ["later", 7], SAMPLE, ["later", 2], SAMPLE)
+    assert [result[0]["values"]["pcie_width"] for result in (results[0], results[3], results[5])] == [
+        16,
+        16,
+        4,
+    ]
+    assert results[5][0]["values"]["name"] == "NVIDIA H200"
+
+
+def test_eight_busy_gpus_tell_everything_and_who_uses_them() -> None:
+    steps = [["sample", n] for n in range(8)] + [["later", 1]]
+    pids = [4001, 4002]
+    results = take(
+        moving_gpus(8, 40, pids), ["devices"], *steps, *steps, *[["processes", n] for n in range(8)]
+    )
+    assert results[0] == list(range(8))
+    for sample in results[10:18]:
+        absent = [key for key, value in sample[0]["values"].items() if isinstance(value, dict)]
+        assert absent == ["fan_pct"]
+        assert sample[0]["problem"] is None
+    uses = [use for device in results[-8:] for use in device]
+    assert len(uses) == 40
+    assert {4001, 4002} < {use["pid"] for use in uses}
+
+
+@pytest.mark.parametrize(
+    ("faults", "key", "value"),
+    [
+        ("0 error nvmlDeviceGetCurrentClocksEventReasons 13\n0 event_reasons 8", "throttle_bits", 8),
+        ("0 error nvmlDeviceGetTemperatureV 13", "temperature_c", 40),
+        ("0 error nvmlDeviceGetMemoryInfo_v2 13", "memory_used_bytes", 600 * MIB),
+        (
+            "0 error nvmlDeviceGetMemoryInfo_v2 13",
+            "memory_reserved_bytes",
+            {"missing": "this NVIDIA driver counts it as used"},
+        ),
+        ("0 error nvmlDeviceGetFieldValues 13\n0 power_mw 99000", "power_w", 99),
+        ("0 power_mw 99000", "power_w", 99),
+        ("0 violation 0 1234", "throttled_power_ns", 1234),
+        ("0 violation 1 567", "throttled_thermal_ns", 567),
+        ("0 violation 3 30\n0 violation 5 4", "throttled_other_ns", 34),
+        ("0 field 75 11", "throttled_thermal_ns", 11),
+        ("driver version 580.65.06\n0 field 251 3\n0 field 252 4\n0 field 269 90", "throttled_thermal_ns", 7),
+        ("driver version 570.86.10\n0 field 75 5\n0 field 251 3\n0 field 269 90", "throttled_thermal_ns", 5),
+        ("driver version 575.51\n0 field 74 5\n0 field 253 3\n0 field 271 90", "throttled_power_ns", 8),
+        ("0 error nvmlDeviceGetEnforcedPowerLimit 3\n0 power_limit_mw 5000", "power_limit_w", 5),
+        (
+            "0 error nvmlDeviceGetTemperatureThreshold 3\n0 field 194 -2\n0 margin_c 45\n0 temperature_c 40",
+            "temperature_limit_c",
+            87,
+        ),
+    ],
+)
+def test_an_older_or_newer_driver_is_asked_in_its_own_way(faults: str, key: str, value: object) -> None:
+    assert values(faults)[key] == value
+
+
+def test_memory_that_is_the_host_s_is_not_shown_as_the_gpu_s(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text(f"MemTotal: {122_000 * 1024} kB\nMemFree: 1 kB\n")
+    shared, own = take(
+        "driver gpus 2\n0 memory_total_mib 122000\n", SAMPLE, ["sample", 1], root=tmp_path
+    )  # fmt: skip
+    assert shared[0]["values"]["is_memory_shared"] == 1
+    for key in ("memory_used_bytes", "memory_reserved_bytes", "memory_total_bytes"):
+        assert "no memory of its own" in shared[0]["values"][key]["missing"]
+    assert own[0]["values"]["is_memory_shared"] == 0
+
+
+# Processes
+
+PROCESSES = """
+0 process 30 G 64 -
+0 process 10 C 2048 55
+0 process 20 CG 1024 991
+0 process 40 C - 3
+"""
+
+
+def test_who_uses_a_gpu_is_told_with_memory_and_share() -> None:
+    (uses,) = take(PROCESSES, ["processes", 0])
+    assert [(use["device"], use["pid"], use["kind"]) for use in uses] == [
+        (0, 10, "C"),
+        (0, 20, "CG"),
+        (0, 30, "G"),
+        (0, 40, "C"),
+    ]
+    assert [use["memory_bytes"] for use in uses[:3]] == [2048 * MIB, 1024 * MIB, 64 * MIB]
+    assert "does not tell" in uses[3]["memory_bytes"]["missing"]
+    assert [use["sm_pct"] for use in uses] == [55, {"missing": "the driver answered 991 %"}, 0, 3]
+
+
+def test_a_process_that_ends_is_listed_no_more() -> None:
+    steps: list[Step] = [["processes", 0], ["append", "0 process 10 -"], ["processes", 0]]
+    before, _, after = take("0 process 10 C 1 1\n0 process 20 C 1 1\n", *steps)
+    assert [[use["pid"] for use in uses] for uses in (before, after)] == [[10, 20], [20]]
+
+
+SHARES = "nvmlDeviceGetProcessesUtilizationInfo"
+
+
+@pytest.mark.parametrize(
+    ("faults", "share"),
+    [
+        (f"0 error {SHARES} 13", 55),
+        (f"0 error {SHARES} 6", 0),  # nobody used it lately
+        (f"0 error {SHARES} 3\n0 error nvmlDeviceGetProcessUtilization 3", UNREPORTED),
+        (f"0 error {SHARES} 4", {"missing": "no permission to ask the NVIDIA driver"}),
+    ],
+)
+def test_a_share_that_is_not_told_has_its_reason(faults: str, share: object) -> None:
+    (uses,) = take(f"0 process 10 C 2048 55\n{faults}\n", ["processes", 0])
+    assert [use["sm_pct"] for use in uses] == [share]
+
+
+def test_processes_that_may_not_be_listed_are_not_shown_as_none() -> None:
+    refused, _, allowed = take(
+        "0 process 1 C 1 1\n0 error nvmlDeviceGetComputeRunningProcesses_v3 4\n",
+        ["processes", 0],
+        ["append", "0 error nvmlDeviceGetComputeRunningProcesses_v3 0"],
+        ["processes", 0],
+    )
+    assert "no permission" in refused["missing"]
+    assert len(allowed) == 1
+
+
+# MIG
+
+MIG = """
+driver gpus 2
+1 mig 1
+1 mig_slices 2
+1 slice_memory_total_mib 18000
+1 slice_memory_used_mib 500
+1 gpm 2 66
+1 process 11 C 300 - 0
+1 process 12 C 200 - 1
+"""
+
+
+def test_mig_instances_stand_behind_their_gpu_with_what_is_told_of_them() -> None:
+    *_, sample, uses = take(MIG, ["sample", 1], ["later", 1], ["sample", 1], ["processes", 1])
+    gpu, first, second = sample
+    assert (gpu["device"], gpu["parent"], gpu["values"]["mig_mode"]) == (1, None, 1)
+    assert (first["parent"], second["parent"]) == (1, 1)
+    assert len({each["device"] for each in sample}) == 3
+    found = second["values"]
+    assert found["name"] == "NVIDIA H200 MIG 1g.18gb"
+    assert found["uuid"].startswith("MIG-")
+    assert found["memory_total_bytes"] == 18000 * MIB
+    assert found["memory_used_bytes"] == 500 * MIB
+    assert found["gpm_sm_active_pct"] == 66
+    assert "MIG instance" in found["sm_busy_pct"]["missing"]
+    assert [(use["device"], use["pid"]) for use in uses] == [(first["device"], 11), (second["device"], 12)]
+    assert "MIG instance" in uses[0]["sm_pct"]["missing"]
+
+
+def test_mig_instances_that_are_made_and_removed_are_found() -> None:
+    steps: list[Step] = [["append", "1 mig_slices 3"], ["later", 9], ["sample", 1]]
+    off: list[Step] = [["append", "1 mig 0"], ["later", 9], ["sample", 1]]
+    before, *_, more, _, _, none = take(MIG, ["sample", 1], *steps, *off)
+    assert [len(samples) for samples in (before, more, none)] == [3, 4, 1]
+    assert [each["device"] for each in more[:3]] == [each["device"] for each in before]
+
+
+# Values that cannot be
+
+
+@pytest.mark.parametrize(
+    ("scenario", "key", "reason"),
+    [
+        ("0 sm_busy_pct 250", "sm_busy_pct", "the driver answered 250 %"),
+        ("0 memory_total_mib 0", "memory_total_bytes", "the driver answered 0 bytes"),
+        ("0 memory_total_mib 0", "memory_used_bytes", "the driver answered 0 bytes"),
+        ("0 memory_used_mib 999999", "memory_used_bytes", "the driver answered more than there is"),
+        ("0 field 186 4294967295", "power_w", "the driver answered 4.29497e+06 W"),
+        ("0 power_limit_mw 0", "power_limit_w", "the driver answered 0 W"),
+        ("0 pstate 32", "pstate", "the driver answered 32"),
+        ("0 gpm 2 nan", "gpm_sm_active_pct", "the driver answered nan %"),
+        ("0 gpm 20 -5", "pcie_tx_bytes_per_s", "the driver answered -5 MiB/s"),
+    ],
+)
+def test_a_value_that_cannot_be_is_not_shown(scenario: str, key: str, reason: str) -> None:
+    assert values(scenario)[key] == {"missing": reason}
+
+
+def test_names_of_any_bytes_are_text() -> None:
+    found = values(rf"0 name a\xff\xfe\x1b[31m\nb\xe2\x80\xae[red]{'x' * 60}")
+    assert found["name"].startswith("a\ufffd\ufffd\x1b[31m\nb\u202e[red]xxx")
+    assert len(values(f"0 name {'x' * 200}")["name"]) == 95
+
+
+def test_a_uuid_of_any_bytes_does_not_hide_a_gpu() -> None:
+    devices, sample = take(r"0 uuid \xff\xfe", ["devices"], SAMPLE)
+    assert devices == [0]
+    assert sample[0]["problem"] is None
+
+
+# Faults
+
+HANDLE = "nvmlDeviceGetHandleByIndex_v2"
+BUSY = "nvmlDeviceGetUtilizationRates"
+
+
+def test_a_metric_that_is_not_supported_is_not_asked_again() -> None:
+    results = take(f"0 error {BUSY} 3\n", SAMPLE, ["calls", BUSY], SAMPLE, ["calls", BUSY])
+    found = results[2][0]["values"]
+    assert found["sm_busy_pct"] == found["memory_busy_pct"] == UNREPORTED
+    assert found["temperature_c"] == 40
+    assert results[1] == results[3] == 1
+
+
+def test_a_gpu_that_supports_nothing_has_a_problem_and_a_place() -> None:
+    devices, sample, again = take(
+        f"driver gpus 2\n1 error * 3\n1 error {HANDLE} 0\n", ["devices"], ["sample", 1], ["sample", 1]
+    )
+    assert devices == [0, 1]
+    assert sample[0]["problem"] == {"missing": "nothing of it can be read: this GPU does not report it"}
+    assert again[0]["values"]["sm_busy_pct"] == UNREPORTED
+
+
+def test_a_gpu_that_may_not_be_asked_is_asked_again() -> None:
+    forbidden = f"0 error * 4\n0 error {HANDLE} 0\n"
+    refused, _, _, allowed = take(forbidden, SAMPLE, ["append", "0 error * 0"], ["later", 9], SAMPLE)
+    assert "no permission" in refused[0]["problem"]["missing"]
+    assert allowed[0]["problem"] is None
+    assert allowed[0]["values"]["name"] == "NVIDIA H200"
+
+
+def test_a_gpu_that_may_not_be_reached_is_tried_again() -> None:
+    steps = [
+        SAMPLE,
+        ["append", f"0 error {HANDLE} 0"],
+        ["devices"],
+        SAMPLE,
+        ["later", 11],
+        ["devices"],
+        SAMPLE,
+    ]
+    refused, _, _, soon, _, _, allowed = take(f"0 error {HANDLE} 4\n", *steps)
+    assert "no permission" in refused[0]["problem"]["missing"]
+    assert refused == soon
+    assert allowed[0]["problem"] is None
+
+
+def test_one_call_without_permission_leaves_the_rest() -> None:
+    found = values("0 error nvmlGpmQueryDeviceSupport 4\n0 error nvmlDeviceGetTotalEccErrors 4\n")
+    assert "no permission" in found["gpm_sm_active_pct"]["missing"]
+    assert "no permission" in found["ecc_uncorrected_count"]["missing"]
+    assert found["temperature_c"] == 40
+
+
+def test_a_gpu_lost_from_the_start_keeps_its_number_and_may_come_back() -> None:
+    lost = "driver gpus 3\n1 error nvmlDeviceGetHandleByIndex_v2 15\n2 sm_busy_pct 7\n"
+    back = ["append", "1 error nvmlDeviceGetHandleByIndex_v2 0"]
+    results = take(
+        lost, ["devices"], ["sample", 1], ["sample", 2], back, ["later", 11], ["devices"], ["sample", 1]
+    )
+    assert results[0] == results[5] == [0, 1, 2]
+    assert results[1][0]["problem"]["missing"].startswith("the GPU is lost")
+    assert results[2][0]["values"]["sm_busy_pct"] == 7
+    assert results[6][0]["problem"] is None
+
+
+def test_a_gpu_lost_while_it_is_watched_is_left_alone_for_a_while() -> None:
+    results = take(
+        "driver gpus 2\n0 process 7 C 1 1\n",
+        SAMPLE,
+        ["append", "0 error * 15"],
+        SAMPLE,
+        ["sample", 1],
+        ["calls"],
+        SAMPLE,
+        ["processes", 0],
+        ["calls"],
+        ["append", "0 error * 0"],
+        ["later", 9],
+        SAMPLE,
+        ["processes", 0],
+    )
+    assert results[2][0]["problem"]["missing"].startswith("the GPU is lost")
+    assert results[2][0]["values"].keys() == {"name", "uuid", "driver", "pci_address"}
+    assert results[3][0]["problem"] is None
+    assert results[4] == results[7]
+    assert results[6]["missing"].startswith("the GPU is lost")
+    assert results[10][0]["problem"] is None
+    assert len(results[11]) == 1
+
+
+def test_an_error_that_heals_leaves_no_trace() -> None:
+    broken, _, healed = take(
+        "0 error nvmlDeviceGetFieldValues 999\n0 field 186 50000\n",
+        SAMPLE,
+        ["append", "0 error nvmlDeviceGetFieldValues 0"],
+        SAMPLE,
+    )
+    assert broken[0]["values"]["power_w"] == {"missing": "the NVIDIA driver answered with error 999"}
+    assert broken[0]["values"]["sm_busy_pct"] == 0
+    assert healed[0]["values"]["power_w"] == 50
+
+
+def test_an_error_has_its_time() -> None:
+    found = values(
+        "0 error nvmlDeviceGetPerformanceState 999 1e6\n0 error nvmlDeviceGetEncoderUtilization 999 0 1e6\n"
+    )
+    assert found["pstate"] == 0
+    assert "999" in found["encoder_pct"]["missing"]
+
+
+def test_every_third_call_failing_costs_every_third_value() -> None:
+    results = take(f"0 every {BUSY} 3 999\n", *[SAMPLE] * 6)
+    is_there = [result[0]["values"]["sm_busy_pct"] == 0 for result in results]
+    assert is_there == [True, True, False] * 2
+
+
+def test_every_third_call_of_all_failing_leaves_the_gpus_in_place() -> None:
+    steps = [step for _ in range(5) for step in (["later", 9], SAMPLE, ["processes", 0], ["devices"])]
+    results = take("0 process 7 C 1 1\n* every * 3 999\n", *steps)
+    assert results[3::4] == [[0]] * 5
+    assert all(sample[0]["problem"] is None for sample in results[1::4])
+
+
+def test_a_gpu_that_is_unplugged_is_listed_no_more() -> None:
+    steps: list[Step] = [["devices"], ["append", "driver gpus 2"], ["devices"], ["sample", 2], ["sample", 1]]
+    before, _, after, gone, there = take("driver gpus 3\n", *steps)
+    assert (before, after) == ([0, 1, 2], [0, 1])
+    assert gone[0]["problem"]["missing"].startswith("the GPU is lost")
+    assert there[0]["problem"] is None
+
+
+def test_a_gpu_keeps_its_number_when_one_before_it_is_unplugged() -> None:
+    third = "GPU-00000000-0000-0000-0000-000000000002"
+    then = f"driver gpus 2\n1 uuid {third}\n1 sm_busy_pct 33"
+    *_, devices, sample = take("driver gpus 3\n", ["append", then], ["devices"], ["sample", 2])
+    assert devices == [0, 2]
+    assert sample[0]["values"]["uuid"] == third
+    assert sample[0]["values"]["sm_busy_pct"] == 33
+
+
+def test_a_gpu_that_is_added_is_found() -> None:
+    before, _, after, sample = take(
+        "driver gpus 1\n", ["devices"], ["append", "driver gpus 2"], ["devices"], ["sample", 1]
+    )
+    assert (before, after) == ([0], [0, 1])
+    assert sample[0]["values"]["temperature_c"] == 40
+
+
+def test_the_library_is_opened_anew_when_the_kernel_lists_other_gpus(tmp_path: Path) -> None:
+    gpus = "proc/driver/nvidia/gpus"
+    (tmp_path / gpus / "0000:1b:00.0").mkdir(parents=True)
+    init = ["calls", "nvmlInitWithFlags"]
+    steps = [
+        ["devices"],
+        init,
+        ["make", f"{gpus}/0000:1c:00.0"],
+        ["devices"],
+        init,
+        ["devices"],
+        init,
+        SAMPLE,
+    ]
+    results = take("driver gpus 2\n", *steps, root=tmp_path)
+    assert [results[1], results[4], results[6]] == [1, 2, 2]
+    assert results[7][0]["problem"] is None
+
+
+def test_a_driver_that_was_reloaded_is_found_again() -> None:
+    init = ["calls", "nvmlInitWithFlags"]
+    results = take(
+        "driver gpus 2\n0 energy_mj 9000\n",
+        SAMPLE,
+        ["append", "driver loaded 0"],
+        SAMPLE,
+        ["processes", 1],
+        ["devices"],
+        ["sample", 1],
+        init,
+        ["append", "driver loaded 2\n0 energy_mj 5"],
+        ["devices"],
+        init,
+        ["later", 3],
+        ["devices"],
+        SAMPLE,
+        ["sample", 1],
+    )
+    assert "unloaded" in results[2][0]["problem"]["missing"]
+    assert results[2][0]["values"]["name"] == "NVIDIA H200"
+    assert "unloaded" in results[3]["missing"]
+    assert results[4] == results[8] == results[11] == [0, 1]
+    assert "not loaded" in results[5][0]["problem"]["missing"]
+    assert results[6] == results[9] == 2  # not tried again so soon
+    assert results[12][0]["problem"] is None
+    assert results[12][0]["values"]["energy_mj"] == 5
+    assert results[13][0]["problem"] is None
+
+
+def test_a_driver_that_was_reloaded_in_between_is_found_by_the_next_look() -> None:
+    results = take("", SAMPLE, ["append", "driver loaded 2"], ["devices"], SAMPLE)
+    assert results[2] == [0]
+    assert results[3][0]["problem"] is None
+
+
+def test_a_call_that_blocks_holds_up_no_other_gpu() -> None:
+    results = take(
+        f"driver gpus 2\n0 delay_ms {BUSY} 30000\n",
+        ["begin", 0],
+        ["wait_for_calls", BUSY, 1],
+        ["devices"],
+        ["sample", 1],
+        ["processes", 1],
+        ["is_running"],
+        ["close"],
+        ["is_running"],
+        ["calls", "nvmlShutdown"],
+    )
+    assert results[2] == [0, 1]
+    assert results[3][0]["problem"] is None
+    assert results[5] is results[7] is True
+    assert results[8] == 0  # nothing is closed below a call
+
+
+def test_a_driver_is_not_opened_anew_below_a_call_that_blocks() -> None:
+    results = take(
+        f"driver gpus 2\n0 delay_ms {BUSY} 30000\n",
+        ["begin", 0],
+        ["wait_for_calls", BUSY, 1],
+        ["append", "driver loaded 2"],
+        ["devices"],
+        ["later", 60],
+        ["devices"],
+        ["sample", 1],
+        ["calls", "nvmlShutdown"],
+    )
+    assert results[5] == [0, 1]
+    assert "unloaded" in results[6][0]["problem"]["missing"]
+    assert results[7] == 0
+
+
+# Opening
+
+
+@pytest.mark.parametrize(
+    ("scenario", "cause", "cure"),
+    [
+        ("driver error nvmlInitWithFlags 9", "not loaded", "modprobe nvidia"),
+        ("driver error nvmlInitWithFlags 18", "different versions", "reboot"),
+        ("driver error nvmlInitWithFlags 4", "no permission", "/dev/nvidiactl"),
+        ("driver gpus 0", "sees no GPU", ""),
+        ("driver error nvmlDeviceGetCount_v2 999", "error 999", ""),
+    ],
+)
+def test_a_driver_that_cannot_be_used_is_named_with_its_cure_and_tried_again(
+    scenario: str, cause: str, cure: str
+) -> None:
+    cured = "driver error nvmlInitWithFlags 0\ndriver error nvmlDeviceGetCount_v2 0\ndriver gpus 1"
+    steps = [OPEN, ["devices"], ["append", cured], OPEN, ["later", 3], OPEN, ["devices"], SAMPLE]
+    results = run(steps, standin_environment(scenario))
+    assert cause in results[0]["missing"]
+    assert cure in results[0]["missing"]
+    assert results[1] == []
+    assert results[3] == results[0]  # too soon
+    assert results[5] is None
+    assert results[6] == [0]
+    assert results[7][0]["problem"] is None
+
+
+def test_a_driver_that_is_never_there_is_tried_ever_more_seldom() -> None:
+    steps = [OPEN, ["later", 1]] * 100 + [["calls", "nvmlInitWithFlags"]]
+    tries = run(steps, standin_environment("driver error nvmlInitWithFlags 9"))[-1]
+    assert tries == 7  # at 0, 2, 6, 14, 30, 60 and 90 s
+
+
+def test_a_box_without_the_library_says_so(tmp_path: Path) -> None:
+    # A library that is none shadows a real driver's, if this box has one.
+    (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
+    opened, devices, _ = run([OPEN, ["devices"], ["close"]], {"LD_LIBRARY_PATH": str(tmp_path)})
+    assert "libnvidia-ml.so.1 was not found" in opened["missing"]
+    assert devices == []
+
+
+def test_a_python_without_pynvml_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pynvml.py").write_text("raise ImportError\n")
+    (opened,) = run([OPEN], standin_environment("") | {"PYTHONPATH": str(tmp_path)})
+    assert "pip install nvidia-ml-py" in opened["missing"]
+
+
+def test_a_closed_source_gives_everything_back_and_can_be_opened_again() -> None:
+    freed = ["calls", "nvmlGpmSampleFree"]
+    results = take(
+        "", SAMPLE, ["close"], freed, ["calls", "nvmlShutdown"], ["close"], ["devices"], SAMPLE, OPEN, SAMPLE
+    )
+    assert results[2:4] == [2, 1]
+    assert results[5] == []
+    assert results[6][0]["problem"] is not None
+    assert results[7] is None
+    assert results[8][0]["problem"] is None
