@@ -1,4 +1,4 @@
-"""What every metric source can do."""
+"""What every source of metrics can do: `Source` for measured runs, `LiveSource` for the live view."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
 from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, GpuUse
 from gputui.model.telemetry import Reading
 
 
@@ -31,3 +32,28 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Give back what `probe` opened; may be called twice."""
+
+
+class LiveSource(Protocol):
+    """GPUs of one kind, for the live view.
+
+    Any call may block in a driver. `open`, `devices` and `close` are called by one thread; `sample` and
+    `processes` by one thread per device, for several devices at the same time.
+    """
+
+    NAME: ClassVar[str]
+
+    def open(self) -> Missing | None:
+        """Open what is needed; why there is nothing here, or None if there is. After a Missing, asked again."""
+
+    def devices(self) -> tuple[int, ...]:
+        """GPUs that are there now; a GPU keeps its number while others come and go."""
+
+    def sample(self, device: int) -> tuple[DeviceSample, ...]:
+        """One GPU as it is now, and its MIG instances behind it. Never empty: what failed is in the sample."""
+
+    def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
+        """Who uses this GPU, those in its MIG instances included, or why nobody can tell."""
+
+    def close(self) -> None:
+        """Give back what `open` took; may be called twice."""
