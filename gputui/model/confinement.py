@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """Limits of the control groups this process is in; paths are absolute, below the root they were read from."""
+    """Limits of the control groups this process is in. Paths are below the root they were read from."""
 
     cpu_limit_cores: float | None = None
     """CPUs' worth of time per second; None without a quota."""
     cpu_usage_file: str = ""
-    """`cpu.stat` (version 2) or `cpuacct.usage` (version 1) of the group with that quota; empty if not there."""
+    """Of the group with that quota: `cpu.stat` (version 2) or `cpuacct.usage` (1); empty if not there."""
     cpus: frozenset[int] = frozenset()
     """Logical CPUs of the cpuset; empty if none is set."""
     memory_limit_bytes: int | None = None

@@ -44,13 +44,13 @@ class LiveSource(Protocol):
     NAME: ClassVar[str]
 
     def open(self) -> Missing | None:
-        """Open what is needed; why there is nothing here, or None if there is. After a Missing, asked again."""
+        """Open what is needed; why there is nothing here, or None. After a Missing it is asked again."""
 
     def devices(self) -> tuple[int, ...]:
         """GPUs that are there now; a GPU keeps its number while others come and go."""
 
     def sample(self, device: int) -> tuple[DeviceSample, ...]:
-        """One GPU as it is now, and its MIG instances behind it. Never empty: what failed is in the sample."""
+        """One GPU now, and its MIG instances behind it. Never empty: a failure stands in the sample."""
 
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
         """Who uses this GPU, those in its MIG instances included, or why nobody can tell."""

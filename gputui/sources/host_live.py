@@ -12,15 +12,15 @@ from typing import Any, ClassVar  # psutil may be absent
 
 from gputui.model.absent import Missing
 from gputui.model.confinement import FREE, Confinement
-from gputui.model.live import DeviceSample, Value
+from gputui.model.live import AT_SECOND_READING, DeviceSample, Value
 from gputui.model.telemetry import HOST
+from gputui.sources.small_files import read_file
 
 _LIMITS_KEPT_NS = 10 * 10**9
 """Limits, network interfaces and disks are looked up this often: they seldom change."""
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own
 _NO_DISK = re.compile(r"loop|ram|zram|dm-|md|sr|fd|nbd")
 _PARTITION = re.compile(r"(?:nvme\d+n\d+|mmcblk\d+)p\d+|(?:[shv]|xv)d[a-z]+\d+")
-_RATES_FIRST = Missing("known after the second reading")
 _RATE_KEYS = (
     "network_rx_bytes_per_s",
     "network_tx_bytes_per_s",
@@ -100,16 +100,12 @@ class HostLive:
         self._disks = self._with_device("/sys/block")
 
     def _with_device(self, directory: str) -> frozenset[str]:
-        try:
-            names = os.listdir(self._root + directory)
-        except OSError:
-            return frozenset()
-        return frozenset(n for n in names if os.path.exists(f"{self._root}{directory}/{n}/device"))
+        found = Path(self._root + directory).glob("*/device")
+        return frozenset(device.parent.name for device in found)
 
     def _text(self, path: str) -> str:
         try:
-            with open(self._root + path, "rb", buffering=0) as file:
-                return file.readall().decode(errors="replace")
+            return read_file(self._root + path).decode(errors="replace")
         except OSError:
             return ""
 
@@ -135,7 +131,11 @@ class HostLive:
         quota, visible = self._confinement.cpu_limit_cores, float(len(now.cpus))
         limit: Value = min(quota or visible, visible) or Missing("/proc/stat cannot be read")
         if last is None:
-            return {"cpu_busy_pct": _RATES_FIRST, "cpu_limit_cores": limit, "cpu_core_pct": _RATES_FIRST}
+            return {
+                "cpu_busy_pct": AT_SECOND_READING,
+                "cpu_limit_cores": limit,
+                "cpu_core_pct": AT_SECOND_READING,
+            }
         shares: list[float] = []
         for cpu, (busy, total) in now.cpus.items():
             busy_before, total_before = last.cpus.get(cpu, (busy, total))
@@ -245,9 +245,11 @@ class HostLive:
         values: dict[str, Value] = {
             "name": os.uname().machine if hasattr(os, "uname") else "this computer",
             # psutil's first answer compares with nothing.
-            "cpu_busy_pct": _RATES_FIRST if last is None else sum(shares),
+            "cpu_busy_pct": AT_SECOND_READING if last is None else sum(shares),
             "cpu_limit_cores": float(len(shares)),
-            "cpu_core_pct": _RATES_FIRST if last is None else ",".join(f"{share:.0f}" for share in shares),
+            "cpu_core_pct": AT_SECOND_READING
+            if last is None
+            else ",".join(f"{share:.0f}" for share in shares),
             "memory_used_bytes": memory.total - memory.available,
             "memory_total_bytes": memory.total,
             "swap_used_bytes": swap.used,
@@ -278,7 +280,7 @@ def _ticks_of_cpus(stat: str, wanted: frozenset[int]) -> dict[int, Pair]:
 
 def _rates(last: _Counters | None, now: _Counters) -> dict[str, Value]:
     if last is None:
-        return dict.fromkeys(_RATE_KEYS, _RATES_FIRST)
+        return dict.fromkeys(_RATE_KEYS, AT_SECOND_READING)
     seconds = (now.t_ns - last.t_ns) / 1e9
     network = _rate(last.network, now.network, seconds)
     disks = _rate(last.disks, now.disks, seconds)
@@ -292,7 +294,7 @@ def _rate(
     if isinstance(now, Missing):
         return now, now
     if isinstance(before, Missing) or seconds <= 0:
-        return _RATES_FIRST, _RATES_FIRST
+        return AT_SECOND_READING, AT_SECOND_READING
     kept = [(before[name], pair) for name, pair in now.items() if name in before]
 
     def per_second(deltas: Iterable[int]) -> float:
