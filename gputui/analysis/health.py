@@ -66,7 +66,7 @@ def health(
 def foreign_processes(processes: Sequence[ProcessSample] | Missing, device: int, user: str) -> int:
     """How many processes of other users are on a GPU.
 
-    Those of the host that a container cannot look at are not counted: they may be one's own, by another number.
+    Those of the host that a container cannot look at are not counted: they may be one's own.
     """
     if isinstance(processes, Missing):
         return 0
