@@ -25,7 +25,7 @@ _GENERATION: dict[str, int | Missing] = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4
 
 _UNREPORTED = Missing("this GPU, or its amdgpu driver, does not report it")
 _NOT_ALLOWED = Missing("no permission to read it from the amdgpu driver")
-_ASLEEP = Missing("the GPU is powered down: asking would wake it")
+ASLEEP = Missing("the GPU is powered down: asking would wake it")
 _NO_ANSWER = Missing("the amdgpu driver gave no answer")
 _NOT_A_NUMBER = Missing("the amdgpu driver's answer cannot be understood")
 _GONE = Missing(f"{LOST}: the kernel lists it no more")
@@ -77,7 +77,7 @@ class AmdLive:
             return (DeviceSample(device, self.NAME, self._clock(), {}, problem=_GONE),)
         values = dict(self._seldom(device, place))
         if _text(place / "power" / "runtime_status") == "suspended":
-            values |= dict.fromkeys(_OFTEN, _ASLEEP)
+            values |= dict.fromkeys(_OFTEN, ASLEEP)
         else:
             values |= _often(place)
         return (DeviceSample(device, self.NAME, self._clock(), values),)
@@ -103,6 +103,7 @@ _OFTEN = (
     "memory_used_bytes",
     "power_w",
     "temperature_c",
+    "temperature_junction_c",
     "sm_clock_mhz",
     "memory_clock_mhz",
     "fan_pct",
@@ -114,13 +115,15 @@ _OFTEN = (
 def _often(place: Path) -> dict[str, Value]:
     hwmon = _hwmon(place)
     link = _link(place, "current")
+    edge, junction = _thermometers(hwmon)
     return {
         "sm_busy_pct": _number(place / "gpu_busy_percent"),
         "memory_busy_pct": _number(place / "mem_busy_percent"),
         "memory_used_bytes": _number(place / "mem_info_vram_used"),
         # The newer of the two names; a driver that has both gives the same or the slower one as average.
         "power_w": _first_of(hwmon / "power1_input", hwmon / "power1_average", per=1e6),
-        "temperature_c": _scaled(_labelled(hwmon, "temp", "edge") or hwmon / "temp1_input", 1e3),
+        "temperature_c": _scaled(edge, 1e3),
+        "temperature_junction_c": _scaled(junction, 1e3),
         "sm_clock_mhz": _clock_mhz(hwmon / "freq1_input", place / "pp_dpm_sclk"),
         "memory_clock_mhz": _clock_mhz(hwmon / "freq2_input", place / "pp_dpm_mclk"),
         "fan_pct": _fan(hwmon),
@@ -136,7 +139,7 @@ def _seldom(place: Path, root: Path) -> dict[str, Value]:
     errors = _answer(place / "ras" / "umc_err_count")
     counted = re.search(r"^ue:\s*(\d+)", errors, re.MULTILINE) if isinstance(errors, str) else None
     version = _text(root / "sys/module/amdgpu/version")
-    edge = _labelled(hwmon, "temp", "edge") or hwmon / "temp1_input"
+    edge, junction = _thermometers(hwmon)
     uncounted = errors if isinstance(errors, Missing) else _NOT_A_NUMBER
     return {
         "name": name if isinstance(name, str) and name else f"AMD GPU {_text(place / 'device')}",
@@ -146,7 +149,8 @@ def _seldom(place: Path, root: Path) -> dict[str, Value]:
         "memory_total_bytes": _number(place / "mem_info_vram_total"),
         "power_limit_w": _scaled(hwmon / "power1_cap", 1e6),
         "power_limit_default_w": _scaled(hwmon / "power1_cap_default", 1e6),
-        "temperature_limit_c": _scaled(edge.with_name(edge.name.replace("_input", "_crit")), 1e3),
+        "temperature_limit_c": _scaled(_critical(edge), 1e3),
+        "temperature_junction_limit_c": _scaled(_critical(junction), 1e3),
         "sm_clock_max_mhz": _highest_level(place / "pp_dpm_sclk"),
         "memory_clock_max_mhz": _highest_level(place / "pp_dpm_mclk"),
         "pcie_generation_max": link[0],
@@ -180,12 +184,19 @@ def _hwmon(place: Path) -> Path:
     return next(iter(sorted((place / "hwmon").glob("hwmon[0-9]*"))), place / "hwmon" / "none")
 
 
-def _labelled(hwmon: Path, kind: str, label: str) -> Path | None:
-    """The sensor of this name, such as the temperature of the `edge`."""
-    for file in sorted(hwmon.glob(f"{kind}[0-9]_label")):
-        if _text(file) == label:
-            return file.with_name(file.name.replace("_label", "_input"))
-    return None
+def _thermometers(hwmon: Path) -> tuple[Path, Path]:
+    """The sensor at the edge of the chip, and that at its hottest place; data-centre GPUs have only this."""
+    found = {_text(file): file for file in sorted(hwmon.glob("temp[0-9]_label"))}
+    first, none = hwmon / "temp1_label", hwmon / "none_label"
+    edge, junction = found.get("edge", found.get("junction", first)), found.get("junction", none)
+    return (
+        edge.with_name(edge.name.replace("_label", "_input")),
+        junction.with_name(junction.name.replace("_label", "_input")),
+    )
+
+
+def _critical(sensor: Path) -> Path:
+    return sensor.with_name(sensor.name.replace("_input", "_crit"))
 
 
 def _clock_mhz(sensor: Path, levels: Path) -> float | Missing:
