@@ -27,6 +27,7 @@ class Command:
 
 COMMANDS: tuple[Command, ...] = (
     Command("run", "run", "Measure a profile and store the result."),
+    Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("attach", "attach", "Watch a run in progress again."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
     Command("record", "record", "Record the box while any program runs."),

@@ -16,7 +16,6 @@ from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
 from gputui.model.telemetry import HOST
-from gputui.sources.amd import AmdLive
 from gputui.sources.base import LiveSource
 from gputui.sources.host_live import HostLive
 from gputui.sources.processes import ProcessTable
@@ -35,6 +34,7 @@ _CLOSES_WITHIN_S = 0.08
 OPENING = Missing("being opened")
 NOT_ASKED = Missing("not asked for")
 NO_GPU = Missing("no GPU is read here")
+NONE_LISTED = Missing("there is no GPU")
 FIRST_READING = Missing("being read for the first time")
 
 
@@ -193,7 +193,7 @@ class Collector:
             if self._wants_processes == wanted:
                 return
             self._wants_processes = wanted
-            self._processes = Missing("being read for the first time") if wanted else NOT_ASKED
+            self._processes = FIRST_READING if wanted else NOT_ASKED
             for slot in self._slots.values():
                 slot.uses, slot.uses_ns = NOT_ASKED, None
             self._changes += 1
@@ -276,11 +276,9 @@ class Collector:
             absent = _bug(error)
         with self._lock:
             del self._opening_since_ns[source.NAME]
-            if absent is None:
-                self._absent.pop(source.NAME, None)
-            else:
+            if absent is not None:
                 self._absent[source.NAME] = absent
-            self._changes += 1
+                self._changes += 1
         self._on_sample()
         return absent is None
 
@@ -314,13 +312,10 @@ class Collector:
                     slot.samples = tuple(replace(sample, problem=gone) for sample in slot.samples)
                     slot.uses = ()
                     self._changes += 1
-            none = Missing("there is no GPU")
-            known = self._absent.get(source.NAME)
-            if not devices and known is None:
-                self._absent[source.NAME] = none
+            if devices and self._absent.pop(source.NAME, None) is not None:
                 self._changes += 1
-            elif devices and known is not None:
-                del self._absent[source.NAME]
+            if not devices and self._absent.get(source.NAME) != NONE_LISTED:
+                self._absent[source.NAME] = NONE_LISTED
                 self._changes += 1
 
     # One thread per GPU
@@ -376,34 +371,28 @@ class Collector:
                 sample = self._host.sample()
             except Exception as error:
                 sample = replace(slot.samples[0], problem=_bug(error))
-            uses = self._publish_host(number, sample)
+            uses, newest_ns = self._uses_of_round(number)
             found: tuple[ProcessSample, ...] | Missing | None = None
             if isinstance(uses, Missing):
                 found, looked_up_ns = uses, None
-            elif self._is_due(looked_up_ns):
-                found, looked_up_ns = self._looked_up(uses), self._clock()
-            self._end_round(number, found)
+            elif looked_up_ns is None or looked_up_ns < newest_ns:
+                found, looked_up_ns = self._looked_up(uses), newest_ns
+            with self._published:
+                self._end_call(slot, number)
+                slot.samples = (sample,)
+                if found is not None:
+                    self._processes = found if self._wants_processes else NOT_ASKED
+                self._changes += 1
+                self._closed_round = number
             if not self._closed.is_set():
                 self._on_sample()
 
-    def _publish_host(self, number: int, sample: DeviceSample) -> tuple[GpuUse, ...] | Missing:
-        """Show the host, wait for the GPUs of this round, and say who uses them."""
+    def _uses_of_round(self, number: int) -> tuple[tuple[GpuUse, ...] | Missing, int]:
+        """Who uses the GPUs, once all are read in this round, and when the newest of it was told."""
         with self._published:
-            self._host_slot.samples = (sample,)
-            self._changes += 1
             longest_s = min(_WAITS_FOR_GPUS_S, self._rounds.interval_s / 2)
             self._published.wait_for(lambda: self._is_complete(number), longest_s)
-            return self._all_uses()
-
-    def _end_round(self, number: int, found: tuple[ProcessSample, ...] | Missing | None) -> None:
-        with self._published:
-            self._end_call(self._host_slot, number)
-            if not self._wants_processes:
-                self._processes = NOT_ASKED
-            elif found is not None and found != NOT_ASKED:
-                self._processes = found
-            self._changes += 1
-            self._closed_round = number
+            return self._all_uses(), max((slot.uses_ns or 0 for slot in self._slots.values()), default=0)
 
     def _is_complete(self, number: int) -> bool:
         """Whether all GPUs are read in this round, but for those that still hang in an earlier one."""
@@ -422,10 +411,10 @@ class Collector:
         told = [slot.uses for slot in slots if not isinstance(slot.uses, Missing)]
         if told:
             return tuple(use for uses in told for use in uses)
-        reasons = [slot.uses for slot in slots if isinstance(slot.uses, Missing) and slot.uses != NOT_ASKED]
+        reasons = [uses for slot in slots if isinstance(uses := slot.uses, Missing) and uses != NOT_ASKED]
         if reasons:
             return reasons[0]
-        return FIRST_READING if slots else NO_GPU
+        return FIRST_READING if slots or OPENING in self._absent.values() else NO_GPU
 
     def _looked_up(self, uses: tuple[GpuUse, ...]) -> tuple[ProcessSample, ...] | Missing:
         if self._process_table is None:
@@ -444,8 +433,13 @@ def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: No
 
 
 def live_sources() -> tuple[LiveSource, ...]:
-    """One of each kind of GPU that can be read."""
-    return (AmdLive(),)
+    """One for each kind of GPU; AMD's only where its driver is loaded, NVIDIA's to say what is amiss too."""
+    found: list[LiveSource] = []
+    if Path("/sys/module/amdgpu").exists():
+        from gputui.sources.amd import AmdLive  # 2 ms that most boxes need not spend
+
+        found.append(AmdLive())
+    return tuple(found)
 
 
 def _bug(error: Exception) -> Missing:

@@ -102,12 +102,17 @@ class Box:
             (place / name).write_text(text + "\n")
         return place
 
-    def add(self, card: int, place: str = DIRECT, driver: str = "amdgpu", **changed: str | None) -> Path:
+    def add(
+        self,
+        card: int,
+        place: str = DIRECT,
+        changed: Mapping[str, str | None] | None = None,
+        driver: str = "amdgpu",
+    ) -> Path:
         """A card; `changed` gives files another content, None takes one out."""
-        files = {**GPU, **{name: text for name, text in changed.items() if text is not None}}
-        device = self.write(
-            f"sys/devices/{place}", {k: v for k, v in files.items() if changed.get(k, v) is not None}
-        )
+        files = {**GPU, **(changed or {})}
+        present = {name: text for name, text in files.items() if text is not None}
+        device = self.write(f"sys/devices/{place}", present)
         drivers = self.root / "sys/bus/pci/drivers" / driver
         drivers.mkdir(parents=True, exist_ok=True)
         (device / "driver").symlink_to(drivers)
@@ -156,7 +161,7 @@ def test_a_driver_without_a_gpu_has_nothing(box: Box) -> None:
 
 
 def test_other_vendors_and_other_drivers_are_left_alone(box: Box) -> None:
-    box.add(0, "pci0000:00/0000:00:02.0", vendor="0x8086")
+    box.add(0, "pci0000:00/0000:00:02.0", {"vendor": "0x8086"})
     box.add(1, "pci0000:00/0000:00:03.0", driver="radeon")
     box.add(2)
     assert box.open().devices() == (0,)
@@ -204,25 +209,25 @@ def test_the_link_to_the_host_is_that_of_the_cards_own_switch(box: Box) -> None:
 
 
 def test_a_gpu_without_a_name_is_called_by_its_number(box: Box) -> None:
-    box.add(0, product_name=None)
+    box.add(0, changed={"product_name": None})
     assert only(box.open()).values["name"] == "AMD GPU 0x744c"
 
 
 def test_a_gpu_without_an_edge_sensor_is_as_hot_as_its_junction(box: Box) -> None:
-    box.add(0, **{"hwmon/hwmon4/temp1_label": "junction", "hwmon/hwmon4/temp2_label": "mem"})
+    box.add(0, changed={"hwmon/hwmon4/temp1_label": "junction", "hwmon/hwmon4/temp2_label": "mem"})
     values = only(box.open()).values
     assert (values["temperature_c"], values["temperature_limit_c"]) == (54.0, 100.0)
     assert values["temperature_junction_c"] == 54.0
 
 
 def test_the_newer_name_of_the_power_sensor_goes_first(box: Box) -> None:
-    box.add(0, **{"hwmon/hwmon4/power1_input": "99000000"})
+    box.add(0, changed={"hwmon/hwmon4/power1_input": "99000000"})
     assert only(box.open()).values["power_w"] == 99.0
 
 
 def test_without_a_clock_sensor_the_current_level_tells(box: Box) -> None:
     gone: dict[str, str | None] = dict.fromkeys(("hwmon/hwmon4/freq1_input", "hwmon/hwmon4/freq2_input"))
-    box.add(0, driver="amdgpu", **gone)
+    box.add(0, changed=gone)
     values = only(box.open()).values
     assert (values["sm_clock_mhz"], values["memory_clock_mhz"]) == (1700.0, 96.0)
 
@@ -242,7 +247,14 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
 
 
 def test_nonsense_is_no_number(box: Box) -> None:
-    box.add(0, gpu_busy_percent="many", current_link_speed="Unknown", **{"hwmon/hwmon4/pwm1": ""})
+    box.add(
+        0,
+        changed={
+            "gpu_busy_percent": "many",
+            "current_link_speed": "Unknown",
+            "hwmon/hwmon4/pwm1": "",
+        },
+    )
     values = only(box.open()).values
     assert values["sm_busy_pct"] == values["pcie_generation"] == values["fan_pct"]
     assert values["sm_busy_pct"] == Missing("the amdgpu driver's answer cannot be understood")
