@@ -345,7 +345,7 @@ class Collector:
                     if uses is not None and self._wants_processes:
                         slot.uses, slot.uses_ns = uses, self._clock()
                 self._changes += 1
-                is_late = self._closed_round >= number or self._host_slot.call_round < number
+                is_late = self._closed_round >= number or self._is_stuck(self._host_slot, number)
                 self._published.notify_all()
             if is_late and not self._closed.is_set():
                 self._on_sample()
@@ -355,6 +355,10 @@ class Collector:
 
     def _end_call(self, slot: _Slot, number: int) -> None:
         slot.call_since_ns, slot.done_round = None, number
+
+    def _is_stuck(self, slot: _Slot, number: int) -> bool:
+        """Whether its call of an earlier round still goes on."""
+        return slot.call_since_ns is not None and slot.call_round < number
 
     def _is_due(self, last_ns: int | None) -> bool:
         return last_ns is None or self._clock() - last_ns >= (PROCESSES_EVERY_S - _SLACK_S) * 1e9
@@ -397,9 +401,7 @@ class Collector:
     def _is_complete(self, number: int) -> bool:
         """Whether all GPUs are read in this round, but for those that still hang in an earlier one."""
         return self._closed.is_set() or all(
-            slot.done_round >= number
-            or not slot.is_listed
-            or (slot.call_since_ns is not None and slot.call_round < number)
+            slot.done_round >= number or not slot.is_listed or self._is_stuck(slot, number)
             for slot in self._slots.values()
         )
 
