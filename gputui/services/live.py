@@ -14,8 +14,8 @@ from typing import Protocol
 from gputui.machine import cgroup
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
+from gputui.model.devices import HOST
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.model.telemetry import HOST
 from gputui.sources.base import LiveSource
 from gputui.sources.host_live import HostLive
 from gputui.sources.processes import ProcessTable

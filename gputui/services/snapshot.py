@@ -9,8 +9,9 @@ from collections.abc import Callable
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.services.live import FIRST_READING, OPENING, Collector, live_collector
 
-_INTERVAL_S = 0.25
-_APART_NS = 200_000_000
+_NO_ROUNDS_S = 1e6
+"""An interval so long that only the rounds that are asked for are read."""
+_APART_S = 0.2
 """Between the two readings that rates are made of; NVIDIA asks for 100 ms at least."""
 _OPENS_WITHIN_S = 20.0
 """Without persistence mode the driver wakes its GPUs one after the other, a second each."""
@@ -23,16 +24,18 @@ def take_snapshot(*, processes: bool) -> LiveSample:
     What takes too long is left out with the reason: 20 s to open a driver, 5 s to read a device.
     """
     said = threading.Event()
-    collector = live_collector(_INTERVAL_S, said.set)
+    collector = live_collector(_NO_ROUNDS_S, said.set)
     collector.want_processes(processes)
     collector.start()
     try:
         first = _wait(collector, said, _OPENS_WITHIN_S, _is_read)
+        time.sleep(_APART_S)
         begun = {_key(device): device.t_ns for device in _devices(first)}
+        collector.set_interval(_NO_ROUNDS_S)
 
         def is_read_again(sample: LiveSample) -> bool:
             return all(
-                device.problem is not None or device.t_ns - begun.get(_key(device), device.t_ns) >= _APART_NS
+                device.problem is not None or device.t_ns > begun.get(_key(device), 0)
                 for device in _devices(sample)
             )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, GpuUse
-from gputui.model.telemetry import Reading
+if TYPE_CHECKING:
+    from gputui.model.absent import Missing
+    from gputui.model.live import DeviceSample, GpuUse
+    from gputui.model.telemetry import Reading
 
 
 class Source(Protocol):

@@ -6,14 +6,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar  # psutil may be absent
+from typing import Any, ClassVar, NamedTuple  # Any: psutil may be absent
 
 from gputui.model.absent import Missing
 from gputui.model.confinement import FREE, Confinement
+from gputui.model.devices import HOST
 from gputui.model.live import AT_SECOND_READING, DeviceSample, Value
-from gputui.model.telemetry import HOST
 from gputui.sources.small_files import read_file
 
 _LIMITS_KEPT_NS = 10 * 10**9
@@ -32,8 +31,7 @@ Pair = tuple[int, int]
 """Bytes in and out since boot."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Counters:
+class _Counters(NamedTuple):
     """What only grows, as it stood at one instant."""
 
     t_ns: int

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -28,8 +29,7 @@ ZOMBIE = Missing("it has ended, and its parent has not taken notice: a zombie")
 NO_PROC = Missing("this system has no /proc")
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What /proc/PID/stat tells, as far as it is wanted."""
 
     name: str
