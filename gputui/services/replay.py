@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from gputui.errors import GputuiError
@@ -149,6 +151,107 @@ class Player:
         """Stand still, or go on."""
         self.seek(self.position_s)
         self._is_paused = paused
+
+
+class Playback:
+    """A replay with the manners of a `Collector`: the same panes draw from either."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        interval_s: float = 1.0,
+        *,
+        on_sample: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.replay = replay
+        self._player = Player(replay.duration_s, clock)
+        self._interval_s = interval_s
+        self._on_sample = on_sample
+        self._moved = threading.Condition()
+        self._moves = 0
+        """How often somebody wanted something else; the thread looks at once."""
+        self._is_closed = False
+        self._sample = replay.at(0.0)
+        self._thread = threading.Thread(target=self._play, name="play", daemon=True)
+
+    def start(self) -> None:
+        """Begin to play; returns at once."""
+        self._thread.start()
+
+    def latest(self) -> LiveSample:
+        """What is shown now. The same object as before if nothing has changed."""
+        return self._sample
+
+    def want_processes(self, wanted: bool) -> None:
+        """Nothing: process lists are not stored."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Show another sample this often, beginning at once."""
+        with self._moved:
+            self._interval_s = interval_s
+            self._wake()
+
+    @property
+    def position_s(self) -> float:
+        """Seconds since the first reading."""
+        with self._moved:
+            return self._player.position_s
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the recording for each second."""
+        with self._moved:
+            return self._player.speed
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        with self._moved:
+            return self._player.is_paused
+
+    def seek(self, position_s: float) -> None:
+        """Go on from here."""
+        with self._moved:
+            self._player.seek(position_s)
+            self._wake()
+
+    def set_speed(self, speed: float) -> None:
+        """Go on this fast, within SLOWEST and FASTEST."""
+        with self._moved:
+            self._player.set_speed(speed)
+            self._wake()
+
+    def pause(self, paused: bool) -> None:
+        """Stand still, or go on."""
+        with self._moved:
+            self._player.pause(paused)
+            self._wake()
+
+    def close(self) -> None:
+        """End the playing."""
+        with self._moved:
+            self._is_closed = True
+            self._wake()
+
+    def _play(self) -> None:
+        shown_s, seen = 0.0, 0
+        while True:
+            with self._moved:
+                self._moved.wait_for(partial(self._is_moved_since, seen), self._interval_s)
+                if self._is_closed:
+                    return
+                seen, position_s = self._moves, self._player.position_s
+            if position_s != shown_s:
+                self._sample, shown_s = self.replay.at(position_s), position_s
+                self._on_sample()
+
+    def _is_moved_since(self, moves: int) -> bool:
+        return self._is_closed or self._moves != moves
+
+    def _wake(self) -> None:
+        self._moves += 1
+        self._moved.notify()
 
 
 def open_replay(run: str, file: Path | None = None) -> Replay:

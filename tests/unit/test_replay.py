@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -14,7 +16,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.live import LiveSample
 from gputui.model.telemetry import HOST, Reading
-from gputui.services.replay import PIECES, Player, Replay, open_replay
+from gputui.services.replay import PIECES, Playback, Player, Replay, open_replay
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -200,3 +202,63 @@ def test_speeds_have_bounds() -> None:
     assert player.speed == 1000
     player.set_speed(0)
     assert player.speed == 0.1
+
+
+# In the panes
+
+
+class Shown:
+    """A playback, and a way to wait for what it shows."""
+
+    def __init__(self, db: Path) -> None:
+        self.clock = Clock()
+        self._called = threading.Semaphore(0)
+        self.playback = Playback(play(db), 0.005, on_sample=self._called.release, clock=self.clock)
+
+    def power_w(self) -> object:
+        return self.playback.latest().gpus[0].values["power_w"]
+
+    def until(self, power_w: float) -> None:
+        deadline = time.monotonic() + 30
+        while self.power_w() != power_w:
+            self._called.acquire(timeout=1.0)
+            assert time.monotonic() < deadline, self.power_w()
+
+
+@pytest.fixture
+def shown(store: Store) -> Iterator[Shown]:
+    db = store([Reading(0, STARTED_NS + n * 10**9, {"power_w": float(n)}) for n in range(60)])
+    found = Shown(db)
+    found.playback.start()
+    yield found
+    found.playback.close()
+
+
+def test_a_recording_plays_in_the_panes_like_a_live_box(shown: Shown) -> None:
+    assert shown.power_w() == 0
+    shown.clock.pass_s(3.5)
+    shown.until(3)
+    shown.playback.want_processes(True)
+    assert isinstance(shown.playback.latest().processes, Missing)
+    shown.playback.set_speed(10)
+    shown.clock.pass_s(1)
+    shown.until(13)
+    assert shown.playback.speed == 10
+    shown.clock.pass_s(100)
+    shown.until(59)
+
+
+def test_a_jump_shows_at_once_also_while_it_stands_still(shown: Shown) -> None:
+    shown.playback.set_interval(1000.0)
+    shown.playback.pause(True)
+    shown.playback.seek(40)
+    shown.until(40)
+    before = shown.playback.latest()
+    shown.clock.pass_s(5)
+    assert shown.playback.is_paused
+    assert shown.playback.position_s == 40
+    assert shown.playback.latest() is before
+    shown.playback.pause(False)
+    shown.clock.pass_s(2)
+    shown.playback.set_interval(0.005)
+    shown.until(42)
