@@ -9,16 +9,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from gputui.machine import cgroup
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.sources.base import LiveSource
 from gputui.sources.host_live import HostLive
 from gputui.sources.processes import ProcessTable
+
+if TYPE_CHECKING:
+    from gputui.sources.base import HostReader, LiveSource, ProcessReader
 
 HANGS_AFTER_S = 3.0
 """A call that takes longer is said to hang."""
@@ -36,20 +38,6 @@ NOT_ASKED = Missing("not asked for")
 NO_GPU = Missing("no GPU is read here")
 NONE_LISTED = Missing("there is no GPU")
 FIRST_READING = Missing("being read for the first time")
-
-
-class HostReader(Protocol):
-    """What reads the host: `HostLive`, or a stand-in of tests."""
-
-    def sample(self) -> DeviceSample:
-        """The host now."""
-
-
-class ProcessReader(Protocol):
-    """What joins PIDs with the host: `ProcessTable`, or a stand-in of tests."""
-
-    def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
-        """Every process that uses a GPU, once."""
 
 
 class _Rounds:

@@ -59,9 +59,8 @@ def _wait(
 
 
 def _is_read(sample: LiveSample) -> bool:
-    return OPENING not in sample.absent.values() and not any(
-        device.problem == FIRST_READING for device in _devices(sample)
-    )
+    is_opening = any(why.reason.startswith(OPENING.reason) for why in sample.absent.values())
+    return not is_opening and not any(device.problem == FIRST_READING for device in _devices(sample))
 
 
 def _devices(sample: LiveSample) -> tuple[DeviceSample, ...]:
