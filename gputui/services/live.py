@@ -109,7 +109,8 @@ class Collector:
     """Reads all devices again and again until it is closed.
 
     `sources` are opened by threads of their own, since a driver may take seconds. `on_sample` is called by
-    one of the threads when a round is complete, and for each device that comes late: it must be quick.
+    one of the threads when a round is complete, and for each device that comes late: it must be quick, and
+    raise nothing.
     `clock` gives the stamps that a call's duration is told by; when rounds begin, the system's clock says.
     """
 
@@ -162,14 +163,9 @@ class Collector:
         """What is known now; never waits for a device. The same object as before if nothing has changed."""
         with self._lock:
             now_ns = self._clock()
-            hanging = tuple(
-                seconds if seconds >= HANGS_AFTER_S else 0
-                for seconds in (self._waiting_s(slot.call_since_ns, now_ns) for slot in self._all_slots())
-            )
-            opening = tuple(
-                self._waiting_s(self._opening_since_ns.get(source.NAME), now_ns) for source in self._sources
-            )
-            wanted = (self._changes, hanging + opening)
+            calls = [slot.call_since_ns for slot in (self._host_slot, *self._slots.values())]
+            calls += [self._opening_since_ns.get(source.NAME) for source in self._sources]
+            wanted = (self._changes, tuple(_hanging_s(since_ns, now_ns) for since_ns in calls))
             if self._cached is None or wanted != self._cached_for:
                 self._cached = self._assembled(now_ns)
                 self._cached_for = wanted
@@ -206,9 +202,9 @@ class Collector:
         gpus = [sample for key in sorted(self._slots) for sample in self._as_seen(self._slots[key], now_ns)]
         absent = dict(self._absent)
         for name, since_ns in self._opening_since_ns.items():
-            seconds = self._waiting_s(since_ns, now_ns)
-            if seconds >= HANGS_AFTER_S:
-                absent[name] = Missing(f"{absent.get(name, OPENING).reason}: no answer for {seconds} s")
+            seconds = _hanging_s(since_ns, now_ns)
+            if seconds:
+                absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
         return LiveSample(
             number=self._cached.number + 1 if self._cached else 0,
             t_ns=now_ns,
@@ -220,19 +216,12 @@ class Collector:
 
     def _as_seen(self, slot: _Slot, now_ns: int) -> tuple[DeviceSample, ...]:
         """The last samples; with a reason if there is a call that does not come back."""
-        seconds = self._waiting_s(slot.call_since_ns, now_ns)
-        if seconds < HANGS_AFTER_S or not slot.is_listed:
+        seconds = _hanging_s(slot.call_since_ns, now_ns)
+        if not seconds or not slot.is_listed:
             return slot.samples
         who = "the kernel" if slot.source is None else "the driver"
         hangs = Missing(f"{who} has not answered for {seconds} s")
         return tuple(replace(sample, problem=hangs) for sample in slot.samples)
-
-    def _all_slots(self) -> tuple[_Slot, ...]:
-        return (self._host_slot, *self._slots.values())
-
-    @staticmethod
-    def _waiting_s(since_ns: int | None, now_ns: int) -> int:
-        return 0 if since_ns is None else max(0, now_ns - since_ns) // 10**9
 
     def _unread(self, source: str, device: int) -> DeviceSample:
         return DeviceSample(device, source, self._clock(), {}, problem=FIRST_READING)
@@ -264,10 +253,12 @@ class Collector:
             absent = _bug(error)
         with self._lock:
             del self._opening_since_ns[source.NAME]
-            if absent is not None:
+            is_news = absent is not None and absent != self._absent.get(source.NAME)
+            if absent is not None and is_news:
                 self._absent[source.NAME] = absent
                 self._changes += 1
-        self._on_sample()
+        if is_news and not self._closed.is_set():
+            self._on_sample()
         return absent is None
 
     def _list(self, position: int, source: LiveSource) -> None:
@@ -430,6 +421,12 @@ def live_sources() -> tuple[LiveSource, ...]:
 
         found.append(AmdLive())
     return tuple(found)
+
+
+def _hanging_s(since_ns: int | None, now_ns: int) -> int:
+    """How long a call has gone on, in whole seconds; 0 as long as that is nothing to speak of."""
+    seconds = 0 if since_ns is None else (now_ns - since_ns) // 10**9
+    return seconds if seconds >= HANGS_AFTER_S else 0
 
 
 def _bug(error: Exception) -> Missing:

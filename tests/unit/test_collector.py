@@ -370,3 +370,12 @@ def test_a_source_is_closed_only_after_its_last_call_has_come_back() -> None:
         assert not gpus.is_closed.is_set()
         release.set()
         assert gpus.is_closed.wait(LONGEST_S)
+
+
+def test_a_driver_that_is_still_not_there_is_no_news() -> None:
+    gpus = FakeGpus(absent=Missing("the driver is not loaded"))
+    with collecting(gpus, interval_s=1000.0) as watched:
+        watched.until(lambda s: "load_1min" in s.host.values and s.absent == {"fake": gpus.absent})
+        before, opens = watched.collector.latest(), gpus.opens
+        watched.until(lambda _: gpus.opens > opens + 5)
+        assert watched.collector.latest() is before
