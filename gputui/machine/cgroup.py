@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gputui.machine.tree import Mount, Tree
 from gputui.model.absent import Missing
+from gputui.model.confinement import Confinement
 
 _NO_LIMIT_BYTES = 2**62  # v1 says "none" with the largest page-aligned number, about 2^63
 
@@ -87,14 +88,44 @@ def cpuset(tree: Tree) -> frozenset[int]:
 
 def memory_limit(tree: Tree) -> int | None:
     """Bytes, the least of all limits of all levels, soft ones too; None without one."""
-    limits: list[int] = []
+    limits = [_memory_limit(tree, group) for group in groups(tree, "memory")]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _memory_limit(tree: Tree, group: Group) -> int | None:
+    names = ("memory.max", "memory.high") if group.version == 2 else ("memory.limit_in_bytes",)
+    limits = [tree.integer(f"{group.path}/{name}") for name in names]
+    return min(
+        (limit for limit in limits if not isinstance(limit, Missing) and 0 < limit < _NO_LIMIT_BYTES),
+        default=None,
+    )
+
+
+def confinement(tree: Tree) -> Confinement:
+    """What limits this process group, and the files that tell what is used of it.
+
+    Use is read at the level that has the least limit: what counts against it is all that runs below it.
+    """
+    cpu_limit, usage_file = None, ""
+    for group in groups(tree, "cpu"):
+        quota = _quota(tree, group)
+        if quota is not None and (cpu_limit is None or quota < cpu_limit):
+            name = "cpu.stat" if group.version == 2 else "cpuacct.usage"
+            path = f"{group.path}/{name}"
+            cpu_limit, usage_file = quota, path if tree.exists(path) else ""
+    memory_bytes, memory_directory, version = None, "", 2
     for group in groups(tree, "memory"):
-        names = ("memory.max", "memory.high") if group.version == 2 else ("memory.limit_in_bytes",)
-        for name in names:
-            limit = tree.integer(f"{group.path}/{name}")
-            if not isinstance(limit, Missing) and 0 < limit < _NO_LIMIT_BYTES:
-                limits.append(limit)
-    return min(limits, default=None)
+        limit = _memory_limit(tree, group)
+        if limit is not None and (memory_bytes is None or limit < memory_bytes):
+            memory_bytes, memory_directory, version = limit, group.path, group.version
+    return Confinement(
+        cpu_limit_cores=cpu_limit,
+        cpu_usage_file=usage_file,
+        cpus=cpuset(tree),
+        memory_limit_bytes=memory_bytes,
+        memory_directory=memory_directory,
+        version=version,
+    )
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:

@@ -10,6 +10,17 @@ from gputui.model.absent import Missing
 Value = float | int | str | Missing
 """One metric of one device; text is for names and versions, `Missing` says why there is none."""
 
+LOST = "the GPU is lost"
+"""How the reason of a problem begins if the GPU is gone for good: off the bus, or listed no more."""
+ENDED = Missing("it has ended")
+"""Stands for what could be told of a process while it ran."""
+FOREIGN = Missing("it belongs to another user, and may not be looked at")
+"""Stands for what the system tells only to a process's owner."""
+HIDDEN = Missing("it belongs to another user, or has ended: /proc is mounted with hidepid")
+"""The same where the system does not even tell that there is such a process."""
+AT_SECOND_READING = Missing("known after the second reading")
+"""Stands for a rate when there is nothing to compare with yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceSample:

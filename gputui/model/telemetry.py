@@ -14,7 +14,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-HOST = -1
+from gputui.model.devices import HOST as HOST
+
 _NO_COUNT = 2**64 - 1
 
 

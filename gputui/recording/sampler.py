@@ -13,8 +13,8 @@ from types import TracebackType
 
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, ROW_BYTES, encode_row, header, row_device
-from gputui.sources import SOURCES
 from gputui.sources.base import Source
+from gputui.sources.registry import SOURCES
 
 FULL_PERIOD_S = 1.0
 FAST_PERIOD_S = 0.1

@@ -1,12 +1,14 @@
-"""What every metric source can do."""
+"""What every source of metrics can do: `Source` for measured runs, `LiveSource` for the live view."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from gputui.model.absent import Missing
-from gputui.model.telemetry import Reading
+if TYPE_CHECKING:
+    from gputui.model.absent import Missing
+    from gputui.model.live import DeviceSample, GpuUse, ProcessSample
+    from gputui.model.telemetry import Reading
 
 
 class Source(Protocol):
@@ -31,3 +33,42 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Give back what `probe` opened; may be called twice."""
+
+
+class LiveSource(Protocol):
+    """GPUs of one kind, for the live view.
+
+    Any call may block in a driver. `open`, `devices` and `close` are called by one thread; `sample` and
+    `processes` by one thread per device, for several devices at the same time.
+    """
+
+    NAME: ClassVar[str]
+
+    def open(self) -> Missing | None:
+        """Open what is needed; why there is nothing here, or None. After a Missing it is asked again."""
+
+    def devices(self) -> tuple[int, ...]:
+        """GPUs that are there now; a GPU keeps its number while others come and go."""
+
+    def sample(self, device: int) -> tuple[DeviceSample, ...]:
+        """One GPU now, and its MIG instances behind it. Never empty: a failure stands in the sample."""
+
+    def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
+        """Who uses this GPU, those in its MIG instances included, or why nobody can tell."""
+
+    def close(self) -> None:
+        """Give back what `open` took; may be called twice."""
+
+
+class HostReader(Protocol):
+    """The host for the live view. Used by one thread."""
+
+    def sample(self) -> DeviceSample:
+        """The host now; rates are over the time since the last call."""
+
+
+class ProcessReader(Protocol):
+    """What the host tells of processes. Used by one thread."""
+
+    def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
+        """Every process that uses a GPU, once, in the order the driver names them."""

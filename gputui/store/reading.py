@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.telemetry import HOST, METRICS, Metric
 from gputui.store.opening import CATALOG, Checked, expanded, open_read_only, rows_of
 from gputui.store.rebuilding import RunRows, case_from, profiled_from, summary_from
 from gputui.store.rows import PROFILED_PARTS, Cell, Row
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_run as find_run
-from gputui.store.strict import NotValid, strict
+from gputui.store.strict import LATEST_US, NotValid, strict
 from gputui.store.text import clean_text
 
 SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clocks-event reasons: hardware slowdown, thermal (software, hardware), power brake."""
 POWER_CAP_BIT = 0x4
 """NVML clocks-event reason: software power cap."""
+
+_MEAN_SQL = "avg(CASE WHEN isfinite({0}) THEN {0} END)"
+_LAST_SQL = "arg_max({0}, t_us)"
+_PIECE_SQL = {"throttle_bits": "bit_or({0})"}
+"""What stands for a piece of time; by metric key where the kind of value does not decide it."""
+_SHORTEST_PIECE_US = 100_000
+_MOST_DEVICES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,21 @@ class TelemetrySummary:
     devices: tuple[DeviceTelemetry, ...]
     """In the order of their indexes; those without samples are not among them."""
     host: HostTelemetry | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySeries:
+    """What one device did, in equal pieces of time; those without a reading are left out."""
+
+    device_index: int
+    """HOST for the host."""
+    first_us: int
+    """Its first reading; times are UTC epoch microseconds."""
+    t_us: array[int]
+    """The last reading of each piece, ascending."""
+    columns: Mapping[str, array[float]]
+    """By metric key, one value for each piece: means; of counters the last; of bits all that were set. NaN
+    where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +184,48 @@ class ResultFile:
             host = strict(dict(zip(host_names, map(_or_missing, host_row), strict=True)), HostTelemetry)
         return TelemetrySummary(devices, host if host.samples else Missing("the host was not sampled"))
 
+    def telemetry_series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
+        """What the box did, the host first, cut into at most so many pieces; a tenth of a second at least.
+
+        However long the run, no more than that is held. Raises GputuiError for times that cannot be.
+        """
+        found: list[tuple[int, list[tuple[object, ...]], tuple[Metric, ...]]] = []
+        span = self._telemetry_span(run_id)
+        if span is None:
+            return ()
+        first_us, last_us = span
+        piece_us = max(_SHORTEST_PIECE_US, -(-(last_us - first_us + 1) // pieces))
+        for scope, table, device in (
+            ("host", "host_telemetry", str(HOST)),
+            ("gpu", "telemetry", "device_index"),
+        ):
+            metrics = tuple(m for m in METRICS if m.scope == scope and (table, m.key) in self._columns)
+            chosen = ", ".join(
+                _PIECE_SQL.get(m.key, _MEAN_SQL if m.code == "f" else _LAST_SQL).format(m.key)
+                for m in metrics
+            )
+            sql = f"""
+                SELECT {device} AS device, min(t_us), max(t_us), {chosen}
+                FROM {CATALOG}.main.{table}
+                WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN ? AND ?
+                GROUP BY device, (t_us - ?) // ? ORDER BY device, 3"""
+            parameters = (run_id, first_us, last_us, first_us, piece_us)
+            rows = rows_of(self._connection, self.db, sql, parameters, most=pieces * _MOST_DEVICES)
+            for number, of_device in groupby(rows, key=lambda row: row[0]):
+                if isinstance(number, int):
+                    found.append((number, list(of_device), metrics))
+        return tuple(_series(*part) for part in found)
+
+    def _telemetry_span(self, run_id: str) -> tuple[int, int] | None:
+        """First and last instant with a reading, in microseconds; those that cannot be are left out."""
+        sql = f"""
+            SELECT min(t_us), max(t_us) FROM (
+                SELECT run_id, t_us FROM {CATALOG}.main.telemetry
+                UNION ALL SELECT run_id, t_us FROM {CATALOG}.main.host_telemetry)
+            WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN 0 AND {LATEST_US}"""
+        ((first, last),) = rows_of(self._connection, self.db, sql, (run_id,))
+        return (first, last) if isinstance(first, int) and isinstance(last, int) else None
+
     def _summaries(self, run_id: str | None) -> tuple[RunSummary, ...]:
         machines = {row["run_id"]: row for row in self._fetch("machines", run_id)}
         prices = {row["run_id"]: row for row in self._fetch("prices", run_id)}
@@ -221,6 +289,20 @@ def _warnings(db: Path) -> tuple[str, ...]:
     if not wal.exists():
         return ()
     return (f"{wal} belongs to {db.name}: a copy needs both, or some runs are missing in it",)
+
+
+def _series(device: int, rows: Sequence[tuple[object, ...]], metrics: Sequence[Metric]) -> TelemetrySeries:
+    columns = {
+        metric.key: array("d", (_finite(row[place]) for row in rows))
+        for place, metric in enumerate(metrics, start=3)
+    }
+    firsts = [row[1] for row in rows if isinstance(row[1], int)]
+    lasts = array("q", (row[2] for row in rows if isinstance(row[2], int)))
+    return TelemetrySeries(device, firsts[0], lasts, columns)
+
+
+def _finite(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
 
 
 def _cell(value: object) -> Cell:

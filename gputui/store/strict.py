@@ -59,7 +59,7 @@ _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
 }
 _DEEPEST = 64
 LARGEST = 2**63 - 1
-_LATEST_US = 2**53
+LATEST_US = 2**53
 """The year 2255: leaves room to add a monotonic time without leaving 64 bits."""
 
 
@@ -111,7 +111,7 @@ def _check_value(name: str, value: object, is_work: bool) -> None:
         least = -LARGEST if name in _SIGNED or (is_work and name == "parameters") else 0
         most = 2**64 - 1 if name in _UNSIGNED_64 else LARGEST
         if name.endswith("_utc_us"):
-            most = _LATEST_US
+            most = LATEST_US
         if not least <= value <= most:
             raise NotValid(f"{name} is {value}")
     elif isinstance(value, float):

@@ -30,7 +30,7 @@ print(json.dumps({
 
 READ = """
 import json, os
-from gputui.sources import NvmlSource
+from gputui.sources.nvml import NvmlSource
 def all_of(source):
     return {
         "full": {d: dict(source.read(d, full=True).values) for d in source.devices()},

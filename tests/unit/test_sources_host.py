@@ -8,7 +8,8 @@ import pytest
 
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, METRICS
-from gputui.sources import SOURCES, HostSource
+from gputui.sources.host import HostSource
+from gputui.sources.registry import SOURCES
 
 
 def write(root: Path, files: dict[str, str]) -> None:

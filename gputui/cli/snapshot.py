@@ -1,0 +1,228 @@
+"""`gputui snapshot`: every GPU and the host, once, in plain lines."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping, Sequence
+
+import click
+
+from gputui.analysis.health import Finding, foreign_processes, health
+from gputui.errors import EXIT_DONE, MachineLacks
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
+from gputui.model.units import format_bytes, format_figure, format_seconds
+from gputui.services.snapshot import take_snapshot
+from gputui.store.text import clean_text
+
+_NONE = "—"
+_LONGEST_COMMAND = 200
+
+Findings = Mapping[tuple[str, int], Sequence[Finding]]
+"""By source and device."""
+
+
+@click.command()
+@click.option("--processes", is_flag=True, help="List the processes on the GPUs too.")
+@click.option("--require-gpu", is_flag=True, help="Exit 3 and say why if no GPU can be read.")
+@click.option("--json", "in_json", is_flag=True, help="Print as JSON.")
+def command(processes: bool, require_gpu: bool, in_json: bool) -> int:
+    """Print one reading of every GPU and of the host.
+
+    It takes half a second: rates need two readings.
+    """
+    sample = take_snapshot(processes=processes)
+    user = _user()
+    findings = {
+        (gpu.source, gpu.device): health(
+            sample.t_ns, gpu, foreign=foreign_processes(sample.processes, gpu.device, user)
+        )
+        for gpu in sample.gpus
+    }
+    if in_json:
+        import json  # a millisecond that lines need not wait for
+
+        click.echo(json.dumps(_plain(sample, findings), indent=1))
+    else:
+        click.echo("\n".join(_lines(sample, findings, processes)))
+    if require_gpu:
+        _require_gpu(sample)
+    return EXIT_DONE
+
+
+def _require_gpu(sample: LiveSample) -> None:
+    if any(gpu.problem is None for gpu in sample.gpus):
+        return
+    problems = [f"GPU {gpu.device}: {gpu.problem.reason}" for gpu in sample.gpus if gpu.problem]
+    absent = [f"{name}: {why.reason}" for name, why in sample.absent.items()]
+    raise MachineLacks(
+        "no GPU can be read here: " + "; ".join(problems or absent or ["none was found"]),
+        "take another box, or restart this one"
+        if problems
+        else "without --require-gpu the host alone will do",
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as containers give
+        return ""
+
+
+# Lines
+
+
+def _lines(sample: LiveSample, findings: Findings, with_processes: bool) -> list[str]:
+    lines = [_host_line(sample.host)]
+    for gpu in sample.gpus:
+        lines.append(_gpu_line(gpu, findings[gpu.source, gpu.device]))
+    if not sample.gpus:
+        lines += [f"no GPU: {name}: {clean_text(why.reason)}" for name, why in sample.absent.items()]
+    if with_processes and isinstance(sample.processes, Missing):
+        lines.append(f"processes: {sample.processes}")
+    elif with_processes and not isinstance(sample.processes, Missing):
+        lines += [_process_line(process) for process in sample.processes] or ["no process uses a GPU"]
+    return lines
+
+
+def _host_line(host: DeviceSample) -> str:
+    if host.problem is not None:
+        return f"host  {host.problem.reason}"
+    values = host.values
+    cores, busy = values.get("cpu_limit_cores"), values.get("cpu_busy_pct")
+    share = f"{busy:.0f}" if isinstance(busy, int | float) else _NONE
+    all_of_it = f" of {100 * cores:.0f}" if isinstance(cores, int | float) else ""
+    return "  ".join(
+        (
+            "host",
+            clean_text(str(values.get("name", ""))),
+            f"CPU {share}{all_of_it} %",
+            f"memory {_used_of(values, 'memory')}",
+            f"load {_figure(values.get('load_1min'), '{:.2f}')}",
+            f"network in {_rate(values, 'network_rx')} out {_rate(values, 'network_tx')}",
+            f"disk read {_rate(values, 'disk_read')} written {_rate(values, 'disk_write')}",
+        )
+    )
+
+
+def _gpu_line(gpu: DeviceSample, findings: Sequence[Finding]) -> str:
+    what = f"GPU {gpu.device}" if gpu.parent is None else f"  MIG {gpu.device} of GPU {gpu.parent}"
+    name = clean_text(str(gpu.values["name"])) if isinstance(gpu.values.get("name"), str) else ""
+    parts = [what, name] if name else [what]
+    if gpu.problem is None:
+        parts += _measured(gpu.values)
+    parts += [f"{finding.word}: {clean_text(finding.why)}" for finding in findings]
+    return "  ".join(parts)
+
+
+def _measured(values: Mapping[str, Value]) -> list[str]:
+    power, limit = _figure(values.get("power_w"), "{:.0f}"), _figure(values.get("power_limit_w"), "{:.0f}")
+    return [
+        f"busy {_figure(values.get('sm_busy_pct'), '{:.0f}')} %",
+        f"memory {_used_of(values, 'memory')}",
+        f"{power} W" if limit == _NONE else f"{power} of {limit} W",
+        f"{_figure(values.get('temperature_c'), '{:.0f}')} °C",
+        f"{_figure(values.get('sm_clock_mhz'), '{:.0f}')} MHz",
+    ]
+
+
+def _process_line(process: ProcessSample) -> str:
+    memory = sum(use.memory_bytes for use in process.uses if not isinstance(use.memory_bytes, Missing))
+    is_known = any(not isinstance(use.memory_bytes, Missing) for use in process.uses)
+    gpus = ",".join(str(use.device) for use in process.uses)
+    kinds = "".join(sorted({kind for use in process.uses for kind in use.kind}))
+    parts = [
+        f"PID {process.pid}",
+        f"GPU {gpus}",
+        kinds,
+        format_bytes(memory) if is_known else _NONE,
+    ]
+    if isinstance(process.user, Missing) and isinstance(process.command, Missing):
+        return "  ".join((*parts, process.user.reason))
+    elapsed = process.elapsed_s
+    return "  ".join(
+        (
+            *parts,
+            _NONE if isinstance(process.user, Missing) else clean_text(process.user),
+            _NONE if isinstance(elapsed, Missing) else format_seconds(round(elapsed)),
+            process.command.reason
+            if isinstance(process.command, Missing)
+            else clean_text(process.command)[:_LONGEST_COMMAND],
+        )
+    )
+
+
+def _used_of(values: Mapping[str, Value], what: str) -> str:
+    used, total = values.get(f"{what}_used_bytes"), values.get(f"{what}_total_bytes")
+    shown = format_bytes(used) if isinstance(used, int | float) else _NONE
+    return f"{shown} of {format_bytes(total)}" if isinstance(total, int | float) else shown
+
+
+def _rate(values: Mapping[str, Value], what: str) -> str:
+    value = values.get(f"{what}_bytes_per_s")
+    return format_figure(value, "B/s") if isinstance(value, int | float) else _NONE
+
+
+def _figure(value: Value | None, how: str) -> str:
+    return how.format(value) if isinstance(value, int | float) else _NONE
+
+
+# JSON
+
+
+def _plain(sample: LiveSample, findings: Findings) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "host": _plain_device(sample.host, sample.t_ns),
+        "gpus": [
+            {
+                **_plain_device(gpu, sample.t_ns),
+                "parent": gpu.parent,
+                "health": [
+                    {"word": finding.word, "severity": finding.severity, "why": finding.why}
+                    for finding in findings[gpu.source, gpu.device]
+                ],
+            }
+            for gpu in sample.gpus
+        ],
+        "processes": _or_missing(sample.processes)
+        if isinstance(sample.processes, Missing)
+        else [_plain_process(process) for process in sample.processes],
+        "absent": {name: why.reason for name, why in sample.absent.items()},
+    }
+
+
+def _plain_device(device: DeviceSample, now_ns: int) -> dict[str, object]:
+    return {
+        "device": device.device,
+        "source": device.source,
+        "age_s": round(max(0, now_ns - device.t_ns) / 1e9, 3),
+        "problem": None if device.problem is None else device.problem.reason,
+        "values": {key: _or_missing(value) for key, value in device.values.items()},
+    }
+
+
+def _plain_process(process: ProcessSample) -> dict[str, object]:
+    return {
+        "pid": process.pid,
+        "uses": [
+            {
+                "device": use.device,
+                "kind": use.kind,
+                "memory_bytes": _or_missing(use.memory_bytes),
+                "sm_pct": _or_missing(use.sm_pct),
+            }
+            for use in process.uses
+        ],
+        "parent_pid": _or_missing(process.parent_pid),
+        "user": _or_missing(process.user),
+        "command": _or_missing(process.command),
+        "memory_bytes": _or_missing(process.memory_bytes),
+        "elapsed_s": _or_missing(process.elapsed_s),
+        "start_ticks": _or_missing(process.start_ticks),
+    }
+
+
+def _or_missing(value: object) -> object:
+    return {"missing": value.reason} if isinstance(value, Missing) else value

@@ -1,0 +1,433 @@
+"""Keeps the live view supplied: a thread of its own for every GPU, and what is newest is at hand at once."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.machine import cgroup
+from gputui.machine.tree import Tree
+from gputui.model.absent import Missing
+from gputui.model.devices import HOST
+from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
+from gputui.sources.host_live import HostLive
+from gputui.sources.processes import ProcessTable
+
+if TYPE_CHECKING:
+    from gputui.sources.base import HostReader, LiveSource, ProcessReader
+
+HANGS_AFTER_S = 3.0
+"""A call that takes longer is said to hang."""
+LOOK_EVERY_S = 3.0
+"""How often is asked which GPUs there are, and whether a driver has come."""
+PROCESSES_EVERY_S = 2.0
+"""Process lists are the dearest call of the driver: milliseconds each."""
+_SLACK_S = 0.1
+"""By so much a round may come early and still count as due."""
+_WAITS_FOR_GPUS_S = 0.5
+_CLOSES_WITHIN_S = 0.08
+
+OPENING = Missing("being opened")
+NOT_ASKED = Missing("not asked for")
+NO_GPU = Missing("no GPU is read here")
+NONE_LISTED = Missing("there is no GPU")
+FIRST_READING = Missing("being read for the first time")
+
+
+class _Rounds:
+    """Says to all threads when to read: at absolute times, an interval apart."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._condition = threading.Condition()
+        self._interval_s = interval_s
+        self._begin_s = time.monotonic()
+        self._first = 0
+        self._is_closed = False
+
+    def each(self) -> Iterator[int]:
+        """The number of each round when it begins, the one that goes on first; those missed are left out."""
+        number = -1
+        while True:
+            with self._condition:
+                while not self._is_closed and self._now() <= number:
+                    begins_s = self._begin_s + (number + 1 - self._first) * self._interval_s
+                    self._condition.wait(max(0.0, begins_s - time.monotonic()))
+                if self._is_closed:
+                    return
+                number = self._now()
+            yield number
+
+    def restart(self, interval_s: float | None = None) -> None:
+        """Begin a round now, and go on from here, with another interval if one is given."""
+        with self._condition:
+            self._first = self._now() + 1
+            self._begin_s = time.monotonic()
+            self._interval_s = self._interval_s if interval_s is None else interval_s
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """Let nobody wait any more."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+
+    @property
+    def interval_s(self) -> float:
+        """From one round to the next."""
+        return self._interval_s
+
+    def _now(self) -> int:
+        return self._first + math.floor((time.monotonic() - self._begin_s) / self._interval_s)
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """One device: what was read of it last, and whether a call for it goes on. Guarded by the lock."""
+
+    source: LiveSource | None
+    """None for the host."""
+    device: int
+    samples: tuple[DeviceSample, ...]
+    uses: tuple[GpuUse, ...] | Missing = NOT_ASKED
+    uses_ns: int | None = None
+    is_listed: bool = True
+    call_round: int = -1
+    """The round of the call that goes on, or went on last."""
+    call_since_ns: int | None = None
+    """None while no call goes on."""
+    done_round: int = -1
+    thread: threading.Thread | None = None
+
+
+class Collector:
+    """Reads all devices again and again until it is closed.
+
+    `sources` are opened by threads of their own, since a driver may take seconds. `on_sample` is called by
+    one of the threads when a round is complete, and for each device that comes late: it must be quick, and
+    raise nothing.
+    `clock` gives the stamps that a call's duration is told by; when rounds begin, the system's clock says.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[LiveSource],
+        host: HostReader,
+        interval_s: float,
+        processes: ProcessReader | None = None,
+        *,
+        on_sample: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> None:
+        self._sources = tuple(sources)
+        self._host = host
+        self._process_table = processes
+        self._on_sample = on_sample
+        self._clock = clock
+        self._look_every_s = look_every_s
+        self._rounds = _Rounds(interval_s)
+        self._closed = threading.Event()
+        self._wants_processes = False
+        # Held for microseconds, never during a call: whoever draws may take it.
+        self._lock = threading.Lock()
+        self._published = threading.Condition(self._lock)
+        self._slots: dict[tuple[int, int], _Slot] = {}
+        """By position of the source and number of the device."""
+        self._host_slot = _Slot(None, HOST, (self._unread("host", HOST),))
+        self._closed_round = -1
+        self._processes: tuple[ProcessSample, ...] | Missing = NOT_ASKED
+        self._absent: dict[str, Missing] = {source.NAME: OPENING for source in self._sources}
+        self._opening_since_ns: dict[str, int] = {}
+        self._changes = 0
+        self._cached: LiveSample | None = None
+        self._cached_for: tuple[int, tuple[int, ...]] = (-1, ())
+        self._keepers: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to read; returns at once."""
+        self._keepers = [
+            threading.Thread(target=self._keep, args=(n, source), name=f"keep {source.NAME}", daemon=True)
+            for n, source in enumerate(self._sources)
+        ]
+        self._host_slot.thread = threading.Thread(target=self._read_host, name="read host", daemon=True)
+        for thread in (*self._keepers, self._host_slot.thread):
+            thread.start()
+
+    def latest(self) -> LiveSample:
+        """What is known now; never waits for a device. The same object as before if nothing has changed."""
+        with self._lock:
+            now_ns = self._clock()
+            calls = [slot.call_since_ns for slot in (self._host_slot, *self._slots.values())]
+            calls += [self._opening_since_ns.get(source.NAME) for source in self._sources]
+            wanted = (self._changes, tuple(_hanging_s(since_ns, now_ns) for since_ns in calls))
+            if self._cached is None or wanted != self._cached_for:
+                self._cached = self._assembled(now_ns)
+                self._cached_for = wanted
+            return self._cached
+
+    def want_processes(self, wanted: bool) -> None:
+        """Whether process lists are read; at first they are not. When they become wanted, at once."""
+        with self._lock:
+            if self._wants_processes == wanted:
+                return
+            self._wants_processes = wanted
+            self._processes = FIRST_READING if wanted else NOT_ASKED
+            for slot in self._slots.values():
+                slot.uses, slot.uses_ns = NOT_ASKED, None
+            self._changes += 1
+        if wanted:
+            self._rounds.restart()
+
+    def set_interval(self, interval_s: float) -> None:
+        """Read this often from now on, beginning at once."""
+        self._rounds.restart(interval_s)
+
+    def close(self) -> None:
+        """End all reading, within a tenth of a second; a call that hangs is left to itself."""
+        self._closed.set()
+        self._rounds.close()
+        deadline_s = time.monotonic() + _CLOSES_WITHIN_S
+        for keeper in self._keepers:
+            keeper.join(max(0.0, deadline_s - time.monotonic()))
+
+    # What is drawn
+
+    def _assembled(self, now_ns: int) -> LiveSample:
+        gpus = [sample for key in sorted(self._slots) for sample in self._as_seen(self._slots[key], now_ns)]
+        absent = dict(self._absent)
+        for name, since_ns in self._opening_since_ns.items():
+            seconds = _hanging_s(since_ns, now_ns)
+            if seconds:
+                absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
+        return LiveSample(
+            number=self._cached.number + 1 if self._cached else 0,
+            t_ns=now_ns,
+            host=self._as_seen(self._host_slot, now_ns)[0],
+            gpus=tuple(gpus),
+            processes=self._processes,
+            absent=absent,
+        )
+
+    def _as_seen(self, slot: _Slot, now_ns: int) -> tuple[DeviceSample, ...]:
+        """The last samples; with a reason if there is a call that does not come back."""
+        seconds = _hanging_s(slot.call_since_ns, now_ns)
+        if not seconds or not slot.is_listed:
+            return slot.samples
+        who = "the kernel" if slot.source is None else "the driver"
+        hangs = Missing(f"{who} has not answered for {seconds} s")
+        return tuple(replace(sample, problem=hangs) for sample in slot.samples)
+
+    def _unread(self, source: str, device: int) -> DeviceSample:
+        return DeviceSample(device, source, self._clock(), {}, problem=FIRST_READING)
+
+    # Which devices there are
+
+    def _keep(self, position: int, source: LiveSource) -> None:
+        """Open a source, and see which GPUs come and go."""
+        is_open = False
+        while not self._closed.is_set():
+            if not is_open:
+                is_open = self._open(source)
+            if is_open:
+                self._list(position, source)
+            self._closed.wait(self._look_every_s)
+        with self._lock:
+            threads = [slot.thread for slot in self._slots.values() if slot.source is source]
+        for thread in threads:
+            if thread is not None:
+                thread.join()  # nothing is closed below a call that still goes on
+        source.close()
+
+    def _open(self, source: LiveSource) -> bool:
+        with self._lock:
+            self._opening_since_ns[source.NAME] = self._clock()
+        try:
+            absent = source.open()
+        except Exception as error:
+            absent = _bug(error)
+        with self._lock:
+            del self._opening_since_ns[source.NAME]
+            is_news = absent is not None and absent != self._absent.get(source.NAME)
+            if absent is not None and is_news:
+                self._absent[source.NAME] = absent
+                self._changes += 1
+        if is_news and not self._closed.is_set():
+            self._on_sample()
+        return absent is None
+
+    def _list(self, position: int, source: LiveSource) -> None:
+        try:
+            devices = source.devices()
+        except Exception as error:
+            with self._lock:
+                self._absent[source.NAME] = _bug(error)
+                self._changes += 1
+            return
+        with self._lock:
+            for device in devices:
+                key = position, device
+                slot = self._slots.get(key)
+                if slot is None:
+                    slot = _Slot(source, device, (self._unread(source.NAME, device),))
+                    self._slots[key] = slot
+                    self._changes += 1
+                slot.is_listed = True
+                if slot.thread is None and not self._closed.is_set():
+                    name = f"read {source.NAME} {device}"
+                    slot.thread = threading.Thread(
+                        target=self._read_gpu, args=(slot, source), name=name, daemon=True
+                    )
+                    slot.thread.start()
+            gone = Missing(f"{LOST}: the driver lists it no more")
+            for key, slot in self._slots.items():
+                if key[0] == position and slot.device not in devices and slot.is_listed:
+                    slot.is_listed = False
+                    slot.samples = tuple(replace(sample, problem=gone) for sample in slot.samples)
+                    slot.uses = ()
+                    self._changes += 1
+            if devices and self._absent.pop(source.NAME, None) is not None:
+                self._changes += 1
+            if not devices and self._absent.get(source.NAME) != NONE_LISTED:
+                self._absent[source.NAME] = NONE_LISTED
+                self._changes += 1
+
+    # One thread per GPU
+
+    def _read_gpu(self, slot: _Slot, source: LiveSource) -> None:
+        for number in self._rounds.each():
+            with self._lock:
+                if not slot.is_listed:
+                    slot.thread = None
+                    return
+                self._begin_call(slot, number)
+                wants_uses = self._wants_processes and self._is_due(slot.uses_ns)
+            try:
+                samples = source.sample(slot.device)
+            except Exception as error:
+                samples = tuple(replace(sample, problem=_bug(error)) for sample in slot.samples)
+            uses: tuple[GpuUse, ...] | Missing | None = None
+            if wants_uses:
+                try:
+                    uses = source.processes(slot.device)
+                except Exception as error:
+                    uses = _bug(error)
+            with self._published:
+                self._end_call(slot, number)
+                if slot.is_listed:
+                    slot.samples = samples
+                    if uses is not None and self._wants_processes:
+                        slot.uses, slot.uses_ns = uses, self._clock()
+                self._changes += 1
+                is_late = self._closed_round >= number or self._is_stuck(self._host_slot, number)
+                self._published.notify_all()
+            if is_late and not self._closed.is_set():
+                self._on_sample()
+
+    def _begin_call(self, slot: _Slot, number: int) -> None:
+        slot.call_round, slot.call_since_ns = number, self._clock()
+
+    def _end_call(self, slot: _Slot, number: int) -> None:
+        slot.call_since_ns, slot.done_round = None, number
+
+    def _is_stuck(self, slot: _Slot, number: int) -> bool:
+        """Whether its call of an earlier round still goes on."""
+        return slot.call_since_ns is not None and slot.call_round < number
+
+    def _is_due(self, last_ns: int | None) -> bool:
+        return last_ns is None or self._clock() - last_ns >= (PROCESSES_EVERY_S - _SLACK_S) * 1e9
+
+    # The host, the processes, and the end of a round
+
+    def _read_host(self) -> None:
+        slot = self._host_slot
+        looked_up_ns: int | None = None
+        for number in self._rounds.each():
+            with self._lock:
+                self._begin_call(slot, number)
+            try:
+                sample = self._host.sample()
+            except Exception as error:
+                sample = replace(slot.samples[0], problem=_bug(error))
+            uses, newest_ns = self._uses_of_round(number)
+            found: tuple[ProcessSample, ...] | Missing | None = None
+            if isinstance(uses, Missing):
+                found, looked_up_ns = uses, None
+            elif looked_up_ns is None or looked_up_ns < newest_ns:
+                found, looked_up_ns = self._looked_up(uses), newest_ns
+            with self._published:
+                self._end_call(slot, number)
+                slot.samples = (sample,)
+                if found is not None:
+                    self._processes = found if self._wants_processes else NOT_ASKED
+                self._changes += 1
+                self._closed_round = number
+            if not self._closed.is_set():
+                self._on_sample()
+
+    def _uses_of_round(self, number: int) -> tuple[tuple[GpuUse, ...] | Missing, int]:
+        """Who uses the GPUs, once all are read in this round, and when the newest of it was told."""
+        with self._published:
+            longest_s = min(_WAITS_FOR_GPUS_S, self._rounds.interval_s / 2)
+            self._published.wait_for(lambda: self._is_complete(number), longest_s)
+            return self._all_uses(), max((slot.uses_ns or 0 for slot in self._slots.values()), default=0)
+
+    def _is_complete(self, number: int) -> bool:
+        """Whether all GPUs are read in this round, but for those that still hang in an earlier one."""
+        return self._closed.is_set() or all(
+            slot.done_round >= number or not slot.is_listed or self._is_stuck(slot, number)
+            for slot in self._slots.values()
+        )
+
+    def _all_uses(self) -> tuple[GpuUse, ...] | Missing:
+        """Of all GPUs that tell them; why none does, if so."""
+        if not self._wants_processes:
+            return NOT_ASKED
+        slots = [self._slots[key] for key in sorted(self._slots) if self._slots[key].is_listed]
+        told = [slot.uses for slot in slots if not isinstance(slot.uses, Missing)]
+        if told:
+            return tuple(use for uses in told for use in uses)
+        reasons = [uses for slot in slots if isinstance(uses := slot.uses, Missing) and uses != NOT_ASKED]
+        if reasons:
+            return reasons[0]
+        return FIRST_READING if slots or OPENING in self._absent.values() else NO_GPU
+
+    def _looked_up(self, uses: tuple[GpuUse, ...]) -> tuple[ProcessSample, ...] | Missing:
+        if self._process_table is None:
+            return Missing("processes are not looked up here")
+        try:
+            return self._process_table.look_up(uses)
+        except Exception as error:
+            return _bug(error)
+
+
+def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: None) -> Collector:
+    """A collector of all that this box has; not started yet."""
+    tree = Tree(Path("/"), os.environ)
+    host = HostLive(lambda: cgroup.confinement(tree))
+    return Collector(live_sources(), host, interval_s, ProcessTable(), on_sample=on_sample)
+
+
+def live_sources() -> tuple[LiveSource, ...]:
+    """One for each kind of GPU; AMD's only where its driver is loaded, NVIDIA's to say what is amiss too."""
+    found: list[LiveSource] = []
+    if Path("/sys/module/amdgpu").exists():
+        from gputui.sources.amd import AmdLive  # 2 ms that most boxes need not spend
+
+        found.append(AmdLive())
+    return tuple(found)
+
+
+def _hanging_s(since_ns: int | None, now_ns: int) -> int:
+    """How long a call has gone on, in whole seconds; 0 as long as that is nothing to speak of."""
+    seconds = 0 if since_ns is None else (now_ns - since_ns) // 10**9
+    return seconds if seconds >= HANGS_AFTER_S else 0
+
+
+def _bug(error: Exception) -> Missing:
+    return Missing(f"this is a bug in gputui: {type(error).__name__}: {error}")

@@ -1,0 +1,306 @@
+"""The host for the live view: processor, memory, load, network and disks, within what confines us."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple  # Any: psutil may be absent
+
+from gputui.model.absent import Missing
+from gputui.model.confinement import FREE, Confinement
+from gputui.model.devices import HOST
+from gputui.model.live import AT_SECOND_READING, DeviceSample, Value
+from gputui.sources.small_files import read_file
+
+_LIMITS_KEPT_NS = 10 * 10**9
+"""Limits, network interfaces and disks are looked up this often: they seldom change."""
+_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own
+_NO_DISK = re.compile(r"loop|ram|zram|dm-|md|sr|fd|nbd")
+_PARTITION = re.compile(r"(?:nvme\d+n\d+|mmcblk\d+)p\d+|(?:[shv]|xv)d[a-z]+\d+")
+_RATE_KEYS = (
+    "network_rx_bytes_per_s",
+    "network_tx_bytes_per_s",
+    "disk_read_bytes_per_s",
+    "disk_write_bytes_per_s",
+)
+
+Pair = tuple[int, int]
+"""Bytes in and out since boot."""
+
+
+class _Counters(NamedTuple):
+    """What only grows, as it stood at one instant."""
+
+    t_ns: int
+    cpu_used_ns: int | None
+    """Of the control group with the quota."""
+    cpus: Mapping[int, Pair]
+    """Ticks busy and ticks in all, by logical CPU."""
+    network: Mapping[str, Pair] | Missing
+    disks: Mapping[str, Pair] | Missing
+
+
+class HostLive:
+    """The host, or the part of it that a container may use. For one thread."""
+
+    NAME: ClassVar[str] = "host"
+
+    def __init__(
+        self,
+        confinement: Callable[[], Confinement] = lambda: FREE,
+        root: Path = Path("/"),
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._ask_confinement = confinement
+        self._root = str(root)
+        self._clock = clock
+        self._confinement = FREE
+        self._looked_up_ns: int | None = None
+        self._interfaces: frozenset[str] = frozenset()
+        """Those with hardware behind them; empty where none is known to have any."""
+        self._disks: frozenset[str] = frozenset()
+        self._name: str | Missing | None = None
+        self._last: _Counters | None = None
+        self._has_proc = Path(root, "proc", "stat").exists()
+        self._psutil: Any = None
+
+    def sample(self) -> DeviceSample:
+        """The host now; rates are over the time since the last call."""
+        if not self._has_proc:
+            return self._with_psutil()
+        now_ns = self._clock()
+        if self._looked_up_ns is None or now_ns - self._looked_up_ns >= _LIMITS_KEPT_NS:
+            self._looked_up_ns = now_ns
+            self._look_up()
+        stat = self._text("/proc/stat")
+        counters = _Counters(
+            now_ns,
+            self._cpu_used_ns(),
+            _ticks_of_cpus(stat, self._confinement.cpus),
+            self._network(),
+            self._disk_bytes(),
+        )
+        last, self._last = self._last, counters
+        values: dict[str, Value] = {"name": self._cpu_name()}
+        values |= self._processor(last, counters)
+        values |= self._memory()
+        values |= self._load()
+        values |= _rates(last, counters)
+        problem = None if stat else Missing("/proc/stat cannot be read")
+        return DeviceSample(HOST, self.NAME, self._clock(), values, problem=problem)
+
+    def _look_up(self) -> None:
+        self._confinement = self._ask_confinement()
+        self._interfaces = self._with_device("/sys/class/net")
+        self._disks = self._with_device("/sys/block")
+
+    def _with_device(self, directory: str) -> frozenset[str]:
+        found = Path(self._root + directory).glob("*/device")
+        return frozenset(device.parent.name for device in found)
+
+    def _text(self, path: str) -> str:
+        try:
+            return read_file(self._root + path).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _cpu_name(self) -> str | Missing:
+        if self._name is None:
+            found = re.search(r"^(?:model name|Model)\s*: (.+)", self._text("/proc/cpuinfo"), re.MULTILINE)
+            self._name = " ".join(found[1].split()) if found else Missing("/proc/cpuinfo does not name it")
+        return self._name
+
+    # Processor
+
+    def _cpu_used_ns(self) -> int | None:
+        path = self._confinement.cpu_usage_file
+        if not path:
+            return None
+        text = self._text(path)
+        if path.endswith("cpu.stat"):
+            found = re.search(r"^usage_usec (\d+)", text, re.MULTILINE)
+            return int(found[1]) * 1000 if found else None
+        return _integer(text)
+
+    def _processor(self, last: _Counters | None, now: _Counters) -> dict[str, Value]:
+        quota, visible = self._confinement.cpu_limit_cores, float(len(now.cpus))
+        limit: Value = min(quota or visible, visible) or Missing("/proc/stat cannot be read")
+        if last is None:
+            return {
+                "cpu_busy_pct": AT_SECOND_READING,
+                "cpu_limit_cores": limit,
+                "cpu_core_pct": AT_SECOND_READING,
+            }
+        shares: list[float] = []
+        for cpu, (busy, total) in now.cpus.items():
+            busy_before, total_before = last.cpus.get(cpu, (busy, total))
+            passed = total - total_before
+            # The kernel may take back a tick of idle time.
+            shares.append(100 * min(max(busy - busy_before, 0) / passed, 1) if passed > 0 else 0.0)
+        passed_ns = now.t_ns - last.t_ns
+        used: Value = sum(shares) if shares else Missing("/proc/stat cannot be read")
+        if now.cpu_used_ns is not None and last.cpu_used_ns is not None and passed_ns > 0:
+            used = 100 * max(now.cpu_used_ns - last.cpu_used_ns, 0) / passed_ns
+        return {
+            "cpu_busy_pct": used,
+            "cpu_limit_cores": limit,
+            "cpu_core_pct": ",".join(f"{share:.0f}" for share in shares),
+        }
+
+    # Memory
+
+    def _memory(self) -> dict[str, Value]:
+        fields = dict(re.findall(r"^(\w+): +(\d+) kB", self._text("/proc/meminfo"), re.MULTILINE))
+        found = {name: int(kib) * 1024 for name, kib in fields.items()}
+        unread = Missing("/proc/meminfo cannot be read")
+        total, available = found.get("MemTotal"), found.get("MemAvailable")
+        values: dict[str, Value] = {
+            "memory_used_bytes": unread if total is None or available is None else max(0, total - available),
+            "memory_total_bytes": unread if total is None else total,
+            "swap_used_bytes": max(0, found["SwapTotal"] - found["SwapFree"])
+            if {"SwapTotal", "SwapFree"} <= found.keys()
+            else unread,
+            "swap_total_bytes": found.get("SwapTotal", unread),
+        }
+        limit = self._confinement.memory_limit_bytes
+        if limit is not None and (total is None or limit < total):
+            values["memory_total_bytes"] = limit
+            used = self._confined_memory()
+            if used is not None:
+                values["memory_used_bytes"] = used
+            else:
+                values["memory_used_bytes"] = Missing("the control group does not tell what it uses")
+        return values
+
+    def _confined_memory(self) -> int | None:
+        """Use of the control group, without the page cache that can be dropped."""
+        directory = self._confinement.memory_directory
+        is_new = self._confinement.version == 2
+        used = _integer(self._text(f"{directory}/memory.{'current' if is_new else 'usage_in_bytes'}"))
+        if used is None:
+            return None
+        key = "inactive_file" if is_new else "total_inactive_file"
+        cache = re.search(rf"^{key} (\d+)", self._text(f"{directory}/memory.stat"), re.MULTILINE)
+        return max(0, used - (int(cache[1]) if cache else 0))
+
+    def _load(self) -> dict[str, Value]:
+        first = self._text("/proc/loadavg").partition(" ")[0]
+        try:
+            return {"load_1min": float(first)}
+        except ValueError:
+            return {"load_1min": Missing("/proc/loadavg cannot be read")}
+
+    # Network and disks
+
+    def _network(self) -> Mapping[str, Pair] | Missing:
+        # proc_net(5): name: rx bytes, packets and six more; tx bytes, packets and six more.
+        found: dict[str, Pair] = {}
+        for line in self._text("/proc/net/dev").splitlines()[2:]:
+            name, _, rest = line.rpartition(":")
+            name, fields = name.strip(), rest.split()
+            if name == "lo" or len(fields) < 9 or (self._interfaces and name not in self._interfaces):
+                continue
+            found[name] = (int(fields[0]), int(fields[8]))
+        return found or Missing("/proc/net/dev names no network interface")
+
+    def _disk_bytes(self) -> Mapping[str, Pair] | Missing:
+        # iostats of the kernel: major minor name reads merged sectors ms writes merged sectors ms ...
+        found: dict[str, Pair] = {}
+        for line in self._text("/proc/diskstats").splitlines():
+            fields = line.split()
+            if len(fields) < 10 or not self._is_disk(fields[2]):
+                continue
+            found[fields[2]] = (int(fields[5]) * _SECTOR_BYTES, int(fields[9]) * _SECTOR_BYTES)
+        return found or Missing("/proc/diskstats names no disk")
+
+    def _is_disk(self, name: str) -> bool:
+        if self._disks:
+            return name in self._disks and not _NO_DISK.match(name)
+        return not _NO_DISK.match(name) and not _PARTITION.fullmatch(name)
+
+    # Without /proc
+
+    def _with_psutil(self) -> DeviceSample:
+        try:
+            import psutil  # only where there is no /proc: it takes 10 ms
+        except ImportError:
+            problem = Missing("this system has no /proc, and this Python no psutil")
+            return DeviceSample(HOST, self.NAME, self._clock(), {}, problem=problem)
+        shares = psutil.cpu_percent(interval=None, percpu=True)
+        network, disks = psutil.net_io_counters(pernic=True), psutil.disk_io_counters(perdisk=True) or {}
+        counters = _Counters(
+            self._clock(),
+            None,
+            {},
+            {n: (c.bytes_recv, c.bytes_sent) for n, c in network.items() if not re.match(r"lo\d*$", n)},
+            {n: (c.read_bytes, c.write_bytes) for n, c in disks.items()},
+        )
+        last, self._last = self._last, counters
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        values: dict[str, Value] = {
+            "name": os.uname().machine if hasattr(os, "uname") else "this computer",
+            # psutil's first answer compares with nothing.
+            "cpu_busy_pct": AT_SECOND_READING if last is None else sum(shares),
+            "cpu_limit_cores": float(len(shares)),
+            "cpu_core_pct": AT_SECOND_READING
+            if last is None
+            else ",".join(f"{share:.0f}" for share in shares),
+            "memory_used_bytes": memory.total - memory.available,
+            "memory_total_bytes": memory.total,
+            "swap_used_bytes": swap.used,
+            "swap_total_bytes": swap.total,
+            "load_1min": os.getloadavg()[0]
+            if hasattr(os, "getloadavg")
+            else Missing("this system does not tell its load"),
+        }
+        return DeviceSample(HOST, self.NAME, counters.t_ns, values | _rates(last, counters))
+
+
+def _ticks_of_cpus(stat: str, wanted: frozenset[int]) -> dict[int, Pair]:
+    # proc_stat(5): cpuN user nice system idle iowait irq softirq steal; guest time is part of user.
+    found: dict[int, Pair] = {}
+    for line in stat.splitlines()[1:]:
+        if not line.startswith("cpu"):
+            break
+        name, *fields = line.split()[:9]
+        number = int(name[3:])
+        if wanted and number not in wanted:
+            continue
+        times = [int(field) for field in fields]
+        total = sum(times)
+        # Stolen time was another's: the CPU was not ours to be busy.
+        found[number] = (total - times[3] - sum(times[4:5]) - sum(times[7:8]), total)
+    return found
+
+
+def _rates(last: _Counters | None, now: _Counters) -> dict[str, Value]:
+    if last is None:
+        return dict.fromkeys(_RATE_KEYS, AT_SECOND_READING)
+    seconds = (now.t_ns - last.t_ns) / 1e9
+    network = _rate(last.network, now.network, seconds)
+    disks = _rate(last.disks, now.disks, seconds)
+    return dict(zip(_RATE_KEYS, (*network, *disks), strict=True))
+
+
+def _rate(
+    before: Mapping[str, Pair] | Missing, now: Mapping[str, Pair] | Missing, seconds: float
+) -> tuple[Value, Value]:
+    """Bytes per second in and out; what came or was reset between the readings counts from the next."""
+    if isinstance(now, Missing):
+        return now, now
+    if isinstance(before, Missing) or seconds <= 0:
+        return AT_SECOND_READING, AT_SECOND_READING
+    kept = [(before[name], pair) for name, pair in now.items() if name in before]
+
+    def per_second(deltas: Iterable[int]) -> float:
+        return sum(max(0, delta) for delta in deltas) / seconds
+
+    return per_second(n[0] - b[0] for b, n in kept), per_second(n[1] - b[1] for b, n in kept)
+
+
+def _integer(text: str) -> int | None:
+    stripped = text.strip()
+    return int(stripped) if stripped.isascii() and stripped.isdigit() else None

@@ -1,0 +1,307 @@
+"""The processes behind the PIDs that a driver names, and how one of them is ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.live import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, GpuUse, ProcessSample
+from gputui.sources.small_files import read_file
+
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel: the host itself
+_COMMAND_KEPT_NS = 10 * 10**9
+"""A command line is read again this often: a program may have replaced another in the same process."""
+_LONGEST_COMMAND = 4096
+_GPU_FILE = re.compile(r"/dev/(?:nvidia|dri/|kfd|dxg)")
+
+NOT_OF_HERE = Missing("a process of the host: this container cannot look at it")
+ANOTHER_HERE = Missing("a process of the host: in this container its PID is another's, which holds no GPU")
+UNSURE = Missing("cannot be told from a process of the host: its open files may not be looked at")
+ZOMBIE = Missing("it has ended, and its parent has not taken notice: a zombie")
+NO_PROC = Missing("this system has no /proc")
+
+
+class Stat(NamedTuple):
+    """What /proc/PID/stat tells, as far as it is wanted."""
+
+    name: str
+    state: str
+    """One letter; `Z` for a zombie."""
+    parent_pid: int
+    cpu_ticks: int
+    start_ticks: int
+    """Since the box was booted."""
+    resident_pages: int
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is kept of a process between two looks."""
+
+    start_ticks: int
+    user: str | Missing
+    name: str
+    command: str | Missing
+    command_ns: int
+    cpu_ticks: int
+    cpu_ns: int
+    cpu_pct: float | Missing
+    refused: Missing | None
+    """Why this is not the process that the driver means."""
+
+
+class ProcessTable:
+    """Joins the driver's PIDs with /proc. For one thread.
+
+    `is_inside` says whether PIDs of the host mean nothing here; None asks the kernel.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        clock: Callable[[], int] = time.monotonic_ns,
+        is_inside: bool | None = None,
+    ) -> None:
+        self._proc = str(root / "proc")
+        self._clock = clock
+        self._is_inside = _is_in_a_pid_namespace(self._proc) if is_inside is None else is_inside
+        self._has_proc = Path(self._proc, "self").exists()
+        self._hides = _is_hiding(self._proc)
+        self._ticks_per_s = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+        self._known: dict[int, _Known] = {}
+        self._users: dict[int, str] = {}
+
+    def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
+        """Every process once, in the order the driver names them; CPU shares are since the last call."""
+        by_pid: dict[int, list[GpuUse]] = {}
+        for use in uses:
+            by_pid.setdefault(use.pid, []).append(use)
+        samples = tuple(self._look_at(pid, tuple(of_pid)) for pid, of_pid in by_pid.items())
+        self._known = {pid: known for pid, known in self._known.items() if pid in by_pid}
+        return samples
+
+    def _look_at(self, pid: int, uses: tuple[GpuUse, ...]) -> ProcessSample:
+        if not self._has_proc:
+            return _unresolved(pid, uses, NO_PROC)
+        try:
+            stat = read_stat(pid, self._proc)
+        except PermissionError:
+            return self._forgotten(pid, uses, FOREIGN)
+        except (OSError, ValueError):
+            return self._forgotten(pid, uses, self._why_gone(pid))
+        now_ns = self._clock()
+        known = self._known.get(pid)
+        if known is None or known.start_ticks != stat.start_ticks:  # the PID is used again
+            known = self._first_look(pid, stat, now_ns)
+            self._known[pid] = known
+        else:
+            self._look_again(pid, known, stat, now_ns)
+        if known.refused is not None:
+            return _unresolved(pid, uses, known.refused)
+        has_ended = stat.state in "ZX"
+        return ProcessSample(
+            pid=pid,
+            uses=uses,
+            parent_pid=stat.parent_pid,
+            user=known.user,
+            command=ZOMBIE if has_ended else known.command,
+            cpu_pct=ZOMBIE if has_ended else known.cpu_pct,
+            memory_bytes=ZOMBIE if has_ended else stat.resident_pages * self._page_bytes,
+            elapsed_s=max(0.0, _since_boot_s() - stat.start_ticks / self._ticks_per_s),
+            start_ticks=stat.start_ticks,
+        )
+
+    def _forgotten(self, pid: int, uses: tuple[GpuUse, ...], why: Missing) -> ProcessSample:
+        self._known.pop(pid, None)
+        return _unresolved(pid, uses, why)
+
+    def _why_gone(self, pid: int) -> Missing:
+        if pid in self._known:
+            return ENDED
+        if self._is_inside:
+            return NOT_OF_HERE
+        return HIDDEN if self._hides else ENDED
+
+    def _first_look(self, pid: int, stat: Stat, now_ns: int) -> _Known:
+        return _Known(
+            start_ticks=stat.start_ticks,
+            user=self._user(pid),
+            name=stat.name,
+            command=self._command(pid, stat.name),
+            command_ns=now_ns,
+            cpu_ticks=stat.cpu_ticks,
+            cpu_ns=now_ns,
+            cpu_pct=AT_SECOND_READING,
+            refused=self._refused(pid),
+        )
+
+    def _look_again(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:
+        if known.name != stat.name or now_ns - known.command_ns >= _COMMAND_KEPT_NS:
+            known.name, known.command_ns = stat.name, now_ns
+            known.command = self._command(pid, stat.name)
+            known.user = self._user(pid)
+        passed_ns = now_ns - known.cpu_ns
+        if passed_ns > 0:
+            seconds = max(0, stat.cpu_ticks - known.cpu_ticks) / self._ticks_per_s
+            known.cpu_pct = 100 * seconds / (passed_ns / 1e9)
+            known.cpu_ticks, known.cpu_ns = stat.cpu_ticks, now_ns
+
+    def _refused(self, pid: int) -> Missing | None:
+        """Inside a PID namespace the driver's number may be the host's: only who holds a GPU is meant."""
+        if not self._is_inside:
+            return None
+        try:
+            files = list(Path(self._proc, str(pid), "fd").iterdir())
+        except PermissionError:
+            return UNSURE
+        except OSError:
+            return NOT_OF_HERE
+        return None if any(_GPU_FILE.match(_target(file)) for file in files) else ANOTHER_HERE
+
+    def _user(self, pid: int) -> str | Missing:
+        try:
+            user_id = Path(self._proc, str(pid)).stat().st_uid
+        except PermissionError:
+            return FOREIGN
+        except OSError:
+            return ENDED
+        if user_id not in self._users:
+            self._users[user_id] = _user_name(user_id)
+        return self._users[user_id]
+
+    def _command(self, pid: int, name: str) -> str | Missing:
+        try:
+            raw = read_file(f"{self._proc}/{pid}/cmdline")
+        except PermissionError:
+            return FOREIGN
+        except OSError:
+            return ENDED
+        # A thread of the kernel has none; tools show it in brackets.
+        return decoded(raw[:_LONGEST_COMMAND].rstrip(b"\0").replace(b"\0", b" ")) or f"[{name}]"
+
+
+def end_process(pid: int, start_ticks: int, number: int, root: Path = Path("/")) -> None:
+    """Send a signal to the process that began at this time, never to another that got its PID since.
+
+    Raises GputuiError if it has ended, if the PID is another process's now, or without permission.
+    """
+    proc = str(root / "proc")
+    handle = _held(pid)
+    try:
+        # With the handle taken first, the process that is looked at is the one that gets the signal.
+        try:
+            stat = read_stat(pid, proc)
+        except (OSError, ValueError) as error:
+            raise GputuiError(f"process {pid} has ended: nothing was sent") from error
+        if stat.start_ticks != start_ticks:
+            raise GputuiError(
+                f"process {pid} has ended, and {stat.name!r} has its number now: nothing was sent",
+                "choose it again if that one is meant",
+            )
+        if stat.state in "ZX":
+            raise GputuiError(
+                f"process {pid} has ended, and waits for its parent {stat.parent_pid}: nothing was sent",
+                "it goes when its parent takes notice, or ends",
+            )
+        _send(pid, handle, number)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _held(pid: int) -> int | None:
+    """A handle that stays with this process; None where the system has none to give."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError as error:
+        raise GputuiError(f"process {pid} has ended: nothing was sent") from error
+    except OSError:  # an old kernel, or a sandbox
+        return None
+
+
+def _send(pid: int, handle: int | None, number: int) -> None:
+    try:
+        if handle is not None and hasattr(signal, "pidfd_send_signal"):
+            signal.pidfd_send_signal(handle, number)
+        else:
+            os.kill(pid, number)
+    except ProcessLookupError as error:
+        raise GputuiError(f"process {pid} has ended: nothing was sent") from error
+    except PermissionError as error:
+        raise GputuiError(
+            f"process {pid} belongs to another user: nothing was sent", "its owner or root can end it"
+        ) from error
+
+
+def read_stat(pid: int, proc: str = "/proc") -> Stat:
+    """One process now. Raises OSError if it is not there, ValueError if what is told makes no sense."""
+    # proc_pid_stat(5); the name is in brackets and may itself hold brackets and blanks.
+    head, _, tail = read_file(f"{proc}/{pid}/stat").rpartition(b")")
+    fields = tail.split()
+    if len(fields) < 22:
+        raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields")
+    return Stat(
+        name=decoded(head.partition(b"(")[2]),
+        state=fields[0].decode(errors="replace"),
+        parent_pid=int(fields[1]),
+        cpu_ticks=int(fields[11]) + int(fields[12]),
+        start_ticks=int(fields[19]),
+        resident_pages=int(fields[21]),
+    )
+
+
+def decoded(raw: bytes) -> str:
+    """Text of a process as it gave it; bytes that are no UTF-8 are replaced."""
+    return raw.decode("utf-8", "replace")
+
+
+def _unresolved(pid: int, uses: tuple[GpuUse, ...], why: Missing) -> ProcessSample:
+    return ProcessSample(pid, uses, why, why, why, why, why, why, why)
+
+
+def _is_in_a_pid_namespace(proc: str) -> bool:
+    link = _target(Path(proc, "self", "ns", "pid"))
+    return link != "" and link != _FIRST_PID_NAMESPACE
+
+
+def _is_hiding(proc: str) -> bool:
+    try:
+        mounts = read_file(f"{proc}/self/mounts").decode(errors="replace")
+    except OSError:
+        return False
+    return (
+        re.search(r"^\S+ /proc proc \S*hidepid=(?:2|4|invisible|ptraceable)", mounts, re.MULTILINE)
+        is not None
+    )
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+def _since_boot_s() -> float:
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+def _user_name(user_id: int) -> str:
+    import pwd  # not on Windows
+
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)

@@ -1,0 +1,381 @@
+"""The collector: one thread per GPU, no device waits for another, and nobody waits for a device."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import pytest
+
+from gputui.model.absent import Missing
+from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
+from gputui.model.telemetry import HOST
+from gputui.services.live import NO_GPU, NOT_ASKED, OPENING, Collector
+
+SOON_S = 0.005
+LONGEST_S = 30.0
+
+
+class Clock:
+    """Time as a test wants it."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@dataclass
+class FakeGpus:
+    """GPUs that count how often they were read; a call waits while its device is held."""
+
+    listed: tuple[int, ...] = (0, 1)
+    absent: Missing | None = None
+    clock: Callable[[], int] = time.monotonic_ns
+    NAME: ClassVar[str] = "fake"
+    reads: dict[int, int] = field(default_factory=dict)
+    held: dict[int, threading.Event] = field(default_factory=dict)
+    opening: threading.Event | None = None
+    opens: int = 0
+    broken: set[int] = field(default_factory=set)
+    process_calls: list[int] = field(default_factory=list)
+    uses_of: dict[int, tuple[GpuUse, ...] | Missing] = field(default_factory=dict)
+    is_closed: threading.Event = field(default_factory=threading.Event)
+
+    def open(self) -> Missing | None:
+        self.opens += 1
+        if self.opening is not None:
+            self.opening.wait(LONGEST_S)
+        return self.absent
+
+    def devices(self) -> tuple[int, ...]:
+        return self.listed
+
+    def sample(self, device: int) -> tuple[DeviceSample, ...]:
+        if device in self.held:
+            self.held[device].wait(LONGEST_S)
+        if device in self.broken:
+            raise RuntimeError("no such thing")
+        self.reads[device] = self.reads.get(device, 0) + 1
+        values = {"power_w": float(self.reads[device])}
+        instance = DeviceSample(1000 + device, self.NAME, self.clock(), {}, parent=device)
+        return (DeviceSample(device, self.NAME, self.clock(), values), instance)
+
+    def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
+        self.process_calls.append(device)
+        return self.uses_of.get(device, ())
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+class FakeHost:
+    """A host that is always there."""
+
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.clock = clock
+        self.reads = 0
+        self.held: threading.Event | None = None
+
+    def sample(self) -> DeviceSample:
+        if self.held is not None:
+            self.held.wait(LONGEST_S)
+        self.reads += 1
+        return DeviceSample(HOST, "host", self.clock(), {"load_1min": float(self.reads)})
+
+
+class FakeTable:
+    """Knows of a process what the driver does."""
+
+    def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
+        none = Missing("not here")
+        return tuple(ProcessSample(use.pid, (use,), none, none, none, none, none, none, none) for use in uses)
+
+
+class Watched:
+    """A collector, and a way to wait for what it shows."""
+
+    def __init__(self, collector: Collector, called: threading.Semaphore) -> None:
+        self.collector = collector
+        self._called = called
+        self.called = 0
+        """How often the collector has said that something is new."""
+
+    def until(self, condition: Callable[[LiveSample], bool]) -> LiveSample:
+        deadline = time.monotonic() + LONGEST_S
+        while not condition(sample := self.collector.latest()):
+            self.called += self._called.acquire(timeout=1.0)
+            assert time.monotonic() < deadline, sample
+        return sample
+
+
+@contextmanager
+def collecting(
+    *sources: FakeGpus,
+    host: FakeHost | None = None,
+    clock: Callable[[], int] = time.monotonic_ns,
+    interval_s: float = SOON_S,
+) -> Iterator[Watched]:
+    called = threading.Semaphore(0)
+    collector = Collector(
+        sources,
+        host or FakeHost(clock),
+        interval_s,
+        FakeTable(),
+        on_sample=called.release,
+        clock=clock,
+        look_every_s=SOON_S,
+    )
+    collector.start()
+    try:
+        yield Watched(collector, called)
+    finally:
+        for source in sources:
+            for event in (*source.held.values(), source.opening):
+                if event is not None:
+                    event.set()
+        collector.close()
+
+
+def gpu(sample: LiveSample, device: int) -> DeviceSample:
+    return next(one for one in sample.gpus if one.device == device)
+
+
+def power_w(sample: LiveSample, device: int) -> float:
+    found = [one.values.get("power_w", 0.0) for one in sample.gpus if one.device == device]
+    return float(found[0]) if found and isinstance(found[0], float) else 0.0
+
+
+def has_read(gpus: Mapping[int, int], host: int, sample: LiveSample) -> bool:
+    load = sample.host.values.get("load_1min", 0.0)
+    return all(power_w(sample, n) >= reads for n, reads in gpus.items()) and load == host
+
+
+def test_gpus_come_in_order_each_with_its_instances_behind_it() -> None:
+    with collecting(FakeGpus((0, 2, 1))) as watched:
+        sample = watched.until(lambda s: all(power_w(s, n) for n in (0, 1, 2)))
+    assert [one.device for one in sample.gpus] == [0, 1000, 1, 1001, 2, 1002]
+    assert sample.absent == {}
+    assert sample.host.device == HOST
+
+
+def test_samples_count_up_and_are_kept_while_nothing_changes() -> None:
+    clock = Clock()
+    with collecting(FakeGpus((0,)), clock=clock, interval_s=1000.0) as watched:
+        first = watched.until(lambda s: power_w(s, 0) > 0 and "load_1min" in s.host.values)
+        # The host's thread may still have its last word to say on this round.
+        watched.until(lambda _: watched.collector.latest() is watched.collector.latest())
+        watched.collector.set_interval(500.0)
+        later = watched.until(lambda s: power_w(s, 0) > 1)
+    assert later.number > first.number
+
+
+def test_a_source_that_takes_long_to_open_is_said_to_be_opened_and_the_host_is_there() -> None:
+    clock = Clock()
+    gpus = FakeGpus(opening=threading.Event())
+    with collecting(gpus, clock=clock) as watched:
+        sample = watched.until(lambda s: "load_1min" in s.host.values)
+        assert sample.absent == {"fake": OPENING}
+        assert sample.gpus == ()
+        clock.now_ns += 12 * 10**9
+        sample = watched.until(lambda s: s.absent["fake"] != OPENING)
+        assert sample.absent["fake"].reason == "being opened: no answer for 12 s"
+        assert gpus.opening is not None
+        gpus.opening.set()
+        watched.until(lambda s: power_w(s, 0) > 0 and not s.absent)
+
+
+def test_a_source_that_has_nothing_says_why_and_is_asked_again_until_its_driver_comes() -> None:
+    gpus = FakeGpus(absent=Missing("the driver is not loaded"))
+    with collecting(gpus) as watched:
+        sample = watched.until(lambda s: gpus.opens > 2)
+        assert sample.absent == {"fake": Missing("the driver is not loaded")}
+        gpus.absent = None
+        watched.until(lambda s: power_w(s, 1) > 0 and not s.absent)
+
+
+def test_a_call_that_hangs_leaves_the_other_gpus_current_and_its_own_value_old() -> None:
+    clock = Clock()
+    gpus = FakeGpus(clock=clock)
+    with collecting(gpus, clock=clock) as watched:
+        watched.until(lambda s: power_w(s, 0) > 0 and power_w(s, 1) > 0)
+        release = gpus.held.setdefault(1, threading.Event())
+        reads = gpus.reads[0]
+        watched.until(lambda s: power_w(s, 0) > reads + 20)
+        stuck_ns = gpu(watched.collector.latest(), 1).t_ns
+        clock.now_ns += 5 * 10**9
+        sample = watched.until(lambda s: gpu(s, 0).t_ns == clock.now_ns)
+        assert gpu(sample, 0).problem is None
+        stuck = gpu(sample, 1)
+        assert stuck.problem == Missing("the driver has not answered for 5 s")
+        assert gpu(sample, 1001).problem == stuck.problem
+        assert stuck.t_ns == stuck_ns
+        assert power_w(sample, 1) == gpus.reads[1]
+        clock.now_ns += 10**9
+        assert "for 6 s" in str(gpu(watched.collector.latest(), 1).problem)
+        reads = gpus.reads[1]
+        del gpus.held[1]
+        release.set()
+        watched.until(lambda s: power_w(s, 1) > reads and gpu(s, 1).problem is None)
+
+
+def test_a_host_that_hangs_leaves_the_gpus_current() -> None:
+    clock, host = Clock(), FakeHost()
+    gpus = FakeGpus(clock=clock)
+    with collecting(gpus, host=host, clock=clock) as watched:
+        watched.until(lambda s: power_w(s, 0) > 0 and "load_1min" in s.host.values)
+        host.held = threading.Event()
+        reads = gpus.reads[0]
+        watched.until(lambda s: power_w(s, 0) > reads + 20)
+        clock.now_ns += 4 * 10**9
+        sample = watched.until(lambda s: s.host.problem is not None)
+        assert sample.host.problem == Missing("the kernel has not answered for 4 s")
+        assert gpu(sample, 0).problem is None
+        host.held.set()
+        watched.until(lambda s: s.host.problem is None)
+
+
+def test_a_gpu_that_is_plugged_in_is_read_and_one_that_is_pulled_out_is_lost_but_keeps_its_place() -> None:
+    gpus = FakeGpus((0, 1))
+    with collecting(gpus) as watched:
+        watched.until(lambda s: power_w(s, 0) > 0 and power_w(s, 1) > 0)
+        gpus.listed = (1, 2)
+        sample = watched.until(lambda s: power_w(s, 2) > 0 and gpu(s, 0).problem is not None)
+        assert [one.device for one in sample.gpus if one.parent is None] == [0, 1, 2]
+        lost = gpu(sample, 0)
+        assert lost.problem is not None
+        assert lost.problem.reason.startswith(LOST)
+        assert lost.values["power_w"]
+        reads = gpus.reads[0]
+        gpus.listed = (0, 1, 2)
+        watched.until(lambda s: power_w(s, 0) > reads and gpu(s, 0).problem is None)
+
+
+def test_a_driver_that_lists_no_gpu_is_absent() -> None:
+    with collecting(FakeGpus(())) as watched:
+        watched.until(lambda s: s.absent == {"fake": Missing("there is no GPU")})
+
+
+def test_an_error_that_nobody_foresaw_is_a_problem_of_that_gpu_and_heals() -> None:
+    gpus = FakeGpus(broken={1})
+    with collecting(gpus) as watched:
+        sample = watched.until(lambda s: power_w(s, 0) > 3)
+        problem = gpu(sample, 1).problem
+        assert problem is not None
+        assert problem.reason == "this is a bug in gputui: RuntimeError: no such thing"
+        gpus.broken.clear()
+        watched.until(lambda s: power_w(s, 1) > 0 and gpu(s, 1).problem is None)
+
+
+def test_process_lists_are_read_only_while_they_are_wanted() -> None:
+    use = GpuUse(0, 41, "C", 2**30, 12.0)
+    gpus = FakeGpus(uses_of={0: (use,), 1: Missing("no permission")})
+    with collecting(gpus) as watched:
+        sample = watched.until(lambda s: power_w(s, 0) > 3)
+        assert sample.processes == NOT_ASKED
+        assert gpus.process_calls == []
+        watched.collector.want_processes(True)
+        sample = watched.until(lambda s: not isinstance(s.processes, Missing))
+        assert isinstance(sample.processes, tuple)
+        assert [process.uses for process in sample.processes] == [(use,)]
+        watched.collector.want_processes(False)
+        assert watched.collector.latest().processes == NOT_ASKED
+        calls = len(gpus.process_calls)
+        reads = gpus.reads[0]
+        watched.until(lambda s: power_w(s, 0) > reads + 5)
+        # A call that had begun may have come to its end.
+        assert len(gpus.process_calls) <= calls + 2
+
+
+def test_process_lists_that_no_gpu_gives_are_missing_for_the_drivers_reason() -> None:
+    refused = Missing("no permission to ask the NVIDIA driver")
+    gpus = FakeGpus(uses_of={0: refused, 1: refused})
+    with collecting(gpus) as watched:
+        watched.collector.want_processes(True)
+        watched.until(lambda s: s.processes == refused)
+
+
+def test_without_gpus_there_are_no_processes_to_ask_for() -> None:
+    with collecting() as watched:
+        watched.collector.want_processes(True)
+        watched.until(lambda s: s.processes == NO_GPU)
+
+
+def test_process_lists_are_dear_and_read_every_other_second_at_most() -> None:
+    clock = Clock()
+    gpus = FakeGpus((0,), clock=clock)
+    with collecting(gpus, clock=clock) as watched:
+        watched.collector.want_processes(True)
+        watched.until(lambda s: s.processes == ())
+        reads = gpus.reads[0]
+        watched.until(lambda s: power_w(s, 0) > reads + 10)
+        assert gpus.process_calls == [0]
+        clock.now_ns += 2 * 10**9
+        watched.until(lambda s: len(gpus.process_calls) == 2)
+
+
+def test_whoever_draws_is_woken_once_in_a_round_although_each_gpu_has_its_thread() -> None:
+    gpus, host, rounds = FakeGpus(tuple(range(8))), FakeHost(), 20
+    with collecting(gpus, host=host, interval_s=1000.0) as watched:
+        watched.until(lambda s: all(power_w(s, n) for n in gpus.listed) and "load_1min" in s.host.values)
+        before = watched.called
+        for _ in range(rounds):
+            wanted = {n: reads + 1 for n, reads in gpus.reads.items()}
+            watched.collector.set_interval(1000.0)
+            watched.until(partial(has_read, wanted, host.reads + 1))
+        # On a busy machine a thread may come late, and then calls by itself.
+        assert watched.called - before < 3 * rounds
+
+
+def test_another_interval_holds_at_once() -> None:
+    gpus = FakeGpus()
+    with collecting(gpus, interval_s=1000.0) as watched:
+        watched.until(lambda s: power_w(s, 0) > 0)
+        watched.collector.set_interval(SOON_S)
+        watched.until(lambda s: power_w(s, 0) > 5)
+
+
+@pytest.mark.parametrize("what", ["open", "gpu", "host"])
+def test_closing_does_not_wait_for_a_call_that_hangs(what: str) -> None:
+    stuck = threading.Event()
+    gpus, host = FakeGpus(), FakeHost()
+    if what == "open":
+        gpus.opening = stuck
+    elif what == "gpu":
+        gpus.held[1] = stuck
+    else:
+        host.held = stuck
+    with collecting(gpus, host=host) as watched:
+        if what == "gpu":
+            watched.until(lambda s: power_w(s, 0) > 3)
+        watched.collector.close()  # the call is held until this has returned
+        stuck.set()
+        assert gpus.is_closed.wait(LONGEST_S)
+
+
+def test_a_source_is_closed_only_after_its_last_call_has_come_back() -> None:
+    gpus = FakeGpus()
+    with collecting(gpus) as watched:
+        watched.until(lambda s: power_w(s, 0) > 0 and power_w(s, 1) > 0)
+        release = gpus.held.setdefault(0, threading.Event())
+        reads = gpus.reads[1]
+        watched.until(lambda s: power_w(s, 1) > reads + 5)
+        watched.collector.close()
+        assert not gpus.is_closed.is_set()
+        release.set()
+        assert gpus.is_closed.wait(LONGEST_S)
+
+
+def test_a_driver_that_is_still_not_there_is_no_news() -> None:
+    gpus = FakeGpus(absent=Missing("the driver is not loaded"))
+    with collecting(gpus, interval_s=1000.0) as watched:
+        watched.until(lambda s: "load_1min" in s.host.values and s.absent == {"fake": gpus.absent})
+        before, opens = watched.collector.latest(), gpus.opens
+        watched.until(lambda _: gpus.opens > opens + 5)
+        assert watched.collector.latest() is before

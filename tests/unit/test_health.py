@@ -1,0 +1,192 @@
+"""What ails a GPU, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from gputui.analysis.health import Finding, foreign_processes, health, throttle_words
+from gputui.model.absent import Missing
+from gputui.model.live import (
+    ENDED,
+    FOREIGN,
+    HIDDEN,
+    LOST,
+    DeviceSample,
+    GpuUse,
+    ProcessSample,
+    Value,
+)
+from gputui.model.nvml_codes import GPU_IS_LOST, nvml_reason
+
+NOW_NS = 1000 * 10**9
+SECOND_NS = 10**9
+NO_COUNTER = Missing("this GPU does not report it")
+
+
+def gpu(
+    values: Mapping[str, Value] | None = None,
+    /,
+    *,
+    age_s: float = 0.0,
+    problem: Missing | None = None,
+    **more: Value,
+) -> DeviceSample:
+    t_ns = NOW_NS - round(age_s * SECOND_NS)
+    return DeviceSample(0, "nvml", t_ns, {**(values or {}), **more}, problem=problem)
+
+
+def found(sample: DeviceSample, earlier: DeviceSample | None = None, foreign: int = 0) -> list[Finding]:
+    return list(health(NOW_NS, sample, earlier, foreign))
+
+
+def words(sample: DeviceSample, earlier: DeviceSample | None = None, foreign: int = 0) -> list[str]:
+    return [finding.word for finding in found(sample, earlier, foreign)]
+
+
+HEALTHY: dict[str, Value] = {
+    "throttle_bits": 0,
+    "sm_busy_pct": 99.0,
+    "temperature_c": 60.0,
+    "pcie_width": 16,
+    "pcie_width_max": 16,
+    "pcie_generation": 5,
+    "pcie_generation_max": 5,
+    "ecc_uncorrected_count": 0,
+}
+
+
+def test_nothing_is_said_of_a_healthy_gpu() -> None:
+    assert words(gpu(HEALTHY)) == []
+
+
+def test_nothing_is_said_of_a_gpu_that_tells_nothing() -> None:
+    assert words(gpu(dict.fromkeys(HEALTHY, NO_COUNTER))) == []
+    assert words(gpu()) == []
+
+
+@pytest.mark.parametrize(
+    ("bits", "wanted"),
+    [
+        (0x0, ()),
+        (0x1, ()),
+        (0x2, ()),
+        (0x10 | 0x100, ()),
+        (0x4, ("POWER-CAPPED",)),
+        (0x8, ("HW SLOWDOWN",)),
+        (0x20, ("THERMAL",)),
+        (0x40, ("THERMAL",)),
+        (0x80, ("POWER BRAKE",)),
+        (0x8 | 0x40, ("THERMAL", "HW SLOWDOWN")),
+        (0x1 | 0x4 | 0x20, ("POWER-CAPPED", "THERMAL")),
+    ],
+)
+def test_throttle_bits_become_words_and_idling_is_no_throttling(bits: int, wanted: tuple[str, ...]) -> None:
+    assert throttle_words(bits) == wanted
+
+
+def test_a_hardware_slowdown_that_has_a_cause_is_called_by_it() -> None:
+    assert words(gpu(throttle_bits=0x8 | 0x40)) == ["THERMAL"]
+    assert words(gpu(throttle_bits=0x8 | 0x80)) == ["POWER BRAKE"]
+    assert words(gpu(throttle_bits=0x8)) == ["HW SLOWDOWN"]
+
+
+def test_a_power_cap_tells_the_limit_and_its_share_of_the_last_minutes() -> None:
+    now = gpu(
+        throttle_bits=0x4,
+        power_limit_w=300.0,
+        power_limit_default_w=450.0,
+        throttled_power_ns=102 * SECOND_NS,
+    )
+    (finding,) = found(now, gpu(age_s=300, throttled_power_ns=0))
+    assert finding == Finding(
+        "POWER-CAPPED",
+        "warn",
+        "the power limit holds the clocks down: 300 W, set below the 450 W it comes with;"
+        " 34 % of the last 5 min",
+    )
+
+
+def test_a_power_cap_without_counters_is_told_without_a_share() -> None:
+    (finding,) = found(gpu(throttle_bits=0x4, throttled_power_ns=NO_COUNTER), gpu(age_s=300))
+    assert finding.why == "the power limit holds the clocks down"
+
+
+def test_what_held_the_clocks_down_a_moment_ago_is_told_although_it_does_not_now() -> None:
+    counters: dict[str, Value] = {"throttle_bits": 0, "throttled_thermal_ns": 40 * SECOND_NS}
+    now = gpu(counters, temperature_c=71.0, temperature_limit_c=87.0)
+    (finding,) = found(now, gpu(age_s=200, throttled_thermal_ns=0))
+    assert finding.word == "THERMAL"
+    assert finding.severity == "alarm"
+    assert finding.why.endswith("71 °C, slowed from 87 °C on; 20 % of the last 3 min")
+
+
+def test_a_counter_that_began_anew_gives_no_share() -> None:
+    now = gpu(throttle_bits=0, throttled_power_ns=5)
+    assert words(now, gpu(age_s=300, throttled_power_ns=10**12)) == []
+
+
+def test_a_lost_gpu_is_lost_whoever_says_so() -> None:
+    for reason in (nvml_reason(GPU_IS_LOST), f"{LOST}: the kernel lists it no more"):
+        (finding,) = found(gpu(age_s=60, problem=Missing(reason), throttle_bits=0x4, pcie_width=4))
+        assert finding == Finding("LOST", "alarm", reason)
+
+
+def test_a_gpu_whose_call_hangs_is_as_stale_as_its_last_value() -> None:
+    hangs = Missing("the driver has not answered for 12 s")
+    assert found(gpu(age_s=12, problem=hangs)) == [Finding("STALE 12 s", "alarm", hangs.reason)]
+
+
+def test_a_reading_that_failed_just_now_has_a_reason() -> None:
+    refused = Missing("no permission to ask the NVIDIA driver")
+    assert found(gpu(problem=refused)) == [Finding("NO READING", "alarm", refused.reason)]
+
+
+@pytest.mark.parametrize(("age_s", "wanted"), [(2.9, []), (3.0, ["STALE 3 s"]), (600.0, ["STALE 10 min"])])
+def test_an_old_value_is_stale(age_s: float, wanted: list[str]) -> None:
+    assert words(gpu(age_s=age_s)) == wanted
+
+
+def test_with_a_longer_interval_a_value_may_be_older() -> None:
+    assert health(NOW_NS, gpu(age_s=15), stale_after_s=25.0) == ()
+
+
+def test_a_narrow_link_is_told_also_while_the_gpu_is_idle() -> None:
+    narrow = {**HEALTHY, "pcie_width": 4, "sm_busy_pct": 0.0}
+    assert words(gpu(narrow)) == ["PCIe x4 of x16"]
+
+
+def test_an_old_generation_is_told_only_while_the_gpu_is_busy() -> None:
+    slow = {**HEALTHY, "pcie_generation": 1}
+    assert words(gpu(slow)) == ["PCIe gen 1 of 5"]
+    assert words(gpu({**slow, "sm_busy_pct": 0.0})) == []
+    assert words(gpu({**slow, "sm_busy_pct": NO_COUNTER})) == []
+
+
+def test_memory_errors_are_counted() -> None:
+    assert words(gpu(ecc_uncorrected_count=3)) == ["ECC errors 3"]
+    assert found(gpu(ecc_uncorrected_count=1))[0].why.startswith("1 memory error ")
+
+
+def test_the_worst_comes_first() -> None:
+    ill = gpu(throttle_bits=0x4, ecc_uncorrected_count=1, pcie_width=8, pcie_width_max=16)
+    assert words(ill, foreign=2) == ["ECC errors 1", "POWER-CAPPED", "PCIe x8 of x16", "SHARED"]
+
+
+def process(pid: int, user: str | Missing, device: int = 0) -> ProcessSample:
+    none = Missing("not here")
+    use = GpuUse(device, pid, "C", 0, 0.0)
+    return ProcessSample(pid, (use,), none, user, none, none, none, none, none)
+
+
+def test_a_gpu_is_shared_with_processes_of_other_users() -> None:
+    crowd = [process(1, "me"), process(2, "you"), process(3, FOREIGN), process(4, HIDDEN)]
+    assert foreign_processes(crowd, 0, "me") == 3
+    assert foreign_processes(crowd, 1, "me") == 0
+    assert foreign_processes(Missing("not asked for"), 0, "me") == 0
+
+
+def test_processes_that_ended_or_cannot_be_looked_at_from_a_container_are_not_called_foreign() -> None:
+    unknown = [process(1, ENDED), process(2, Missing("a process of the host"))]
+    assert foreign_processes(unknown, 0, "me") == 0
