@@ -1,0 +1,134 @@
+"""Text counted in cells: cleaned, cut and put beside each other."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rich.cells import cell_len
+
+from gputui.tui.lines import Line, Span
+
+REPLACEMENT = "·"
+"""Stands where a name holds what a terminal would obey or could not show."""
+_NO_WIDTH = frozenset({"Mn", "Me", "Mc"})
+"""Marks that sit on the letter before: terminals disagree about their width, so they are left out."""
+
+
+@lru_cache(maxsize=4096)
+def clean(text: str) -> str:
+    """A name without anything but letters, marks of writing and spaces that have a width of their own.
+
+    Control and escape characters, line breaks, marks of writing direction, joiners and what was not UTF-8
+    become one `·` each.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    composed = unicodedata.normalize("NFC", text[:4096])
+    kept = []
+    for character in composed:
+        kind = unicodedata.category(character)
+        if kind in _NO_WIDTH:
+            continue
+        if kind == "Zs":
+            kept.append(" ")
+        elif kind[0] in "CZ" or cell_len(character) < 1:
+            kept.append(REPLACEMENT)
+        else:
+            kept.append(character)
+    return "".join(kept)
+
+
+def width_of(text: str) -> int:
+    """Cells that a cleaned text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most so many cells; what is cut off is marked with `…`."""
+    if width_of(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    taken = 0
+    for count, character in enumerate(text):
+        taken += width_of(character)
+        if taken > width - 1:
+            return text[:count] + "…"
+    return text
+
+
+def left(text: str, width: int) -> str:
+    """Cut or filled on the right to exactly so many cells."""
+    short = cut(text, width)
+    return short + " " * (width - width_of(short))
+
+
+def right(text: str, width: int) -> str:
+    """Cut or filled on the left to exactly so many cells."""
+    short = cut(text, width)
+    return " " * (width - width_of(short)) + short
+
+
+def line_width(line: Line) -> int:
+    """Cells that a line takes."""
+    return sum(width_of(span.text) for span in line)
+
+
+def fitted(spans: Iterable[Span], width: int) -> Line:
+    """A line of exactly so many cells: cut with `…`, or filled with spaces; neighbours of one style are one."""
+    line: list[Span] = []
+    room = width
+    for span in spans:
+        if not span.text:
+            continue
+        taken = width_of(span.text)
+        if taken > room:
+            if room > 0:
+                _append(line, left(span.text, room), span.style)
+            elif line:
+                last = line.pop()
+                _append(line, left(last.text + "…", width_of(last.text)), last.style)
+            return tuple(line)
+        room -= taken
+        _append(line, span.text, span.style)
+    if room > 0:
+        _append(line, " " * room, "")
+    return tuple(line)
+
+
+def _append(line: list[Span], text: str, style: str) -> None:
+    if line and line[-1].style == style:
+        line[-1] = Span(line[-1].text + text, style)
+    elif text:
+        line.append(Span(text, style))
+
+
+def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
+    """A heading drawn into a horizontal rule: `─ 0 H200 SXM ── 71 °C ────`; parts that do not fit are left out.
+
+    The first part is cut rather than left out.
+    """
+    spans: list[Span] = [Span(rule + " ", "dim")]
+    room = width - 2
+    for number, part in enumerate(parts):
+        text = part.text
+        lead = f" {rule}{rule} " if number else ""
+        if number == 0:
+            text = cut(text, max(0, room - 2))
+        need = width_of(text) + len(lead)
+        if not text or need > room - 2:
+            continue
+        if lead:
+            spans.append(Span(lead, "dim"))
+        spans.append(Span(text, part.style))
+        room -= need
+    if room > 0:
+        spans.append(Span(" " + rule * (room - 1), "dim"))
+    return fitted(spans, width)
+
+
+def beside(lefts: Line, rights: Line, width: int, gap: int = 1) -> Line:
+    """Two lines of exact widths with a gap between, filled to a width."""
+    return fitted((*lefts, Span(" " * gap), *rights), width)
