@@ -77,7 +77,7 @@ def line_width(line: Line) -> int:
 
 
 def fitted(spans: Iterable[Span], width: int) -> Line:
-    """A line of exactly so many cells: cut with `…`, or filled with spaces; neighbours of one style are one."""
+    """A line of exactly so many cells: cut with `…`, or filled; neighbours of one style are one."""
     line: list[Span] = []
     room = width
     for span in spans:
@@ -106,9 +106,9 @@ def _append(line: list[Span], text: str, style: str) -> None:
 
 
 def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
-    """A heading drawn into a horizontal rule: `─ 0 H200 SXM ── 71 °C ────`; parts that do not fit are left out.
+    """A heading drawn into a horizontal rule: `─ 0 H200 SXM ── 71 °C ────`.
 
-    The first part is cut rather than left out.
+    Parts that do not fit are left out, but the first is cut.
     """
     spans: list[Span] = [Span(rule + " ", "dim")]
     room = width - 2

@@ -47,8 +47,8 @@ def ascii_glyph(older: int, newer: int, rows: int) -> Glyph:
 class Chart:
     """The recent past of one series as rows of characters, the newest at the right.
 
-    Cells lie on a fixed grid of time, so a cell that is past never changes; it is drawn once and kept. A value
-    of 0 has the lowest dot, a gap has none.
+    Cells lie on a fixed grid of time, so a cell that is past never changes: it is drawn once and kept.
+    A value of 0 has the lowest dot, a gap has none.
     """
 
     def __init__(self, width: int, rows: int, span_ns: int, *, ascii_only: bool = False) -> None:
@@ -79,7 +79,9 @@ class Chart:
         for cell in range(first, last + 1):
             glyph = self._kept.get(cell)
             if glyph is None:
-                glyph = self._make(self._level(series, 2 * cell), self._level(series, 2 * cell + 1), self.rows)
+                glyph = self._make(
+                    self._level(series, 2 * cell), self._level(series, 2 * cell + 1), self.rows
+                )
             kept[cell] = glyph
         self._drawn = tuple("".join(column) for column in zip(*kept.values(), strict=True))
         self._kept = {cell: glyph for cell, glyph in kept.items() if self._end_ns(cell) <= settled_ns}
@@ -134,7 +136,7 @@ def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = Fals
 
 
 def round_ceiling(value: float) -> float:
-    """The next of 1, 2, 5, 10, 20 ... at or above a value: the top of a chart that has no limit of its own."""
+    """The next of 1, 2, 5, 10, 20 ... at or above a value: the top of a chart without a limit of its own."""
     if value <= 1:
         return 1.0
     decade = 10.0 ** math.floor(math.log10(value))

@@ -7,6 +7,7 @@ after a week than after an hour.
 
 from __future__ import annotations
 
+import copy
 import math
 from array import array
 from dataclasses import dataclass
@@ -65,8 +66,15 @@ class Ring:
         """True if the bucket with this number has a value."""
         return self._numbers[number % self.kept] == number
 
+    def copied(self) -> Ring:
+        """As it stands now."""
+        twin = copy.copy(self)
+        for name in ("_numbers", "_least", "_mean", "_greatest", "_weights"):
+            setattr(twin, name, getattr(self, name)[:])
+        return twin
+
     def over(self, start_ns: int, end_ns: int) -> Bucket | None:
-        """All buckets that begin in [start, end), or the one that start lies in; None where nothing is known."""
+        """All buckets that begin in [start, end), or the one start lies in; None where nothing is known."""
         first = -(-start_ns // self.length_ns)
         behind = -(-end_ns // self.length_ns)
         if behind <= first:
@@ -111,6 +119,12 @@ class Series:
         """No value this time: what comes next does not reach back over it."""
         self.last_ns = None
 
+    def copied(self) -> Series:
+        """As it stands now."""
+        twin = copy.copy(self)
+        twin.rings = tuple(ring.copied() for ring in self.rings)
+        return twin
+
     def ring_for(self, span_ns: int) -> Ring:
         """The finest ring that reaches so far back."""
         for ring in self.rings:
@@ -131,7 +145,7 @@ class History:
         self._last_ns: dict[int, int] = {}
 
     def add(self, device: int, t_ns: int, values: dict[str, float | None], hold_ns: int) -> None:
-        """What a device showed at one instant: None is a gap. A reading that was added before is passed over."""
+        """What a device showed at one instant: None is a gap. A reading added before is passed over."""
         if self._last_ns.get(device) == t_ns:
             return
         self._last_ns[device] = t_ns
@@ -147,3 +161,13 @@ class History:
     def series(self, device: int, key: str) -> Series | None:
         """One metric of one device, if it ever had a value."""
         return self._series.get(device, {}).get(key)
+
+    def copied(self) -> History:
+        """As it stands now: what is added later does not change it."""
+        twin = History()
+        twin._last_ns = dict(self._last_ns)
+        twin._series = {
+            device: {key: series.copied() for key, series in all_of.items()}
+            for device, all_of in self._series.items()
+        }
+        return twin

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MIN_WIDTH = 40
-MIN_HEIGHT = 8
-"""Of the body: a terminal of 40x10 less the header and the footer."""
+MIN_HEIGHT = 10
 TWO_COLUMNS = 150
 THREE_COLUMNS = 240
-"""From these widths on, panes stand beside each other."""
+"""From these widths on, panes and rows stand beside each other."""
+STRIP_FROM = 9
+"""From so many GPUs on there is a heat strip, a cell for each."""
+STRIP_LABEL = 7
+"""Cells before the first of the strip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,10 @@ class Box:
         """The first row below it."""
         return self.y + self.height
 
+    def holds(self, x: int, y: int) -> bool:
+        """Whether a cell lies in it."""
+        return self.x <= x < self.right and self.y <= y < self.bottom
+
 
 NOWHERE = Box(0, 0, 0, 0)
 
@@ -41,162 +48,136 @@ class Layout:
     """Boxes that do not overlap; a part that has no room is NOWHERE."""
 
     form: str
-    """How GPUs are shown: `panes`, `rows`, `strip` (rows that scroll, and a strip of all), or `none`."""
+    """How GPUs are shown: `panes`, `rows`, or `none` where there are none."""
     gpus: tuple[Box, ...]
     """For `panes`, one for each GPU, in order."""
     instances_shown: bool
-    """MIG instances have a row each inside the box of their GPU."""
+    """MIG instances have a row each."""
     list: Box
-    """For `rows` and `strip`: where the rows stand, a heading included if `has_heading`."""
+    """For `rows`: where they stand, the heading included if `has_heading`."""
+    columns: int
+    """So many rows stand beside each other, filled from above, the left one first."""
     has_heading: bool
     strip: Box
+    """The heat strip."""
     host: Box
     lower: Box
-    """Processes, or what is shown in their place."""
-    status: Box
+    """Processes."""
 
 
 def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: bool = True) -> Layout:
     """Places for `len(instances)` GPUs, each with so many MIG instances, and for what stands below them.
 
-    Every GPU is visible if there is a row for each; the rest gives way in this order: charts, processes but a
-    few, rows of MIG instances, the heading, the host, all processes. Only then the rows scroll, above a strip
-    that has a cell for every GPU.
+    Every GPU is visible if there is a row for each; the rest gives way in this order: charts, the heat strip,
+    processes but a few, rows of MIG instances, the heading, all processes, the host. Only then rows scroll,
+    and the heat strip has a cell for every GPU.
     """
-    status_rows = 1
     host_rows = 1 if height < 30 else 3
-    room = height - status_rows
     lower_least = _lower_least(height) if with_lower else 0
     count = len(instances)
     if count == 0:
-        lower_rows = max(lower_least, (room * 2) // 5) if with_lower else 0
-        return _stacked(width, height, "none", 0, room - lower_rows, lower_rows)
-    columns = _columns(width, count)
-    panes = _panes(width, room - host_rows - lower_least, instances, columns, all_room=not with_lower)
+        lower_rows = max(lower_least, (height * 2) // 5) if with_lower else 0
+        host = Box(0, 0, width, height - lower_rows)
+        lower = Box(0, host.bottom, width, lower_rows) if lower_rows else NOWHERE
+        return Layout("none", (), True, NOWHERE, 1, False, NOWHERE, host, lower)
+    panes = _panes(width, height - host_rows - lower_least, instances, with_lower=with_lower)
     if panes is not None:
-        used = max(box.bottom for box in panes)
-        return _below(width, height, "panes", panes, used, host_rows, with_lower=with_lower)
+        return _below(width, height, panes, host_rows, with_lower=with_lower)
+    columns = 3 if width >= THREE_COLUMNS else (2 if width >= TWO_COLUMNS else 1)
     total = count + sum(instances)
-    for rows, instances_shown, heading, host, lower in (
-        (total + 1, True, True, 1, lower_least),
-        (total + 1, True, True, 1, min(lower_least, 3)),
-        (count + 1, False, True, 1, min(lower_least, 3)),
-        (count + 1, False, True, 1, min(lower_least, 2)),
-        (count, False, False, 1, min(lower_least, 2)),
-        (count, False, False, 1, 0),
-        (count, False, False, 0, 0),
-    ):
-        if rows + host + lower <= room:
-            spare = room - rows - host - lower
-            return _rows(width, height, rows, instances_shown, heading, host, lower + spare if lower else 0)
-    return _strip(width, height, count)
+    strip_rows = min(-(-count // max(width - STRIP_LABEL, 1)), max(height // 3, 1))
+    some = min(lower_least, 3)
+    few = min(lower_least, 2)
+    tries = [
+        (total, True, True, 1, lower_least, strip_rows),
+        (total, True, True, 1, lower_least, 0),
+        (total, True, True, 1, some, 0),
+        (count, False, True, 1, some, strip_rows),
+        (count, False, True, 1, some, 0),
+        (count, False, True, 1, few, 0),
+        (count, False, False, 1, few, 0),
+        (count, False, False, 1, 0, 0),
+        (count, False, False, 0, 0, 0),
+    ]
+    for entries, instances_shown, has_heading, host_row, lower_rows, strip in tries:
+        if strip and count < STRIP_FROM:
+            continue
+        rows = -(-entries // columns) + has_heading
+        spare = height - rows - host_row - lower_rows - strip
+        if spare >= 0:
+            lower_rows = lower_rows + spare if lower_rows else 0
+            return _rows(width, rows, columns, instances_shown, has_heading, strip, host_row, lower_rows)
+    lower_rows = lower_least if height >= 20 else 0
+    rows = height - strip_rows - 1 - lower_rows
+    return _rows(width, rows, columns, False, rows > 4, strip_rows, 1, lower_rows)
 
 
 def _lower_least(height: int) -> int:
     """A heading and a few processes."""
-    if height < 12:
-        return 0 if height < 9 else 3
+    if height < 11:
+        return 3
     return min(max(4, height // 4), 12)
 
 
-def _columns(width: int, count: int) -> int:
-    if width >= THREE_COLUMNS and count >= 6:
-        return 3
-    return 2 if width >= TWO_COLUMNS and count >= 2 else 1
-
-
-def _panes(
-    width: int, room: int, instances: Sequence[int], columns: int, *, all_room: bool
-) -> tuple[Box, ...] | None:
+def _panes(width: int, room: int, instances: Sequence[int], *, with_lower: bool) -> tuple[Box, ...] | None:
     """A pane for each GPU, all of one height but for their instances; None if even small ones do not fit."""
     count = len(instances)
+    columns = (
+        3 if width >= THREE_COLUMNS and count >= 6 else (2 if width >= TWO_COLUMNS and count >= 2 else 1)
+    )
     bands = [tuple(instances[i : i + columns]) for i in range(0, count, columns)]
     extra = sum(max(band) for band in bands)
     per_pane = (room - extra) // len(bands)
-    if per_pane < 3 and not (count == 1 and per_pane >= 2):
+    if per_pane < (2 if count == 1 else 3):
         return None
-    most = (24 if all_room else 16) if count == 1 else (10 if count <= 4 else 6)
+    most = 11 if count <= 4 else 7
+    if count == 1:
+        most = room if not with_lower else max(11, room * 2 // 3)
     body = min(per_pane, most)
     boxes = []
     y = 0
     for band_number, band in enumerate(bands):
-        here = count - band_number * columns
-        across = min(columns, here)
+        across = min(columns, count - band_number * columns)
         height = body + max(band)
         pane_width = (width - (columns - 1)) // columns
         for column in range(across):
             x = column * (pane_width + 1)
-            last = column == columns - 1
-            boxes.append(Box(x, y, width - x if last else pane_width, height))
+            is_last = column == columns - 1
+            boxes.append(Box(x, y, width - x if is_last else pane_width, height))
         y += height
     return tuple(boxes)
 
 
-def _below(
-    width: int, height: int, form: str, gpus: tuple[Box, ...], used: int, host_rows: int, *, with_lower: bool
-) -> Layout:
-    room = height - 1
-    lower_rows = room - used - host_rows if with_lower else 0
+def _below(width: int, height: int, panes: tuple[Box, ...], host_rows: int, *, with_lower: bool) -> Layout:
+    used = max(box.bottom for box in panes)
+    lower_rows = height - used - host_rows if with_lower else 0
     if lower_rows < 2:
         lower_rows = 0
     if not lower_rows:
-        host_rows = min(room - used, 5)
-    return Layout(
-        form,
-        gpus,
-        True,
-        NOWHERE,
-        False,
-        NOWHERE,
-        Box(0, used, width, host_rows) if host_rows > 0 else NOWHERE,
-        Box(0, used + host_rows, width, lower_rows) if lower_rows else NOWHERE,
-        Box(0, height - 1, width, 1),
-    )
-
-
-def _stacked(width: int, height: int, form: str, top: int, host_rows: int, lower_rows: int) -> Layout:
-    return Layout(
-        form,
-        (),
-        True,
-        NOWHERE,
-        False,
-        NOWHERE,
-        Box(0, top, width, host_rows),
-        Box(0, top + host_rows, width, lower_rows) if lower_rows else NOWHERE,
-        Box(0, height - 1, width, 1),
-    )
+        host_rows = height - used
+    host = Box(0, used, width, host_rows) if host_rows > 0 else NOWHERE
+    lower = Box(0, used + host_rows, width, lower_rows) if lower_rows else NOWHERE
+    return Layout("panes", panes, True, NOWHERE, 1, False, NOWHERE, host, lower)
 
 
 def _rows(
-    width: int, height: int, rows: int, instances_shown: bool, heading: bool, host: int, lower: int
+    width: int,
+    rows: int,
+    columns: int,
+    instances_shown: bool,
+    has_heading: bool,
+    strip: int,
+    host: int,
+    lower: int,
 ) -> Layout:
     return Layout(
         "rows",
         (),
         instances_shown,
-        Box(0, 0, width, rows),
-        heading,
-        NOWHERE,
-        Box(0, rows, width, host) if host else NOWHERE,
-        Box(0, rows + host, width, lower) if lower else NOWHERE,
-        Box(0, height - 1, width, 1),
-    )
-
-
-def _strip(width: int, height: int, count: int) -> Layout:
-    strip_rows = -(-count // max(width - 8, 1))
-    strip_rows = min(strip_rows, max(height // 3, 1))
-    host = 1
-    rows = height - 1 - strip_rows - host
-    return Layout(
-        "strip",
-        (),
-        False,
-        Box(0, strip_rows, width, rows),
-        False,
-        Box(0, 0, width, strip_rows),
-        Box(0, strip_rows + rows, width, host),
-        NOWHERE,
-        Box(0, height - 1, width, 1),
+        Box(0, strip, width, rows),
+        columns,
+        has_heading,
+        Box(0, 0, width, strip) if strip else NOWHERE,
+        Box(0, strip + rows, width, host) if host else NOWHERE,
+        Box(0, strip + rows + host, width, lower) if lower else NOWHERE,
     )

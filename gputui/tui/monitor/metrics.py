@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ class Units:
     """`GiB` (2^30 bytes) or `GB` (10^9)."""
     temperature: str = "C"
     """`C` or `F`."""
+    degree: str = "°"
+    """Empty where the terminal has ASCII alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,14 @@ class Metric:
     high: Callable[[Values], float | None]
     """What fills a chart and a bar; None where the largest value of the chart does."""
     show: Callable[[Values, Units], Shown]
+    warns: bool = False
+    """Whether being nearly full is worth a warning."""
 
 
 def number(values: Values, key: str) -> float | None:
-    """A value as a number, None if it is absent or text."""
+    """A value as a number, None if it is absent, text or no finite number."""
     value = values.get(key)
-    return value if isinstance(value, (int, float)) else None
+    return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def word(values: Values, key: str) -> str:
@@ -83,7 +88,8 @@ def degrees(celsius: float | None, units: Units) -> str:
     """`71 °C`, or in Fahrenheit."""
     if celsius is None:
         return ABSENT
-    return f"{celsius * 9 / 5 + 32:.0f} °F" if units.temperature == "F" else f"{celsius:.0f} °C"
+    amount = celsius * 9 / 5 + 32 if units.temperature == "F" else celsius
+    return f"{amount:.0f} {units.degree}{units.temperature}"
 
 
 def rate(bytes_per_s: float | None) -> str:
@@ -142,7 +148,8 @@ def _show_busy(values: Values, units: Units) -> Shown:
     sm, tensor = number(values, "gpm_sm_active_pct"), number(values, "gpm_tensor_pct")
     if sm is None and tensor is None:
         traffic = number(values, "memory_busy_pct")
-        return Shown(percent(number(values, "sm_busy_pct")), "" if traffic is None else f"mem traffic {traffic:.0f} %")
+        note = "" if traffic is None else f"mem traffic {traffic:.0f} %"
+        return Shown(percent(number(values, "sm_busy_pct")), note)
     parts = [f"sm {sm:.0f}" if sm is not None else "", f"tensor {tensor:.0f}" if tensor is not None else ""]
     return Shown(percent(number(values, "sm_busy_pct")), " ".join(p for p in parts if p) + " %")
 
@@ -233,32 +240,114 @@ def _show_host_memory(values: Values, units: Units) -> Shown:
     return Shown(memory(number(values, "memory_used_bytes"), units), note)
 
 
+def _show_sm(values: Values, units: Units) -> Shown:
+    occupancy = number(values, "gpm_occupancy_pct")
+    note = f"occupancy {percent(occupancy)}" if occupancy is not None else ""
+    return Shown(percent(number(values, "gpm_sm_active_pct")), note)
+
+
+def _of_both(received: str, sent: str) -> Callable[[Values], float | None]:
+    return lambda values: _sum(values, received, sent)
+
+
+_PCIE = ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s")
+_NVLINK = ("nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s")
+_DISK = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
+_NETWORK = ("network_rx_bytes_per_s", "network_tx_bytes_per_s")
+
+
+def _simple(
+    name: str,
+    label: str,
+    title: str,
+    key: str,
+    high: Callable[[Values], float | None],
+    show: Callable[[Values, Units], Shown],
+    *,
+    warns: bool = False,
+) -> Metric:
+    """One whose chart is its key's value."""
+    return Metric(name, label, title, key, _of(key), high, show, warns)
+
+
+def _traffic(name: str, label: str, title: str, keys: tuple[str, str]) -> Metric:
+    return Metric(name, label, title, keys[0], _of_both(*keys), _largest, _both_ways(*keys))
+
+
 METRICS: tuple[Metric, ...] = (
-    Metric("busy", "busy", "share of time with a kernel running", "sm_busy_pct", _of("sm_busy_pct"), _hundred, _show_busy),
-    Metric("memory", "mem", "GPU memory in use", "memory_used_bytes", _of("memory_used_bytes"), _of("memory_total_bytes"), _show_memory),
-    Metric("power", "power", "power drawn now", "power_w", _of("power_w"), _of("power_limit_w"), _show_power),
-    Metric("clock", "clock", "clock of the processors", "sm_clock_mhz", _of("sm_clock_mhz"), _of("sm_clock_max_mhz"), _show_clock),
-    Metric("sm", "sm", "processors with work, on average", "gpm_sm_active_pct", _of("gpm_sm_active_pct"), _hundred, lambda v, u: Shown(percent(number(v, "gpm_sm_active_pct")), f"occupancy {percent(number(v, 'gpm_occupancy_pct'))}")),
-    Metric("tensor", "tensor", "tensor cores at work", "gpm_tensor_pct", _of("gpm_tensor_pct"), _hundred, _show_cores),
-    Metric("dram", "dram", "share of the memory bandwidth in use", "gpm_dram_pct", _of("gpm_dram_pct"), _hundred, _percent_of("gpm_dram_pct", "of bandwidth")),
-    Metric("temperature", "temp", "temperature of the chip", "temperature_c", _of("temperature_c"), _of("temperature_limit_c"), _show_temperature),
-    Metric("pcie", "pcie", "bytes over PCIe, both ways", "pcie_rx_bytes_per_s", lambda v: _sum(v, "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"), _largest, _both_ways("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s")),
-    Metric("nvlink", "nvlink", "bytes over NVLink, both ways", "nvlink_rx_bytes_per_s", lambda v: _sum(v, "nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s"), _largest, _both_ways("nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s")),
-    Metric("memory-clock", "mclock", "clock of the memory", "memory_clock_mhz", _of("memory_clock_mhz"), _of("memory_clock_max_mhz"), _show_memory_clock),
-    Metric("video", "video", "encoder and decoder at work", "encoder_pct", _of("encoder_pct"), _hundred, _show_decoder),
+    _simple("busy", "busy", "share of time with a kernel running", "sm_busy_pct", _hundred, _show_busy),
+    _simple(
+        "memory",
+        "mem",
+        "GPU memory in use",
+        "memory_used_bytes",
+        _of("memory_total_bytes"),
+        _show_memory,
+        warns=True,
+    ),
+    _simple("power", "power", "power drawn now", "power_w", _of("power_limit_w"), _show_power),
+    _simple(
+        "clock", "clock", "clock of the processors", "sm_clock_mhz", _of("sm_clock_max_mhz"), _show_clock
+    ),
+    _simple("sm", "sm", "processors with work, on average", "gpm_sm_active_pct", _hundred, _show_sm),
+    _simple("tensor", "tensor", "tensor cores at work", "gpm_tensor_pct", _hundred, _show_cores),
+    _simple(
+        "dram",
+        "dram",
+        "share of the memory bandwidth in use",
+        "gpm_dram_pct",
+        _hundred,
+        _percent_of("gpm_dram_pct", "of bandwidth"),
+    ),
+    _simple(
+        "temperature",
+        "temp",
+        "temperature of the chip",
+        "temperature_c",
+        _of("temperature_limit_c"),
+        _show_temperature,
+        warns=True,
+    ),
+    _traffic("pcie", "pcie", "bytes over PCIe, both ways", _PCIE),
+    _traffic("nvlink", "nvlink", "bytes over NVLink, both ways", _NVLINK),
+    _simple(
+        "memory-clock",
+        "mclock",
+        "clock of the memory",
+        "memory_clock_mhz",
+        _of("memory_clock_max_mhz"),
+        _show_memory_clock,
+    ),
+    _simple("video", "video", "encoder and decoder at work", "encoder_pct", _hundred, _show_decoder),
 )
 """Of a GPU, in the order in which a pane with room takes them."""
 
 HOST_METRICS: tuple[Metric, ...] = (
-    Metric("host-cpu", "cpu", "processor time in use", "cpu_busy_pct", _of("cpu_busy_pct"), _cpu_high, _show_cpu),
-    Metric("host-memory", "mem", "host memory in use", "memory_used_bytes", _of("memory_used_bytes"), _of("memory_total_bytes"), _show_host_memory),
-    Metric("host-disk", "disk", "bytes from and to disks", "disk_read_bytes_per_s", lambda v: _sum(v, "disk_read_bytes_per_s", "disk_write_bytes_per_s"), _largest, _both_ways("disk_read_bytes_per_s", "disk_write_bytes_per_s")),
-    Metric("host-network", "net", "bytes from and to networks", "network_rx_bytes_per_s", lambda v: _sum(v, "network_rx_bytes_per_s", "network_tx_bytes_per_s"), _largest, _both_ways("network_rx_bytes_per_s", "network_tx_bytes_per_s")),
+    _simple("host-cpu", "cpu", "processor time in use", "cpu_busy_pct", _cpu_high, _show_cpu),
+    _simple(
+        "host-memory",
+        "mem",
+        "host memory in use",
+        "memory_used_bytes",
+        _of("memory_total_bytes"),
+        _show_host_memory,
+        warns=True,
+    ),
+    _traffic("host-disk", "disk", "bytes from and to disks", _DISK),
+    _traffic("host-network", "net", "bytes from and to networks", _NETWORK),
 )
 """Of the host."""
 
 DEFAULT_METRICS: tuple[str, ...] = (
-    "busy", "memory", "power", "clock", "tensor", "dram", "temperature", "pcie", "nvlink",
+    "busy",
+    "memory",
+    "power",
+    "clock",
+    "tensor",
+    "dram",
+    "temperature",
+    "pcie",
+    "nvlink",
 )
 ALWAYS = 4
 """So many of the chosen metrics keep their row where the device has no value for them; others give way."""
