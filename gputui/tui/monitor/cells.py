@@ -81,28 +81,29 @@ def fitted(spans: Iterable[Span], width: int) -> Line:
     line: list[Span] = []
     room = width
     for span in spans:
-        if not span.text:
+        text = span.text
+        if not text:
             continue
-        taken = width_of(span.text)
+        taken = len(text) if text.isascii() else cell_len(text)
         if taken > room:
             if room > 0:
-                _append(line, left(span.text, room), span.style)
+                _append(line, Span(left(text, room), span.style))
             elif line:
                 last = line.pop()
-                _append(line, left(last.text + "…", width_of(last.text)), last.style)
+                _append(line, Span(left(last.text + "…", width_of(last.text)), last.style))
             return tuple(line)
         room -= taken
-        _append(line, span.text, span.style)
+        _append(line, span)
     if room > 0:
-        _append(line, " " * room, "")
+        _append(line, Span(" " * room))
     return tuple(line)
 
 
-def _append(line: list[Span], text: str, style: str) -> None:
-    if line and line[-1].style == style:
-        line[-1] = Span(line[-1].text + text, style)
-    elif text:
-        line.append(Span(text, style))
+def _append(line: list[Span], span: Span) -> None:
+    if line and line[-1].style == span.style:
+        line[-1] = Span(line[-1].text + span.text, span.style)
+    else:
+        line.append(span)
 
 
 def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:

@@ -68,8 +68,8 @@ class Layout:
 def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: bool = True) -> Layout:
     """Places for `len(instances)` GPUs, each with so many MIG instances, and for what stands below them.
 
-    Every GPU is visible if there is a row for each; the rest gives way in this order: charts, the heat strip,
-    processes but a few, rows of MIG instances, the heading, all processes, the host. Only then rows scroll,
+    Every GPU is visible if there is a row for each; the rest gives way in this order: charts, processes
+    but a few, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows scroll,
     and the heat strip has a cell for every GPU.
     """
     host_rows = 1 if height < 30 else 3
@@ -90,9 +90,11 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
     few = min(lower_least, 2)
     tries = [
         (total, True, True, 1, lower_least, strip_rows),
+        (total, True, True, 1, some, strip_rows),
+        (count, False, True, 1, some, strip_rows),
+        (count, False, True, 1, few, strip_rows),
         (total, True, True, 1, lower_least, 0),
         (total, True, True, 1, some, 0),
-        (count, False, True, 1, some, strip_rows),
         (count, False, True, 1, some, 0),
         (count, False, True, 1, few, 0),
         (count, False, False, 1, few, 0),

@@ -10,7 +10,7 @@ from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd, with_prefix
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Account, Ledger
-from gputui.tui.monitor.cells import clean, cut, fitted, width_of
+from gputui.tui.monitor.cells import clean, cut, fitted, left, width_of
 from gputui.tui.monitor.charts import Chart, bar, round_ceiling
 from gputui.tui.monitor.health import Finding
 from gputui.tui.monitor.history import History, Series
@@ -83,26 +83,29 @@ def metric_lines(look: Look, device: DeviceSample, metric: Metric, width: int, r
         )
         drawn = chart.draw(series, look.now_ns, ceiling)
     spans = [label, value]
+    lead = 18
     if bar_width:
         filled, rest = bar(amount, high or 0.0, bar_width, ascii_only=look.ascii_only)
-        is_full = (
-            metric.warns
-            and amount is not None
-            and high is not None
-            and high > 0
-            and amount / high >= NEARLY_FULL
-        )
-        spans += [Span(filled, "warn" if is_full else "accent"), Span(rest, "dim"), Span("  ")]
-    lead = 18 + (bar_width + 2 if bar_width else 0)
-    lines = []
-    for number in range(rows):
-        line = list(spans) if number == 0 else [Span(" " * lead)]
-        if drawn:
-            line.append(Span(drawn[number], "chart"))
-        if note_width and number == 0:
-            line += [Span("  "), Span(cut(clean(shown.note), note_width), "dim")]
-        lines.append(fitted(line, width))
+        is_full = metric.warns and amount is not None and bool(high) and amount / (high or 1.0) >= NEARLY_FULL
+        spans += [Span(filled, "warn" if is_full else "accent"), Span(rest + "  ", "dim")]
+        lead += bar_width + 2
+    if not drawn:
+        return [fitted(spans, width), *[fitted((), width)] * (rows - 1)]
+    # The parts have exact widths, so that nothing needs to be measured again.
+    spans.append(Span(drawn[0], "chart"))
+    if note_width:
+        spans.append(Span("  " + left(_note(clean(shown.note), note_width), note_width), "dim"))
+    lines = [tuple(span for span in spans if span.text)]
+    end = " " * (note_width + 2 if note_width else 0)
+    for row in drawn[1:]:
+        lines.append((Span(" " * lead), Span(row, "chart"), *((Span(end),) if end else ())))
     return lines
+
+
+def _note(text: str, width: int) -> str:
+    while width_of(text) > width and ", " in text:
+        text = text.rpartition(", ")[0]
+    return cut(text, width)
 
 
 def _ceiling(series: Series | None, look: Look) -> float:
@@ -129,9 +132,9 @@ def device_title(device: DeviceSample) -> str:
 
 
 def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> str:
-    """What some GPUs of the box have used: `35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`."""
+    """What some GPUs of the box have used: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`."""
     ledger = look.ledger
-    parts = ["since " + _elapsed(ledger.elapsed_ns) + " ago"]
+    parts = ["since start " + _elapsed(ledger.elapsed_ns)]
     if any(account.has_energy for account in accounts):
         digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
         about = "about " if any(account.energy_is_estimate for account in accounts) else ""
@@ -139,10 +142,9 @@ def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> s
     share = len(accounts) / max(gpus_of_box, 1)
     cost = ledger.cost_usd(ledger.elapsed_ns, share)
     idle_ns = sum(account.idle_ns for account in accounts)
-    known = any(account.known_ns for account in accounts)
-    idle = f"idle {_elapsed(idle_ns)}" if known else ""
+    idle = f"idle {_elapsed(idle_ns)}" if idle_ns else ""
     if len(accounts) > 1 and idle:
-        idle = f"idle {_elapsed(idle_ns)} of {len(accounts)} GPUs"
+        idle += " of GPU time"
     if cost is None:
         return " · ".join([*parts, *([idle] if idle else [])])
     idle_cost = ledger.cost_usd(idle_ns, 1 / max(gpus_of_box, 1))
@@ -159,7 +161,7 @@ def _elapsed(nanoseconds: float) -> str:
     """Whole minutes, so that it seldom changes."""
     minutes = int(nanoseconds // 60_000_000_000)
     if minutes < 1:
-        return "0 min"
+        return "<1 min"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 

@@ -32,7 +32,7 @@ class Shown:
 
     text: str
     note: str
-    """What it is to be compared with."""
+    """What it is to be compared with; where room is short, parts behind a comma are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +150,30 @@ def _show_busy(values: Values, units: Units) -> Shown:
         traffic = number(values, "memory_busy_pct")
         note = "" if traffic is None else f"mem traffic {traffic:.0f} %"
         return Shown(percent(number(values, "sm_busy_pct")), note)
-    parts = [f"sm {sm:.0f}" if sm is not None else "", f"tensor {tensor:.0f}" if tensor is not None else ""]
-    return Shown(percent(number(values, "sm_busy_pct")), " ".join(p for p in parts if p) + " %")
+    parts = [f"{name} {share:.0f} %" for name, share in (("sm", sm), ("tensor", tensor)) if share is not None]
+    return Shown(percent(number(values, "sm_busy_pct")), ", ".join(parts))
 
 
 def _show_memory(values: Values, units: Units) -> Shown:
-    total = number(values, "memory_total_bytes")
-    note = f"of {memory(total, units)}" if total is not None else ""
+    total, dram = number(values, "memory_total_bytes"), number(values, "gpm_dram_pct")
+    used = memory(number(values, "memory_used_bytes"), units)
+    parts = []
+    if total is not None:
+        whole = memory(total, units)
+        amount, _, unit = whole.rpartition(" ")
+        parts.append(f"of {amount if used.endswith(' ' + unit) else whole}")
     if number(values, "is_memory_shared"):
-        note += " with host" if note else "shared with host"
-    else:
-        dram = number(values, "gpm_dram_pct")
-        if dram is not None:
-            note += f", dram {dram:.0f} %"
-    return Shown(memory(number(values, "memory_used_bytes"), units), note)
+        parts.append("shared with host")
+    elif dram is not None:
+        parts.append(f"dram {dram:.0f} %")
+    return Shown(used, ", ".join(parts))
 
 
 def _show_power(values: Values, units: Units) -> Shown:
     limit, default = number(values, "power_limit_w"), number(values, "power_limit_default_w")
     note = f"cap {limit:.0f} W" if limit is not None else ""
     if limit is not None and default is not None and limit < default - 0.5:
-        note += f" of {default:.0f}"
+        note += f", {default:.0f} W by default"
     return Shown(watts(number(values, "power_w")), note)
 
 
@@ -205,7 +208,7 @@ def _show_cores(values: Values, units: Units) -> Shown:
         )
         if amount is not None
     ]
-    return Shown(percent(number(values, "gpm_tensor_pct")), " ".join(parts))
+    return Shown(percent(number(values, "gpm_tensor_pct")), ", ".join(parts))
 
 
 def _both_ways(received: str, sent: str) -> Callable[[Values, Units], Shown]:

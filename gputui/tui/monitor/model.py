@@ -700,12 +700,14 @@ def _side_by_side(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
     if len(blocks) == 1 and line_width(blocks[0][0]) == width:
         return list(blocks[0])
     widths = [line_width(block[0]) for block in blocks]
+    between = (Span(" "),)
+    behind = width - sum(widths) - len(blocks) + 1
     lines = []
     for row in range(max(len(block) for block in blocks)):
-        spans: list[Span] = []
-        for number_, block in enumerate(blocks):
-            if number_:
-                spans.append(Span(" "))
-            spans += block[row] if row < len(block) else (Span(" " * widths[number_]),)
-        lines.append(fitted(spans, width))
+        line: Line = ()
+        for place, block in enumerate(blocks):
+            if place:
+                line += between
+            line += block[row] if row < len(block) else (Span(" " * widths[place]),)
+        lines.append((*line, Span(" " * behind)) if behind > 0 else line)
     return lines

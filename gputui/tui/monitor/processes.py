@@ -134,7 +134,7 @@ class ProcessTable:
         self.sort_by(next((name for name in after if name in shown and name != self.sort), self.sort))
 
     def drawn(self, width: int, height: int, units: Units) -> tuple[list[Line], int]:
-        """The table in its box, a line each, and how many processes of the filtered ones are out of sight."""
+        """The table in its box, and how many processes are out of sight without a line that says so."""
         columns = columns_for(width)
         lines = [self._heading(columns, width)]
         room = height - 1
@@ -160,16 +160,20 @@ class ProcessTable:
             kept[name, is_selected, width] = known
             lines.append(known[2])
         self._lines = kept
+        if not self.rows and room > 0:
+            said = "no process matches" if self.filter else "no process uses a GPU"
+            lines.append(fitted((Span(said, "dim"),), width))
         while len(lines) < height - has_count:
             lines.append(fitted((), width))
         if has_count:
             above, below = self.top, hidden - self.top
-            where = " and ".join(
+            where = ", ".join(
                 part
                 for part in (f"{above} above" if above else "", f"{below} below" if below else "")
                 if part
             )
-            lines.append(fitted((Span(f"… {hidden} more processes: {where}", "dim"),), width))
+            lines.append(fitted((Span(f"… more processes: {where}", "dim"),), width))
+            hidden = 0
         return lines[:height], hidden
 
     def column_at(self, x: int, width: int) -> str:
