@@ -1,6 +1,6 @@
 """CPU time of the Monitor picture without a terminal: 8 GPUs, 40 processes, all values moving.
 
-    python tests/benchmarks/monitor_lines.py [refreshes]
+python tests/benchmarks/monitor_lines.py [refreshes]
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gputui.tui.monitor.model import MonitorModel  # noqa: E402
-from gputui.tui.monitor.settings import MonitorSettings  # noqa: E402
-from monitor_samples import START, sample  # noqa: E402
+from monitor_samples import START, sample
+
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.settings import MonitorSettings
 
 SECOND = 1_000_000_000
 

@@ -108,7 +108,12 @@ _SHOWN_BY_ENDING: tuple[tuple[str, Callable[[float, Units], str]], ...] = (
 )
 
 
+_LABELS = {"throttle_bits": "slowed by", "sm_busy_pct": "busy", "gpm_sm_active_pct": "sm"}
+
+
 def _label(key: str) -> str:
+    if key in _LABELS:
+        return _LABELS[key]
     for ending, _ in _SHOWN_BY_ENDING:
         if ending and key.endswith(ending):
             key = key[: -len(ending)]

@@ -11,6 +11,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Account
 from gputui.tui.monitor.cells import clean, fitted, left, ruled
 from gputui.tui.monitor.charts import heat
+from gputui.tui.monitor.health import age
 from gputui.tui.monitor.look import Look, account_text, metric_lines, wrapped
 from gputui.tui.monitor.metrics import HOST_METRICS, memory_of, number, percent, rate, word
 
@@ -25,6 +26,9 @@ def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool) -> 
     if host.problem is not None:
         parts.append(Span(clean(host.problem.reason), "alarm"))
         return ruled(parts, width)
+    age_s = (look.now_ns - host.t_ns) / 1e9
+    if age_s >= look.stale_after_s:
+        parts.append(Span(f"STALE {age(age_s)}", "warn"))
     if brief:
         limit = number(values, "cpu_limit_cores")
         cores = f" of {limit:g} cores" if limit is not None else ""

@@ -69,8 +69,8 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
     """Places for `len(instances)` GPUs, each with so many MIG instances, and for what stands below them.
 
     Every GPU is visible if there is a row for each; the rest gives way in this order: charts, processes
-    but a few, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows scroll,
-    and the heat strip has a cell for every GPU.
+    but a few, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows
+    scroll, and the heat strip has a cell for every GPU.
     """
     host_rows = 1 if height < 30 else 3
     lower_least = _lower_least(height) if with_lower else 0

@@ -55,6 +55,8 @@ class Look:
     ledger: Ledger
     charts: ChartPool
     ascii_only: bool
+    stale_after_s: float
+    """A reading this old is told to be so."""
 
 
 def metric_lines(look: Look, device: DeviceSample, metric: Metric, width: int, rows: int = 1) -> list[Line]:
@@ -132,7 +134,7 @@ def device_title(device: DeviceSample) -> str:
 
 
 def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> str:
-    """What some GPUs of the box have used: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`."""
+    """What some GPUs have used: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`."""
     ledger = look.ledger
     parts = ["since start " + _elapsed(ledger.elapsed_ns)]
     if any(account.has_energy for account in accounts):

@@ -37,7 +37,11 @@ SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 """With which a process can be ended, the mildest first."""
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""
-_HINTS = ("pause", "filter", "sort", "details", "metrics", "end")
+_HINTS: Mapping[str, tuple[str, ...]] = {
+    "": ("pause", "filter", "sort", "details", "metrics", "end"),
+    "details": ("back", "next-gpu", "down", "pause"),
+    "metrics": ("back", "toggle", "down", "up"),
+}
 _HISTORY_GPU = {metric.id: metric.amount for metric in METRICS}
 _HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
 
@@ -188,6 +192,7 @@ class MonitorModel:
         does = self._does.get(action_id)
         if does is None:
             return None
+        self._take_processes()
         self._message = ""
         self._changes += 1
         return does()
@@ -198,34 +203,34 @@ class MonitorModel:
             self._table.filter = (self._table.filter + clean(text[:LONGEST_FILTER]))[:LONGEST_FILTER]
             self._changes += 1
 
-    def click(self, x: int, y: int) -> Request | None:
+    def click(self, x: int, y: int) -> None:
         """Select what stands in a cell, or sort by the column whose title does."""
         self._changes += 1
         self._message = ""
         if self._question is not None:
-            return None
+            return
+        self._take_processes()
         box = self._hits.list
         if box is not None:
             if self._mode == "metrics" and box.holds(x, y):
                 place = y - box.y + self._scroll_top(box.height) - 1
                 if 0 <= place < len(METRICS):
                     self._scroll = place
-                    return self._toggle()
-            return None
+                    self._toggle()
+            return
         for box, device in self._hits.gpus:
             if box.holds(x, y):
                 self._selected_gpu = device
-                return None
+                return
         box = self._hits.processes
         if box is None or not box.holds(x, y):
-            return None
+            return
         if y == box.y:
             column = self._table.column_at(x - box.x, box.width)
             if column:
                 self._table.sort_by(column)
         elif y - box.y - 1 < self._table.in_sight and self._table.top + y - box.y - 1 < len(self._table.rows):
             self._table.select(self._table.top + y - box.y - 1)
-        return None
 
     def _pause(self) -> None:
         if self._paused is not None:
@@ -248,6 +253,12 @@ class MonitorModel:
     def _tree(self) -> None:
         self._table.tree = not self._table.tree
 
+    def _take_processes(self) -> None:
+        """Have the rows of the table in order before something is done to them."""
+        sample = self._paused.sample if self._paused is not None else self._sample
+        if sample is not None and self._settings.show_processes:
+            self._table.take(sample.processes)
+
     def _move(self, by: int) -> None:
         if self._question is not None:
             step = 1 if by > 0 else -1
@@ -256,6 +267,8 @@ class MonitorModel:
             self._scroll = min(max(self._scroll + by, 0), len(METRICS) - 1)
         elif self._mode == "details":
             self._scroll = max(self._scroll + by, 0)
+        elif not self._settings.show_processes:
+            self.say("processes are hidden: p shows them")
         elif abs(by) == 10**9:
             self._table.select(0 if by < 0 else len(self._table.rows) - 1)
         else:
@@ -422,6 +435,7 @@ class MonitorModel:
             self._table.take(sample.processes)
         span_ns = self._settings.zoom_min * 60 * SECOND_NS
         metrics = tuple(m for m in map(metric_named, self._settings.metrics) if m is not None)
+        stale_s = max(STALE_AFTER_S, 2.5 * self._settings.interval_s)
         look = Look(
             held.now_ns,
             span_ns,
@@ -431,9 +445,9 @@ class MonitorModel:
             held.ledger,
             self._charts,
             self._ascii_only,
+            stale_s,
         )
         foreign = foreign_processes(sample.processes, self._user)
-        stale_s = max(STALE_AFTER_S, 2.5 * self._settings.interval_s)
         findings = {
             gpu.device: health(
                 held.now_ns, gpu, held.ledger.account(gpu.device), foreign.get(gpu.device, 0), stale_s
@@ -446,7 +460,6 @@ class MonitorModel:
         hidden_gpus = 0
         if self._mode in ("details", "metrics") and (gpus or self._mode == "metrics"):
             lines += self._list(look, gpus, findings, sample, width, body)
-            out_of_sight = self._table.total if shows else 0
         else:
             layout = laid_out(width, body, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
             drawn, hidden_gpus = self._gpus(look, layout, gpus, instances, findings, width)
@@ -651,7 +664,7 @@ class MonitorModel:
             if not spans or room >= 30:
                 said = cut(said, width if not spans else room)
                 return fitted((Span(said, finding.severity), Span("  "), *spans), width)
-        for name in _HINTS:
+        for name in _HINTS.get(self._mode, _HINTS[""]):
             action = next(one for one in ACTIONS if one.id == name)
             hint = (
                 Span("  " if spans else ""),
