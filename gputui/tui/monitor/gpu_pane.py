@@ -172,9 +172,9 @@ class RowColumns:
 
     def heading(self) -> Line:
         """Titles of the columns."""
-        parts = [" " * (1 + self.index)]
-        if self.name:
-            parts.append(left("GPU", self.name))
+        parts = (
+            [" " * (1 + self.index), left("GPU", self.name)] if self.name else [left("GPU", 1 + self.index)]
+        )
         parts.append(" BUSY")
         if self.chart:
             parts.append(" " * self.chart)
@@ -202,7 +202,8 @@ def gpu_row(
     if columns.name:
         spans.append(Span(left(clean(word(values, "name")[:256]).strip(), columns.name) + " "))
     busy = number(values, "sm_busy_pct")
-    spans.append(Span(f"{percent(busy):>5.5} "))
+    style = "dim" if device.problem is not None else ""
+    spans.append(Span(f"{percent(busy):>5.5} ", style))
     if columns.chart:
         metric = metric_named("busy")
         drawn = " " * columns.chart
@@ -217,7 +218,7 @@ def gpu_row(
     else:
         amount = f"{memory_of(used, total, look.units):>18.18}"
     is_full = used is not None and total is not None and total > 0 and used / total >= 0.95
-    spans.append(Span(amount, "warn" if is_full else ""))
+    spans.append(Span(amount, "warn" if is_full else style))
     tail = ""
     if columns.power:
         tail += f" {watts(number(values, 'power_w')):>6.6}"
@@ -226,7 +227,7 @@ def gpu_row(
     if columns.clock:
         from_clock = number(values, "sm_clock_mhz")
         tail += f" {ABSENT if from_clock is None else f'{from_clock / 1000:.2f} GHz':>8.8}"
-    spans.append(Span(tail + " "))
+    spans.append(Span(tail + " ", style))
     if device.problem is not None and findings:
         why = clean(device.problem.reason)
         spans += [*findings_spans(findings[:1], brief=True), Span(" " + why, "dim")]

@@ -76,13 +76,18 @@ def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -
     return found
 
 
+def is_lost(problem: Missing) -> bool:
+    """Whether a GPU is gone for good, and not only silent."""
+    return "lost" in problem.reason.lower()
+
+
 def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Finding]:
     age_s = (now_ns - gpu.t_ns) / 1e9
     stale = f"STALE {age(age_s)}" if age_s >= stale_after_s else ""
     if gpu.problem is None:
         return [Finding(stale, "warn", f"the last reading is {age(age_s)} old")] if stale else []
     reason = gpu.problem.reason
-    if "lost" in reason.lower():
+    if is_lost(gpu.problem):
         return [Finding("LOST", "alarm", reason)]
     return [Finding(stale or "NO READING", "alarm", reason)]
 

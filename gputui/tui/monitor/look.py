@@ -67,7 +67,7 @@ def metric_lines(look: Look, device: DeviceSample, metric: Metric, width: int, r
     series = look.history.series(device.device, metric.id)
     label = Span(f"{metric.label[:6]:<7}", "dim")
     text = cut(shown.text, 10)
-    value = Span(text + " " * (11 - width_of(text)))
+    value = Span(text + " " * (11 - width_of(text)), "dim" if device.problem is not None else "")
     if amount is None and series is None:
         missing = values.get(metric.key)
         why = missing.reason if isinstance(missing, Missing) else ""

@@ -15,7 +15,7 @@ from gputui.tui.monitor.cells import clean, cut, fitted, left, line_width, width
 from gputui.tui.monitor.charts import heat
 from gputui.tui.monitor.details import details_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import RowColumns, gpu_pane, gpu_row, instance_row
-from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health
+from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.tui.monitor.history import SECOND_NS, History
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, STRIP_LABEL, Box, Layout, laid_out
@@ -466,7 +466,9 @@ class MonitorModel:
             lines += drawn
             accounts = [held.ledger.account(gpu.device) for gpu in gpus]
             if layout.form == "none":
-                told = no_gpu_lines(sample.absent, width, max(layout.host.height - 2, 1))
+                told = no_gpu_lines(
+                    sample.absent, width, max(layout.host.height - (3 if layout.host.height >= 8 else 1), 1)
+                )
                 lines += told
                 lines += host_pane(look, sample.host, accounts, width, layout.host.height - len(told))
             else:
@@ -679,10 +681,10 @@ class MonitorModel:
     def _counts(self, out_of_sight: int, hidden_gpus: int) -> str:
         parts = []
         if hidden_gpus:
-            parts.append(f"{hidden_gpus} GPUs out of sight")
+            parts.append(f"{hidden_gpus} GPUs")
         if out_of_sight:
-            parts.append(f"{out_of_sight} of {self._table.total} processes out of sight")
-        return ", ".join(parts)
+            parts.append("1 process" if out_of_sight == 1 else f"{out_of_sight} processes")
+        return f"{', '.join(parts)} out of sight" if parts else ""
 
     def _asked(self, question: _Question, width: int) -> Line:
         ask = f"End {question.pid} "
@@ -696,7 +698,33 @@ class MonitorModel:
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
     """GPUs without their instances; an instance whose GPU is not told of counts as one."""
     names = {device.device for device in gpus if device.parent is None}
-    return [device for device in gpus if device.parent is None or device.parent not in names]
+    return [
+        _without_readings(device) if device.problem is not None and is_lost(device.problem) else device
+        for device in gpus
+        if device.parent is None or device.parent not in names
+    ]
+
+
+_OF_THE_DEVICE = frozenset(
+    {
+        "name",
+        "uuid",
+        "driver",
+        "pci_address",
+        "memory_total_bytes",
+        "power_limit_w",
+        "temperature_limit_c",
+        "sm_clock_max_mhz",
+        "memory_clock_max_mhz",
+    }
+)
+
+
+def _without_readings(device: DeviceSample) -> DeviceSample:
+    """A lost GPU as what it was: nothing that was read of it is true any more."""
+    gone = device.problem or Missing("the GPU is lost")
+    values = {key: value if key in _OF_THE_DEVICE else gone for key, value in device.values.items()}
+    return replace(device, values=values)
 
 
 def _below_header(box: Box) -> Box:
