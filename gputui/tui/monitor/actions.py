@@ -38,7 +38,7 @@ ACTIONS: tuple[Action, ...] = (
         "toggle",
         "enter",
         "Choose",
-        "Accept the filter, switch the metric under the cursor, or send the signal",
+        "Open the selected GPU; accept a filter, switch a metric, send a signal",
     ),
     Action("processes", "p", "Processes", "Show or hide the processes"),
     Action("zoom-in", "left_square_bracket", "Shorter", "Charts show a shorter time, down to one minute"),

@@ -16,7 +16,6 @@ _NO_WIDTH = frozenset({"Mn", "Me", "Mc"})
 """Marks that sit on the letter before: terminals disagree about their width, so they are left out."""
 
 
-@lru_cache(maxsize=4096)
 def clean(text: str) -> str:
     """A name without anything but letters, marks of writing and spaces that have a width of their own.
 
@@ -25,6 +24,19 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
+    return _kept(text) if len(text) <= _REMEMBERED else _cleaned(text)
+
+
+_REMEMBERED = 256
+"""Longer texts are not worth the memory."""
+
+
+@lru_cache(maxsize=1024)
+def _kept(text: str) -> str:
+    return _cleaned(text)
+
+
+def _cleaned(text: str) -> str:
     composed = unicodedata.normalize("NFC", text[:4096])
     kept = []
     for character in composed:

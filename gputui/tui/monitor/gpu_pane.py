@@ -55,7 +55,7 @@ def gpu_pane(
         lines += [fitted((Span(row, findings[0].severity if findings else "alarm"),), width) for row in why]
         room -= len(why)
     lines += _metrics(look, device, width, room)
-    lines += [_instance(look, instance, width) for instance in instances]
+    lines += [instance_line(look, instance, width) for instance in instances]
     lines += tail
     blank = fitted((), width)
     return [*lines, *[blank] * (height - len(lines))][:height]
@@ -126,7 +126,7 @@ def _metrics(look: Look, device: DeviceSample, width: int, room: int) -> list[Li
     return lines
 
 
-def _instance(look: Look, instance: DeviceSample, width: int) -> Line:
+def instance_line(look: Look, instance: DeviceSample, width: int) -> Line:
     """A MIG instance in one row."""
     values = instance.values
     name = clean(word(values, "name")[:256]).strip() or "instance"
@@ -242,4 +242,4 @@ def gpu_row(
 
 def instance_row(look: Look, instance: DeviceSample, width: int) -> Line:
     """A MIG instance below the row of its GPU."""
-    return fitted((Span("  "), *_instance(look, instance, width - 2)), width)
+    return fitted((Span("  "), *instance_line(look, instance, width - 2)), width)

@@ -14,7 +14,7 @@ from gputui.tui.monitor.actions import ACTIONS, shown_key
 from gputui.tui.monitor.cells import clean, cut, fitted, left, line_width, width_of
 from gputui.tui.monitor.charts import heat
 from gputui.tui.monitor.details import details_lines, metrics_lines
-from gputui.tui.monitor.gpu_pane import RowColumns, gpu_pane, gpu_row, instance_row
+from gputui.tui.monitor.gpu_pane import RowColumns, gpu_pane, gpu_row, instance_line, instance_row
 from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.tui.monitor.history import SECOND_NS, History
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
@@ -323,6 +323,8 @@ class MonitorModel:
                 self._settings = replace(self._settings, metrics=kept)
             else:
                 self.say("one metric stays")
+        elif not self._mode and self._selected_gpu is not None:
+            self._details()
         return None
 
     def _processes(self) -> Request:
@@ -621,6 +623,7 @@ class MonitorModel:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
         lines = details_lines(look, gpu, findings[gpu.device], len(gpus), sample.absent, width)
+        lines += [instance_line(look, one, width) for one in sample.gpus if one.parent == gpu.device]
         self._scroll = min(self._scroll, max(len(lines) - height, 0))
         below = len(lines) - height - self._scroll
         seen = lines[self._scroll : self._scroll + height]
