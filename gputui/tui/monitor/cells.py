@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len
@@ -142,6 +142,25 @@ def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
     return fitted(spans, width)
 
 
-def beside(lefts: Line, rights: Line, width: int, gap: int = 1) -> Line:
-    """Two lines of exact widths with a gap between, filled to a width."""
-    return fitted((*lefts, Span(" " * gap), *rights), width)
+def filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
+    """Exactly so many lines: cut, or filled with empty ones."""
+    blank = fitted((), width)
+    return [*lines[:height], *[blank] * (height - len(lines))]
+
+
+def side_by_side(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
+    """Blocks with a column of cells between, the shorter ones filled."""
+    if len(blocks) == 1 and line_width(blocks[0][0]) == width:
+        return list(blocks[0])
+    widths = [line_width(block[0]) for block in blocks]
+    between = (Span(" "),)
+    behind = width - sum(widths) - len(blocks) + 1
+    lines = []
+    for row in range(max(len(block) for block in blocks)):
+        line: Line = ()
+        for place, block in enumerate(blocks):
+            if place:
+                line += between
+            line += block[row] if row < len(block) else (Span(" " * widths[place]),)
+        lines.append((*line, Span(" " * behind)) if behind > 0 else line)
+    return lines

@@ -7,21 +7,17 @@ from collections.abc import Sequence
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import clean, fitted, left, line_width, ruled
+from gputui.tui.monitor.cells import clean, fitted, left, ruled
 from gputui.tui.monitor.charts import bar
 from gputui.tui.monitor.health import Finding
-from gputui.tui.monitor.look import Look, account_text, device_title, findings_spans, metric_lines, wrapped
+from gputui.tui.monitor.look import Look, account_text, device_title, metric_lines, wrapped
 from gputui.tui.monitor.metrics import (
-    ABSENT,
     ALWAYS,
     Metric,
     degrees,
-    memory,
     memory_of,
-    metric_named,
     number,
     percent,
-    watts,
     word,
 )
 
@@ -144,102 +140,3 @@ def instance_line(look: Look, instance: DeviceSample, width: int) -> Line:
     if instance.problem is not None:
         spans.append(Span("  " + clean(instance.problem.reason), "alarm"))
     return fitted(spans, width)
-
-
-class RowColumns:
-    """Which columns rows of GPUs have at a width; a heading and all rows are laid out by the same one."""
-
-    def __init__(self, width: int, index_width: int) -> None:
-        self.width = width
-        self.index = index_width
-        self.name = 0 if width < 62 else (9 if width < 90 else (14 if width < 120 else 18))
-        self.memory = 9 if width < 62 else 18
-        self.power = 6 if width >= 38 else 0
-        self.temperature = 6 if width >= 48 else 0
-        self.clock = 8 if width >= 96 else 0
-        fixed = (
-            1
-            + self.index
-            + sum(
-                1 + one
-                for one in (self.name, 5, self.memory, self.power, self.temperature, self.clock)
-                if one
-            )
-        )
-        spare = width - fixed - 1
-        self.chart = 0 if spare < 26 else (8 if spare < 40 else min(spare - 30, 40))
-        self.health = max(spare - (self.chart + 1 if self.chart else 0), 0)
-
-    def heading(self) -> Line:
-        """Titles of the columns."""
-        parts = (
-            [" " * (1 + self.index), left("GPU", self.name)] if self.name else [left("GPU", 1 + self.index)]
-        )
-        parts.append(" BUSY")
-        if self.chart:
-            parts.append(" " * self.chart)
-        parts.append(f"{'MEM':>{self.memory}}")
-        parts += [f"{'POWER':>6}"] if self.power else []
-        parts += [f"{'TEMP':>6}"] if self.temperature else []
-        parts += [f"{'CLOCK':>8}"] if self.clock else []
-        return fitted((Span(" ".join(parts), "dim"),), self.width)
-
-
-def gpu_row(
-    look: Look,
-    columns: RowColumns,
-    device: DeviceSample,
-    findings: Sequence[Finding],
-    *,
-    is_selected: bool,
-) -> Line:
-    """A GPU in one row."""
-    values = device.values
-    mark = "▸" if is_selected else " "
-    index = f"{mark}{device.device:>{columns.index}}"
-    used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
-    spans = [Span(index, "accent" if is_selected else "title"), Span(" ")]
-    if columns.name:
-        spans.append(Span(left(clean(word(values, "name")[:256]).strip(), columns.name) + " "))
-    busy = number(values, "sm_busy_pct")
-    style = "dim" if device.problem is not None else ""
-    spans.append(Span(f"{percent(busy):>5.5} ", style))
-    if columns.chart:
-        metric = metric_named("busy")
-        drawn = " " * columns.chart
-        if metric is not None:
-            chart = look.charts.chart(
-                (device.device, "busy"), columns.chart, 1, look.span_ns, ascii_only=look.ascii_only
-            )
-            drawn = chart.draw(look.history.series(device.device, "busy"), look.now_ns, 100.0)[0]
-        spans += [Span(drawn, "chart"), Span(" ")]
-    if columns.memory < 18:
-        amount = f"{memory(used, look.units):>{columns.memory}.{columns.memory}}"
-    else:
-        amount = f"{memory_of(used, total, look.units):>18.18}"
-    is_full = used is not None and total is not None and total > 0 and used / total >= 0.95
-    spans.append(Span(amount, "warn" if is_full else style))
-    tail = ""
-    if columns.power:
-        tail += f" {watts(number(values, 'power_w')):>6.6}"
-    if columns.temperature:
-        tail += f" {degrees(number(values, 'temperature_c'), look.units):>6.6}"
-    if columns.clock:
-        from_clock = number(values, "sm_clock_mhz")
-        tail += f" {ABSENT if from_clock is None else f'{from_clock / 1000:.2f} GHz':>8.8}"
-    spans.append(Span(tail + " ", style))
-    if device.problem is not None and findings:
-        why = clean(device.problem.reason)
-        spans += [*findings_spans(findings[:1], brief=True), Span(" " + why, "dim")]
-    else:
-        health = findings_spans(findings, brief=True)
-        if line_width(tuple(health)) > columns.health and len(findings) > 1:
-            more = f" +{len(findings) - 1}"
-            health = [*findings_spans(findings[:1], brief=True), Span(more, findings[1].severity)]
-        spans += health
-    return fitted(spans, columns.width)
-
-
-def instance_row(look: Look, instance: DeviceSample, width: int) -> Line:
-    """A MIG instance below the row of its GPU."""
-    return fitted((Span("  "), *instance_line(look, instance, width - 2)), width)

@@ -10,17 +10,16 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Ledger
-from gputui.tui.monitor.actions import ACTIONS, shown_key
-from gputui.tui.monitor.cells import clean, cut, fitted, left, line_width, width_of
-from gputui.tui.monitor.charts import heat
+from gputui.tui.monitor.cells import clean, cut, filled, fitted, side_by_side, width_of
 from gputui.tui.monitor.details import details_lines, metrics_lines
-from gputui.tui.monitor.gpu_pane import RowColumns, gpu_pane, gpu_row, instance_line, instance_row
+from gputui.tui.monitor.gpu_pane import gpu_pane, instance_line
+from gputui.tui.monitor.gpu_rows import GpuRows
 from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.tui.monitor.history import SECOND_NS, History
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
-from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, STRIP_LABEL, Box, Layout, laid_out
+from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, laid_out
 from gputui.tui.monitor.look import ChartPool, Look, wrapped
-from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named, number
+from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
 from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessTable
@@ -32,16 +31,18 @@ from gputui.tui.monitor.settings import (
     ZOOMS_MIN,
     MonitorSettings,
 )
+from gputui.tui.monitor.status import (
+    SIGNALS,
+    Question,
+    counts_text,
+    filter_line,
+    finding_line,
+    hints_line,
+    question_line,
+)
 
-SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
-"""With which a process can be ended, the mildest first."""
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""
-_HINTS: Mapping[str, tuple[str, ...]] = {
-    "": ("pause", "filter", "sort", "details", "metrics", "end"),
-    "details": ("back", "next-gpu", "down", "pause"),
-    "metrics": ("back", "toggle", "down", "up"),
-}
 _HISTORY_GPU = {metric.id: metric.amount for metric in METRICS}
 _HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
 
@@ -54,16 +55,6 @@ class _Held:
     history: History
     ledger: Ledger
     now_ns: int = 0
-
-
-@dataclass(slots=True)
-class _Question:
-    """Whether a process is to be ended."""
-
-    pid: int
-    start_ticks: int
-    command: str
-    signal: int = 0
 
 
 @dataclass(slots=True)
@@ -101,12 +92,12 @@ class MonitorModel:
         self._charts = ChartPool()
         self._table = ProcessTable(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
-        self._question: _Question | None = None
+        self._question: Question | None = None
         self._selected_gpu: int | None = None
         self._scroll = 0
         self._page = 1
         self._width = MIN_WIDTH
-        self._first_row = 0
+        self._gpu_rows = GpuRows()
         self._message = ""
         self._message_style = ""
         self._changes = 0
@@ -286,7 +277,7 @@ class MonitorModel:
             )
         else:
             self._mode = ""
-            self._question = _Question(process.pid, process.start_ticks, command_text(process))
+            self._question = Question(process.pid, process.start_ticks, command_text(process))
 
     def _next_gpu(self) -> None:
         names = [device.device for device in self._shown_gpus()]
@@ -417,10 +408,10 @@ class MonitorModel:
         if width < MIN_WIDTH or height < MIN_HEIGHT:
             said = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
             rows = wrapped(said, width, height) if width > 0 and height > 0 else []
-            return _filled([fitted((Span(row),), width) for row in rows], width, height)
+            return filled([fitted((Span(row),), width) for row in rows], width, height)
         if held is None:
             head = self._header(width, None)
-            return _filled(
+            return filled(
                 [head, fitted((Span("waiting for the first reading", "dim"),), width)], width, height
             )
         sample = held.sample
@@ -478,8 +469,8 @@ class MonitorModel:
             lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
             lines += lower
         self._charts.turn()
-        lines = _filled(lines, width, height - 1)
-        lines.append(self._status(width, gpus, findings, sample, out_of_sight, hidden_gpus))
+        lines = filled(lines, width, height - 1)
+        lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
         return lines
 
     def _header(self, width: int, sample: LiveSample | None) -> Line:
@@ -504,7 +495,9 @@ class MonitorModel:
         if layout.form == "none":
             return [], 0
         if layout.form == "rows":
-            return self._rows(look, layout, gpus, instances, findings, width)
+            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
+            self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
+            return drawn.lines, drawn.hidden
         lines: list[Line] = []
         band: list[list[Line]] = []
         for place, (gpu, box) in enumerate(zip(gpus, layout.gpus, strict=True)):
@@ -522,73 +515,9 @@ class MonitorModel:
                 )
             )
             if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
-                lines += _side_by_side(band, width)
+                lines += side_by_side(band, width)
                 band = []
         return lines, 0
-
-    def _rows(
-        self,
-        look: Look,
-        layout: Layout,
-        gpus: Sequence[DeviceSample],
-        instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[Finding]],
-        width: int,
-    ) -> tuple[list[Line], int]:
-        entries: list[tuple[DeviceSample, bool]] = []
-        for gpu in gpus:
-            entries.append((gpu, False))
-            if layout.instances_shown:
-                entries += [(instance, True) for instance in instances[gpu.device]]
-        rows = layout.list.height - layout.has_heading
-        capacity = rows * layout.columns
-        at = next((n for n, (gpu, _) in enumerate(entries) if gpu.device == self._selected_gpu), None)
-        if at is not None and at < self._first_row:
-            self._first_row = at
-        elif at is not None and at >= self._first_row + capacity:
-            self._first_row = at - capacity + 1
-        self._first_row = min(max(self._first_row, 0), max(len(entries) - capacity, 0))
-        seen = entries[self._first_row : self._first_row + capacity]
-        used_rows = rows if len(entries) > capacity else -(-len(entries) // layout.columns)
-        each = (width - (layout.columns - 1)) // layout.columns
-        index_width = max(2, *(len(str(gpu.device)) for gpu in gpus))
-        lines = self._strip(layout.strip, gpus)
-        top = 1 + len(lines) + layout.has_heading
-        columns: list[list[Line]] = []
-        for column in range(layout.columns):
-            x = column * (each + 1)
-            wide = width - x if column == layout.columns - 1 else each
-            places = RowColumns(wide, index_width)
-            block = [places.heading()] if layout.has_heading else []
-            for row, (device, is_instance) in enumerate(seen[column * used_rows : (column + 1) * used_rows]):
-                if is_instance:
-                    block.append(instance_row(look, device, wide))
-                    continue
-                self._hits.gpus.append((Box(x, top + row, wide, 1), device.device))
-                is_selected = device.device == self._selected_gpu
-                block.append(gpu_row(look, places, device, findings[device.device], is_selected=is_selected))
-            columns.append(_filled(block, wide, layout.list.height))
-        return lines + _side_by_side(columns, width), len(gpus) - sum(
-            not is_instance for _, is_instance in seen
-        )
-
-    def _strip(self, box: Box, gpus: Sequence[DeviceSample]) -> list[Line]:
-        """How busy all GPUs are, a cell for each."""
-        room = max(box.width - STRIP_LABEL, 1)
-        shares = [number(gpu.values, "sm_busy_pct") if gpu.problem is None else None for gpu in gpus]
-        lines = []
-        for row in range(box.height):
-            part = shares[row * room : (row + 1) * room]
-            spans = [Span(left("busy" if row == 0 else "", STRIP_LABEL), "dim")]
-            for place, share in enumerate(part):
-                is_selected = gpus[row * room + place].device == self._selected_gpu
-                style = "selected" if is_selected else ("alarm" if share is None else "chart")
-                spans.append(Span(heat((share,), 100.0, ascii_only=self._ascii_only), style))
-                self._hits.gpus.append(
-                    (Box(STRIP_LABEL + place, 1 + row, 1, 1), gpus[row * room + place].device)
-                )
-            lines.append(fitted(spans, box.width))
-        return lines
 
     def _lower(self, box: Box, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
         """The processes, and how many of them are out of sight."""
@@ -598,7 +527,7 @@ class MonitorModel:
             return [], len(self._table.rows)
         if isinstance(sample.processes, Missing):
             said = wrapped(f"no processes: {clean(sample.processes.reason)}", box.width, box.height)
-            return _filled([fitted((Span(row, "dim"),), box.width) for row in said], box.width, box.height), 0
+            return filled([fitted((Span(row, "dim"),), box.width) for row in said], box.width, box.height), 0
         self._hits.processes = _below_header(box)
         self._page = max(self._table.in_sight - 1, 1)
         return self._table.drawn(box.width, box.height, self._units)
@@ -618,7 +547,7 @@ class MonitorModel:
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)
             top = self._scroll_top(height)
-            return _filled(lines[top : top + height], width, height)
+            return filled(lines[top : top + height], width, height)
         if self._selected_gpu is None:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
@@ -629,73 +558,32 @@ class MonitorModel:
         seen = lines[self._scroll : self._scroll + height]
         if below > 0:
             seen[-1] = fitted((Span(f"… {below + 1} more lines: down", "dim"),), width)
-        return _filled(seen, width, height)
+        return filled(seen, width, height)
 
     def _scroll_top(self, height: int) -> int:
         """The first line in sight of the metrics, so that the cursor is."""
         return max(self._scroll + 2 - height, 0)
 
     def _status(
-        self,
-        width: int,
-        gpus: Sequence[DeviceSample],
-        findings: Mapping[int, Sequence[Finding]],
-        sample: LiveSample,
-        out_of_sight: int,
-        hidden_gpus: int,
+        self, width: int, findings: Mapping[int, Sequence[Finding]], hidden_processes: int, hidden_gpus: int
     ) -> Line:
-        """A question, what is typed, a message, what ails the selected GPU, or counts and keys."""
         if self._question is not None:
-            return self._asked(self._question, width)
-        counts = self._counts(out_of_sight, hidden_gpus)
-        if self._mode == "filter" or self._table.filter:
-            typed = self._table.filter
-            cursor = "_" if self._mode == "filter" else ""
-            found = f"  {len(self._table.rows)} of {self._table.total} processes"
-            if out_of_sight:
-                found += f", {out_of_sight} out of sight"
-            room = max(width - len(found) - 2, 8)
-            while width_of(typed) > room:
-                typed = typed[1:]
-            return fitted((Span("/", "accent"), Span(typed + cursor), Span(found, "dim")), width)
+            return question_line(self._question, width)
+        table = self._table
+        if self._mode == "filter" or table.filter:
+            found = len(table.rows)
+            return filter_line(
+                table.filter, found, table.total, hidden_processes, width, is_typing=self._mode == "filter"
+            )
         if self._message:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
-        spans = [Span(counts, "dim")] if counts else []
-        selected = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
-        if selected and self._mode == "":
-            finding = selected[0]
-            said = f"{self._selected_gpu}: {clean(finding.brief)}: {clean(finding.why)}"
-            room = width - line_width(tuple(spans)) - 2
-            if not spans or room >= 30:
-                said = cut(said, width if not spans else room)
-                return fitted((Span(said, finding.severity), Span("  "), *spans), width)
-        for name in _HINTS.get(self._mode, _HINTS[""]):
-            action = next(one for one in ACTIONS if one.id == name)
-            hint = (
-                Span("  " if spans else ""),
-                Span(shown_key(action), "accent"),
-                Span(f" {action.title}", "dim"),
-            )
-            if line_width((*spans, *hint)) > width:
-                break
-            spans += hint
-        return fitted(spans, width)
-
-    def _counts(self, out_of_sight: int, hidden_gpus: int) -> str:
-        parts = []
-        if hidden_gpus:
-            parts.append(f"{hidden_gpus} GPUs")
-        if out_of_sight:
-            parts.append("1 process" if out_of_sight == 1 else f"{out_of_sight} processes")
-        return f"{', '.join(parts)} out of sight" if parts else ""
-
-    def _asked(self, question: _Question, width: int) -> Line:
-        ask = f"End {question.pid} "
-        keys = f" with {SIGNALS[question.signal]}? enter yes, esc no, down harsher"
-        if width < len(ask) + len(keys) + 12:
-            keys = f" {SIGNALS[question.signal]}? enter/esc/down"
-        room = max(width - len(ask) - len(keys), 0)
-        return fitted((Span(ask, "warn"), Span(cut(question.command, room)), Span(keys, "warn")), width)
+        counts = counts_text(hidden_gpus, hidden_processes)
+        ailing = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
+        if ailing and self._selected_gpu is not None and not self._mode:
+            line = finding_line(self._selected_gpu, ailing[0], counts, width)
+            if line is not None:
+                return line
+        return hints_line(counts, self._mode, width)
 
 
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
@@ -732,26 +620,3 @@ def _without_readings(device: DeviceSample) -> DeviceSample:
 
 def _below_header(box: Box) -> Box:
     return Box(box.x, box.y + 1, box.width, box.height)
-
-
-def _filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
-    blank = fitted((), width)
-    return [*lines[:height], *[blank] * (height - len(lines))]
-
-
-def _side_by_side(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
-    """Blocks with a column of cells between, the shorter ones filled."""
-    if len(blocks) == 1 and line_width(blocks[0][0]) == width:
-        return list(blocks[0])
-    widths = [line_width(block[0]) for block in blocks]
-    between = (Span(" "),)
-    behind = width - sum(widths) - len(blocks) + 1
-    lines = []
-    for row in range(max(len(block) for block in blocks)):
-        line: Line = ()
-        for place, block in enumerate(blocks):
-            if place:
-                line += between
-            line += block[row] if row < len(block) else (Span(" " * widths[place]),)
-        lines.append((*line, Span(" " * behind)) if behind > 0 else line)
-    return lines
