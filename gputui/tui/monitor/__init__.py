@@ -1,0 +1,1 @@
+"""What the Monitor screen shows: samples become lines here, without a terminal."""

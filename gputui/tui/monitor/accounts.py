@@ -1,0 +1,178 @@
+"""What adds up while the monitor is open: energy, money, idle time, time throttled in the last minutes."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from dataclasses import dataclass
+
+from gputui.model.live import DeviceSample
+from gputui.tui.monitor.metrics import number
+
+WINDOW_NS = 300 * 1_000_000_000
+"""Throttling is told for the last five minutes."""
+LONGEST_STEP_NS = 30 * 1_000_000_000
+"""Readings further apart than this say nothing of the time between them."""
+IDLE_PCT = 1.0
+"""A GPU that is busy for less than this share of the time is idle."""
+_HOUR_NS = 3600 * 1_000_000_000
+
+CAUSES: tuple[tuple[str, str, int], ...] = (
+    ("power", "throttled_power_ns", 0x4),
+    ("thermal", "throttled_thermal_ns", 0x20 | 0x40),
+    ("other", "throttled_other_ns", 0x8 | 0x80),
+)
+"""Name, the driver's counter of nanoseconds, and the clocks-event reasons (nvml.h) that stand for it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Time throttled up to one instant, by cause in the order of CAUSES."""
+
+    t_ns: int
+    counted_ns: tuple[float | None, ...]
+    """By the driver."""
+    seen_ns: tuple[float, ...]
+    """Added up from the reasons at each reading: what is told where the driver does not count."""
+
+
+class Account:
+    """What one GPU has used since the monitor was opened."""
+
+    __slots__ = (
+        "_counts",
+        "_energy_mj",
+        "_power_w",
+        "_seen_ns",
+        "_t_ns",
+        "energy_is_estimate",
+        "energy_j",
+        "has_energy",
+        "idle_ns",
+        "known_ns",
+    )
+
+    def __init__(self) -> None:
+        self.energy_j = 0.0
+        self.has_energy = False
+        """False while nothing is known of its energy."""
+        self.energy_is_estimate = False
+        """True when a stretch was added up from power, for want of the driver's counter."""
+        self.idle_ns = 0
+        self.known_ns = 0
+        """Time for which it is known whether it was idle."""
+        self._t_ns: int | None = None
+        self._energy_mj: float | None = None
+        self._power_w: float | None = None
+        self._seen_ns = (0.0,) * len(CAUSES)
+        self._counts: deque[_Counts] = deque()
+
+    def add(self, device: DeviceSample) -> None:
+        """One reading; the same one again changes nothing."""
+        if device.problem is not None:
+            self._t_ns = None
+            return
+        if self._t_ns is not None and device.t_ns <= self._t_ns:
+            return
+        values = device.values
+        step = device.t_ns - self._t_ns if self._t_ns is not None else 0
+        energy, power = number(values, "energy_mj"), number(values, "power_w")
+        bits = number(values, "throttle_bits")
+        if 0 < step <= LONGEST_STEP_NS:
+            self._use(step, energy, power)
+            busy = number(values, "sm_busy_pct")
+            if busy is not None:
+                self.known_ns += step
+                self.idle_ns += step if busy < IDLE_PCT else 0
+            if bits:
+                self._seen_ns = tuple(
+                    seen + (step if int(bits) & mask else 0)
+                    for seen, (_, _, mask) in zip(self._seen_ns, CAUSES, strict=True)
+                )
+        self._t_ns, self._energy_mj, self._power_w = device.t_ns, energy, power
+        counted = tuple(number(values, key) for _, key, _ in CAUSES)
+        if bits is not None or any(count is not None for count in counted):
+            self._count(_Counts(device.t_ns, counted, self._seen_ns))
+
+    def _use(self, step_ns: int, energy: float | None, power: float | None) -> None:
+        if energy is not None and self._energy_mj is not None and energy >= self._energy_mj:
+            self.energy_j += (energy - self._energy_mj) / 1000
+            self.has_energy = True
+        elif power is not None and self._power_w is not None:
+            self.energy_j += (power + self._power_w) / 2 * step_ns / 1e9
+            self.energy_is_estimate = self.has_energy = True
+
+    def _count(self, counts: _Counts) -> None:
+        kept = self._counts
+        if kept and counts.t_ns - kept[-1].t_ns > LONGEST_STEP_NS:
+            kept.clear()
+        kept.append(counts)
+        while len(kept) > 2 and counts.t_ns - kept[1].t_ns >= WINDOW_NS:
+            kept.popleft()
+        # Readings five times a second are no better here than one a second.
+        if len(kept) > 2 and kept[-2].t_ns - kept[-3].t_ns < 900_000_000:
+            del kept[-2]
+
+    @property
+    def throttle_span_s(self) -> float:
+        """How far back shares reach, at most five minutes."""
+        if len(self._counts) < 2:
+            return 0.0
+        return min(self._counts[-1].t_ns - self._counts[0].t_ns, WINDOW_NS) / 1e9
+
+    def throttled_share(self, cause: str) -> float | None:
+        """Part of the last five minutes, or of what there is of them, in which a cause slowed the GPU.
+
+        None where nothing is known yet, or the driver's counter began anew.
+        """
+        which = next(i for i, (name, _, _) in enumerate(CAUSES) if name == cause)
+        if len(self._counts) < 2:
+            return None
+        first, last = self._counts[0], self._counts[-1]
+        start, end = first.counted_ns[which], last.counted_ns[which]
+        if start is None or end is None:
+            start, end = first.seen_ns[which], last.seen_ns[which]
+        if last.t_ns <= first.t_ns or end < start:
+            return None
+        return min((end - start) / (last.t_ns - first.t_ns), 1.0)
+
+    def copied(self) -> Account:
+        """As it stands now."""
+        twin = copy.copy(self)
+        twin._counts = self._counts.copy()
+        return twin
+
+
+class Ledger:
+    """The accounts of all GPUs, and what the box costs."""
+
+    def __init__(self, usd_per_hour: float | None = None) -> None:
+        self.usd_per_hour = usd_per_hour
+        """Of the whole box."""
+        self._accounts: dict[int, Account] = {}
+        self._first_ns: int | None = None
+        self.elapsed_ns = 0
+
+    def add(self, t_ns: int, gpus: tuple[DeviceSample, ...]) -> None:
+        """One sample of all GPUs."""
+        if self._first_ns is None:
+            self._first_ns = t_ns
+        self.elapsed_ns = t_ns - self._first_ns
+        for device in gpus:
+            self.account(device.device).add(device)
+
+    def account(self, device: int) -> Account:
+        """What one GPU has used."""
+        if device not in self._accounts:
+            self._accounts[device] = Account()
+        return self._accounts[device]
+
+    def cost_usd(self, elapsed_ns: float, share: float = 1.0) -> float | None:
+        """What a part of the box costs for a time; None without a price."""
+        return None if self.usd_per_hour is None else self.usd_per_hour * share * elapsed_ns / _HOUR_NS
+
+    def copied(self) -> Ledger:
+        """As it stands now."""
+        twin = copy.copy(self)
+        twin._accounts = {device: account.copied() for device, account in self._accounts.items()}
+        return twin

@@ -1,0 +1,146 @@
+"""Lists that take the place of the panes: all values of one GPU, and the metrics to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, Value
+from gputui.model.units import format_percent
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.accounts import CAUSES
+from gputui.tui.monitor.cells import clean, fitted, left, ruled, width_of
+from gputui.tui.monitor.health import Finding, age
+from gputui.tui.monitor.look import Look, account_text, device_title, wrapped
+from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
+
+REASONS: tuple[tuple[int, str], ...] = (
+    (0x1, "idle"),
+    (0x2, "clocks set by an application"),
+    (0x4, "power limit"),
+    (0x8, "hardware slowdown"),
+    (0x10, "sync boost"),
+    (0x20, "heat"),
+    (0x40, "heat, by the hardware"),
+    (0x80, "power brake"),
+    (0x100, "clocks of the display"),
+)
+"""Clocks-event reasons, nvml.h."""
+
+
+def details_lines(
+    look: Look,
+    device: DeviceSample,
+    findings: Sequence[Finding],
+    gpus_of_box: int,
+    absent: Mapping[str, Missing],
+    width: int,
+) -> list[Line]:
+    """Everything that is known of one device, as many lines as it takes."""
+    lines = [ruled((Span(device_title(device), "title"), Span("details")), width)]
+    for finding in findings:
+        for row in wrapped(f"{clean(finding.word)}: {clean(finding.why)}", width, 4):
+            lines.append(fitted((Span(row, finding.severity),), width))
+    if not findings:
+        lines.append(fitted((Span("nothing ails it", "good"),), width))
+    account = look.ledger.account(device.device)
+    lines.append(fitted((Span(account_text(look, (account,), gpus_of_box)),), width))
+    shares = [(name, account.throttled_share(name)) for name, _, _ in CAUSES]
+    told = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
+    if told:
+        lines.append(fitted((Span(f"slowed, of the last {age(account.throttle_span_s)}: {told}"),), width))
+    lines.append(fitted((), width))
+    present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
+    shown = [(_label(key), value_text(key, value, look.units)) for key, value in present]
+    shown += [("source", clean(device.source)), ("read", f"{age((look.now_ns - device.t_ns) / 1e9)} ago")]
+    lines += _in_columns(shown, width)
+    why: dict[str, list[str]] = {}
+    for key, value in device.values.items():
+        if isinstance(value, Missing):
+            why.setdefault(clean(value.reason), []).append(_label(key))
+    for name, missing in absent.items():
+        why.setdefault(clean(missing.reason), []).append(f"all of {clean(name)}")
+    if why:
+        lines += [fitted((), width), ruled((Span("absent, and why"),), width)]
+    for reason, labels in why.items():
+        for row in wrapped(f"{reason}: {', '.join(labels)}", width, 12):
+            lines.append(fitted((Span(row, "dim"),), width))
+    return lines
+
+
+def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
+    """All metrics with a mark on the chosen ones; line number n stands for METRICS[n - 1]."""
+    lines = [ruled((Span("metrics", "title"), Span("enter chooses, esc leaves", "dim")), width)]
+    for place, metric in enumerate(METRICS):
+        mark = "[x]" if metric.id in chosen else "[ ]"
+        text = f"{mark} {left(metric.id, 13)} {metric.title}"
+        lines.append(fitted((Span(left(text, width), "selected" if place == cursor else ""),), width))
+    return lines
+
+
+def value_text(key: str, value: Value, units: Units) -> str:
+    """One value with its unit, which its key names."""
+    if isinstance(value, Missing):
+        return clean(value.reason)
+    if isinstance(value, str):
+        return clean(value[:1000]).strip() or "(empty)"
+    if key == "throttle_bits":
+        names = [name for bit, name in REASONS if int(value) & bit]
+        return ", ".join(names) or "none"
+    if key == "is_memory_shared":
+        return "yes" if value else "no"
+    for ending, show in _SHOWN_BY_ENDING:
+        if key.endswith(ending):
+            return show(value, units)
+    return ""
+
+
+_SHOWN_BY_ENDING: tuple[tuple[str, Callable[[float, Units], str]], ...] = (
+    ("_bytes_per_s", lambda value, units: rate(value)),
+    ("_bytes", memory),
+    ("_pct", lambda value, units: percent(value)),
+    ("_mhz", lambda value, units: f"{value:.0f} MHz"),
+    ("_w", lambda value, units: watts(value)),
+    ("_c", degrees),
+    ("_mj", lambda value, units: f"{value / 1e6:.1f} kJ"),
+    ("_ns", lambda value, units: f"{value / 1e9:.1f} s"),
+    ("", lambda value, units: f"{value:g}"),
+)
+
+
+_LABELS = {"throttle_bits": "slowed by", "sm_busy_pct": "busy", "gpm_sm_active_pct": "sm"}
+
+
+def _label(key: str) -> str:
+    if key in _LABELS:
+        return _LABELS[key]
+    for ending, _ in _SHOWN_BY_ENDING:
+        if ending and key.endswith(ending):
+            key = key[: -len(ending)]
+            break
+    return clean(key).replace("_", " ")
+
+
+def _in_columns(shown: Sequence[tuple[str, str]], width: int) -> list[Line]:
+    """Labels and values beside each other; values too long for that have a line of their own."""
+    label_width = min(max((width_of(label) for label, _ in shown), default=0) + 1, 24)
+    columns = max(width // 40, 1)
+    each = width // columns
+    short = [pair for pair in shown if width_of(pair[1]) < each - label_width]
+    long = [pair for pair in shown if pair not in short]
+    height = -(-len(short) // columns)
+    lines = []
+    for row in range(height):
+        spans: list[Span] = []
+        for column in range(columns):
+            place = column * height + row
+            if place < len(short):
+                label, text = short[place]
+                spans += [Span(left(label, label_width), "dim"), Span(left(text, each - label_width))]
+        lines.append(fitted(spans, width))
+    for label, text in long:
+        rows = wrapped(text, max(width - label_width, 8), 6)
+        for number, row_text in enumerate(rows):
+            lead = label if number == 0 else ""
+            lines.append(fitted((Span(left(lead, label_width), "dim"), Span(row_text)), width))
+    return lines

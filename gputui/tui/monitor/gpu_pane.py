@@ -1,0 +1,142 @@
+"""A GPU as a pane: a heading with its health, then a row for each metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.model.live import DeviceSample
+from gputui.model.units import format_usd
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.cells import clean, fitted, left, ruled
+from gputui.tui.monitor.charts import bar
+from gputui.tui.monitor.health import Finding
+from gputui.tui.monitor.look import Look, account_text, device_title, metric_lines, wrapped
+from gputui.tui.monitor.metrics import (
+    ALWAYS,
+    Metric,
+    degrees,
+    memory_of,
+    number,
+    percent,
+    word,
+)
+
+TWO_METRICS = 104
+"""From this width on, two metrics stand beside each other if there are more than rows."""
+MOST_CHART_ROWS = 3
+
+
+def gpu_pane(
+    look: Look,
+    device: DeviceSample,
+    instances: Sequence[DeviceSample],
+    findings: Sequence[Finding],
+    width: int,
+    height: int,
+    gpus_of_box: int,
+    *,
+    is_selected: bool,
+) -> list[Line]:
+    """Exactly so many lines."""
+    lines = [heading(look, device, findings, width, gpus_of_box, is_selected=is_selected)]
+    room = height - 1 - len(instances)
+    tail: list[Line] = []
+    if room >= 4:
+        used = account_text(look, (look.ledger.account(device.device),), gpus_of_box)
+        tail = [fitted((Span(used, "dim"),), width)]
+        room -= 1
+    if device.problem is not None:
+        why = wrapped(clean(device.problem.reason), width, 3 if room >= 6 else 1)
+        why = why[: max(room, 0)]
+        lines += [fitted((Span(row, findings[0].severity if findings else "alarm"),), width) for row in why]
+        room -= len(why)
+    lines += _metrics(look, device, width, room)
+    lines += [instance_line(look, instance, width) for instance in instances]
+    lines += tail
+    blank = fitted((), width)
+    return [*lines, *[blank] * (height - len(lines))][:height]
+
+
+def heading(
+    look: Look,
+    device: DeviceSample,
+    findings: Sequence[Finding],
+    width: int,
+    gpus_of_box: int,
+    *,
+    is_selected: bool,
+) -> Line:
+    """`─ 0 H200 SXM ── POWER-CAPPED 12 % of 5 min ── 71 °C ── gen5 x16 ── $4.59/h ─`."""
+    values = device.values
+    title = ("▸" if is_selected else "") + device_title(device)
+    words = [Span(clean(finding.word), finding.severity) for finding in findings]
+    if sum(len(span.text) + 4 for span in words) > width // 2:
+        words = [Span(clean(finding.brief), finding.severity) for finding in findings]
+    parts = [Span(title, "accent" if is_selected else "title"), *words]
+    temperature = number(values, "temperature_c")
+    if temperature is not None and device.problem is None:
+        parts.append(Span(degrees(temperature, look.units)))
+    generation, lanes = number(values, "pcie_generation"), number(values, "pcie_width")
+    if generation and lanes and device.problem is None:
+        parts.append(Span(f"gen{generation:.0f} x{lanes:.0f}", "dim"))
+    state = number(values, "pstate")
+    if state is not None and device.problem is None:
+        parts.append(Span(f"P{state:.0f}", "dim"))
+    if gpus_of_box == 1 and look.ledger.usd_per_hour is not None:
+        parts.append(Span(f"{format_usd(look.ledger.usd_per_hour)}/h", "dim"))
+    return ruled(parts, width)
+
+
+def chosen_metrics(look: Look, device: DeviceSample) -> list[Metric]:
+    """Those with a row of their own: of metrics that a device never had, only the first few are shown."""
+    return [
+        metric
+        for place, metric in enumerate(look.metrics)
+        if place < ALWAYS
+        or metric.amount(device.values) is not None
+        or look.history.series(device.device, metric.id) is not None
+    ]
+
+
+def _metrics(look: Look, device: DeviceSample, width: int, room: int) -> list[Line]:
+    metrics = chosen_metrics(look, device)
+    if room <= 0 or not metrics:
+        return []
+    lines: list[Line] = []
+    if width >= TWO_METRICS and len(metrics) > room:
+        half = (width - 2) // 2
+        for place in range(0, min(len(metrics), 2 * room), 2):
+            here = metric_lines(look, device, metrics[place], half)[0]
+            if place + 1 == len(metrics):
+                lines.append(fitted(here, width))
+                break
+            there = metric_lines(look, device, metrics[place + 1], width - half - 2)[0]
+            lines.append(fitted((*here, Span("  "), *there), width))
+        return lines
+    spare = max(room - len(metrics), 0)
+    for place, metric in enumerate(metrics[:room]):
+        extra = min(-(-spare // (len(metrics) - place)), MOST_CHART_ROWS - 1)
+        extra = extra if metric.amount(device.values) is not None else 0
+        spare -= extra
+        lines += metric_lines(look, device, metric, width, 1 + extra)
+    return lines
+
+
+def instance_line(look: Look, instance: DeviceSample, width: int) -> Line:
+    """A MIG instance in one row."""
+    values = instance.values
+    name = clean(word(values, "name")[:256]).strip() or "instance"
+    used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
+    filled, rest = bar(used, total or 0.0, 10, ascii_only=look.ascii_only)
+    spans = [Span("└ ", "dim"), Span(left(name, min(24, max(width // 3, 8))) + " ")]
+    if width >= 60:
+        spans += [Span(filled, "accent"), Span(rest, "dim"), Span("  ")]
+    spans.append(Span("mem " + memory_of(used, total, look.units)))
+    busy = number(values, "sm_busy_pct")
+    if busy is None:
+        busy = number(values, "gpm_sm_active_pct")
+    if busy is not None:
+        spans.append(Span(f"  busy {percent(busy)}"))
+    if instance.problem is not None:
+        spans.append(Span("  " + clean(instance.problem.reason), "alarm"))
+    return fitted(spans, width)

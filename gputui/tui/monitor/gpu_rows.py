@@ -1,0 +1,199 @@
+"""GPUs as rows: in columns, scrolled if need be, above them a strip with a cell for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gputui.model.live import DeviceSample
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.cells import clean, filled, fitted, left, line_width, side_by_side
+from gputui.tui.monitor.charts import heat
+from gputui.tui.monitor.gpu_pane import instance_line
+from gputui.tui.monitor.health import Finding
+from gputui.tui.monitor.layout import STRIP_LABEL, Box, Layout
+from gputui.tui.monitor.look import NEARLY_FULL, Look, findings_spans
+from gputui.tui.monitor.metrics import ABSENT, degrees, memory, memory_of, number, percent, watts, word
+
+
+class RowColumns:
+    """Which columns rows of GPUs have at a width; a heading and all rows are laid out by the same one."""
+
+    def __init__(self, width: int, index_width: int) -> None:
+        self.width = width
+        self.index = index_width
+        self.name = 0 if width < 62 else (9 if width < 90 else (14 if width < 120 else 18))
+        self.memory = 9 if width < 62 else 18
+        self.power = 6 if width >= 38 else 0
+        self.temperature = 6 if width >= 48 else 0
+        self.clock = 8 if width >= 96 else 0
+        fixed = (
+            1
+            + self.index
+            + sum(
+                1 + one
+                for one in (self.name, 5, self.memory, self.power, self.temperature, self.clock)
+                if one
+            )
+        )
+        spare = width - fixed - 1
+        self.chart = 0 if spare < 26 else (8 if spare < 40 else min(spare - 30, 40))
+        self.health = max(spare - (self.chart + 1 if self.chart else 0), 0)
+
+    def heading(self) -> Line:
+        """Titles of the columns."""
+        parts = (
+            [" " * (1 + self.index), left("GPU", self.name)] if self.name else [left("GPU", 1 + self.index)]
+        )
+        parts.append(" BUSY")
+        if self.chart:
+            parts.append(" " * self.chart)
+        parts.append(f"{'MEM':>{self.memory}}")
+        parts += [f"{'POWER':>6}"] if self.power else []
+        parts += [f"{'TEMP':>6}"] if self.temperature else []
+        parts += [f"{'CLOCK':>8}"] if self.clock else []
+        return fitted((Span(" ".join(parts), "dim"),), self.width)
+
+
+def gpu_row(
+    look: Look,
+    columns: RowColumns,
+    device: DeviceSample,
+    findings: Sequence[Finding],
+    *,
+    is_selected: bool,
+) -> Line:
+    """A GPU in one row."""
+    values = device.values
+    mark = "▸" if is_selected else " "
+    index = f"{mark}{device.device:>{columns.index}}"
+    used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
+    spans = [Span(index, "accent" if is_selected else "title"), Span(" ")]
+    if columns.name:
+        spans.append(Span(left(clean(word(values, "name")[:256]).strip(), columns.name) + " "))
+    busy = number(values, "sm_busy_pct")
+    style = "dim" if device.problem is not None else ""
+    spans.append(Span(f"{percent(busy):>5.5} ", style))
+    if columns.chart:
+        key = (device.device, "busy")
+        chart = look.charts.chart(key, columns.chart, 1, look.span_ns, ascii_only=look.ascii_only)
+        drawn = chart.draw(look.history.series(*key), look.now_ns, 100.0)[0]
+        spans += [Span(drawn, "chart"), Span(" ")]
+    if columns.memory < 18:
+        amount = f"{memory(used, look.units):>{columns.memory}.{columns.memory}}"
+    else:
+        amount = f"{memory_of(used, total, look.units):>18.18}"
+    is_full = used is not None and total is not None and total > 0 and used / total >= NEARLY_FULL
+    spans.append(Span(amount, "warn" if is_full else style))
+    tail = ""
+    if columns.power:
+        tail += f" {watts(number(values, 'power_w')):>6.6}"
+    if columns.temperature:
+        tail += f" {degrees(number(values, 'temperature_c'), look.units):>6.6}"
+    if columns.clock:
+        from_clock = number(values, "sm_clock_mhz")
+        tail += f" {ABSENT if from_clock is None else f'{from_clock / 1000:.2f} GHz':>8.8}"
+    spans.append(Span(tail + " ", style))
+    if device.problem is not None and findings:
+        why = clean(device.problem.reason)
+        spans += [*findings_spans(findings[:1], brief=True), Span(" " + why, "dim")]
+    else:
+        health = findings_spans(findings, brief=True)
+        if line_width(tuple(health)) > columns.health and len(findings) > 1:
+            more = f" +{len(findings) - 1}"
+            health = [*findings_spans(findings[:1], brief=True), Span(more, findings[1].severity)]
+        spans += health
+    return fitted(spans, columns.width)
+
+
+def instance_row(look: Look, instance: DeviceSample, width: int) -> Line:
+    """A MIG instance below the row of its GPU."""
+    return fitted((Span("  "), *instance_line(look, instance, width - 2)), width)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """The rows of one picture."""
+
+    lines: list[Line]
+    hits: list[tuple[Box, int]]
+    """Where each GPU stands, from the strip's first row."""
+    hidden: int
+    """GPUs out of sight."""
+
+
+class GpuRows:
+    """Rows that scroll with the selected GPU."""
+
+    def __init__(self) -> None:
+        self._first = 0
+
+    def drawn(
+        self,
+        look: Look,
+        layout: Layout,
+        gpus: Sequence[DeviceSample],
+        instances: Mapping[int, Sequence[DeviceSample]],
+        findings: Mapping[int, Sequence[Finding]],
+        selected: int | None,
+        width: int,
+    ) -> DrawnRows:
+        """As many lines as the strip and the list of the layout have."""
+        entries: list[tuple[DeviceSample, bool]] = []
+        for gpu in gpus:
+            entries.append((gpu, False))
+            if layout.instances_shown:
+                entries += [(instance, True) for instance in instances[gpu.device]]
+        rows = layout.list.height - layout.has_heading
+        capacity = rows * layout.columns
+        self._scroll_to(entries, capacity, selected)
+        seen = entries[self._first : self._first + capacity]
+        used_rows = rows if len(entries) > capacity else -(-len(entries) // layout.columns)
+        each = (width - (layout.columns - 1)) // layout.columns
+        index_width = max(2, *(len(str(gpu.device)) for gpu in gpus))
+        lines, hits = _strip(look, layout.strip, gpus, selected)
+        columns: list[list[Line]] = []
+        for column in range(layout.columns):
+            x = column * (each + 1)
+            wide = width - x if column == layout.columns - 1 else each
+            places = RowColumns(wide, index_width)
+            block = [places.heading()] if layout.has_heading else []
+            for device, is_instance in seen[column * used_rows : (column + 1) * used_rows]:
+                if is_instance:
+                    block.append(instance_row(look, device, wide))
+                    continue
+                hits.append((Box(x, layout.list.y + len(block), wide, 1), device.device))
+                is_selected = device.device == selected
+                block.append(gpu_row(look, places, device, findings[device.device], is_selected=is_selected))
+            columns.append(filled(block, wide, layout.list.height))
+        shown = sum(not is_instance for _, is_instance in seen)
+        return DrawnRows(lines + side_by_side(columns, width), hits, len(gpus) - shown)
+
+    def _scroll_to(
+        self, entries: Sequence[tuple[DeviceSample, bool]], capacity: int, selected: int | None
+    ) -> None:
+        at = next((n for n, (gpu, _) in enumerate(entries) if gpu.device == selected), None)
+        if at is not None and at < self._first:
+            self._first = at
+        elif at is not None and at >= self._first + capacity:
+            self._first = at - capacity + 1
+        self._first = min(max(self._first, 0), max(len(entries) - capacity, 0))
+
+
+def _strip(
+    look: Look, box: Box, gpus: Sequence[DeviceSample], selected: int | None
+) -> tuple[list[Line], list[tuple[Box, int]]]:
+    """How busy all GPUs are, a cell for each."""
+    room = max(box.width - STRIP_LABEL, 1)
+    lines: list[Line] = []
+    hits: list[tuple[Box, int]] = []
+    for row in range(box.height):
+        spans = [Span(left("busy" if row == 0 else "", STRIP_LABEL), "dim")]
+        for place, gpu in enumerate(gpus[row * room : (row + 1) * room]):
+            share = number(gpu.values, "sm_busy_pct") if gpu.problem is None else None
+            style = "alarm" if share is None else "chart"
+            cell = heat((share,), 100.0, ascii_only=look.ascii_only)
+            spans.append(Span(cell, "selected" if gpu.device == selected else style))
+            hits.append((Box(STRIP_LABEL + place, row, 1, 1), gpu.device))
+        lines.append(fitted(spans, box.width))
+    return lines, hits

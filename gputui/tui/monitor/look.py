@@ -1,0 +1,187 @@
+"""How panes are to look at one moment, and the charts they keep from one picture to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample
+from gputui.model.units import format_usd, with_prefix
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.accounts import Account, Ledger
+from gputui.tui.monitor.cells import clean, cut, fitted, left, width_of
+from gputui.tui.monitor.charts import Chart, bar, round_ceiling
+from gputui.tui.monitor.health import Finding
+from gputui.tui.monitor.history import History, Series
+from gputui.tui.monitor.metrics import Metric, Units, word
+
+NEARLY_FULL = 0.95
+"""From this share on, memory and temperature are drawn as a warning."""
+
+
+class ChartPool:
+    """Charts by place and size: those of the last picture are kept, others are let go."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[object, ...], Chart] = {}
+        self._now: dict[tuple[object, ...], Chart] = {}
+
+    def chart(self, key: tuple[int, str], width: int, rows: int, span_ns: int, *, ascii_only: bool) -> Chart:
+        """The chart of a metric of a device in this size."""
+        full = (*key, width, rows, span_ns)
+        kept = self._now.get(full) or self._last.get(full)
+        if kept is None:
+            kept = Chart(width, rows, span_ns, ascii_only=ascii_only)
+        self._now[full] = kept
+        return kept
+
+    def turn(self) -> None:
+        """The picture is complete."""
+        self._last, self._now = self._now, {}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All that panes need beside a sample."""
+
+    now_ns: int
+    span_ns: int
+    """How far charts reach back."""
+    units: Units
+    metrics: tuple[Metric, ...]
+    """Of GPUs, most important first."""
+    history: History
+    ledger: Ledger
+    charts: ChartPool
+    ascii_only: bool
+    stale_after_s: float
+    """A reading this old is told to be so."""
+
+
+def metric_lines(look: Look, device: DeviceSample, metric: Metric, width: int, rows: int = 1) -> list[Line]:
+    """One metric: its name, its value, a bar, its history and what it is to be compared with."""
+    values = device.values
+    amount = metric.amount(values)
+    shown = metric.show(values, look.units)
+    series = look.history.series(device.device, metric.id)
+    label = Span(f"{metric.label[:6]:<7}", "dim")
+    text = cut(shown.text, 10)
+    value = Span(text + " " * (11 - width_of(text)), "dim" if device.problem is not None else "")
+    if amount is None and series is None:
+        missing = values.get(metric.key)
+        why = missing.reason if isinstance(missing, Missing) else ""
+        blank = fitted((), width)
+        return [fitted((label, value, Span(clean(why), "dim")), width), *[blank] * (rows - 1)]
+    note_width = min(max(width // 4, 12), 22) if width >= 54 else 0
+    bar_width = 10 if width >= 74 else 0
+    chart_width = width - 18 - (note_width + 2 if note_width else 0) - (bar_width + 2 if bar_width else 0)
+    high = metric.high(values)
+    ceiling = high if high is not None and high > 0 else _ceiling(series, look)
+    drawn: Sequence[str] = ()
+    if chart_width > 0:
+        chart = look.charts.chart(
+            (device.device, metric.id), chart_width, rows, look.span_ns, ascii_only=look.ascii_only
+        )
+        drawn = chart.draw(series, look.now_ns, ceiling)
+    spans = [label, value]
+    lead = 18
+    if bar_width:
+        filled, rest = bar(amount, high or 0.0, bar_width, ascii_only=look.ascii_only)
+        is_full = metric.warns and amount is not None and bool(high) and amount / (high or 1.0) >= NEARLY_FULL
+        spans += [Span(filled, "warn" if is_full else "accent"), Span(rest + "  ", "dim")]
+        lead += bar_width + 2
+    if not drawn:
+        return [fitted(spans, width), *[fitted((), width)] * (rows - 1)]
+    # The parts have exact widths, so that nothing needs to be measured again.
+    spans.append(Span(drawn[0], "chart"))
+    if note_width:
+        spans.append(Span("  " + left(_note(clean(shown.note), note_width), note_width), "dim"))
+    lines = [tuple(span for span in spans if span.text)]
+    end = " " * (note_width + 2 if note_width else 0)
+    for row in drawn[1:]:
+        lines.append((Span(" " * lead), Span(row, "chart"), *((Span(end),) if end else ())))
+    return lines
+
+
+def _note(text: str, width: int) -> str:
+    while width_of(text) > width and ", " in text:
+        text = text.rpartition(", ")[0]
+    return cut(text, width)
+
+
+def _ceiling(series: Series | None, look: Look) -> float:
+    if series is None:
+        return 1.0
+    bucket = series.over(look.now_ns - look.span_ns, look.now_ns + 1, look.span_ns)
+    return round_ceiling(bucket.greatest) if bucket is not None else 1.0
+
+
+def findings_spans(findings: Sequence[Finding], *, brief: bool = False) -> list[Span]:
+    """Words of health, the worst first."""
+    spans: list[Span] = []
+    for finding in findings:
+        if spans:
+            spans.append(Span(" "))
+        spans.append(Span(clean(finding.brief if brief else finding.word), finding.severity))
+    return spans
+
+
+def device_title(device: DeviceSample) -> str:
+    """`0 H200 SXM`."""
+    name = clean(word(device.values, "name")[:256]).strip()
+    return f"{device.device} {name or 'GPU without a name'}"
+
+
+def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> str:
+    """What some GPUs have used: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`."""
+    ledger = look.ledger
+    parts = ["since start " + _elapsed(ledger.elapsed_ns)]
+    if any(account.has_energy for account in accounts):
+        digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
+        about = "about " if any(account.energy_is_estimate for account in accounts) else ""
+        parts.append(f"{about}{digits} {prefix}J")
+    share = len(accounts) / max(gpus_of_box, 1)
+    cost = ledger.cost_usd(ledger.elapsed_ns, share)
+    idle_ns = sum(account.idle_ns for account in accounts)
+    idle = f"idle {_elapsed(idle_ns)}" if idle_ns else ""
+    if len(accounts) > 1 and idle:
+        idle += " of GPU time"
+    if cost is None:
+        return " · ".join([*parts, *([idle] if idle else [])])
+    idle_cost = ledger.cost_usd(idle_ns, 1 / max(gpus_of_box, 1))
+    if idle and idle_cost is not None:
+        idle = f", of it {idle} = {_usd(idle_cost)}"
+    return " · ".join([*parts, _usd(cost) + idle])
+
+
+def _usd(amount: float) -> str:
+    return f"${amount:.2f}" if amount < 0.0995 else format_usd(amount)
+
+
+def _elapsed(nanoseconds: float) -> str:
+    """Whole minutes, so that it seldom changes."""
+    minutes = int(nanoseconds // 60_000_000_000)
+    if minutes < 1:
+        return "<1 min"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def wrapped(text: str, width: int, most: int) -> list[str]:
+    """Words in at most so many rows; what does not fit is cut."""
+    rows: list[str] = []
+    row = ""
+    words = text.split()
+    for number, one in enumerate(words):
+        longer = f"{row} {one}" if row else one
+        if width_of(longer) <= width or not row:
+            row = longer
+            continue
+        if len(rows) == most - 1:
+            row = " ".join([row, *words[number:]])
+            break
+        rows.append(row)
+        row = one
+    if row:
+        rows.append(row)
+    return [cut(one, width) for one in rows[:most]]

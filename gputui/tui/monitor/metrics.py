@@ -1,0 +1,367 @@
+"""What the panes show of a device: which value, in which words, with which limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+from gputui.model.live import Value
+from gputui.model.units import with_prefix
+
+Values = Mapping[str, Value]
+ABSENT = "—"
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """In which units memory and temperature are shown."""
+
+    memory: str = "GiB"
+    """`GiB` (2^30 bytes) or `GB` (10^9)."""
+    temperature: str = "C"
+    """`C` or `F`."""
+    degree: str = "°"
+    """Empty where the terminal has ASCII alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One metric in words."""
+
+    text: str
+    note: str
+    """What it is to be compared with; where room is short, parts behind a comma are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of a pane; adding one is a line in METRICS or HOST_METRICS."""
+
+    id: str
+    """As it stands in the settings."""
+    label: str
+    """At most six letters."""
+    title: str
+    key: str
+    """The value whose reason is told when there is none."""
+    amount: Callable[[Values], float | None]
+    """What is charted."""
+    high: Callable[[Values], float | None]
+    """What fills a chart and a bar; None where the largest value of the chart does."""
+    show: Callable[[Values, Units], Shown]
+    warns: bool = False
+    """Whether being nearly full is worth a warning."""
+
+
+def number(values: Values, key: str) -> float | None:
+    """A value as a number, None if it is absent, text or no finite number."""
+    value = values.get(key)
+    return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def word(values: Values, key: str) -> str:
+    """A value that is text, empty if there is none."""
+    value = values.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def percent(value: float | None) -> str:
+    """`98 %`."""
+    return ABSENT if value is None else f"{value:.0f} %"
+
+
+def watts(value: float | None) -> str:
+    """`690 W`."""
+    return ABSENT if value is None else f"{value:.0f} W"
+
+
+def gigahertz(megahertz: float | None) -> str:
+    """`1.62 GHz`, below one `345 MHz`."""
+    if megahertz is None:
+        return ABSENT
+    return f"{megahertz / 1000:.2f} GHz" if megahertz >= 999.5 else f"{megahertz:.0f} MHz"
+
+
+def degrees(celsius: float | None, units: Units) -> str:
+    """`71 °C`, or in Fahrenheit."""
+    if celsius is None:
+        return ABSENT
+    amount = celsius * 9 / 5 + 32 if units.temperature == "F" else celsius
+    return f"{amount:.0f} {units.degree}{units.temperature}"
+
+
+def rate(bytes_per_s: float | None) -> str:
+    """`210 MB/s`."""
+    if bytes_per_s is None:
+        return ABSENT
+    digits, prefix = with_prefix(bytes_per_s) if bytes_per_s >= 1 else ("0", "")
+    return f"{digits} {prefix}B/s"
+
+
+_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_DECIMAL = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+def memory(count: float | None, units: Units) -> str:
+    """`112.4 GiB`, `512 MiB`, `1.21 TiB`."""
+    if count is None:
+        return ABSENT
+    for scale, unit in _DECIMAL if units.memory == "GB" else _BINARY:
+        if count >= scale * 0.9995:
+            amount = count / scale
+            if unit[0] == "T":
+                return f"{amount:.2f} {unit}"
+            return f"{amount:.1f} {unit}" if unit[0] == "G" else f"{amount:.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def memory_of(used: float | None, total: float | None, units: Units) -> str:
+    """`61.0 of 276.0 GiB`; the unit once if both have the same."""
+    if used is None or total is None:
+        return memory(used, units) if total is None else f"{ABSENT} of {memory(total, units)}"
+    short, whole = memory(used, units), memory(total, units)
+    if short.rpartition(" ")[2] == whole.rpartition(" ")[2]:
+        short = short.rpartition(" ")[0]
+    return f"{short} of {whole}"
+
+
+def _sum(values: Values, *keys: str) -> float | None:
+    found = [n for n in (number(values, key) for key in keys) if n is not None]
+    return sum(found) if found else None
+
+
+def _of(key: str) -> Callable[[Values], float | None]:
+    return lambda values: number(values, key)
+
+
+def _hundred(values: Values) -> float | None:
+    return 100.0
+
+
+def _largest(values: Values) -> float | None:
+    return None
+
+
+def _show_busy(values: Values, units: Units) -> Shown:
+    sm, tensor = number(values, "gpm_sm_active_pct"), number(values, "gpm_tensor_pct")
+    if sm is None and tensor is None:
+        traffic = number(values, "memory_busy_pct")
+        note = "" if traffic is None else f"mem traffic {traffic:.0f} %"
+        return Shown(percent(number(values, "sm_busy_pct")), note)
+    parts = [f"{name} {share:.0f} %" for name, share in (("sm", sm), ("tensor", tensor)) if share is not None]
+    return Shown(percent(number(values, "sm_busy_pct")), ", ".join(parts))
+
+
+def _show_memory(values: Values, units: Units) -> Shown:
+    total, dram = number(values, "memory_total_bytes"), number(values, "gpm_dram_pct")
+    used = memory(number(values, "memory_used_bytes"), units)
+    parts = []
+    if total is not None:
+        whole = memory(total, units)
+        amount, _, unit = whole.rpartition(" ")
+        parts.append(f"of {amount if used.endswith(' ' + unit) else whole}")
+    if number(values, "is_memory_shared"):
+        parts.append("shared with host")
+    elif dram is not None:
+        parts.append(f"dram {dram:.0f} %")
+    return Shown(used, ", ".join(parts))
+
+
+def _show_power(values: Values, units: Units) -> Shown:
+    limit, default = number(values, "power_limit_w"), number(values, "power_limit_default_w")
+    note = f"cap {limit:.0f} W" if limit is not None else ""
+    if limit is not None and default is not None and limit < default - 0.5:
+        note += f", {default:.0f} W by default"
+    return Shown(watts(number(values, "power_w")), note)
+
+
+def _show_clock(values: Values, units: Units) -> Shown:
+    top = number(values, "sm_clock_max_mhz")
+    return Shown(gigahertz(number(values, "sm_clock_mhz")), f"of {gigahertz(top)}" if top is not None else "")
+
+
+def _show_temperature(values: Values, units: Units) -> Shown:
+    limit = number(values, "temperature_limit_c")
+    note = f"slows at {degrees(limit, units)}" if limit is not None else ""
+    return Shown(degrees(number(values, "temperature_c"), units), note)
+
+
+def _show_memory_clock(values: Values, units: Units) -> Shown:
+    top = number(values, "memory_clock_max_mhz")
+    text = gigahertz(number(values, "memory_clock_mhz"))
+    return Shown(text, f"of {gigahertz(top)}" if top is not None else "")
+
+
+def _percent_of(key: str, note: str) -> Callable[[Values, Units], Shown]:
+    return lambda values, units: Shown(percent(number(values, key)), note)
+
+
+def _show_cores(values: Values, units: Units) -> Shown:
+    parts = [
+        f"{name} {amount:.0f}"
+        for name, amount in (
+            ("fp32", number(values, "gpm_fp32_pct")),
+            ("fp16", number(values, "gpm_fp16_pct")),
+            ("fp64", number(values, "gpm_fp64_pct")),
+        )
+        if amount is not None
+    ]
+    return Shown(percent(number(values, "gpm_tensor_pct")), ", ".join(parts))
+
+
+def _both_ways(received: str, sent: str) -> Callable[[Values, Units], Shown]:
+    def show(values: Values, units: Units) -> Shown:
+        both = _sum(values, received, sent)
+        note = "" if both is None else f"in {rate(number(values, received))}"
+        return Shown(rate(both), note)
+
+    return show
+
+
+def _show_decoder(values: Values, units: Units) -> Shown:
+    return Shown(percent(number(values, "encoder_pct")), f"decoder {percent(number(values, 'decoder_pct'))}")
+
+
+def _show_cpu(values: Values, units: Units) -> Shown:
+    limit = number(values, "cpu_limit_cores")
+    return Shown(percent(number(values, "cpu_busy_pct")), f"of {limit:g} cores" if limit is not None else "")
+
+
+def _cpu_high(values: Values) -> float | None:
+    limit = number(values, "cpu_limit_cores")
+    return None if limit is None else 100 * limit
+
+
+def _show_host_memory(values: Values, units: Units) -> Shown:
+    total = number(values, "memory_total_bytes")
+    swap = number(values, "swap_used_bytes")
+    note = f"of {memory(total, units)}" if total is not None else ""
+    if swap:
+        note += f", swap {memory(swap, units)}"
+    return Shown(memory(number(values, "memory_used_bytes"), units), note)
+
+
+def _show_sm(values: Values, units: Units) -> Shown:
+    occupancy = number(values, "gpm_occupancy_pct")
+    note = f"occupancy {percent(occupancy)}" if occupancy is not None else ""
+    return Shown(percent(number(values, "gpm_sm_active_pct")), note)
+
+
+def _of_both(received: str, sent: str) -> Callable[[Values], float | None]:
+    return lambda values: _sum(values, received, sent)
+
+
+_PCIE = ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s")
+_NVLINK = ("nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s")
+_DISK = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
+_NETWORK = ("network_rx_bytes_per_s", "network_tx_bytes_per_s")
+
+
+def _simple(
+    name: str,
+    label: str,
+    title: str,
+    key: str,
+    high: Callable[[Values], float | None],
+    show: Callable[[Values, Units], Shown],
+    *,
+    warns: bool = False,
+) -> Metric:
+    """One whose chart is its key's value."""
+    return Metric(name, label, title, key, _of(key), high, show, warns)
+
+
+def _traffic(name: str, label: str, title: str, keys: tuple[str, str]) -> Metric:
+    return Metric(name, label, title, keys[0], _of_both(*keys), _largest, _both_ways(*keys))
+
+
+METRICS: tuple[Metric, ...] = (
+    _simple("busy", "busy", "share of time with a kernel running", "sm_busy_pct", _hundred, _show_busy),
+    _simple(
+        "memory",
+        "mem",
+        "GPU memory in use",
+        "memory_used_bytes",
+        _of("memory_total_bytes"),
+        _show_memory,
+        warns=True,
+    ),
+    _simple("power", "power", "power drawn now", "power_w", _of("power_limit_w"), _show_power),
+    _simple(
+        "clock", "clock", "clock of the processors", "sm_clock_mhz", _of("sm_clock_max_mhz"), _show_clock
+    ),
+    _simple("sm", "sm", "processors with work, on average", "gpm_sm_active_pct", _hundred, _show_sm),
+    _simple("tensor", "tensor", "tensor cores at work", "gpm_tensor_pct", _hundred, _show_cores),
+    _simple(
+        "dram",
+        "dram",
+        "share of the memory bandwidth in use",
+        "gpm_dram_pct",
+        _hundred,
+        _percent_of("gpm_dram_pct", "of bandwidth"),
+    ),
+    _simple(
+        "temperature",
+        "temp",
+        "temperature of the chip",
+        "temperature_c",
+        _of("temperature_limit_c"),
+        _show_temperature,
+        warns=True,
+    ),
+    _traffic("pcie", "pcie", "bytes over PCIe, both ways", _PCIE),
+    _traffic("nvlink", "nvlink", "bytes over NVLink, both ways", _NVLINK),
+    _simple(
+        "memory-clock",
+        "mclock",
+        "clock of the memory",
+        "memory_clock_mhz",
+        _of("memory_clock_max_mhz"),
+        _show_memory_clock,
+    ),
+    _simple("video", "video", "encoder and decoder at work", "encoder_pct", _hundred, _show_decoder),
+)
+"""Of a GPU, in the order in which a pane with room takes them."""
+
+HOST_METRICS: tuple[Metric, ...] = (
+    _simple("host-cpu", "cpu", "processor time in use", "cpu_busy_pct", _cpu_high, _show_cpu),
+    _simple(
+        "host-memory",
+        "mem",
+        "host memory in use",
+        "memory_used_bytes",
+        _of("memory_total_bytes"),
+        _show_host_memory,
+        warns=True,
+    ),
+    _traffic("host-disk", "disk", "bytes from and to disks", _DISK),
+    _traffic("host-network", "net", "bytes from and to networks", _NETWORK),
+)
+"""Of the host."""
+
+DEFAULT_METRICS: tuple[str, ...] = (
+    "busy",
+    "memory",
+    "power",
+    "clock",
+    "tensor",
+    "dram",
+    "temperature",
+    "pcie",
+    "nvlink",
+)
+ALWAYS = 4
+"""So many of the chosen metrics keep their row where the device has no value for them; others give way."""
+
+
+def metric_named(name: str) -> Metric | None:
+    """The metric of a GPU with this id."""
+    return next((metric for metric in METRICS if metric.id == name), None)
+
+
+def reason_of(values: Values, key: str) -> str:
+    """Why a value is absent."""
+    value = values.get(key)
+    return value.reason if isinstance(value, Missing) else "this kind of device has none"

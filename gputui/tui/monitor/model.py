@@ -1,0 +1,622 @@
+"""The Monitor screen without a terminal: samples and keys in, lines of styled text out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, LiveSample
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.accounts import Ledger
+from gputui.tui.monitor.cells import clean, cut, filled, fitted, side_by_side, width_of
+from gputui.tui.monitor.details import details_lines, metrics_lines
+from gputui.tui.monitor.gpu_pane import gpu_pane, instance_line
+from gputui.tui.monitor.gpu_rows import GpuRows
+from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
+from gputui.tui.monitor.history import SECOND_NS, History
+from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
+from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, laid_out
+from gputui.tui.monitor.look import ChartPool, Look, wrapped
+from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
+from gputui.tui.monitor.plain_ascii import in_ascii
+from gputui.tui.monitor.process_columns import command_text, is_of_here
+from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessTable
+from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, WantProcesses
+from gputui.tui.monitor.settings import (
+    INTERVALS_S,
+    MEMORY_UNITS,
+    TEMPERATURE_UNITS,
+    ZOOMS_MIN,
+    MonitorSettings,
+)
+from gputui.tui.monitor.status import (
+    SIGNALS,
+    Question,
+    counts_text,
+    filter_line,
+    finding_line,
+    hints_line,
+    question_line,
+)
+
+TICK_NS = SECOND_NS // 4
+"""A picture without a new sample is drawn anew at most this often: only ages can have changed."""
+_HISTORY_GPU = {metric.id: metric.amount for metric in METRICS}
+_HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a picture is made of; pausing keeps a copy."""
+
+    sample: LiveSample
+    history: History
+    ledger: Ledger
+    now_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Hits:
+    """What stands where in the last picture, for clicks."""
+
+    gpus: list[tuple[Box, int]] = field(default_factory=list)
+    processes: Box | None = None
+    list: Box | None = None
+
+
+class MonitorModel:
+    """All that the Monitor screen knows; whoever has the terminal shows its lines and does its requests."""
+
+    def __init__(
+        self,
+        settings: MonitorSettings,
+        *,
+        usd_per_hour: float | None = None,
+        ascii_only: bool = False,
+        title: str = "",
+        user: str = "",
+        now: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told."""
+        self._settings = settings
+        self._ascii_only = ascii_only
+        self._title = clean(title[:1000]).strip()
+        self._user = user
+        self._now = now
+        self._history = History()
+        self._ledger = Ledger(usd_per_hour)
+        self._sample: LiveSample | None = None
+        self._paused: _Held | None = None
+        self._charts = ChartPool()
+        self._table = ProcessTable(settings.sort, descending=settings.descending, tree=settings.tree)
+        self._mode = ""
+        self._question: Question | None = None
+        self._selected_gpu: int | None = None
+        self._scroll = 0
+        self._page = 1
+        self._width = MIN_WIDTH
+        self._gpu_rows = GpuRows()
+        self._message = ""
+        self._message_style = ""
+        self._changes = 0
+        self._drawn_of: tuple[object, ...] = ()
+        self._drawn_sample: LiveSample | None = None
+        self._lines: tuple[Line, ...] = ()
+        self._hits = _Hits()
+        self._units = self._make_units()
+        self._does: Mapping[str, Callable[[], Request | None]] = {
+            "pause": self._pause,
+            "filter": self._open_filter,
+            "sort": self._sort,
+            "reverse": self._reverse,
+            "tree": self._tree,
+            "down": lambda: self._move(1),
+            "up": lambda: self._move(-1),
+            "page-down": lambda: self._move(self._page),
+            "page-up": lambda: self._move(-self._page),
+            "first": lambda: self._move(-(10**9)),
+            "last": lambda: self._move(10**9),
+            "end": self._ask,
+            "next-gpu": self._next_gpu,
+            "details": self._details,
+            "metrics": self._metrics,
+            "toggle": self._toggle,
+            "processes": self._processes,
+            "zoom-in": lambda: self._zoom(-1),
+            "zoom-out": lambda: self._zoom(1),
+            "units": self._turn_units,
+            "faster": lambda: self._pace(-1),
+            "slower": lambda: self._pace(1),
+            "back": self._back,
+            "erase": self._erase,
+        }
+
+    @property
+    def settings(self) -> MonitorSettings:
+        """As they are now, to be kept when the screen is left."""
+        return replace(
+            self._settings, sort=self._table.sort, descending=self._table.descending, tree=self._table.tree
+        )
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether letters go to the filter, through `type`, and are no keys."""
+        return self._mode == "filter"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the picture is held."""
+        return self._paused is not None
+
+    def add(self, sample: LiveSample) -> None:
+        """The newest sample; also while the picture is paused."""
+        self._sample = sample
+        hold_ns = max(3 * SECOND_NS, int(2.5 * self._settings.interval_s * SECOND_NS))
+        for device in sample.gpus:
+            self._remember(device, _HISTORY_GPU, hold_ns)
+        self._remember(sample.host, _HISTORY_HOST, hold_ns)
+        self._ledger.add(sample.t_ns, tuple(device for device in sample.gpus if device.parent is None))
+
+    def _remember(
+        self,
+        device: DeviceSample,
+        amounts: Mapping[str, Callable[[Mapping[str, float | int | str | Missing]], float | None]],
+        hold_ns: int,
+    ) -> None:
+        if device.problem is not None:
+            values: dict[str, float | None] = dict.fromkeys(amounts)
+        else:
+            values = {name: amount(device.values) for name, amount in amounts.items()}
+        self._history.add(device.device, device.t_ns, values, hold_ns)
+
+    def say(self, text: str, style: str = "warn") -> None:
+        """A sentence for the last line, until the next key."""
+        self._message, self._message_style = clean(text[:1000]), style
+        self._changes += 1
+
+    # Keys
+
+    def press(self, action_id: str) -> Request | None:
+        """Do an action of ACTIONS; what is to be done outside of the picture, if anything."""
+        does = self._does.get(action_id)
+        if does is None:
+            return None
+        self._take_processes()
+        self._message = ""
+        self._changes += 1
+        return does()
+
+    def type(self, text: str) -> None:
+        """Letters for the filter; without effect while none is typed."""
+        if self._mode == "filter":
+            self._table.filter = (self._table.filter + clean(text[:LONGEST_FILTER]))[:LONGEST_FILTER]
+            self._changes += 1
+
+    def click(self, x: int, y: int) -> None:
+        """Select what stands in a cell, or sort by the column whose title does."""
+        self._changes += 1
+        self._message = ""
+        if self._question is not None:
+            return
+        self._take_processes()
+        box = self._hits.list
+        if box is not None:
+            if self._mode == "metrics" and box.holds(x, y):
+                place = y - box.y + self._scroll_top(box.height) - 1
+                if 0 <= place < len(METRICS):
+                    self._scroll = place
+                    self._toggle()
+            return
+        for box, device in self._hits.gpus:
+            if box.holds(x, y):
+                self._selected_gpu = device
+                return
+        box = self._hits.processes
+        if box is None or not box.holds(x, y):
+            return
+        if y == box.y:
+            column = self._table.column_at(x - box.x, box.width)
+            if column:
+                self._table.sort_by(column)
+        elif y - box.y - 1 < self._table.in_sight and self._table.top + y - box.y - 1 < len(self._table.rows):
+            self._table.select(self._table.top + y - box.y - 1)
+
+    def _pause(self) -> None:
+        if self._paused is not None:
+            self._paused = None
+        elif self._sample is not None:
+            self._paused = _Held(self._sample, self._history.copied(), self._ledger.copied(), self._now())
+
+    def _open_filter(self) -> None:
+        if not self._settings.show_processes:
+            self.say("processes are hidden: p shows them")
+        elif self._question is None:
+            self._mode = "filter"
+
+    def _sort(self) -> None:
+        self._table.sort_by_next(self._width)
+
+    def _reverse(self) -> None:
+        self._table.descending = not self._table.descending
+
+    def _tree(self) -> None:
+        self._table.tree = not self._table.tree
+
+    def _take_processes(self) -> None:
+        """Have the rows of the table in order before something is done to them."""
+        sample = self._paused.sample if self._paused is not None else self._sample
+        if sample is not None and self._settings.show_processes:
+            self._table.take(sample.processes)
+
+    def _move(self, by: int) -> None:
+        if self._question is not None:
+            step = 1 if by > 0 else -1
+            self._question.signal = min(max(self._question.signal + step, 0), len(SIGNALS) - 1)
+        elif self._mode == "metrics":
+            self._scroll = min(max(self._scroll + by, 0), len(METRICS) - 1)
+        elif self._mode == "details":
+            self._scroll = max(self._scroll + by, 0)
+        elif not self._settings.show_processes:
+            self.say("processes are hidden: p shows them")
+        elif abs(by) == 10**9:
+            self._table.select(0 if by < 0 else len(self._table.rows) - 1)
+        else:
+            self._table.move(by)
+
+    def _ask(self) -> None:
+        process = self._table.selected_process() if self._settings.show_processes else None
+        if process is None:
+            self.say("no process is selected: down selects one")
+        elif not is_of_here(process):
+            self.say(f"{process.pid} is a number of the host: it cannot be ended from here")
+        elif isinstance(process.start_ticks, Missing):
+            self.say(
+                f"{process.pid} cannot be ended: its start time is not known ({process.start_ticks.reason})"
+            )
+        else:
+            self._mode = ""
+            self._question = Question(process.pid, process.start_ticks, command_text(process))
+
+    def _next_gpu(self) -> None:
+        names = [device.device for device in self._shown_gpus()]
+        if not names:
+            self.say("there is no GPU")
+            return
+        at = names.index(self._selected_gpu) if self._selected_gpu in names else -1
+        self._selected_gpu = names[(at + 1) % len(names)]
+        if self._mode == "details":
+            self._scroll = 0
+
+    def _details(self) -> None:
+        if self._mode == "details":
+            self._mode = ""
+        elif not self._shown_gpus():
+            self.say("there is no GPU to tell details of")
+        else:
+            self._mode, self._scroll, self._question = "details", 0, None
+
+    def _metrics(self) -> None:
+        self._mode, self._scroll, self._question = ("" if self._mode == "metrics" else "metrics"), 0, None
+
+    def _toggle(self) -> Request | None:
+        if self._question is not None:
+            asked, self._question = self._question, None
+            return EndProcess(asked.pid, asked.start_ticks, SIGNALS[asked.signal])
+        if self._mode == "filter":
+            self._mode = ""
+        elif self._mode == "metrics":
+            name = METRICS[self._scroll].id
+            chosen = self._settings.metrics
+            kept = tuple(one for one in chosen if one != name) if name in chosen else (*chosen, name)
+            if kept:
+                self._settings = replace(self._settings, metrics=kept)
+            else:
+                self.say("one metric stays")
+        elif not self._mode and self._selected_gpu is not None:
+            self._details()
+        return None
+
+    def _processes(self) -> Request:
+        wanted = not self._settings.show_processes
+        self._settings = replace(self._settings, show_processes=wanted)
+        if not wanted:
+            self._question = None
+            self._mode = "" if self._mode == "filter" else self._mode
+        return WantProcesses(wanted)
+
+    def _zoom(self, by: int) -> None:
+        at = ZOOMS_MIN.index(self._settings.zoom_min) + by
+        self._settings = replace(self._settings, zoom_min=ZOOMS_MIN[min(max(at, 0), len(ZOOMS_MIN) - 1)])
+
+    def _turn_units(self) -> None:
+        shown = (self._settings.memory_unit, self._settings.temperature_unit)
+        pairs = [(size, degree) for degree in TEMPERATURE_UNITS for size in MEMORY_UNITS]
+        size, degree = pairs[(pairs.index(shown) + 1) % len(pairs)]
+        self._settings = replace(self._settings, memory_unit=size, temperature_unit=degree)
+        self._units = self._make_units()
+
+    def _make_units(self) -> Units:
+        degree = "" if self._ascii_only else "°"
+        return Units(self._settings.memory_unit, self._settings.temperature_unit, degree)
+
+    def _pace(self, by: int) -> Request | None:
+        now = self._settings.interval_s
+        slower = [one for one in INTERVALS_S if one > now]
+        faster = [one for one in INTERVALS_S if one < now]
+        if not (slower if by > 0 else faster):
+            return None
+        seconds = slower[0] if by > 0 else faster[-1]
+        self._settings = replace(self._settings, interval_s=seconds)
+        return SetInterval(seconds)
+
+    def _back(self) -> None:
+        if self._question is not None:
+            self._question = None
+        elif self._mode == "filter":
+            self._mode, self._table.filter = "", ""
+        elif self._mode:
+            self._mode = ""
+        elif self._table.filter:
+            self._table.filter = ""
+        elif self._table.selected is not None:
+            self._table.selected = None
+        else:
+            self._selected_gpu = None
+
+    def _erase(self) -> None:
+        if self._mode == "filter" and self._table.filter:
+            self._table.filter = self._table.filter[:-1]
+        else:
+            self._back()
+
+    def _shown_gpus(self) -> list[DeviceSample]:
+        sample = self._paused.sample if self._paused is not None else self._sample
+        return [] if sample is None else _parents(sample.gpus)
+
+    # Pictures
+
+    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+        """The picture, exactly `height` lines of exactly `width` cells.
+
+        A line that has not changed is the same object as in the last picture. `now_ns` is monotonic, as the
+        times of samples are.
+        """
+        held = self._paused or (
+            _Held(self._sample, self._history, self._ledger, now_ns) if self._sample is not None else None
+        )
+        tick = None if held is None else held.now_ns // TICK_NS
+        drawn_of = (width, height, self._changes, tick, id(held.sample) if held is not None else None)
+        if drawn_of == self._drawn_of:
+            return self._lines
+        lines = self._picture(held, width, height)
+        if self._ascii_only:
+            lines = [in_ascii(line) for line in lines]
+        before = self._lines
+        self._lines = tuple(
+            before[row] if row < len(before) and before[row] == line else line
+            for row, line in enumerate(lines)
+        )
+        self._drawn_of = drawn_of
+        self._drawn_sample = held.sample if held is not None else None  # so that its id stays its own
+        return self._lines
+
+    def _picture(self, held: _Held | None, width: int, height: int) -> list[Line]:
+        self._hits = _Hits()
+        self._width = width
+        if width < MIN_WIDTH or height < MIN_HEIGHT:
+            said = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
+            rows = wrapped(said, width, height) if width > 0 and height > 0 else []
+            return filled([fitted((Span(row),), width) for row in rows], width, height)
+        if held is None:
+            head = self._header(width, None)
+            return filled(
+                [head, fitted((Span("waiting for the first reading", "dim"),), width)], width, height
+            )
+        sample = held.sample
+        gpus = _parents(sample.gpus)
+        names = {device.device for device in gpus}
+        instances: dict[int, list[DeviceSample]] = {device: [] for device in names}
+        for device in sample.gpus:
+            if device.parent is not None and device.parent in names:
+                instances[device.parent].append(device)
+        if self._selected_gpu is not None and self._selected_gpu not in names:
+            self._selected_gpu = None
+        shows = self._settings.show_processes
+        if shows:
+            self._table.take(sample.processes)
+        span_ns = self._settings.zoom_min * 60 * SECOND_NS
+        metrics = tuple(m for m in map(metric_named, self._settings.metrics) if m is not None)
+        stale_s = max(STALE_AFTER_S, 2.5 * self._settings.interval_s)
+        look = Look(
+            held.now_ns,
+            span_ns,
+            self._units,
+            metrics,
+            held.history,
+            held.ledger,
+            self._charts,
+            self._ascii_only,
+            stale_s,
+        )
+        foreign = foreign_processes(sample.processes, self._user)
+        findings = {
+            gpu.device: health(
+                held.now_ns, gpu, held.ledger.account(gpu.device), foreign.get(gpu.device, 0), stale_s
+            )
+            for gpu in gpus
+        }
+        lines = [self._header(width, sample)]
+        body = height - 2
+        out_of_sight = 0
+        hidden_gpus = 0
+        if self._mode in ("details", "metrics") and (gpus or self._mode == "metrics"):
+            lines += self._list(look, gpus, findings, sample, width, body)
+        else:
+            layout = laid_out(width, body, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
+            drawn, hidden_gpus = self._gpus(look, layout, gpus, instances, findings, width)
+            lines += drawn
+            accounts = [held.ledger.account(gpu.device) for gpu in gpus]
+            if layout.form == "none":
+                told = no_gpu_lines(
+                    sample.absent, width, max(layout.host.height - (3 if layout.host.height >= 8 else 1), 1)
+                )
+                lines += told
+                lines += host_pane(look, sample.host, accounts, width, layout.host.height - len(told))
+            else:
+                lines += host_pane(look, sample.host, accounts, width, layout.host.height)
+            lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
+            lines += lower
+        self._charts.turn()
+        lines = filled(lines, width, height - 1)
+        lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
+        return lines
+
+    def _header(self, width: int, sample: LiveSample | None) -> Line:
+        words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
+        rights = [Span(" · ".join(words), "dim")]
+        if self._paused is not None:
+            rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
+        room = width - sum(width_of(span.text) for span in rights) - 1
+        lefts = fitted((Span("gputui", "title"), Span("  " + self._title if self._title else "")), room)
+        return fitted((*lefts, Span(" "), *rights), width)
+
+    def _gpus(
+        self,
+        look: Look,
+        layout: Layout,
+        gpus: Sequence[DeviceSample],
+        instances: Mapping[int, Sequence[DeviceSample]],
+        findings: Mapping[int, Sequence[Finding]],
+        width: int,
+    ) -> tuple[list[Line], int]:
+        """Panes or rows, and how many GPUs are out of sight."""
+        if layout.form == "none":
+            return [], 0
+        if layout.form == "rows":
+            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
+            self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
+            return drawn.lines, drawn.hidden
+        lines: list[Line] = []
+        band: list[list[Line]] = []
+        for place, (gpu, box) in enumerate(zip(gpus, layout.gpus, strict=True)):
+            self._hits.gpus.append((_below_header(box), gpu.device))
+            band.append(
+                gpu_pane(
+                    look,
+                    gpu,
+                    instances[gpu.device],
+                    findings[gpu.device],
+                    box.width,
+                    box.height,
+                    len(gpus),
+                    is_selected=gpu.device == self._selected_gpu,
+                )
+            )
+            if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
+                lines += side_by_side(band, width)
+                band = []
+        return lines, 0
+
+    def _lower(self, box: Box, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
+        """The processes, and how many of them are out of sight."""
+        if not shows:
+            return [], 0
+        if not box.height:
+            return [], len(self._table.rows)
+        if isinstance(sample.processes, Missing):
+            said = wrapped(f"no processes: {clean(sample.processes.reason)}", box.width, box.height)
+            return filled([fitted((Span(row, "dim"),), box.width) for row in said], box.width, box.height), 0
+        self._hits.processes = _below_header(box)
+        self._page = max(self._table.in_sight - 1, 1)
+        return self._table.drawn(box.width, box.height, self._units)
+
+    def _list(
+        self,
+        look: Look,
+        gpus: Sequence[DeviceSample],
+        findings: Mapping[int, Sequence[Finding]],
+        sample: LiveSample,
+        width: int,
+        height: int,
+    ) -> list[Line]:
+        """Details of a GPU or the choice of metrics, scrolled."""
+        self._hits.list = Box(0, 1, width, height)
+        self._page = max(height - 2, 1)
+        if self._mode == "metrics":
+            lines = metrics_lines(self._settings.metrics, self._scroll, width)
+            top = self._scroll_top(height)
+            return filled(lines[top : top + height], width, height)
+        if self._selected_gpu is None:
+            self._selected_gpu = gpus[0].device
+        gpu = next(one for one in gpus if one.device == self._selected_gpu)
+        lines = details_lines(look, gpu, findings[gpu.device], len(gpus), sample.absent, width)
+        lines += [instance_line(look, one, width) for one in sample.gpus if one.parent == gpu.device]
+        self._scroll = min(self._scroll, max(len(lines) - height, 0))
+        below = len(lines) - height - self._scroll
+        seen = lines[self._scroll : self._scroll + height]
+        if below > 0:
+            seen[-1] = fitted((Span(f"… {below + 1} more lines: down", "dim"),), width)
+        return filled(seen, width, height)
+
+    def _scroll_top(self, height: int) -> int:
+        """The first line in sight of the metrics, so that the cursor is."""
+        return max(self._scroll + 2 - height, 0)
+
+    def _status(
+        self, width: int, findings: Mapping[int, Sequence[Finding]], hidden_processes: int, hidden_gpus: int
+    ) -> Line:
+        if self._question is not None:
+            return question_line(self._question, width)
+        table = self._table
+        if self._mode == "filter" or table.filter:
+            found = len(table.rows)
+            return filter_line(
+                table.filter, found, table.total, hidden_processes, width, is_typing=self._mode == "filter"
+            )
+        if self._message:
+            return fitted((Span(cut(self._message, width), self._message_style),), width)
+        counts = counts_text(hidden_gpus, hidden_processes)
+        ailing = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
+        if ailing and self._selected_gpu is not None and not self._mode:
+            line = finding_line(self._selected_gpu, ailing[0], counts, width)
+            if line is not None:
+                return line
+        return hints_line(counts, self._mode, width)
+
+
+def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
+    """GPUs without their instances; an instance whose GPU is not told of counts as one."""
+    names = {device.device for device in gpus if device.parent is None}
+    return [
+        _without_readings(device) if device.problem is not None and is_lost(device.problem) else device
+        for device in gpus
+        if device.parent is None or device.parent not in names
+    ]
+
+
+_OF_THE_DEVICE = frozenset(
+    {
+        "name",
+        "uuid",
+        "driver",
+        "pci_address",
+        "memory_total_bytes",
+        "power_limit_w",
+        "temperature_limit_c",
+        "sm_clock_max_mhz",
+        "memory_clock_max_mhz",
+    }
+)
+
+
+def _without_readings(device: DeviceSample) -> DeviceSample:
+    """A lost GPU as what it was: nothing that was read of it is true any more."""
+    gone = device.problem or Missing("the GPU is lost")
+    values = {key: value if key in _OF_THE_DEVICE else gone for key, value in device.values.items()}
+    return replace(device, values=values)
+
+
+def _below_header(box: Box) -> Box:
+    return Box(box.x, box.y + 1, box.width, box.height)

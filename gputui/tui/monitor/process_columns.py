@@ -1,0 +1,165 @@
+"""The columns of the process table: what is shown, how wide, and how it is sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+from gputui.model.live import ProcessSample
+from gputui.tui.monitor.cells import clean
+from gputui.tui.monitor.metrics import ABSENT, Units, memory
+
+Key = float | str | None
+"""What a column is sorted by; None stands last, whichever way round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; adding one is a line in COLUMNS."""
+
+    id: str
+    """As it stands in the settings."""
+    title: str
+    width: int
+    """0: all that is left."""
+    is_right: bool
+    dropped: int
+    """The higher, the sooner it gives way in a narrow terminal; 0 stays."""
+    show: Callable[[ProcessSample, Units], str]
+    key: Callable[[ProcessSample], Key]
+    is_descending: bool
+    """How it is sorted when it is chosen."""
+
+
+def time_text(seconds: float) -> str:
+    """`12 s`, `35 min`, `5.2 h`, `3.1 d`: at most seven cells, and seldom another."""
+    if seconds < 60:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 86400 else f"{seconds / 86400:.1f} d"
+
+
+def is_of_here(process: ProcessSample) -> bool:
+    """False if its PID is a number of the host, or of another container, that means nothing here."""
+    return not (
+        isinstance(process.start_ticks, Missing)
+        and isinstance(process.command, Missing)
+        and isinstance(process.parent_pid, Missing)
+    )
+
+
+def gpu_memory(process: ProcessSample) -> tuple[float | None, bool]:
+    """What a process has on all its GPUs, and whether that is all of it; None if nothing is known."""
+    known = [use.memory_bytes for use in process.uses if not isinstance(use.memory_bytes, Missing)]
+    return (float(sum(known)) if known else None), len(known) == len(process.uses)
+
+
+def sm_share(process: ProcessSample) -> float | None:
+    """SM % added up over its GPUs; None if nothing is known."""
+    known = [use.sm_pct for use in process.uses if not isinstance(use.sm_pct, Missing)]
+    return sum(known) if known else None
+
+
+def devices_text(process: ProcessSample) -> str:
+    """`3`, `0-7`, `0,2`."""
+    devices = sorted({use.device for use in process.uses})
+    if len(devices) > 2 and devices[-1] - devices[0] == len(devices) - 1:
+        return f"{devices[0]}-{devices[-1]}"
+    return ",".join(str(device) for device in devices)
+
+
+def command_text(process: ProcessSample) -> str:
+    """The command line, cleaned; in brackets why there is none."""
+    if isinstance(process.command, Missing):
+        if not is_of_here(process):
+            return f"[PID of the host: {clean(process.command.reason)}]"
+        return f"[{clean(process.command.reason)}]"
+    return clean(process.command[:4096]).strip() or "[no command line]"
+
+
+def user_text(process: ProcessSample) -> str:
+    """The user, cleaned."""
+    return ABSENT if isinstance(process.user, Missing) else clean(process.user[:256])
+
+
+def _optional(value: float | Missing) -> float | None:
+    return None if isinstance(value, Missing) else value
+
+
+def _share(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.0f}"
+
+
+def _show_gpu_memory(process: ProcessSample, units: Units) -> str:
+    amount, is_all = gpu_memory(process)
+    return memory(amount, units) + ("" if is_all or amount is None else "+")
+
+
+def _show_time(process: ProcessSample, units: Units) -> str:
+    return ABSENT if isinstance(process.elapsed_s, Missing) else time_text(process.elapsed_s)
+
+
+def _types(process: ProcessSample, units: Units) -> str:
+    kinds = {letter for use in process.uses for letter in use.kind}
+    return clean("".join(sorted(kinds)))
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("pid", "PID", 7, True, 0, lambda p, u: str(p.pid), lambda p: p.pid, False),
+    Column("user", "USER", 8, False, 3, lambda p, u: user_text(p), lambda p: user_text(p), False),
+    Column(
+        "gpu",
+        "GPU",
+        4,
+        True,
+        0,
+        lambda p, u: devices_text(p),
+        lambda p: min((use.device for use in p.uses), default=None),
+        False,
+    ),
+    Column("type", "TYPE", 4, False, 4, _types, lambda p: _types(p, Units()), False),
+    Column("sm", "SM%", 4, True, 2, lambda p, u: _share(sm_share(p)), sm_share, True),
+    Column("gpu-mem", "GPU-MEM", 10, True, 0, _show_gpu_memory, lambda p: gpu_memory(p)[0], True),
+    Column(
+        "cpu",
+        "CPU%",
+        5,
+        True,
+        5,
+        lambda p, u: _share(_optional(p.cpu_pct)),
+        lambda p: _optional(p.cpu_pct),
+        True,
+    ),
+    Column(
+        "host-mem",
+        "HOST-MEM",
+        9,
+        True,
+        7,
+        lambda p, u: memory(_optional(p.memory_bytes), u),
+        lambda p: _optional(p.memory_bytes),
+        True,
+    ),
+    Column("time", "TIME", 7, True, 6, _show_time, lambda p: _optional(p.elapsed_s), True),
+    Column("command", "COMMAND", 0, False, 0, lambda p, u: command_text(p), command_text, False),
+)
+LEAST_COMMAND = 12
+"""Cells that the command keeps before other columns give way."""
+
+
+def column_named(name: str) -> Column:
+    """The column with this id; the first if there is none."""
+    return next((column for column in COLUMNS if column.id == name), COLUMNS[0])
+
+
+def columns_for(width: int) -> tuple[Column, ...]:
+    """Those that have room, with all that is left for the command."""
+    shown = list(COLUMNS)
+    while sum(column.width + 1 for column in shown) + LEAST_COMMAND - 1 > width:
+        giving_way = max(shown, key=lambda column: column.dropped)
+        if giving_way.dropped == 0:
+            break
+        shown.remove(giving_way)
+    return tuple(shown)

@@ -1,0 +1,265 @@
+"""The process table: sorted, filtered, as a tree, with a selection that follows its process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+from gputui.model.live import ProcessSample
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.cells import fitted, left, right
+from gputui.tui.monitor.metrics import Units
+from gputui.tui.monitor.process_columns import (
+    COLUMNS,
+    Column,
+    column_named,
+    columns_for,
+    command_text,
+    is_of_here,
+    user_text,
+)
+
+Identity = tuple[int, int | None]
+"""PID and start time: together one process."""
+LONGEST_FILTER = 200
+_Order = Callable[[list[ProcessSample]], list[ProcessSample]]
+
+
+def identity(process: ProcessSample) -> Identity:
+    """What a selection follows."""
+    return process.pid, None if isinstance(process.start_ticks, Missing) else process.start_ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One process at its place in the table."""
+
+    process: ProcessSample
+    branch: str
+    """Drawn before the command in a tree."""
+
+
+class ProcessTable:
+    """What is shown of the processes, and which is selected."""
+
+    def __init__(self, sort: str, *, descending: bool, tree: bool) -> None:
+        self.sort = sort
+        self.descending = descending
+        self.tree = tree
+        self.filter = ""
+        self.rows: tuple[Row, ...] = ()
+        self.total = 0
+        self.selected: Identity | None = None
+        self.top = 0
+        """The first row in sight."""
+        self.in_sight = 0
+        """How many rows the last picture had."""
+        self._place = 0
+        self._made_of: tuple[object, ...] = ()
+        self._held: tuple[ProcessSample, ...] | Missing = ()
+        self._lines: dict[tuple[Identity, bool, int], tuple[Row, Units, Line]] = {}
+
+    def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
+        """Put rows in order, if anything has changed since they were."""
+        made_of = (id(processes), self.sort, self.descending, self.tree, self.filter)
+        if made_of == self._made_of:
+            return
+        self._made_of = made_of
+        known = () if isinstance(processes, Missing) else processes
+        self._held = processes  # so that its id stays its own
+        self.total = len(known)
+        wanted = self.filter.casefold()
+        kept = [process for process in known if not wanted or _matches(process, wanted)]
+        self.rows = (
+            _as_tree(kept, self._ordered) if self.tree else tuple(Row(p, "") for p in self._ordered(kept))
+        )
+        self._find_selected()
+
+    def _ordered(self, processes: list[ProcessSample]) -> list[ProcessSample]:
+        key = column_named(self.sort).key
+        by_pid = sorted(processes, key=lambda process: process.pid)
+        keyed = [(key(process), process) for process in by_pid]
+        known = [pair for pair in keyed if pair[0] is not None]
+        known.sort(key=_by_key, reverse=self.descending)
+        return [process for _, process in known] + [process for value, process in keyed if value is None]
+
+    def _find_selected(self) -> None:
+        if self.selected is None:
+            return
+        for place, row in enumerate(self.rows):
+            if identity(row.process) == self.selected:
+                self._place = place
+                return
+        if not self.rows:
+            return  # a filter that hides all keeps the selection for when it is taken back
+        if self.filter:
+            return
+        self._place = min(self._place, len(self.rows) - 1)
+        self.selected = identity(self.rows[self._place].process)
+
+    def selected_process(self) -> ProcessSample | None:
+        """The process that is selected, if it is among the rows."""
+        return next((row.process for row in self.rows if identity(row.process) == self.selected), None)
+
+    def move(self, by: int) -> None:
+        """Select another row; the first movement selects the first row in sight."""
+        if not self.rows:
+            return
+        if self.selected_process() is None:
+            self.select(self.top)
+            return
+        self.select(self._place + by)
+
+    def select(self, place: int) -> None:
+        """Select the row at a place, the nearest there is."""
+        if not self.rows:
+            return
+        self._place = min(max(place, 0), len(self.rows) - 1)
+        self.selected = identity(self.rows[self._place].process)
+
+    def sort_by(self, name: str) -> None:
+        """By this column; by the same one again, the other way round."""
+        if name == self.sort:
+            self.descending = not self.descending
+        else:
+            self.sort, self.descending = name, column_named(name).is_descending
+
+    def sort_by_next(self, width: int) -> None:
+        """By the next column of those that a table of this width shows."""
+        shown = [column.id for column in columns_for(width)]
+        names = [column.id for column in COLUMNS]
+        at = names.index(self.sort) if self.sort in names else -1
+        after = [*names[at + 1 :], *names[: at + 1]]
+        self.sort_by(next((name for name in after if name in shown and name != self.sort), self.sort))
+
+    def drawn(self, width: int, height: int, units: Units) -> tuple[list[Line], int]:
+        """The table in its box, and how many processes are out of sight without a line that says so."""
+        columns = columns_for(width)
+        lines = [self._heading(columns, width)]
+        room = height - 1
+        hidden = max(len(self.rows) - room, 0)
+        has_count = hidden > 0 and room >= 4
+        if has_count:
+            room -= 1
+            hidden = len(self.rows) - room
+        self.in_sight = max(room, 0)
+        if self._place < len(self.rows) and identity(self.rows[self._place].process) == self.selected:
+            if self._place < self.top:
+                self.top = self._place
+            elif self._place >= self.top + room:
+                self.top = self._place - room + 1
+        self.top = min(max(self.top, 0), max(len(self.rows) - max(room, 1), 0))
+        kept: dict[tuple[Identity, bool, int], tuple[Row, Units, Line]] = {}
+        for row in self.rows[self.top : self.top + max(room, 0)]:
+            name = identity(row.process)
+            is_selected = name == self.selected
+            known = self._lines.get((name, is_selected, width))
+            if known is None or known[1] is not units or known[0] != row:
+                known = (row, units, self._row(row, columns, width, units, is_selected))
+            kept[name, is_selected, width] = known
+            lines.append(known[2])
+        self._lines = kept
+        if not self.rows and room > 0:
+            said = "no process matches" if self.filter else "no process uses a GPU"
+            lines.append(fitted((Span(said, "dim"),), width))
+        while len(lines) < height - has_count:
+            lines.append(fitted((), width))
+        if has_count:
+            above, below = self.top, hidden - self.top
+            where = ", ".join(
+                part
+                for part in (f"{above} above" if above else "", f"{below} below" if below else "")
+                if part
+            )
+            lines.append(fitted((Span(f"… more processes: {where}", "dim"),), width))
+            hidden = 0
+        return lines[:height], hidden
+
+    def column_at(self, x: int, width: int) -> str:
+        """The column that stands in a cell of the heading, empty if none does."""
+        start = 0
+        for column in columns_for(width):
+            end = start + column.width if column.width else width
+            if start <= x < end:
+                return column.id
+            start = end + 1
+        return ""
+
+    def _heading(self, columns: tuple[Column, ...], width: int) -> Line:
+        spans = []
+        for number, column in enumerate(columns):
+            is_sorted = column.id == self.sort
+            title = column.title + (("▼" if self.descending else "▲") if is_sorted else "")
+            if column.width and len(title) > column.width:
+                title = title[: column.width - 1] + title[-1]
+            text = right(title, column.width) if column.is_right else left(title, column.width or len(title))
+            if number:
+                spans.append(Span(" "))
+            spans.append(Span(text, "accent" if is_sorted else "dim"))
+        return fitted(spans, width)
+
+    def _row(
+        self, row: Row, columns: tuple[Column, ...], width: int, units: Units, is_selected: bool
+    ) -> Line:
+        texts = []
+        for column in columns:
+            text = column.show(row.process, units)
+            if not column.width:
+                texts.append(row.branch + text)
+            else:
+                texts.append(right(text, column.width) if column.is_right else left(text, column.width))
+        if is_selected:
+            return fitted((Span(left(" ".join(texts), width), "selected"),), width)
+        is_ours = is_of_here(row.process) and not isinstance(row.process.command, Missing)
+        return fitted(
+            (Span(" ".join(texts[:-1]) + " "), Span(texts[-1], "" if is_ours else "dim")),
+            width,
+        )
+
+
+def _by_key(pair: tuple[float | str | None, ProcessSample]) -> tuple[float, str]:
+    value = pair[0]
+    return (0.0, value.casefold()) if isinstance(value, str) else (value or 0.0, "")
+
+
+def _matches(process: ProcessSample, wanted: str) -> bool:
+    return (
+        wanted in str(process.pid)
+        or wanted in user_text(process).casefold()
+        or wanted in command_text(process).casefold()
+    )
+
+
+def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[Row, ...]:
+    """Each process below the one that started it, if that is shown too; siblings in the table's order."""
+    here = {process.pid: process for process in processes}
+    children: dict[int, list[ProcessSample]] = {}
+    roots: list[ProcessSample] = []
+    for process in processes:
+        parent = process.parent_pid
+        if isinstance(parent, Missing) or parent not in here or here[parent] is process:
+            roots.append(process)
+        else:
+            children.setdefault(parent, []).append(process)
+    rows: list[Row] = []
+    placed: set[int] = set()
+
+    def place(start: list[ProcessSample]) -> None:
+        waiting = [(process, "", "") for process in reversed(ordered(start))]
+        while waiting:
+            process, branch, below = waiting.pop()
+            if id(process) in placed:
+                continue
+            placed.add(id(process))
+            rows.append(Row(process, branch))
+            siblings = ordered(children.pop(process.pid, []))
+            for number, child in reversed(list(enumerate(siblings))):
+                last = number == len(siblings) - 1
+                waiting.append((child, below + ("└ " if last else "├ "), below + ("  " if last else "│ ")))
+
+    place(roots)
+    for process in processes:  # PIDs that were given anew can point at each other in a ring
+        if id(process) not in placed:
+            place([process])
+    return tuple(rows)

@@ -1,0 +1,130 @@
+"""How the monitor is to look, and its file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from gputui.errors import GputuiError
+from gputui.tui.monitor.metrics import DEFAULT_METRICS, METRICS
+from gputui.tui.monitor.process_columns import COLUMNS
+
+INTERVALS_S: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+ZOOMS_MIN: tuple[int, ...] = (1, 2, 5, 10, 30, 60)
+MEMORY_UNITS: tuple[str, ...] = ("GiB", "GB")
+TEMPERATURE_UNITS: tuple[str, ...] = ("C", "F")
+_LARGEST_FILE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """What is remembered from one day to the next."""
+
+    interval_s: float = 1.0
+    """0.2 to 10."""
+    zoom_min: int = 1
+    """One of ZOOMS_MIN."""
+    metrics: tuple[str, ...] = DEFAULT_METRICS
+    """Ids of METRICS, most important first."""
+    memory_unit: str = "GiB"
+    temperature_unit: str = "C"
+    show_processes: bool = True
+    sort: str = "gpu-mem"
+    """Id of a column of the processes."""
+    descending: bool = True
+    tree: bool = False
+
+
+def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """`gputui/monitor.toml` in $XDG_CONFIG_HOME, else in `~/.config`."""
+    stated = environ.get("XDG_CONFIG_HOME", "")
+    base = Path(stated) if stated.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
+    return base / "gputui" / "monitor.toml"
+
+
+def load_settings(path: Path) -> tuple[MonitorSettings, str]:
+    """The settings in a file, and a sentence on what of it could not be used, empty if nothing.
+
+    No file means defaults and no sentence. What is unknown or out of range is left at its default.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_FILE).decode("utf-8")
+        table = tomllib.loads(text)
+    except FileNotFoundError:
+        return MonitorSettings(), ""
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged"
+        return MonitorSettings(), f"settings are the defaults: {path} cannot be read ({why})"
+    fittings: dict[str, Any] = {}
+    refused = []
+    for key, value in table.items():
+        fitting = _fitting(key, value)
+        if fitting is None:
+            refused.append(key)
+        else:
+            fittings[key] = fitting
+    settings = MonitorSettings(**fittings)
+    if not refused:
+        return settings, ""
+    return settings, f"{path}: not used: {', '.join(refused[:8])}"
+
+
+def save_settings(path: Path, settings: MonitorSettings) -> None:
+    """Write the file as a whole or not at all. Raises GputuiError if that cannot be done."""
+    text = "# Written by gputui when its monitor is left.\n" + "".join(
+        f"{field.name} = {_toml(getattr(settings, field.name))}\n" for field in fields(settings)
+    )
+    draft = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).replace(path)
+    except OSError as error:
+        if draft:
+            with contextlib.suppress(OSError):
+                Path(draft).unlink()
+        raise GputuiError(
+            f"{path}: settings cannot be kept ({error.strerror})",
+            "set XDG_CONFIG_HOME to a directory you may write",
+        ) from error
+
+
+def _fitting(key: str, value: object) -> object | None:
+    """A value as the settings take it; None if they do not."""
+    if key in ("show_processes", "descending", "tree"):
+        return value if isinstance(value, bool) else None
+    if isinstance(value, bool):
+        return None
+    if key == "interval_s" and isinstance(value, (int, float)):
+        return float(value) if INTERVALS_S[0] <= value <= INTERVALS_S[-1] else None
+    if key == "metrics" and isinstance(value, list):
+        known = [metric.id for metric in METRICS]
+        chosen = [name for name in value if isinstance(name, str) and name in known]
+        return tuple(dict.fromkeys(chosen)) if len(chosen) == len(value) and chosen else None
+    allowed: dict[str, tuple[object, ...]] = {
+        "zoom_min": ZOOMS_MIN,
+        "memory_unit": MEMORY_UNITS,
+        "temperature_unit": TEMPERATURE_UNITS,
+        "sort": tuple(column.id for column in COLUMNS),
+    }
+    return value if value in allowed.get(key, ()) else None
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)

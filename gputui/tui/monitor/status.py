@@ -1,0 +1,91 @@
+"""The last line: a question, what is typed, a message, what ails the selected GPU, or counts and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.actions import ACTIONS, shown_key
+from gputui.tui.monitor.cells import clean, cut, fitted, line_width, width_of
+from gputui.tui.monitor.health import Finding
+
+SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
+"""With which a process can be ended, the mildest first."""
+_HINTS: Mapping[str, tuple[str, ...]] = {
+    "": ("pause", "filter", "sort", "details", "metrics", "end"),
+    "details": ("back", "next-gpu", "down", "pause"),
+    "metrics": ("back", "toggle", "down", "up"),
+}
+_LEAST_WHY = 30
+"""Cells that the reason of a finding needs beside counts."""
+
+
+@dataclass(slots=True)
+class Question:
+    """Whether a process is to be ended."""
+
+    pid: int
+    start_ticks: int
+    command: str
+    """Cleaned."""
+    signal: int = 0
+    """Place in SIGNALS."""
+
+
+def question_line(question: Question, width: int) -> Line:
+    """Asks whether the process is to be ended, and with which signal."""
+    ask = f"End {question.pid} "
+    keys = f" with {SIGNALS[question.signal]}? enter yes, esc no, down harsher"
+    if width < len(ask) + len(keys) + 12:
+        keys = f" {SIGNALS[question.signal]}? enter/esc/down"
+    room = max(width - len(ask) - len(keys), 0)
+    return fitted((Span(ask, "warn"), Span(cut(question.command, room)), Span(keys, "warn")), width)
+
+
+def filter_line(
+    typed: str, found: int, total: int, out_of_sight: int, width: int, *, is_typing: bool
+) -> Line:
+    """What is typed, and how many processes it leaves."""
+    told = f"  {found} of {total} processes"
+    if out_of_sight:
+        told += f", {out_of_sight} out of sight"
+    room = max(width - len(told) - 2, 8)
+    while width_of(typed) > room:
+        typed = typed[1:]
+    cursor = "_" if is_typing else ""
+    return fitted((Span("/", "accent"), Span(typed + cursor), Span(told, "dim")), width)
+
+
+def finding_line(device: int, finding: Finding, counts: str, width: int) -> Line | None:
+    """What ails a GPU, and why; None if counts leave too little room for it."""
+    said = f"{device}: {clean(finding.brief)}: {clean(finding.why)}"
+    if not counts:
+        return fitted((Span(cut(said, width), finding.severity),), width)
+    room = width - width_of(counts) - 2
+    if room < _LEAST_WHY:
+        return None
+    return fitted((Span(cut(said, room), finding.severity), Span("  "), Span(counts, "dim")), width)
+
+
+def hints_line(counts: str, mode: str, width: int) -> Line:
+    """Counts, and as many keys as have room."""
+    spans = [Span(counts, "dim")] if counts else []
+    for name in _HINTS.get(mode, _HINTS[""]):
+        action = next(one for one in ACTIONS if one.id == name)
+        gap = Span("  " if spans else "")
+        hint = (gap, Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
+        if line_width((*spans, *hint)) > width:
+            break
+        spans += hint
+    return fitted(spans, width)
+
+
+def counts_text(hidden_gpus: int, hidden_processes: int) -> str:
+    """What is out of sight, empty if nothing is."""
+    parts = []
+    if hidden_gpus:
+        parts.append("1 GPU" if hidden_gpus == 1 else f"{hidden_gpus} GPUs")
+    if hidden_processes:
+        parts.append("1 process" if hidden_processes == 1 else f"{hidden_processes} processes")
+    return f"{', '.join(parts)} out of sight" if parts else ""

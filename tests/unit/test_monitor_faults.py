@@ -1,0 +1,296 @@
+"""What the Monitor screen says on a bad day."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from monitor_golden import HANGS, LOST, NOT_HERE, foreign, model, no_gpu, picture
+from monitor_samples import HOST, NOT_REPORTED, SECOND, START, process, sample, text_of, with_instances
+
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, Value
+from gputui.tui.monitor.accounts import Account, Ledger
+from gputui.tui.monitor.health import foreign_processes, health
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.requests import EndProcess
+from gputui.tui.monitor.settings import MonitorSettings
+
+
+def device(second: float = 0.0, **changes: Value) -> DeviceSample:
+    return sample(1, second, changes={0: changes}).gpus[0]
+
+
+def words(gpu: DeviceSample, *, now_ns: int | None = None, account: Account | None = None) -> list[str]:
+    findings = health(gpu.t_ns if now_ns is None else now_ns, gpu, account or Account())
+    return [finding.word for finding in findings]
+
+
+def account_over(seconds: int, **by_second: float) -> Account:
+    """An account of a GPU whose counters grow by so many seconds each second."""
+    account = Account()
+    for second in range(seconds + 1):
+        changes = {key: int(share * second * SECOND) for key, share in by_second.items()}
+        account.add(device(float(second), **changes))
+    return account
+
+
+def test_a_healthy_gpu_has_no_findings() -> None:
+    assert words(device()) == []
+
+
+@pytest.mark.parametrize(
+    ("bits", "said"),
+    [
+        (0x4, ["POWER-CAPPED"]),
+        (0x20, ["THERMAL"]),
+        (0x40, ["THERMAL"]),
+        (0x48, ["THERMAL"]),
+        (0x80, ["POWER BRAKE"]),
+        (0x8, ["HW SLOWDOWN"]),
+        (0x1, []),
+        (0x2, []),
+        (0x24, ["THERMAL", "POWER-CAPPED"]),
+    ],
+)
+def test_throttle_reasons_are_told_in_words(bits: int, said: list[str]) -> None:
+    assert words(device(throttle_bits=bits)) == said
+
+
+def test_the_share_of_the_last_five_minutes_stands_beside_the_word() -> None:
+    account = account_over(900, throttled_power_ns=0.12)
+    assert words(device(900.0), account=account) == ["POWER-CAPPED 12 % of 5 min"]
+    assert account.throttled_share("thermal") == 0
+
+
+def test_throttling_that_is_long_over_is_told_no_more() -> None:
+    account = Account()
+    for second in range(700):
+        account.add(device(float(second), throttled_thermal_ns=min(second, 100) * SECOND))
+    assert account.throttled_share("thermal") == 0
+    assert words(device(700.0), account=account) == []
+
+
+def test_without_counters_the_share_is_added_up_from_the_reasons() -> None:
+    account = Account()
+    for second in range(101):
+        bits = 0x4 if second % 4 == 0 else 0
+        account.add(device(float(second), throttle_bits=bits, throttled_power_ns=NOT_REPORTED))
+    share = account.throttled_share("power")
+    assert share is not None
+    assert share == pytest.approx(0.25, abs=0.02)
+
+
+def test_a_counter_that_begins_anew_tells_nothing_rather_than_nonsense() -> None:
+    account = Account()
+    account.add(device(0.0, throttled_power_ns=50 * SECOND))
+    account.add(device(1.0, throttled_power_ns=0))
+    assert account.throttled_share("power") is None
+
+
+def test_a_link_trained_narrow_is_told_always_and_a_slow_one_only_while_busy() -> None:
+    assert words(device(pcie_width=4, sm_busy_pct=0)) == ["PCIe x4 of x16"]
+    assert words(device(pcie_generation=1, sm_busy_pct=0)) == []
+    assert words(device(pcie_generation=1, sm_busy_pct=95)) == ["PCIe gen1 of 5"]
+    assert words(device(pcie_generation=1, sm_busy_pct=NOT_REPORTED)) == []
+
+
+def test_memory_errors_are_told() -> None:
+    assert words(device(ecc_uncorrected_count=3)) == ["ECC 3"]
+
+
+def test_an_old_reading_tells_its_age() -> None:
+    gpu = device()
+    assert words(gpu, now_ns=gpu.t_ns + 3 * SECOND) == ["STALE 3 s"]
+    assert words(gpu, now_ns=gpu.t_ns + 2 * SECOND) == []
+
+
+def test_a_lost_a_silent_and_a_hung_gpu_are_told_apart() -> None:
+    gpu = device()
+    assert words(replace(gpu, problem=LOST)) == ["LOST"]
+    assert words(replace(gpu, problem=HANGS)) == ["NO READING"]
+    assert words(replace(gpu, problem=HANGS), now_ns=gpu.t_ns + 7 * SECOND) == ["STALE 7 s"]
+
+
+def test_processes_of_others_are_counted_and_those_of_the_host_are_not() -> None:
+    others = replace(process(1, 1), user="bela")
+    hidden = replace(process(2, 1), user=Missing("it belongs to another user, and may not be looked at"))
+    mine = replace(process(3, 1), user="ana")
+    assert foreign_processes((others, hidden, mine, foreign(7, 0)), "ana") == {0: 2}
+    assert foreign_processes(NOT_HERE, "ana") == {}
+    assert foreign_processes((others,), "") == {}
+
+
+def test_energy_is_the_counters_difference_and_power_added_up_where_there_is_none() -> None:
+    counted, added = Account(), Account()
+    for second in range(11):
+        counted.add(device(float(second), energy_mj=1_000_000 + second * 500_000))
+        added.add(device(float(second), energy_mj=NOT_REPORTED, power_w=500.0))
+    assert counted.energy_j == pytest.approx(5000)
+    assert not counted.energy_is_estimate
+    assert added.energy_j == pytest.approx(5000)
+    assert added.energy_is_estimate
+
+
+def test_a_sample_seen_twice_and_a_long_gap_add_nothing() -> None:
+    account = Account()
+    for second in (0, 1, 1, 100, 101):
+        account.add(device(float(second), sm_busy_pct=0, energy_mj=second * 1000))
+    assert account.idle_ns == 2 * SECOND
+    assert account.energy_j == pytest.approx(2)
+
+
+def test_cost_since_start_and_what_of_it_was_idle() -> None:
+    made = MonitorModel(MonitorSettings(), usd_per_hour=4.59)
+    for second in range(0, 4200, 10):
+        busy = 0 if second < 2460 else 90
+        made.add(sample(1, float(second), processes=0, changes={0: {"sm_busy_pct": busy}}))
+    text = text_of(made.lines(120, 40, START + 4190 * SECOND))
+    assert "since start 69 min" in text
+    assert "$5.34, of it idle 40 min = $3.12" in text
+
+
+def test_a_gpu_costs_its_share_of_the_box() -> None:
+    ledger = Ledger(8.0)
+    assert ledger.cost_usd(3600 * SECOND, 1 / 4) == 2.0
+    assert Ledger().cost_usd(3600 * SECOND) is None
+
+
+def test_without_a_price_there_is_no_money_on_the_screen() -> None:
+    made = MonitorModel(MonitorSettings())
+    for second in range(100):
+        made.add(sample(2, float(second)))
+    text = text_of(made.lines(120, 40, START + 99 * SECOND))
+    assert "$" not in text
+    assert "kJ" in text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50), (40, 10)])
+def test_a_lost_gpu_keeps_its_place_and_says_why_and_shows_no_old_values(size: tuple[int, int]) -> None:
+    made = model(lambda second: sample(3, second, problems={1: LOST} if second > 5 else {}), seconds=10)
+    text = picture(made, *size, 10)
+    row = next(line for line in text.splitlines() if "LOST" in line)
+    assert "1" in row[:104]
+    assert "the GPU" in text
+    for device_ in (0, 1, 2):
+        assert any(f" {device_} " in line for line in text.splitlines())
+    lost_busy = "76 %"
+    assert lost_busy not in row
+
+
+def test_unplug_and_hot_add_keep_the_names_of_the_others() -> None:
+    made = model(lambda second: sample(4, second), seconds=3)
+    three = sample(4, 4.0)
+    made.add(replace(three, gpus=(three.gpus[0], three.gpus[2], three.gpus[3])))
+    text = picture(made, 120, 40, 4)
+    assert "─ 1 H200" not in text
+    assert all(f"─ {n} H200" in text for n in (0, 2, 3))
+    made.add(sample(5, 5.0))
+    assert all(f" {n} H200" in picture(made, 120, 40, 5) for n in range(5))
+
+
+def test_all_metrics_unsupported_leaves_a_pane_with_reasons() -> None:
+    nothing = {key: NOT_REPORTED for key in sample(1).gpus[0].values if key != "name"}
+    made = model(lambda second: sample(1, second, changes={0: nothing}), seconds=3)
+    text = picture(made, 80, 24, 3)
+    assert text.count("this GPU does not report it") >= 4
+    assert " 0 %" not in text.partition("host")[0]
+    made.press("details")
+    assert "absent, and why" in picture(made, 80, 24, 3)
+
+
+def test_values_beyond_their_limits_break_nothing() -> None:
+    wild: dict[str, Value] = {
+        "sm_busy_pct": 250,
+        "memory_total_bytes": 0,
+        "power_w": float("nan"),
+        "power_limit_w": 0.0,
+        "temperature_c": float("inf"),
+        "sm_clock_mhz": -5,
+        "energy_mj": 2**63,
+        "pcie_rx_bytes_per_s": 1e30,
+        "name": 7,
+    }
+    made = model(lambda second: sample(8, second, changes=dict.fromkeys((0, HOST), wild)), seconds=3)
+    for size in ((40, 10), (80, 24), (120, 40), (200, 50)):
+        picture(made, *size, 3)
+    made.press("next-gpu")
+    made.press("details")
+    text = picture(made, 80, 24, 3)
+    assert "250 %" in text
+
+
+def test_without_a_gpu_the_cause_and_the_cure_are_told_and_the_host_has_the_room() -> None:
+    made = model(no_gpu, seconds=30)
+    text = picture(made, 80, 24, 30)
+    assert "libnvidia-ml.so.1 was not found" in text
+    assert "or a container" in text
+    assert "started without its GPUs" in text
+    assert "cores" in text
+    assert "no process uses a GPU" in text
+    made.press("next-gpu")
+    assert "there is no GPU" in picture(made, 80, 24, 30)
+
+
+def test_processes_that_could_not_be_had_say_why() -> None:
+    reason = Missing("no permission to ask the NVIDIA driver")
+    made = model(lambda second: replace(sample(2, second), processes=reason), seconds=2)
+    assert "no processes: no permission to ask" in picture(made, 80, 24, 2)
+
+
+def test_a_process_of_the_host_is_labelled_and_cannot_be_ended_from_here() -> None:
+    made = model(lambda second: replace(sample(1, second), processes=(foreign(31337, 0),)), seconds=1)
+    assert "[PID of the host:" in picture(made, 120, 40, 1)
+    made.press("down")
+    assert made.press("end") is None
+    assert "31337 is a number of the host" in picture(made, 120, 40, 1)
+    assert made.press("toggle") is None
+
+
+def test_ending_asks_and_names_the_start_of_the_process() -> None:
+    made = model(lambda second: sample(1, second, processes=3), seconds=1)
+    assert made.press("end") is None
+    assert "no process is selected" in picture(made, 80, 24, 1)
+    made.press("first")
+    made.press("end")
+    assert "End 4002" in picture(made, 80, 24, 1)
+    assert "SIGTERM" in picture(made, 80, 24, 1)
+    for _ in range(9):
+        made.press("down")
+    assert "SIGKILL" in picture(made, 80, 24, 1)
+    made.press("up")
+    assert made.press("toggle") == EndProcess(4002, 102, "SIGHUP")
+    made.press("end")
+    made.press("back")
+    assert made.press("toggle") is None
+
+
+def test_hostile_names_do_not_reach_the_lines_raw() -> None:
+    evil = "\x1b[31m\x9b2Jx\u202e\n[red]" + "é" * 3000
+    made = MonitorModel(MonitorSettings(), title=evil)
+    one = sample(2, 0.0, changes={0: {"name": evil}, HOST: {"name": evil}}, absent={evil: Missing(evil)})
+    hostile = replace(process(0, 1), command=evil, user=evil)
+    made.add(replace(one, processes=(hostile,)))
+    for key in ("next-gpu", "details", "details", "down", "end", "back", "filter"):
+        made.press(key)
+        made.type(evil)
+        text = text_of(made.lines(120, 40, START))
+        assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(text)
+        assert text.count("\n") == 40
+
+
+def test_mig_instances_stand_below_their_gpu() -> None:
+    made = model(lambda second: with_instances(sample(2, second), 0, 2), seconds=1)
+    lines = picture(made, 80, 24, 1).splitlines()
+    first, second = (next(n for n, line in enumerate(lines) if f"─ {d} H200" in line) for d in (0, 1))
+    assert sum("MIG 1g.18gb" in line for line in lines[first:second]) == 2
+    assert not any("MIG" in line for line in lines[second:])
+
+
+def test_the_host_that_was_not_read_says_so() -> None:
+    made = model(lambda second: sample(1, second), seconds=1)
+    assert "STALE 9 s" in picture(made, 80, 24, 10)
+    made.add(
+        replace(sample(1, 11.0), host=replace(sample(1, 11.0).host, problem=Missing("/proc is not there")))
+    )
+    assert "/proc is not there" in picture(made, 80, 24, 11)

@@ -1,0 +1,447 @@
+"""What keys, typing and clicks do to the Monitor screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from monitor_golden import model, picture
+from monitor_samples import GIB, SECOND, START, process, sample, text_of, with_instances
+
+from gputui.model.absent import Missing
+from gputui.model.live import GpuUse
+from gputui.tui.monitor.actions import ACTIONS, keys_table
+from gputui.tui.monitor.metrics import Units
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
+from gputui.tui.monitor.processes import ProcessTable
+from gputui.tui.monitor.requests import SetInterval, WantProcesses
+from gputui.tui.monitor.settings import MonitorSettings
+
+
+def monitor(gpus: int = 2, processes: int = 12) -> MonitorModel:
+    return model(lambda second: sample(gpus, second, processes=processes), seconds=2)
+
+
+def pids(text: str) -> list[int]:
+    return [int(line[:7]) for line in text.splitlines() if line[:7].strip().isdigit() and " C " in line]
+
+
+def shown(made: MonitorModel, width: int = 120, height: int = 40) -> str:
+    return picture(made, width, height, 2)
+
+
+def selected(made: MonitorModel, width: int = 120, height: int = 40) -> int | None:
+    for line in made.lines(width, height, START + 2 * SECOND):
+        if line and line[0].style == "selected":
+            return int(line[0].text[:7])
+    return None
+
+
+def test_every_action_is_known_to_the_model_and_ids_and_keys_are_unique() -> None:
+    made = monitor()
+    ids = [action.id for action in ACTIONS]
+    keys = [key for action in ACTIONS for key in action.key.split(",")]
+    assert len(set(ids)) == len(ids)
+    assert len(set(keys)) == len(keys)
+    assert not {"q", "1", "2", "3", "4", "5", "question_mark"} & set(keys)
+    assert set(ids) == set(made._does)
+    for action in ACTIONS:
+        made.press(action.id)
+        shown(made)
+    assert made.press("no-such-action") is None
+
+
+def test_the_docs_hold_the_table_of_keys(repository: Path) -> None:
+    assert keys_table() in (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
+
+
+def test_sorting_goes_through_the_columns_and_back_to_the_first() -> None:
+    made = monitor()
+    shown(made)
+    seen = [made.settings.sort]
+    for _ in COLUMNS:
+        made.press("sort")
+        seen.append(made.settings.sort)
+    assert set(seen) == {column.id for column in COLUMNS}
+    assert seen[0] == seen[-1]
+
+
+def test_in_a_narrow_terminal_only_columns_in_sight_are_sorted_by() -> None:
+    made = monitor()
+    shown(made, 40, 10)
+    seen = set()
+    for _ in range(8):
+        made.press("sort")
+        seen.add(made.settings.sort)
+    assert seen == {column.id for column in columns_for(40)}
+
+
+def test_reversing_turns_the_order_round() -> None:
+    made = monitor()
+    before = pids(shown(made))
+    made.press("reverse")
+    after = pids(shown(made))
+    assert sorted(before) == sorted(after)
+    assert before != after
+    assert before[0] == 4003
+
+
+def test_what_is_not_known_stands_last_whichever_way_round() -> None:
+    unknown = replace(process(1, 1), uses=(GpuUse(0, 4001, "C", Missing("not told"), 1.0),))
+    table = ProcessTable("gpu-mem", descending=True, tree=False)
+    for descending in (True, False):
+        table.descending = descending
+        table.take((unknown, process(2, 1), process(3, 1)))
+        assert table.rows[-1].process is unknown
+
+
+def test_a_filter_looks_at_user_pid_and_command_in_any_case() -> None:
+    made = monitor()
+    made.press("filter")
+    assert made.is_typing
+    made.type("JuP")
+    assert pids(shown(made)) == [4009, 4004]
+    assert "/JuP_" in shown(made)
+    assert "2 of 12 processes" in shown(made)
+    made.press("toggle")
+    assert not made.is_typing
+    assert pids(shown(made)) == [4009, 4004]
+    made.press("back")
+    assert len(pids(shown(made))) == 12
+    made.press("filter")
+    made.type("4007")
+    assert pids(shown(made)) == [4007]
+    made.press("back")
+    made.press("filter")
+    made.type("bela")
+    assert set(pids(shown(made))) == {4000, 4003, 4006, 4009}
+
+
+def test_backspace_takes_back_a_letter_and_then_leaves_the_filter() -> None:
+    made = monitor()
+    made.press("filter")
+    made.type("jux")
+    assert "no process matches" in shown(made)
+    made.press("erase")
+    assert pids(shown(made)) == [4009, 4004]
+    made.press("erase")
+    made.press("erase")
+    assert made.is_typing
+    made.press("erase")
+    assert not made.is_typing
+
+
+def test_typing_without_a_filter_does_nothing() -> None:
+    made = monitor()
+    before = shown(made)
+    made.type("zzz")
+    assert shown(made) == before
+
+
+def test_the_selection_follows_its_process_when_the_order_changes() -> None:
+    made = monitor()
+    made.press("down")
+    assert selected(made) == 4003
+    made.press("reverse")
+    assert selected(made) == 4003
+    made.press("sort")
+    made.press("tree")
+    assert selected(made) == 4003
+
+
+def test_the_selection_stays_in_sight_of_a_small_screen() -> None:
+    made = monitor(processes=40)
+    shown(made, 80, 24)
+    made.press("last")
+    assert selected(made, 80, 24) == pids(shown(made, 200, 70))[-1]
+    made.press("page-up")
+    made.press("page-up")
+    assert selected(made, 80, 24) is not None
+    made.press("first")
+    assert selected(made, 80, 24) == pids(shown(made, 200, 70))[0]
+    text = shown(made, 80, 24)
+    assert "above" not in text
+
+
+def test_when_the_selected_process_ends_its_neighbour_is_selected() -> None:
+    made = monitor(processes=4)
+    made.press("down")
+    made.press("down")
+    first, second = 4003, 4002
+    assert selected(made) == second
+    one = sample(2, 3.0, processes=4)
+    assert not isinstance(one.processes, Missing)
+    made.add(replace(one, processes=tuple(p for p in one.processes if p.pid != second)))
+    assert selected(made) not in (None, second, first)
+
+
+def test_a_pid_given_anew_is_another_process() -> None:
+    table = ProcessTable("pid", descending=False, tree=False)
+    table.take((process(0, 1), process(1, 1)))
+    table.select(0)
+    table.take((replace(process(0, 1), start_ticks=999), process(1, 1)))
+    assert table.selected == (4000, 999)  # the neighbour in the same place
+    table.take((process(1, 1),))
+    assert table.selected == (4001, 101)
+
+
+def test_a_filter_that_hides_the_selected_process_gives_it_back_afterwards() -> None:
+    table = ProcessTable("pid", descending=False, tree=False)
+    everything = tuple(process(number, 1) for number in range(6))
+    table.take(everything)
+    table.select(2)
+    table.filter = "jupyter"
+    table.take(everything)
+    assert table.selected_process() is None
+    table.filter = ""
+    table.take(everything)
+    assert table.selected_process() is everything[2]
+
+
+def test_the_tree_puts_processes_below_those_that_started_them() -> None:
+    made = monitor(gpus=1, processes=6)
+    made.press("tree")
+    lines = [line for line in shown(made).splitlines() if line[:7].strip().isdigit() and " C " in line]
+    at = next(n for n, line in enumerate(lines) if line.startswith("   4000"))
+    assert [int(line[:7]) for line in lines[at + 1 : at + 4]] == [4003, 4002, 4001]
+    assert "├ vllm" in lines[at + 1]
+    assert "└ python" in lines[at + 3]
+
+
+def test_a_ring_of_parents_loses_nobody() -> None:
+    ring = tuple(replace(process(n, 1), parent_pid=4000 + (n + 1) % 3) for n in range(3))
+    itself = replace(process(5, 1), parent_pid=4005)
+    twins = (process(7, 1), replace(process(7, 1), start_ticks=9))
+    table = ProcessTable("pid", descending=False, tree=True)
+    table.take((*ring, itself, *twins))
+    assert sorted(row.process.pid for row in table.rows) == [4000, 4001, 4002, 4005, 4007, 4007]
+
+
+def test_a_deep_tree_needs_no_deep_stack() -> None:
+    chain = tuple(replace(process(n, 1), parent_pid=4000 + n - 1) for n in range(3000))
+    table = ProcessTable("pid", descending=False, tree=True)
+    table.take(chain)
+    assert [row.process.pid for row in table.rows] == [p.pid for p in chain]
+    lines, _ = table.drawn(80, 10, Units())
+    assert len(lines) == 10
+
+
+def test_a_process_on_several_gpus_has_one_row_with_their_sum() -> None:
+    uses = tuple(GpuUse(n, 1, "C", GIB, 20.0) for n in range(3))
+    spread = replace(process(0, 1), uses=uses)
+    partly = replace(
+        process(1, 1), uses=(*uses[:1], GpuUse(7, 1, "G", Missing("not told"), Missing("not told")))
+    )
+    one = sample(8, 0.0)
+    made = MonitorModel(MonitorSettings())
+    made.add(replace(one, processes=(spread, partly)))
+    rows = [line for line in text_of(made.lines(200, 60, START)).splitlines() if line[:7].strip().isdigit()]
+    assert "0-2 C      60    3.0 GiB " in rows[0]
+    assert "0,7 CG     20   1.0 GiB+ " in rows[1]
+
+
+def test_columns_give_way_in_a_narrow_terminal_and_the_command_stays() -> None:
+    assert [column.id for column in columns_for(40)] == ["pid", "gpu", "gpu-mem", "command"]
+    assert len(columns_for(80)) == len(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.9, "60 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (7200, "2.0 h"),
+        (864000, "10.0 d"),
+        (-1, "0 s"),
+    ],
+)
+def test_times_of_processes_are_short(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+def test_intervals_go_up_and_down_and_stop_at_the_ends() -> None:
+    made = monitor()
+    assert made.press("faster") == SetInterval(0.5)
+    assert made.press("faster") == SetInterval(0.2)
+    assert made.press("faster") is None
+    for _ in range(9):
+        made.press("slower")
+    assert made.settings.interval_s == 10.0
+    assert "every 10 s" in shown(made)
+
+
+def test_an_interval_of_ones_own_goes_to_the_next_of_the_list() -> None:
+    made = MonitorModel(MonitorSettings(interval_s=3.0))
+    assert made.press("slower") == SetInterval(5.0)
+    assert MonitorModel(MonitorSettings(interval_s=3.0)).press("faster") == SetInterval(2.0)
+
+
+def test_hiding_processes_gives_their_room_away_and_stops_asking_for_them() -> None:
+    made = monitor()
+    assert made.press("processes") == WantProcesses(False)
+    assert "COMMAND" not in shown(made)
+    made.press("filter")
+    assert not made.is_typing
+    assert "p shows them" in shown(made)
+    assert made.press("processes") == WantProcesses(True)
+    assert "COMMAND" in shown(made)
+
+
+def test_zoom_goes_from_a_minute_to_an_hour() -> None:
+    made = monitor()
+    for _ in range(9):
+        made.press("zoom-out")
+    assert made.settings.zoom_min == 60
+    assert "charts 60 min" in shown(made)
+    for _ in range(9):
+        made.press("zoom-in")
+    assert made.settings.zoom_min == 1
+
+
+def test_units_change_memory_and_temperature() -> None:
+    made = monitor()
+    assert "GiB" in shown(made)
+    made.press("units")
+    assert "GB" in shown(made)
+    assert "GiB" not in shown(made)
+    made.press("units")
+    assert "°F" in shown(made)
+    made.press("units")
+    made.press("units")
+    assert made.settings == MonitorSettings()
+
+
+def test_metrics_can_be_chosen_and_one_always_stays() -> None:
+    made = monitor()
+    made.press("metrics")
+    assert "[x] busy" in shown(made)
+    made.press("toggle")
+    assert "[ ] busy" in shown(made)
+    for _ in range(20):
+        made.press("down")
+    made.press("toggle")
+    assert made.settings.metrics[-1] == "video"
+    made.press("back")
+    assert "busy " not in shown(made).partition("host")[0]
+
+
+def test_all_but_one_metric_can_be_switched_off() -> None:
+    made = MonitorModel(MonitorSettings(metrics=("memory",)))
+    made.add(sample(1))
+    made.press("metrics")
+    made.press("down")
+    made.press("toggle")
+    assert made.settings.metrics == ("memory",)
+    assert "one metric stays" in text_of(made.lines(80, 24, START))
+
+
+def test_the_selected_gpu_is_marked_and_the_last_line_tells_what_ails_it() -> None:
+    made = monitor(gpus=8)
+    for _ in range(4):
+        made.press("next-gpu")
+    text = shown(made, 80, 24)
+    assert "▸ 3 H200" in text
+    assert "3: POWER-CAPPED" in text.splitlines()[-1]
+    assert "the power limit holds" in text.splitlines()[-1]
+
+
+def test_rows_that_scroll_follow_the_selected_gpu() -> None:
+    made = monitor(gpus=72)
+    for _ in range(60):
+        made.press("next-gpu")
+    text = shown(made, 80, 24)
+    assert "▸59 H200" in text
+    assert "58 GPUs" in text
+
+
+def test_clicks_select_gpus_and_processes_and_sort_by_columns() -> None:
+    made = monitor(gpus=8)
+    text = shown(made, 80, 24).splitlines()
+    row = next(n for n, line in enumerate(text) if line.startswith("  5 H200"))
+    made.click(20, row)
+    assert "▸ 5 H200" in shown(made, 80, 24)
+    heading = next(n for n, line in enumerate(text) if "COMMAND" in line)
+    made.click(text[heading].index("USER"), heading)
+    assert made.settings.sort == "user"
+    made.click(text[heading].index("USER"), heading)
+    assert made.settings.descending
+    made.click(30, heading + 2)
+    assert selected(made, 80, 24) == pids(shown(made, 80, 24))[1]
+    made.click(0, 0)
+    made.click(79, 23)
+    made.click(500, 500)
+
+
+def test_clicks_on_panes_and_on_the_heat_strip_select_gpus() -> None:
+    made = monitor(gpus=4)
+    shown(made, 200, 50)
+    made.click(150, 3)
+    assert "▸1 H200" in shown(made, 200, 50)
+    many = monitor(gpus=72)
+    shown(many, 200, 50)
+    many.click(7 + 40, 1)
+    assert "▸40 H200" in shown(many, 200, 50)
+
+
+def test_a_click_in_the_metrics_switches_one() -> None:
+    made = monitor()
+    made.press("metrics")
+    text = shown(made).splitlines()
+    row = next(n for n, line in enumerate(text) if "] sm " in line)
+    made.click(3, row)
+    assert "sm" in made.settings.metrics
+
+
+def test_details_scroll_and_leave() -> None:
+    made = monitor(gpus=1)
+    made.press("details")
+    text = shown(made, 80, 24)
+    assert "uuid" in text
+    assert "more lines" in text
+    made.press("last")
+    text = shown(made, 80, 24)
+    assert "absent, and why" in text
+    assert "this GPU does not report it: fan" in text
+    made.press("back")
+    assert "details" not in shown(made, 80, 24).splitlines()[1]
+
+
+def test_a_sentence_from_outside_stands_in_the_last_line_until_the_next_key() -> None:
+    made = monitor()
+    made.say("4000 has ended")
+    assert "4000 has ended" in shown(made).splitlines()[-1]
+    made.press("down")
+    assert "4000 has ended" not in shown(made)
+
+
+def test_settings_that_were_changed_are_given_back() -> None:
+    made = monitor()
+    shown(made)
+    for key in ("tree", "reverse", "zoom-out", "slower"):
+        made.press(key)
+    made.press("sort")
+    kept = made.settings
+    assert (kept.tree, kept.zoom_min, kept.interval_s, kept.sort) == (True, 2, 2.0, "cpu")
+    again = MonitorModel(kept)
+    assert again.settings == kept
+
+
+def test_enter_opens_the_selected_gpu() -> None:
+    made = monitor(gpus=2)
+    made.press("toggle")
+    assert "details" not in shown(made)
+    made.press("next-gpu")
+    made.press("next-gpu")
+    made.press("toggle")
+    assert "1 H200 SXM ── details" in shown(made)
+
+
+def test_details_of_a_gpu_list_its_instances() -> None:
+    made = model(lambda second: with_instances(sample(2, second), 0, 3), seconds=2)
+    made.press("details")
+    made.press("last")
+    assert shown(made, 120, 60).count("MIG 1g.18gb") == 3

@@ -1,0 +1,211 @@
+"""Pictures of the Monitor screen as text, and what holds for every one of them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from monitor_golden import FOLDER, faulty, model, pictures
+from monitor_samples import HOST, SECOND, START, process, sample, text_of, with_instances
+from rich.cells import cell_len
+from rich.text import Text
+
+from gputui.tui.lines import Line
+from gputui.tui.monitor.actions import ACTIONS
+from gputui.tui.monitor.cells import line_width
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.settings import MonitorSettings
+
+STYLES = {"", "dim", "title", "accent", "good", "warn", "alarm", "chart", "selected"}
+
+
+@cache
+def drawn() -> dict[str, str]:
+    return dict(pictures())
+
+
+def names() -> list[str]:
+    return sorted(path.name for path in FOLDER.glob("monitor_*.txt"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_pictures_are_those_that_were_looked_at(name: str) -> None:
+    assert drawn()[name] == (FOLDER / name).read_text(encoding="utf-8"), "python tests/monitor_golden.py"
+
+
+def test_every_picture_was_looked_at() -> None:
+    assert sorted(drawn()) == names()
+
+
+def test_pictures_have_their_size_in_every_line() -> None:
+    for name, text in drawn().items():
+        width, height = map(int, name.removesuffix(".txt").rpartition("_")[2].split("x"))
+        lines = text.splitlines()
+        assert len(lines) == height, name
+        assert {cell_len(line) for line in lines} == {width}, name
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_all_gpus_are_visible_at_80_by_24_and_hidden_processes_counted(count: int) -> None:
+    text = drawn().get(f"monitor_{count}gpus_80x24.txt") or text_of(
+        model(lambda second: sample(count, second, processes=40), seconds=2).lines(80, 24, START)
+    )
+    for device in range(count):
+        assert f" {device} H200 SXM" in text
+    told = int(text.partition("more processes: ")[2].partition(" below")[0])
+    rows = [line for line in text.splitlines() if line[:7].strip().isdigit() and " C " in line]
+    assert told + len(rows) == (12 if count < 3 else 40)
+
+
+def exact(lines: tuple[Line, ...], width: int, height: int) -> None:
+    assert len(lines) == height
+    for line in lines:
+        assert line_width(line) == max(width, 0)
+        whole = "".join(span.text for span in line)
+        assert cell_len(whole) == max(width, 0)
+        assert Text(whole).cell_len == max(width, 0)
+        assert {span.style for span in line} <= STYLES
+        assert all(character.isprintable() or character == " " for character in whole)
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        [
+            "\x1b[2J\x1b]0;owned\x07",
+            "[bold red]not markup[/]",
+            "line\nbreak\r\ttab",
+            "\u202eevil\u202c\u2066x",
+            "漢字の名前" * 30,
+            "👩‍🚀🇩🇪👍🏽❤️",
+            "e\u0301" * 10,
+            "\udcff\udcfe bad utf-8",
+            "\u0000\u0085\u2028\ufeff\U000e0041",
+            "각\u1100\u1161ﷺ",
+            "x" * 3000,
+            "",
+        ]
+    ),
+)
+KEYS = st.sampled_from([action.id for action in ACTIONS])
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    width=st.integers(0, 260),
+    height=st.integers(0, 70),
+    count=st.integers(0, 40),
+    processes=st.integers(0, 30),
+    name=HOSTILE,
+    keys=st.lists(KEYS, max_size=8),
+    ascii_only=st.booleans(),
+    instances=st.integers(0, 7),
+)
+def test_every_line_is_exactly_as_wide_as_asked(
+    width: int,
+    height: int,
+    count: int,
+    processes: int,
+    name: str,
+    keys: list[str],
+    ascii_only: bool,
+    instances: int,
+) -> None:
+    made = MonitorModel(
+        MonitorSettings(), usd_per_hour=3.0, ascii_only=ascii_only, title=name, now=lambda: START
+    )
+    changes = {device: {"name": name, "uuid": name} for device in (*range(count), HOST)}
+    for second in range(2):
+        one = sample(count, float(second), processes=0, changes=changes)
+        if count and instances:
+            one = with_instances(one, count - 1, instances)
+        members = [process(number, max(count, 1)) for number in range(processes)]
+        renamed = tuple(
+            type(member)(
+                member.pid,
+                member.uses,
+                member.parent_pid,
+                name,
+                name,
+                member.cpu_pct,
+                member.memory_bytes,
+                member.elapsed_s,
+                member.start_ticks,
+            )
+            for member in members
+        )
+        made.add(type(one)(one.number, one.t_ns, one.host, one.gpus, renamed, one.absent))
+    exact(made.lines(width, height, START + SECOND), width, height)
+    for key in keys:
+        made.press(key)
+        made.type(name)
+        made.click(width // 2, height // 2)
+        lines = made.lines(width, height, START + SECOND)
+        exact(lines, width, height)
+        if ascii_only:
+            assert all(span.text.isascii() for line in lines for span in line)
+
+
+def test_below_40_by_10_there_is_one_sentence() -> None:
+    made = model(lambda second: sample(8, second), seconds=1)
+    for width, height in ((39, 24), (80, 9), (12, 12)):
+        text = " ".join(text_of(made.lines(width, height, START)).split())
+        assert "gputui needs 40x10 cells" in text
+    assert made.lines(0, 0, START) == ()
+    assert "H200" in text_of(made.lines(80, 24, START))
+
+
+def test_before_the_first_sample_the_screen_says_that_it_waits() -> None:
+    made = MonitorModel(MonitorSettings(), title="here")
+    assert "waiting for the first reading" in text_of(made.lines(80, 24, START))
+
+
+def test_in_ascii_no_character_is_beyond_it() -> None:
+    made = model(faulty, ascii_only=True)
+    for width, height in ((40, 10), (80, 24), (120, 40), (200, 50)):
+        for key in ("next-gpu", "details", "details", "metrics", "metrics", "down", "end", "back"):
+            made.press(key)
+            assert text_of(made.lines(width, height, START + 90 * SECOND)).isascii()
+
+
+def test_unchanged_lines_are_the_same_objects() -> None:
+    made = model(lambda second: sample(8, second, processes=40))
+    first = made.lines(120, 40, START + 90 * SECOND)
+    assert made.lines(120, 40, START + 90 * SECOND) is first
+    still = sample(8, 90.0, processes=40, number=99)
+    made.add(still)
+    second = made.lines(120, 40, START + 90 * SECOND)
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    made.press("down")
+    third = made.lines(120, 40, START + 90 * SECOND)
+    changed = [row for row, (one, other) in enumerate(zip(first, third, strict=True)) if one is not other]
+    assert len(changed) == 1
+
+
+def test_time_alone_changes_nothing_while_samples_are_fresh() -> None:
+    made = model(lambda second: sample(8, second, processes=40))
+    first = made.lines(80, 24, START + 90 * SECOND)
+    later = made.lines(80, 24, START + 90 * SECOND + 400_000_000)
+    assert sum(one is not other for one, other in zip(first, later, strict=True)) == 0
+
+
+def test_a_paused_picture_keeps_its_content_while_samples_go_on() -> None:
+    clock = [START + 90 * SECOND]
+    made = MonitorModel(MonitorSettings(zoom_min=5), usd_per_hour=2.0, now=lambda: clock[0])
+    for second in range(91):
+        made.add(sample(4, float(second)))
+    before = text_of(made.lines(120, 40, clock[0]))
+    made.press("pause")
+    paused = text_of(made.lines(120, 40, clock[0]))
+    assert "PAUSED" in paused
+    assert paused.splitlines()[1:] == before.splitlines()[1:]
+    for second in range(91, 800):
+        made.add(sample(4, float(second)))
+    clock[0] = START + 800 * SECOND
+    assert text_of(made.lines(120, 40, clock[0])) == paused
+    made.press("pause")
+    after = text_of(made.lines(120, 40, clock[0]))
+    assert "PAUSED" not in after
+    assert "13 min" in after

@@ -1,0 +1,320 @@
+"""Cells, history, charts, places and settings of the Monitor screen."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gputui.errors import GputuiError
+from gputui.tui.lines import Span
+from gputui.tui.monitor.cells import clean, cut, fitted, left, line_width, right, ruled, width_of
+from gputui.tui.monitor.charts import Chart, ascii_glyph, bar, braille_glyph, heat, level_of, round_ceiling
+from gputui.tui.monitor.history import RINGS, History, Series
+from gputui.tui.monitor.layout import NOWHERE, Box, laid_out
+from gputui.tui.monitor.metrics import Units, degrees, gigahertz, memory, memory_of
+from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings, settings_path
+
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+
+
+# Cells
+
+
+@given(st.text(max_size=60))
+def test_cleaned_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
+    cleaned = clean(text)
+    assert all(one.isprintable() or one == " " for one in cleaned)
+    assert all(cell_len(one) in (1, 2) for one in cleaned)
+    assert cell_len(cleaned) == sum(cell_len(one) for one in cleaned)
+
+
+@given(st.text(max_size=40), st.integers(0, 50))
+def test_cut_and_filled_text_has_exactly_its_width(text: str, width: int) -> None:
+    cleaned = clean(text)
+    assert width_of(cut(cleaned, width)) <= width
+    assert width_of(left(cleaned, width)) == width
+    assert width_of(right(cleaned, width)) == width
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=20), st.sampled_from(["", "dim", "warn"])), max_size=6),
+    st.integers(0, 60),
+)
+def test_lines_are_as_wide_as_asked_and_neighbours_of_one_style_are_one(
+    parts: list[tuple[str, str]], width: int
+) -> None:
+    spans = [Span(clean(text), style) for text, style in parts]
+    line = fitted(spans, width)
+    assert line_width(line) == width
+    assert all(one.style != other.style for one, other in itertools.pairwise(line))
+    assert line_width(ruled(spans, width)) == width
+
+
+def test_what_is_cut_off_is_marked() -> None:
+    assert cut("python train.py", 8) == "python …"
+    assert cut("漢字漢字", 6) == "漢字…"
+    assert left("漢字漢字", 4) == "漢… "
+
+
+# History
+
+
+def test_rings_stay_as_large_as_they_were_made() -> None:
+    series = Series()
+    size = sum(sys.getsizeof(getattr(ring, name)) for ring in series.rings for name in ("_mean", "_numbers"))
+    for second in range(20_000):
+        series.add(second * SECOND, float(second % 100), 3 * SECOND)
+    assert size == sum(
+        sys.getsizeof(getattr(ring, name)) for ring in series.rings for name in ("_mean", "_numbers")
+    )
+    assert [ring.kept for ring in series.rings] == [kept for _, kept in RINGS]
+
+
+def test_an_hour_is_reached_by_the_coarsest_ring() -> None:
+    series = Series()
+    for second in range(5000):
+        series.add(second * SECOND, 10.0 if second < 2500 else 90.0, 3 * SECOND)
+    for minutes in (1, 5, 30, 60):
+        ring = series.ring_for(minutes * MINUTE)
+        assert ring.length_ns * ring.kept >= minutes * MINUTE
+    old = series.over(1500 * SECOND, 1600 * SECOND, 60 * MINUTE)
+    new = series.over(4900 * SECOND, 4990 * SECOND, MINUTE)
+    assert old is not None
+    assert new is not None
+    assert (old.mean, new.mean) == (10.0, 90.0)
+
+
+def test_a_gap_is_not_bridged_and_a_slow_interval_is() -> None:
+    series = Series()
+    series.add(0, 1.0, 25 * SECOND)
+    series.add(10 * SECOND, 2.0, 25 * SECOND)
+    bridged = series.over(4 * SECOND, 5 * SECOND, MINUTE)
+    assert bridged is not None
+    assert bridged.mean == 2.0
+    series.gap()
+    series.add(20 * SECOND, 3.0, 25 * SECOND)
+    assert series.over(14 * SECOND, 15 * SECOND, MINUTE) is None
+
+
+def test_a_bucket_keeps_least_mean_and_greatest() -> None:
+    series = Series()
+    for tenth, value in enumerate((10.0, 90.0, 20.0)):
+        series.add(5 * SECOND + tenth * SECOND // 10, value, 0)
+    bucket = series.over(5 * SECOND, 6 * SECOND, MINUTE)
+    assert bucket is not None
+    assert (bucket.least, bucket.mean, bucket.greatest) == (10.0, 40.0, 90.0)
+
+
+def test_a_copy_does_not_change_with_the_original() -> None:
+    history = History()
+    history.add(0, SECOND, {"busy": 50.0}, 0)
+    twin = history.copied()
+    history.add(0, 2 * SECOND, {"busy": 99.0}, 0)
+    series = twin.series(0, "busy")
+    assert series is not None
+    assert series.last_ns == SECOND
+    assert series.over(2 * SECOND, 3 * SECOND, MINUTE) is None
+
+
+def test_no_number_is_a_gap() -> None:
+    history = History()
+    history.add(0, SECOND, {"busy": float("nan")}, 0)
+    assert history.series(0, "busy") is None
+    history.add(0, 2 * SECOND, {"busy": 1.0}, 0)
+    history.add(0, 3 * SECOND, {"busy": None}, 0)
+    series = history.series(0, "busy")
+    assert series is not None
+    assert series.last_ns is None
+
+
+# Charts
+
+
+def test_levels_fill_from_below_and_zero_has_a_dot() -> None:
+    assert [level_of(value, 100, 4) for value in (0, 10, 50, 100, 250)] == [1, 1, 2, 4, 4]
+    assert level_of(5, 0, 4) == 1
+    assert braille_glyph(4, 4, 1) == ("⣿",)
+    assert braille_glyph(1, 4, 2) == (" ", "⣸")
+    assert braille_glyph(-1, -1, 2) == (" ", " ")
+    assert ascii_glyph(4, 4, 1) == ("@",)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 100),
+    st.integers(1, 4),
+    st.sampled_from([1, 2, 5, 10, 30, 60]),
+    st.lists(st.floats(0, 200), min_size=1, max_size=60),
+    st.booleans(),
+)
+def test_charts_have_their_size_and_a_cached_one_is_what_a_fresh_one_is(
+    width: int, rows: int, minutes: int, values: list[float], ascii_only: bool
+) -> None:
+    series = Series()
+    kept = Chart(width, rows, minutes * MINUTE, ascii_only=ascii_only)
+    for number, value in enumerate(values):
+        now = 10_000 * SECOND + number * SECOND
+        series.add(now, value, 3 * SECOND)
+        drawn = kept.draw(series, now, 100.0)
+        assert [cell_len(row) for row in drawn] == [width] * rows
+        assert drawn == Chart(width, rows, minutes * MINUTE, ascii_only=ascii_only).draw(series, now, 100.0)
+        assert kept.draw(series, now, 100.0) is drawn
+
+
+def test_bars_and_heat_stay_in_their_room() -> None:
+    assert bar(50, 100, 10) == ("⣿⣿⣿⣿⣿", "⠤⠤⠤⠤⠤")
+    assert bar(250, 100, 10) == ("⣿" * 10, "")
+    assert bar(5, 0, 10) == ("", " " * 10)
+    assert bar(None, 100, 4) == ("", "    ")
+    assert bar(50, 100, 4, ascii_only=True) == ("##", "..")
+    assert heat((0, 50, 100, 250, None), 100) == "▁▄██?"
+    assert heat((0, 100), 100, ascii_only=True) == "09"
+
+
+@pytest.mark.parametrize(("value", "top"), [(0, 1), (3, 5), (5, 5), (5.1, 10), (1e9, 1e9), (1.1e9, 2e9)])
+def test_charts_without_a_limit_end_at_a_round_number(value: float, top: float) -> None:
+    assert round_ceiling(value) == pytest.approx(top)
+
+
+def test_amounts_are_short_and_have_their_unit() -> None:
+    assert memory(120 * 2**30, Units()) == "120.0 GiB"
+    assert memory(1.5e12, Units("GB")) == "1.50 TB"
+    assert memory(None, Units()) == "—"
+    assert memory_of(2**30, 4 * 2**30, Units()) == "1.0 of 4.0 GiB"
+    assert memory_of(2**20, 4 * 2**30, Units()) == "1 MiB of 4.0 GiB"
+    assert (gigahertz(1980), gigahertz(345)) == ("1.98 GHz", "345 MHz")
+    assert (degrees(100, Units()), degrees(100, Units("GiB", "F", ""))) == ("100 °C", "212 F")
+
+
+# Places
+
+
+def overlap(one: Box, other: Box) -> bool:
+    return one.x < other.right and other.x < one.right and one.y < other.bottom and other.y < one.bottom
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(40, 300),
+    st.integers(8, 100),
+    st.lists(st.integers(0, 7), max_size=100),
+    st.booleans(),
+)
+def test_boxes_lie_inside_and_do_not_overlap(
+    width: int, height: int, instances: list[int], with_lower: bool
+) -> None:
+    layout = laid_out(width, height, instances, with_lower=with_lower)
+    boxes = [*layout.gpus, layout.list, layout.strip, layout.host, layout.lower]
+    boxes = [box for box in boxes if box != NOWHERE]
+    for place, box in enumerate(boxes):
+        assert box.x >= 0
+        assert box.y >= 0
+        assert box.width > 0
+        assert box.height > 0
+        assert box.right <= width
+        assert box.bottom <= height
+        assert not any(overlap(box, other) for other in boxes[place + 1 :])
+    if layout.form == "panes":
+        assert len(layout.gpus) == len(instances)
+        assert all(box.height >= 2 + some for box, some in zip(layout.gpus, instances, strict=True))
+    if not with_lower:
+        assert layout.lower == NOWHERE
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "form"),
+    [
+        (0, (80, 22), "none"),
+        (1, (80, 22), "panes"),
+        (4, (80, 22), "panes"),
+        (8, (80, 22), "rows"),
+        (8, (120, 38), "panes"),
+        (8, (200, 48), "panes"),
+        (16, (200, 48), "panes"),
+        (72, (200, 48), "rows"),
+        (1, (40, 8), "panes"),
+    ],
+)
+def test_the_form_follows_from_count_and_size(count: int, size: tuple[int, int], form: str) -> None:
+    assert laid_out(*size, [0] * count).form == form
+
+
+def test_many_gpus_have_a_heat_strip() -> None:
+    assert laid_out(80, 22, [0] * 16).strip.height == 1
+    assert laid_out(80, 22, [0] * 8).strip == NOWHERE
+    assert laid_out(40, 8, [0] * 72).strip.height == 2
+
+
+# Settings
+
+
+def test_settings_come_back_as_they_were_kept(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "monitor.toml"
+    kept = MonitorSettings(0.2, 30, ("power", "busy"), "GB", "F", False, "cpu", False, True)
+    save_settings(path, kept)
+    assert load_settings(path) == (kept, "")
+    assert [file.name for file in path.parent.iterdir()] == ["monitor.toml"]
+
+
+def test_settings_lie_in_the_users_config_directory() -> None:
+    assert settings_path({"XDG_CONFIG_HOME": "/x"}) == Path("/x/gputui/monitor.toml")
+    assert settings_path({"HOME": "/home/ana"}) == Path("/home/ana/.config/gputui/monitor.toml")
+    assert settings_path({"HOME": "/home/ana", "XDG_CONFIG_HOME": "relative"}).parts[1] == "home"
+
+
+def test_without_a_file_settings_are_the_defaults(tmp_path: Path) -> None:
+    assert load_settings(tmp_path / "none.toml") == (MonitorSettings(), "")
+
+
+@pytest.mark.parametrize(
+    "content", [b"interval_s = ", b"\xff\xfe\x00", b"\x00" * 100, b"[" * 100_000, b"=" * 90_000]
+)
+def test_a_damaged_file_means_defaults_and_a_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "monitor.toml"
+    path.write_bytes(content)
+    kept, said = load_settings(path)
+    assert kept == MonitorSettings()
+    assert "monitor.toml" in said
+    assert "damaged" in said
+
+
+def test_what_is_out_of_range_is_left_out_and_named_and_the_rest_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.toml"
+    path.write_text(
+        'interval_s = 99\nzoom_min = true\nsort = "cpu"\nmetrics = ["busy", "nonsense"]\n'
+        'memory_unit = "parsec"\ntree = 1\ncolour = "red"\n',
+        encoding="utf-8",
+    )
+    kept, said = load_settings(path)
+    assert kept == MonitorSettings(sort="cpu")
+    for name in ("interval_s", "zoom_min", "metrics", "memory_unit", "tree", "colour"):
+        assert name in said
+
+
+def test_a_directory_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(GputuiError) as raised:
+        save_settings(tmp_path / "file" / "monitor.toml", MonitorSettings())
+    assert "XDG_CONFIG_HOME" in str(raised.value.hint)
+
+
+def test_a_failing_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "monitor.toml"
+    save_settings(path, MonitorSettings(zoom_min=5))
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(GputuiError):
+        save_settings(path, MonitorSettings(zoom_min=60))
+    assert load_settings(path)[0].zoom_min == 5
+    assert [file.name for file in tmp_path.iterdir()] == ["monitor.toml"]
