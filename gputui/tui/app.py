@@ -1,0 +1,236 @@
+"""The live view as an app: paints what the model draws, passes keys on, and never waits for the collector."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic, monotonic_ns
+from typing import Protocol
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.message import Message
+from textual.screen import Screen
+
+from gputui.model.live import LiveSample
+from gputui.tui.lines import Line, Span
+from gputui.tui.lines_view import LinesView
+from gputui.tui.painting import FastPaint
+from gputui.tui.quiet_input import TerminalClosed
+from gputui.tui.signals import end_by_signal, no_longer
+from gputui.tui.theme import Depth
+
+PAINT_EVERY_S = 1.0
+_SLACK_S = 0.1
+"""A sample this much early is painted when it comes; without one the picture is painted this much late."""
+SLOW_FRAME_S = 0.5
+"""From this round trip on, the picture says that the link is slow."""
+HUNG_UP = 129
+INTERRUPTED = 130
+
+
+class Model(Protocol):
+    """What is drawn."""
+
+    def add(self, sample: LiveSample) -> None:
+        """Take a sample in."""
+
+    def press(self, action_id: str) -> object:
+        """A key was pressed; what it asks of the outside, or None."""
+
+    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+        """The picture, at most `height` lines of `width` cells."""
+
+
+class Collector(Protocol):
+    """Who samples, in a thread of its own."""
+
+    on_sample: Callable[[LiveSample], None] | None
+    """Called in that thread for every sample."""
+
+    def latest(self) -> LiveSample | None:
+        """The last sample, at once."""
+
+    def close(self) -> None:
+        """Stop within 0.1 s, even while a call hangs."""
+
+
+class KeyAction(Protocol):
+    """A line of the table of keys: see `monitor.actions`."""
+
+    @property
+    def id(self) -> str:
+        """What `Model.press` takes."""
+
+    @property
+    def key(self) -> str:
+        """As Textual names keys, separated by commas."""
+
+    @property
+    def title(self) -> str:
+        """One or two words."""
+
+    @property
+    def tooltip(self) -> str:
+        """A sentence."""
+
+
+@dataclass
+class SampleArrived(Message, bubble=False):
+    """The collector has another sample."""
+
+    sample: LiveSample
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+
+class MonitorScreen(Screen[None], inherit_bindings=False):
+    """One `LinesView` over the whole screen, and the keys of the model."""
+
+    DEFAULT_CSS = "MonitorScreen { overflow: hidden; }"
+
+    def __init__(
+        self,
+        model: Model,
+        collector: Collector,
+        depth: Depth,
+        actions: Iterable[KeyAction],
+        on_request: Callable[[object], None],
+    ) -> None:
+        super().__init__()
+        self._model = model
+        self._collector = collector
+        self._on_request = on_request
+        self._view = LinesView(depth)
+        self._painted_s = 0.0
+        self._next: asyncio.TimerHandle | None = None
+        for action in actions:
+            keys = Binding(action.key, f"screen.press('{action.id}')", action.title, tooltip=action.tooltip)
+            for binding in Binding.make_bindings([keys]):
+                self._bindings.key_to_bindings.setdefault(binding.key, []).append(binding)
+
+    def compose(self) -> ComposeResult:
+        """The one widget."""
+        yield self._view
+
+    def on_mount(self) -> None:
+        """Begin to listen."""
+        sample = self._collector.latest()
+        if sample is not None:
+            self._model.add(sample)
+        self._collector.on_sample = self._sampled
+
+    def on_unmount(self) -> None:
+        """Listen no more."""
+        self._collector.on_sample = None
+        if self._next is not None:
+            self._next.cancel()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size: another picture."""
+        self.call_next(self.paint)
+
+    def on_sample_arrived(self, arrived: SampleArrived) -> None:
+        """Every sample goes into the charts; the picture follows at most once a second."""
+        self._model.add(arrived.sample)
+        if monotonic() - self._painted_s >= PAINT_EVERY_S - _SLACK_S:
+            self.paint()
+
+    def action_press(self, action_id: str) -> None:
+        """A key of the model: what it changes is seen at once."""
+        request = self._model.press(action_id)
+        if request is not None:
+            self._on_request(request)
+        self.paint()
+
+    def paint(self) -> None:
+        """Draw the picture as it is now, and see to it that it is drawn again in a second."""
+        width, height = self._view.size
+        self._painted_s = monotonic()
+        self._again_in(PAINT_EVERY_S + _SLACK_S)
+        if not (width and height and self.is_current):
+            return
+        lines = self._model.lines(width, height, monotonic_ns())
+        app = self.app
+        assert isinstance(app, FastPaint)
+        if app.round_trip_s > SLOW_FRAME_S and lines:
+            lines = (*lines[:-1], _with_note(f" link slow: a frame takes {app.round_trip_s:.1f} s ", width))
+        if self._view.show(lines):
+            app.paint_now(self._view)
+
+    def _again_in(self, seconds: float) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        loop = asyncio.get_running_loop()
+        self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
+
+    def _sampled(self, sample: LiveSample) -> None:
+        self.post_message(SampleArrived(sample))
+
+
+def _with_note(note: str, width: int) -> Line:
+    return (Span(note[:width], "warn"),)
+
+
+class MonitorApp(FastPaint):
+    """The monitor: one screen, ended by `q`, Ctrl-C, an ending signal or the end of the terminal.
+
+    `run` returns the exit status.
+    """
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS = [  # noqa: RUF012 - Textual declares it so
+        Binding("q", "quit", "Quit", tooltip="Leave"),
+        Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True),
+        Binding("ctrl+l", "repaint", "Repaint", show=False, tooltip="Draw the whole screen again"),
+    ]
+
+    def __init__(
+        self,
+        model: Model,
+        collector: Collector,
+        actions: Iterable[KeyAction] = (),
+        on_request: Callable[[object], None] = lambda request: None,
+        depth: Depth | None = None,
+    ) -> None:
+        super().__init__(depth)
+        self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
+        self._monitor = MonitorScreen(model, collector, self.depth, tuple(actions), on_request)
+        self._collector = collector
+
+    def get_default_screen(self) -> Screen[object]:
+        """The monitor."""
+        return self._monitor  # type: ignore[return-value]
+
+    def on_mount(self) -> None:
+        """Signals end the app from here on."""
+        super().on_mount()
+        end_by_signal(asyncio.get_running_loop(), self._leave)
+
+    def on_unmount(self) -> None:
+        """The collector is told to stop; nothing is waited for that could hang."""
+        super().on_unmount()
+        no_longer(asyncio.get_running_loop())
+        self._collector.close()
+
+    def on_terminal_closed(self, _: TerminalClosed) -> None:
+        """Nobody looks any more."""
+        self._leave(HUNG_UP)
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self._leave(0)
+
+    def action_interrupt(self) -> None:
+        """Leave, as by Ctrl-C in any program."""
+        self._leave(INTERRUPTED)
+
+    def action_repaint(self) -> None:
+        """Something else wrote on the terminal: draw everything again."""
+        self.repaint()
+
+    def _leave(self, status: int) -> None:
+        self.exit(status)

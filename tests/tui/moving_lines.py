@@ -1,0 +1,119 @@
+"""A monitor with a small model: its lines move as the keys and samples say. Run by the tests in a pty.
+
+Words: `still` (nothing ever changes), `every SECONDS` (samples), `hang` (closing the collector takes 0.1 s),
+`skeleton` (draw a first picture).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from time import monotonic_ns
+from typing import NamedTuple
+
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, LiveSample
+from gputui.tui.lines import Line, Span
+
+
+class Key(NamedTuple):
+    id: str
+    key: str
+    title: str = "Title"
+    tooltip: str = "Tooltip"
+
+
+KEYS = (Key("more", "m,space"), Key("big", "b"), Key("next", "tab"), Key("wide", "w"), Key("reverse", "S"))
+
+
+class MovingLines:
+    """A heading, the count of samples and presses, and bars that move with them."""
+
+    def __init__(self, *, is_still: bool = False) -> None:
+        self.samples = 0
+        self.presses = 0
+        self.is_big = False
+        self.is_wide = False
+        self.is_still = is_still
+        self.last = ""
+
+    def add(self, sample: LiveSample) -> None:
+        self.samples = sample.number
+
+    def press(self, action_id: str) -> object:
+        self.presses += 1
+        self.last = action_id
+        self.is_big ^= action_id == "big"
+        self.is_wide ^= action_id == "wide"
+        return None
+
+    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+        samples = 0 if self.is_still else self.samples
+        name = "GPU 温度 β" if self.is_wide else "GPU0 degrees"
+        lines: list[Line] = [
+            (
+                Span("moving", "title"),
+                Span(f" {width}x{height} samples {samples} presses {self.presses} {self.last}"),
+            ),
+            (Span(name, "accent"), Span(" "), Span("█" * (samples % (width - 20)), "chart")),
+        ]
+        for y in range(2, height - 1):
+            n = samples * y + self.presses
+            style = ("", "dim", "good", "warn", "alarm", "selected")[(n // 7) % 6]
+            text = f"{y:3d} {'x' * (n % 13)} {n % 101:3d}".ljust(width if y % 5 == 0 else 0)[:width]
+            lines.append((Span(text, style),))
+            if self.is_big:
+                lines[-1] = (Span("".join(chr(0x2800 + (n + x) % 255) for x in range(width)), style),)
+        lines.append((Span("the last line", "dim"),))
+        return tuple(lines[:height])
+
+
+class Ticking:
+    """Samples that count up, from a thread."""
+
+    def __init__(self, every_s: float | None, *, close_takes_s: float = 0.0) -> None:
+        self.on_sample: Callable[[LiveSample], None] | None = None
+        self._every_s = every_s
+        self._ends = threading.Event()
+        self._close_takes_s = close_takes_s
+        self._number = 0
+        if every_s is not None:
+            threading.Thread(target=self._run, daemon=True).start()
+
+    def latest(self) -> LiveSample | None:
+        return sample_number(self._number)
+
+    def close(self) -> None:
+        self._ends.set()
+        threading.Event().wait(self._close_takes_s)
+
+    def _run(self) -> None:
+        while not self._ends.wait(self._every_s):
+            self._number += 1
+            listener = self.on_sample
+            if listener is not None:
+                listener(sample_number(self._number))
+
+
+def sample_number(number: int) -> LiveSample:
+    host = DeviceSample(-1, "host", monotonic_ns(), {})
+    return LiveSample(number, monotonic_ns(), host, (), Missing("not asked"), {})
+
+
+def main(words: list[str]) -> int:
+    from gputui.tui.skeleton import first_picture
+
+    with first_picture(1, "moving", "starting") if "skeleton" in words else nullcontext():
+        from gputui.tui.app import MonitorApp
+
+        every_s = float(words[words.index("every") + 1]) if "every" in words else None
+        collector = Ticking(every_s, close_takes_s=0.1 if "hang" in words else 0.0)
+        app = MonitorApp(MovingLines(is_still="still" in words), collector, KEYS)
+        status = app.run(mouse="mouse" in words)
+    return app.return_code or 0 if status is None else status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
