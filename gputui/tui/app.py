@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from time import monotonic, monotonic_ns
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.painting import FastPaint
 from gputui.tui.quiet_input import TerminalClosed
-from gputui.tui.signals import end_by_signal, no_longer
+from gputui.tui.signals import end_by_signal
 from gputui.tui.theme import Depth
 
 PAINT_EVERY_S = 1.0
@@ -77,14 +76,12 @@ class KeyAction(Protocol):
         """A sentence."""
 
 
-@dataclass
 class SampleArrived(Message, bubble=False):
     """The collector has another sample."""
 
-    sample: LiveSample
-
-    def __post_init__(self) -> None:
+    def __init__(self, sample: LiveSample) -> None:
         super().__init__()
+        self.sample = sample
 
 
 class MonitorScreen(Screen[None], inherit_bindings=False):
@@ -122,6 +119,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         if sample is not None:
             self._model.add(sample)
         self._collector.on_sample = self._sampled
+        width, height = self.app.size  # of the view it will have: the first frame is a picture, not a blank
+        self._view.show(self._model.lines(width, height, monotonic_ns()))
 
     def on_unmount(self) -> None:
         """Listen no more."""
@@ -185,6 +184,7 @@ class MonitorApp(FastPaint):
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
         Binding("q", "quit", "Quit", tooltip="Leave"),
         Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
         Binding("ctrl+l", "repaint", "Repaint", show=False, tooltip="Draw the whole screen again"),
     ]
 
@@ -205,15 +205,13 @@ class MonitorApp(FastPaint):
         """The monitor."""
         return self._monitor  # type: ignore[return-value]
 
-    def on_mount(self) -> None:
-        """Signals end the app from here on."""
-        super().on_mount()
+    def on_load(self) -> None:
+        """Signals end the app from here on, before it takes the terminal."""
         end_by_signal(asyncio.get_running_loop(), self._leave)
 
     def on_unmount(self) -> None:
         """The collector is told to stop; nothing is waited for that could hang."""
         super().on_unmount()
-        no_longer(asyncio.get_running_loop())
         self._collector.close()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:

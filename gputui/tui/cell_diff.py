@@ -170,16 +170,19 @@ class CellDiff:
         for text, style, control in strip:
             if control or not text:
                 continue
-            pieces = cells_of(text)
             odd = odd or not _ONE_CELL_EACH.fullmatch(text)
             look = self._looks.of(style)
-            shown = look.of_blanks if not text.strip(" ") else look.of_text
+            pieces = cells_of(text)
+            shown = [look.of_text] * len(pieces)
+            if look.of_blanks != look.of_text and text[-1] == " ":
+                letters = len(pieces) - len(text) + len(text.rstrip(" "))
+                shown[letters:] = [look.of_blanks] * (len(pieces) - letters)
             end = x + len(pieces)
             if x < 0 or end > width:
-                pieces = pieces[max(0, -x) : max(0, width - x)]
+                pieces, shown = pieces[max(0, -x) : max(0, width - x)], shown[max(0, -x) : max(0, width - x)]
                 x = max(0, x)
             cells[x : x + len(pieces)] = pieces
-            styles[x : x + len(pieces)] = [shown] * len(pieces)
+            styles[x : x + len(pieces)] = shown
             x = end
         return odd
 

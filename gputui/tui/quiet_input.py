@@ -18,6 +18,7 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from gputui.tui import skeleton
 from gputui.tui.terminal_output import TerminalOutput
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ class QuietDriver(LinuxDriver):
 
     The thread that reads blocks until there is input, or a wake-up through a pipe.
     """
-
-    is_on_alternate_screen = False
-    """Whether somebody drew there already, so that it is not entered, and the cursor not saved, twice."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -71,8 +69,8 @@ class QuietDriver(LinuxDriver):
 
     def write(self, data: str) -> None:
         """Queue for the thread that writes."""
-        if data == _ALTERNATE_SCREEN and self.is_on_alternate_screen:
-            return
+        if data == _ALTERNATE_SCREEN and skeleton.is_drawn():
+            return  # a second time would save the cursor of the wrong screen
         if self._writer_thread is not None:
             super().write(data)
 
@@ -83,6 +81,7 @@ class QuietDriver(LinuxDriver):
         with self._answers:
             self._asked = self._answered = 0
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.attrs_before = skeleton.attributes_before() or self.attrs_before
         self.write(self.ask())
 
     def disable_input(self) -> None:
@@ -100,7 +99,7 @@ class QuietDriver(LinuxDriver):
         if self._output is not None:
             self._output.give_up_in(_LEAVING_S)
         super().stop_application_mode()
-        self.is_on_alternate_screen = False
+        skeleton.given_back()
 
     def close(self) -> None:
         """End the thread that writes."""

@@ -35,13 +35,7 @@ def ending_as_exit() -> Iterator[None]:
 def end_by_signal(loop: asyncio.AbstractEventLoop, leave: Callable[[int], None]) -> None:
     """Have `leave` called in the loop, with the exit status, for each ending signal.
 
-    A hang-up is never ignored: a screen without a terminal has nothing to do.
+    Until the loop is closed. A hang-up is never ignored: a screen without a terminal has nothing to do.
     """
     for number in ENDING:
         loop.add_signal_handler(number, leave, exit_status(number))
-
-
-def no_longer(loop: asyncio.AbstractEventLoop) -> None:
-    """The signals do again what they did before."""
-    for number in ENDING:
-        loop.remove_signal_handler(number)
