@@ -54,10 +54,12 @@ class Terminal:
         environment: Mapping[str, str] | None = None,
         answers: bool = True,
         bytes_per_s: float | None = None,
+        answer_after_s: float = 0.0,
         on_bytes: Callable[[bytes, float], None] | None = None,
     ) -> None:
         self.answers = answers
         self._bytes_per_s = bytes_per_s
+        self._answer_after_s = answer_after_s
         self._on_bytes = on_bytes
         self.raw = bytearray()
         """All that the terminal has seen."""
@@ -206,9 +208,14 @@ class Terminal:
         return self.raw.rfind(b"\x1b[" + mode.encode())
 
     def _answer(self, answer: bytes) -> None:
-        if self.answers:
-            with contextlib.suppress(OSError):
-                os.write(self.master, answer)
+        if self.answers and self._answer_after_s:
+            threading.Timer(self._answer_after_s, self._say, [answer]).start()
+        elif self.answers:
+            self._say(answer)
+
+    def _say(self, answer: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self.master, answer)
 
     def _read(self) -> None:
         waiting = bytearray()

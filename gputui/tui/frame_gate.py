@@ -5,7 +5,7 @@ from __future__ import annotations
 SILENCE_S = 2.0
 """A terminal that has not answered anything for so long after the start is taken for one that never will."""
 SLOW_LINK_S = 0.25
-"""From this round trip on, a link is left as long in peace as it was busy."""
+"""From two such round trips on, a link is left as long in peace as it was busy; one alone is a hiccup."""
 LONGEST_REST_S = 5.0
 ASK_AGAIN_S = 60.0
 """After so long the answer is taken for lost, as when a detached session was given another terminal."""
@@ -55,10 +55,11 @@ class FrameGate:
         self._unanswered = max(0, self._unanswered - 1)
         if self._sent_s is None or self._unanswered:
             return
-        self.round_trip_s = now_s - self._sent_s
+        before_s, self.round_trip_s = self.round_trip_s, now_s - self._sent_s
         self._sent_s = None
-        if self.round_trip_s > SLOW_LINK_S:
-            self._rest_until_s = now_s + min(self.round_trip_s, LONGEST_REST_S)
+        busy_s = min(before_s, self.round_trip_s)
+        if busy_s > SLOW_LINK_S:
+            self._rest_until_s = now_s + min(busy_s, LONGEST_REST_S)
 
     def look_again_s(self, now_s: float) -> float:
         """Seconds until it is worth asking `may_write` again, if no answer comes before."""

@@ -52,7 +52,7 @@ class QuietDriver(LinuxDriver):
         self._answers = Condition()
         self._asked = 0
         self._answered = 0
-        self.patience_s = 0.0
+        self.patience_s = _LEAVING_S
         """How long at the end to wait for answers: they would be typed into the user's shell."""
 
     @property

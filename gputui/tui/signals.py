@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio  # the first picture is drawn before there is a loop
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that end a screen."""

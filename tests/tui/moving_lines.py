@@ -1,15 +1,18 @@
 """A monitor with a small model: its lines move as the keys and samples say. Run by the tests in a pty.
 
 Words: `still` (nothing ever changes), `every SECONDS` (samples), `hang` (closing the collector takes 0.1 s),
-`skeleton` (draw a first picture).
+`skeleton` (draw a first picture), `wait` (and nothing behind it), `nohup` (ignore hang-ups),
+`count FILE` (write the number of the last sample there).
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from time import monotonic_ns
 from typing import NamedTuple
 
@@ -31,7 +34,8 @@ KEYS = (Key("more", "m,space"), Key("big", "b"), Key("next", "tab"), Key("wide",
 class MovingLines:
     """A heading, the count of samples and presses, and bars that move with them."""
 
-    def __init__(self, *, is_still: bool = False) -> None:
+    def __init__(self, *, is_still: bool = False, counted: Path | None = None) -> None:
+        self._counted = counted
         self.samples = 0
         self.presses = 0
         self.is_big = False
@@ -41,6 +45,8 @@ class MovingLines:
 
     def add(self, sample: LiveSample) -> None:
         self.samples = sample.number
+        if self._counted is not None:
+            self._counted.write_text(str(sample.number))
 
     def press(self, action_id: str) -> object:
         self.presses += 1
@@ -102,15 +108,28 @@ def sample_number(number: int) -> LiveSample:
     return LiveSample(number, monotonic_ns(), host, (), Missing("not asked"), {})
 
 
+def hang_ups_do_nothing() -> None:
+    """As where something took the signal from us: only the terminal itself tells that it is gone."""
+    from gputui.tui import signals
+
+    signals.ENDING = (signal.SIGTERM,)  # type: ignore[assignment]
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def main(words: list[str]) -> int:
     from gputui.tui.skeleton import first_picture
 
     with first_picture(1, "moving", "starting") if "skeleton" in words else nullcontext():
+        if "wait" in words:
+            threading.Event().wait()
         from gputui.tui.app import MonitorApp
 
+        if "nohup" in words:
+            hang_ups_do_nothing()
+        counted = Path(words[words.index("count") + 1]) if "count" in words else None
         every_s = float(words[words.index("every") + 1]) if "every" in words else None
         collector = Ticking(every_s, close_takes_s=0.1 if "hang" in words else 0.0)
-        app = MonitorApp(MovingLines(is_still="still" in words), collector, KEYS)
+        app = MonitorApp(MovingLines(is_still="still" in words, counted=counted), collector, KEYS)
         status = app.run(mouse="mouse" in words)
     return app.return_code or 0 if status is None else status
 

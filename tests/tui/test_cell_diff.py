@@ -6,12 +6,12 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from emulator import Emulator, Picture, as_textual_writes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
-from emulator import Emulator, Picture, as_textual_writes
 from wcwidth import wcswidth, wcwidth
 
 from gputui.tui.cell_diff import _ONE_CELL_EACH, CellDiff, cells_of

@@ -25,18 +25,31 @@ def test_a_quick_link_is_used_at_once_and_a_slow_one_half_of_the_time() -> None:
     assert gate.may_write(0.2, False)
     gate.sent(1)
     gate.answered(4)
-    assert not gate.may_write(6.9, False)
-    assert gate.look_again_s(6) == 1
-    assert gate.may_write(7, False)
+    assert gate.may_write(4, False)
+    gate.sent(4)
+    gate.answered(7)
+    assert not gate.may_write(9.9, False)
+    assert gate.look_again_s(9) == 1
+    assert gate.may_write(10, False)
+
+
+def test_a_reader_that_stood_still_once_is_shown_the_present_at_once() -> None:
+    gate = FrameGate(0)
+    gate.sent(0)
+    gate.answered(0.01)
+    gate.sent(1)
+    gate.answered(21)
+    assert gate.may_write(21, False)
 
 
 def test_a_very_slow_link_rests_five_seconds_at_most() -> None:
     gate = FrameGate(0)
     gate.answered(0)
-    gate.sent(0)
-    gate.answered(30)
-    assert not gate.may_write(34.9, False)
-    assert gate.may_write(35, False)
+    for start in (0, 30):
+        gate.sent(start)
+        gate.answered(start + 30)
+    assert not gate.may_write(64.9, False)
+    assert gate.may_write(65, False)
 
 
 def test_a_terminal_that_never_answers_is_painted_as_fast_as_it_takes() -> None:
@@ -62,7 +75,7 @@ def test_a_late_first_answer_ends_the_guessing() -> None:
     assert gate.is_deaf(3)
     gate.answered(4)
     assert not gate.is_deaf(4)
-    assert gate.may_write(9, True)
+    assert gate.may_write(4, True)
 
 
 def test_an_answer_that_was_lost_is_asked_for_again() -> None:
