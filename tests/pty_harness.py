@@ -13,7 +13,9 @@ import struct
 import subprocess
 import termios
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -39,6 +41,14 @@ class _Screen(pyte.Screen):
         self._say(data.encode())
 
 
+@dataclass
+class _Written:
+    """A piece of what the program wrote, on its way to the terminal."""
+
+    data: bytes
+    at_s: float
+
+
 class Terminal:
     """Runs a command in a pty and is its terminal.
 
@@ -55,14 +65,17 @@ class Terminal:
         answers: bool = True,
         bytes_per_s: float | None = None,
         answer_after_s: float = 0.0,
-        on_bytes: Callable[[bytes, float], None] | None = None,
     ) -> None:
         self.answers = answers
         self._bytes_per_s = bytes_per_s
         self._answer_after_s = answer_after_s
-        self._on_bytes = on_bytes
         self.raw = bytearray()
         """All that the terminal has seen."""
+        self.seen_s: list[tuple[int, float]] = []
+        """How many bytes it had seen, and when."""
+        self.lag_s = 0.0
+        """How long ago the program wrote what the terminal saw last."""
+        self.longest_lag_s = 0.0
         self.screen = _Screen(columns, lines, self._answer)
         self._stream = pyte.ByteStream(self.screen)
         self._carried = b""
@@ -218,30 +231,29 @@ class Terminal:
             os.write(self.master, answer)
 
     def _read(self) -> None:
-        waiting = bytearray()
+        waiting: deque[_Written] = deque()
         credit = 0.0
         last_s = monotonic()
         while not self._ends:
             self._reads.wait()
-            slow = self._bytes_per_s is not None
             ready = select.select([self.master], [], [], _TICK_S if waiting else 0.2)[0]
             if ready and self._reads.is_set():
                 read = self._read_some()
                 if read is None:
                     break
-                waiting += read
-            if not slow:
-                self._see(bytes(waiting))
-                waiting.clear()
-                continue
+                waiting.append(_Written(read, monotonic()))
             now = monotonic()
             credit = min(credit + (now - last_s) * (self._bytes_per_s or 0), 4096.0) if waiting else 0.0
             last_s = now
-            count = int(credit)
-            if count and waiting:
-                credit -= min(count, len(waiting))
-                self._see(bytes(waiting[:count]))
-                del waiting[:count]
+            while waiting and (self._bytes_per_s is None or credit >= 1):
+                count = len(waiting[0].data) if self._bytes_per_s is None else int(credit)
+                credit -= min(count, len(waiting[0].data))
+                self.lag_s = now - waiting[0].at_s
+                self.longest_lag_s = max(self.lag_s, self.longest_lag_s)
+                self._see(waiting[0].data[:count])
+                waiting[0].data = waiting[0].data[count:]
+                if not waiting[0].data:
+                    waiting.popleft()
 
     def _read_some(self) -> bytes | None:
         try:
@@ -254,10 +266,9 @@ class Terminal:
     def _see(self, seen: bytes) -> None:
         if not seen:
             return
-        if self._on_bytes is not None:
-            self._on_bytes(seen, monotonic())
         with self._changed:
             self.raw += seen
+            self.seen_s.append((len(self.raw), monotonic()))
             data = self._carried + seen
             cut = _PART_OF_SEQUENCE.search(data)
             self._carried = data[cut.start() :] if cut else b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from time import monotonic, monotonic_ns
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gputui.model.live import LiveSample
+from gputui.tui.bell import Bell
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.painting import FastPaint
@@ -43,14 +44,19 @@ class Model(Protocol):
         """The picture, at most `height` lines of `width` cells."""
 
 
+@runtime_checkable
+class TakesText(Protocol):
+    """What a model has in which text can be typed."""
+
+    def take_key(self, key: str, character: str | None) -> bool:
+        """A key as Textual names it, before the table of keys is asked; whether it was taken as text."""
+
+
 class Collector(Protocol):
     """Who samples, in a thread of its own."""
 
-    on_sample: Callable[[LiveSample], None] | None
-    """Called in that thread for every sample."""
-
-    def latest(self) -> LiveSample | None:
-        """The last sample, at once."""
+    def latest(self) -> LiveSample:
+        """What is known now, at once; the same object as before if nothing has changed."""
 
     def close(self) -> None:
         """Stop within 0.1 s, even while a call hangs."""
@@ -76,12 +82,12 @@ class KeyAction(Protocol):
         """A sentence."""
 
 
-class SampleArrived(Message, bubble=False):
-    """The collector has another sample."""
+class SamplesArrived(Message, bubble=False):
+    """The collector has something new."""
 
-    def __init__(self, sample: LiveSample) -> None:
-        super().__init__()
-        self.sample = sample
+    def can_replace(self, message: Message) -> bool:
+        """What is new is asked for when it is drawn: one message is as good as two."""
+        return isinstance(message, SamplesArrived)
 
 
 class MonitorScreen(Screen[None], inherit_bindings=False):
@@ -93,6 +99,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self,
         model: Model,
         collector: Collector,
+        bell: Bell,
         depth: Depth,
         actions: Iterable[KeyAction],
         on_request: Callable[[object], None],
@@ -100,6 +107,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         super().__init__()
         self._model = model
         self._collector = collector
+        self._bell = bell
+        self._last: LiveSample | None = None
         self._on_request = on_request
         self._view = LinesView(depth)
         self._painted_s = 0.0
@@ -115,16 +124,14 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Begin to listen."""
-        sample = self._collector.latest()
-        if sample is not None:
-            self._model.add(sample)
-        self._collector.on_sample = self._sampled
+        self._take_in()
+        self._bell.listener = self._rung
         width, height = self.app.size  # of the view it will have: the first frame is a picture, not a blank
         self._view.show(self._model.lines(width, height, monotonic_ns()))
 
     def on_unmount(self) -> None:
         """Listen no more."""
-        self._collector.on_sample = None
+        self._bell.listener = None
         if self._next is not None:
             self._next.cancel()
 
@@ -132,10 +139,18 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         """Another size: another picture."""
         self.call_next(self.paint)
 
-    def on_sample_arrived(self, arrived: SampleArrived) -> None:
+    def on_samples_arrived(self) -> None:
         """Every sample goes into the charts; the picture follows at most once a second."""
-        self._model.add(arrived.sample)
+        self._take_in()
         if monotonic() - self._painted_s >= PAINT_EVERY_S - _SLACK_S:
+            self.paint()
+
+    def on_key(self, event: events.Key) -> None:
+        """While text is typed, keys are letters."""
+        model = self._model
+        if isinstance(model, TakesText) and model.take_key(event.key, event.character):
+            event.stop()
+            event.prevent_default()
             self.paint()
 
     def action_press(self, action_id: str) -> None:
@@ -147,6 +162,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw the picture as it is now, and see to it that it is drawn again in a second."""
+        self._take_in()  # that a call hangs is told without a bell
         width, height = self._view.size
         self._painted_s = monotonic()
         self._again_in(PAINT_EVERY_S + _SLACK_S)
@@ -166,8 +182,14 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         loop = asyncio.get_running_loop()
         self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
 
-    def _sampled(self, sample: LiveSample) -> None:
-        self.post_message(SampleArrived(sample))
+    def _take_in(self) -> None:
+        sample = self._collector.latest()
+        if sample is not self._last:
+            self._last = sample
+            self._model.add(sample)
+
+    def _rung(self) -> None:
+        self.post_message(SamplesArrived())
 
 
 def _with_note(note: str, width: int) -> Line:
@@ -192,13 +214,14 @@ class MonitorApp(FastPaint):
         self,
         model: Model,
         collector: Collector,
+        bell: Bell,
         actions: Iterable[KeyAction] = (),
         on_request: Callable[[object], None] = lambda request: None,
         depth: Depth | None = None,
     ) -> None:
         super().__init__(depth)
         self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
-        self._monitor = MonitorScreen(model, collector, self.depth, tuple(actions), on_request)
+        self._monitor = MonitorScreen(model, collector, bell, self.depth, tuple(actions), on_request)
         self._collector = collector
 
     def get_default_screen(self) -> Screen[object]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic_ns
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
+from gputui.tui.bell import Bell
 from gputui.tui.lines import Line, Span
 
 
@@ -80,16 +80,16 @@ class Ticking:
     """Samples that count up, from a thread."""
 
     def __init__(self, every_s: float | None, *, close_takes_s: float = 0.0) -> None:
-        self.on_sample: Callable[[LiveSample], None] | None = None
+        self.bell = Bell()
         self._every_s = every_s
         self._ends = threading.Event()
         self._close_takes_s = close_takes_s
-        self._number = 0
+        self._last = sample_number(0)
         if every_s is not None:
             threading.Thread(target=self._run, daemon=True).start()
 
-    def latest(self) -> LiveSample | None:
-        return sample_number(self._number)
+    def latest(self) -> LiveSample:
+        return self._last
 
     def close(self) -> None:
         self._ends.set()
@@ -97,10 +97,8 @@ class Ticking:
 
     def _run(self) -> None:
         while not self._ends.wait(self._every_s):
-            self._number += 1
-            listener = self.on_sample
-            if listener is not None:
-                listener(sample_number(self._number))
+            self._last = sample_number(self._last.number + 1)
+            self.bell.ring()
 
 
 def sample_number(number: int) -> LiveSample:
@@ -129,7 +127,9 @@ def main(words: list[str]) -> int:
         counted = Path(words[words.index("count") + 1]) if "count" in words else None
         every_s = float(words[words.index("every") + 1]) if "every" in words else None
         collector = Ticking(every_s, close_takes_s=0.1 if "hang" in words else 0.0)
-        app = MonitorApp(MovingLines(is_still="still" in words, counted=counted), collector, KEYS)
+        app = MonitorApp(
+            MovingLines(is_still="still" in words, counted=counted), collector, collector.bell, KEYS
+        )
         status = app.run(mouse="mouse" in words)
     return app.return_code or 0 if status is None else status
 
