@@ -113,7 +113,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._view = LinesView(depth)
         self._painted_s = 0.0
         self._next: asyncio.TimerHandle | None = None
-        for action in actions:
+        self._actions = tuple(actions)
+        for action in self._actions:
             keys = Binding(action.key, f"screen.press('{action.id}')", action.title, tooltip=action.tooltip)
             for binding in Binding.make_bindings([keys]):
                 self._bindings.key_to_bindings.setdefault(binding.key, []).append(binding)
@@ -153,12 +154,24 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             event.prevent_default()
             self.paint()
 
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves what the arrows move."""
+        self._turn("down")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves what the arrows move."""
+        self._turn("up")
+
     def action_press(self, action_id: str) -> None:
         """A key of the model: what it changes is seen at once."""
         request = self._model.press(action_id)
         if request is not None:
             self._on_request(request)
         self.paint()
+
+    def _turn(self, action_id: str) -> None:
+        if any(action.id == action_id for action in self._actions):
+            self.action_press(action_id)
 
     def paint(self) -> None:
         """Draw the picture as it is now, and see to it that it is drawn again in a second."""
@@ -199,7 +212,7 @@ def _with_note(note: str, width: int) -> Line:
 class MonitorApp(FastPaint):
     """The monitor: one screen, ended by `q`, Ctrl-C, an ending signal or the end of the terminal.
 
-    `run` returns the exit status.
+    `run_until_ended` runs it.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -221,8 +234,15 @@ class MonitorApp(FastPaint):
     ) -> None:
         super().__init__(depth)
         self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
-        self._monitor = MonitorScreen(model, collector, bell, self.depth, tuple(actions), on_request)
+        self._monitor = MonitorScreen(model, collector, bell, self.depth, actions, on_request)
         self._collector = collector
+
+    def run_until_ended(self, *, mouse: bool = True) -> int:
+        """Run until it is ended; the exit status. A failure inside is raised, the terminal given back."""
+        status = self.run(mouse=mouse)
+        if self._exception is not None:
+            raise self._exception
+        return 0 if status is None else status
 
     def get_default_screen(self) -> Screen[object]:
         """The monitor."""
@@ -252,6 +272,10 @@ class MonitorApp(FastPaint):
     def action_repaint(self) -> None:
         """Something else wrote on the terminal: draw everything again."""
         self.repaint()
+
+    def _fatal_error(self) -> None:
+        """End; `run_until_ended` raises it, so that it is told as any error is."""
+        self._close_messages_no_wait()
 
     def _leave(self, status: int) -> None:
         self.exit(status)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from rich.cells import split_graphemes
+from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
 from rich.style import Style
 from textual.strip import Strip
@@ -76,15 +76,22 @@ class Looks:
         return Look(parameters, parameters if on_blanks else "")
 
 
-@lru_cache(maxsize=2048)
+def width_of(text: str) -> int:
+    """Cells that a text takes."""
+    return len(text) if _ONE_CELL_EACH.fullmatch(text) else cell_len(text)
+
+
 def cells_of(text: str) -> tuple[str, ...]:
     """What stands in each cell of a text; the right half of a wide character is empty.
 
     Control characters and marks of writing direction, which a terminal would obey, become blanks or vanish,
     as wide as they were counted. Of several pictures joined to one, the first is left.
     """
-    if _ONE_CELL_EACH.fullmatch(text):
-        return tuple(text)
+    return tuple(text) if _ONE_CELL_EACH.fullmatch(text) else _cells_of_graphemes(text)
+
+
+@lru_cache(maxsize=256)
+def _cells_of_graphemes(text: str) -> tuple[str, ...]:
     cells: list[str] = []
     for start, end, width in split_graphemes(text)[0]:
         base, marks = text[start], text[start + 1 : end]

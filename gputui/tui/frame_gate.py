@@ -64,7 +64,7 @@ class FrameGate:
     def look_again_s(self, now_s: float) -> float:
         """Seconds until it is worth asking `may_write` again, if no answer comes before."""
         if self.is_deaf(now_s):
-            return 0.1
+            return 0.25
         if self._sent_s is None:
             return max(0.0, self._rest_until_s - now_s)
         if not self.has_answered:

@@ -10,6 +10,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
 from gputui.tui.theme import Depth, definition
 
@@ -20,14 +21,15 @@ def rich_style(name: str, depth: Depth) -> Style:
     return Style.parse(definition(name, depth))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)  # charts are never the same again: more would only fill memory
 def _segment(span: Span, depth: Depth) -> Segment:
     return Segment(span.text, rich_style(span.style, depth))
 
 
 def strip_of(line: Line, width: int, depth: Depth) -> Strip:
     """A line as Textual draws it, cut or filled to a width."""
-    return Strip([_segment(span, depth) for span in line]).adjust_cell_length(width, Style.null())
+    cells = sum(width_of(span.text) for span in line)
+    return Strip([_segment(span, depth) for span in line], cells).adjust_cell_length(width, Style.null())
 
 
 class LinesView(Widget, can_focus=False, inherit_bindings=False):

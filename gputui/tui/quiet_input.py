@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ASK = "\x1b[6n"
 """Where is the cursor? Every terminal since the VT100 answers it, once it has parsed what came before."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
+_CLICKS = "\x1b[?1000h\x1b[?1006h"
 _LEAVING_S = 0.15
 """Longest wait at the end, each for answers on their way and for a reader that takes nothing."""
 
@@ -141,6 +142,11 @@ class QuietDriver(LinuxDriver):
             with contextlib.suppress(EOFError, ParseError):
                 for _ in parser.feed(""):
                     pass
+
+    def _enable_mouse_support(self) -> None:
+        """Clicks and the wheel; not every movement, of which a slow link would be full."""
+        if self._mouse:
+            self.write(_CLICKS)
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Of the terminal itself: COLUMNS and LINES do not follow when it is resized."""

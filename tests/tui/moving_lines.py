@@ -2,7 +2,7 @@
 
 Words: `still` (nothing ever changes), `every SECONDS` (samples), `hang` (closing the collector takes 0.1 s),
 `skeleton` (draw a first picture), `wait` (and nothing behind it), `nohup` (ignore hang-ups),
-`count FILE` (write the number of the last sample there).
+`count FILE` (write the number of the last sample there), `mouse`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ class Key(NamedTuple):
     tooltip: str = "Tooltip"
 
 
-KEYS = (Key("more", "m,space"), Key("big", "b"), Key("next", "tab"), Key("wide", "w"), Key("reverse", "S"))
+KEYS = (
+    Key("more", "m,space"),
+    Key("big", "b"),
+    Key("next", "tab"),
+    Key("wide", "w"),
+    Key("reverse", "S"),
+    Key("down", "down"),
+    Key("fail", "f"),
+)
 
 
 class MovingLines:
@@ -42,6 +50,7 @@ class MovingLines:
         self.is_wide = False
         self.is_still = is_still
         self.last = ""
+        self.typed: str | None = None
 
     def add(self, sample: LiveSample) -> None:
         self.samples = sample.number
@@ -49,11 +58,25 @@ class MovingLines:
             self._counted.write_text(str(sample.number))
 
     def press(self, action_id: str) -> object:
+        if action_id == "fail":
+            raise ValueError("a bug of the model")
         self.presses += 1
         self.last = action_id
         self.is_big ^= action_id == "big"
         self.is_wide ^= action_id == "wide"
         return None
+
+    def take_key(self, key: str, character: str | None) -> bool:
+        if key == "slash":
+            self.typed = ""
+            return True
+        if self.typed is None:
+            return False
+        if key == "enter":
+            self.last, self.typed = f"typed {self.typed}", None
+        else:
+            self.typed += character or ""
+        return True
 
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         samples = 0 if self.is_still else self.samples
@@ -130,8 +153,7 @@ def main(words: list[str]) -> int:
         app = MonitorApp(
             MovingLines(is_still="still" in words, counted=counted), collector, collector.bell, KEYS
         )
-        status = app.run(mouse="mouse" in words)
-    return app.return_code or 0 if status is None else status
+        return app.run_until_ended(mouse="mouse" in words)
 
 
 if __name__ == "__main__":

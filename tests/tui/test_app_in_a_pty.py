@@ -121,6 +121,48 @@ def test_keys_reach_the_model_and_are_shown(still: Terminal) -> None:
     still.wait_for("GPU 温度 β")
 
 
+def test_while_text_is_typed_keys_are_letters(still: Terminal) -> None:
+    still.type("/mq 温\r".encode())
+    still.wait_for("presses 0 typed mq 温")
+    still.type(b"m")
+    still.wait_for("presses 1 more")
+
+
+def test_the_wheel_moves_as_the_arrow_does_and_movements_are_not_asked_for(repository: Path) -> None:
+    with monitor(repository, "still", "mouse") as terminal:
+        terminal.wait_for(SHOWN)
+        assert b"\x1b[?1000h" in terminal.raw
+        assert b"\x1b[?1003h" not in terminal.raw
+        terminal.type(b"\x1b[<65;10;10M")
+        terminal.wait_for("presses 1 down")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        terminal.wait_for(lambda: b"\x1b[?1000l" in terminal.raw)
+
+
+def test_a_bug_of_the_model_gives_the_terminal_back_and_is_told(still: Terminal) -> None:
+    still.type(b"f")
+    assert still.ended() == 1
+    still.wait_for(lambda: not still.is_alternate and still.is_cursor_shown)
+    still.wait_for(lambda: b"ValueError: a bug of the model" in still.raw)
+    assert still.attributes_now == still.attributes_before
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_pictures(repository: Path) -> None:
+    with monitor(repository, "still") as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.type(b"b")
+        pressed, grown = 1, []
+        for goal in (600, 1200, 1800):
+            while pressed < goal:
+                terminal.type(b"m")
+                pressed += 1
+                terminal.wait_for(f"presses {pressed} ")
+            grown.append(terminal.rss_bytes())
+        assert grown[2] - grown[0] < 2**20
+
+
 def test_samples_are_painted(repository: Path) -> None:
     with monitor(repository, "every", "0.1") as terminal:
         terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
