@@ -118,6 +118,23 @@ def test_a_blank_tail_is_erased() -> None:
     assert diff.diff(lines("a")) == "\x1b[1;3H\x1b[K"
 
 
+def test_long_blanks_inside_a_line_are_erased_but_not_where_they_have_a_colour() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff(lines("x" * 29))
+    assert diff.diff(lines("a" + " " * 20 + "b" + " " * 7 + "c")) == "\x1b[1;1Ha\x1b[20X\x1b[22Gb       c"
+    assert " " * 20 in diff.diff(lines("a" + " " * 20 + "b", style="selected"))
+
+
+def test_a_strip_that_moved_is_drawn_where_it_is_now() -> None:
+    strip = Strip([Segment("here")])
+    blank = Strip([Segment(" " * 4)])
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff({0: [(0, strip), (4, blank)]})
+    assert diff.diff({0: [(0, blank), (4, strip)]}) == "\x1b[1;1H    here"
+    diff.diff({0: [(4, strip), (8, blank)]})
+    assert diff.diff({0: [(8, strip), (4, blank)]}) == "\x1b[1;5H    here"
+
+
 def test_a_style_is_switched_only_where_it_changes() -> None:
     diff = CellDiff(Depth.ANSI, WIDTH, 1)
     line: Line = (Span("ab", "good"), Span("cd", "good"), Span("ef"))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable
+from time import monotonic
 
 import textual
 from emulator import Emulator, as_textual_writes
@@ -151,6 +152,17 @@ async def test_while_a_frame_is_in_flight_nothing_is_written_and_then_one_frame_
         assert not app.is_exact()
         app.answer()
         assert len(app.paper.written) == written + 1
+        assert app.is_exact()
+
+
+async def test_what_was_dropped_is_shown_with_the_next_change_of_another_line() -> None:
+    async with running() as app:
+        first = moving(0)
+        app.show(first)
+        app.show(((Span("dropped"),), *first[1:]))
+        app._gate.answered(monotonic())  # and nobody has caught up yet
+        app.show(((Span("dropped"),), *first[1:-1], (Span("another line"),)))
+        assert app.paper.emulator.screen.display[0].startswith("dropped")
         assert app.is_exact()
 
 
