@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from time import monotonic, monotonic_ns
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
+from rich.cells import set_cell_size
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -15,6 +16,7 @@ from textual.screen import Screen
 
 from gputui.model.live import LiveSample
 from gputui.tui.bell import Bell
+from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.painting import FastPaint
@@ -40,16 +42,18 @@ class Model(Protocol):
     def press(self, action_id: str) -> object:
         """A key was pressed; what it asks of the outside, or None."""
 
+    @property
+    def is_typing(self) -> bool:
+        """Whether letters are text now and no keys."""
+
+    def type(self, text: str) -> None:
+        """Take letters in."""
+
+    def click(self, x: int, y: int) -> None:
+        """A cell of the picture was clicked."""
+
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         """The picture, at most `height` lines of `width` cells."""
-
-
-@runtime_checkable
-class TakesText(Protocol):
-    """What a model has in which text can be typed."""
-
-    def take_key(self, key: str, character: str | None) -> bool:
-        """A key as Textual names it, before the table of keys is asked; whether it was taken as text."""
 
 
 class Collector(Protocol):
@@ -72,14 +76,6 @@ class KeyAction(Protocol):
     @property
     def key(self) -> str:
         """As Textual names keys, separated by commas."""
-
-    @property
-    def title(self) -> str:
-        """One or two words."""
-
-    @property
-    def tooltip(self) -> str:
-        """A sentence."""
 
 
 class SamplesArrived(Message, bubble=False):
@@ -113,11 +109,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._view = LinesView(depth)
         self._painted_s = 0.0
         self._next: asyncio.TimerHandle | None = None
-        self._actions = tuple(actions)
-        for action in self._actions:
-            keys = Binding(action.key, f"screen.press('{action.id}')", action.title, tooltip=action.tooltip)
-            for binding in Binding.make_bindings([keys]):
-                self._bindings.key_to_bindings.setdefault(binding.key, []).append(binding)
+        self._by_key = {key: action.id for action in actions for key in action.key.split(",")}
 
     def compose(self) -> ComposeResult:
         """The one widget."""
@@ -147,31 +139,46 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self.paint()
 
     def on_key(self, event: events.Key) -> None:
-        """While text is typed, keys are letters."""
-        model = self._model
-        if isinstance(model, TakesText) and model.take_key(event.key, event.character):
-            event.stop()
-            event.prevent_default()
+        """Letters while text is typed, else the keys of the model, in the order they were typed.
+
+        As bindings they would be looked up later, by the app: of a burst the first key would come too late to
+        change what the others mean.
+        """
+        if self._model.is_typing and event.is_printable and event.character is not None:
+            self._model.type(event.character)
             self.paint()
+        elif event.key in self._by_key:
+            self.press(self._by_key[event.key])
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from elsewhere is text, or nothing."""
+        if self._model.is_typing:
+            self._model.type(event.text)
+            self.paint()
+
+    def on_click(self, event: events.Click) -> None:
+        """The mouse is an extra: whatever it does, keys do too."""
+        self._model.click(event.screen_x, event.screen_y)
+        self.paint()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """The wheel moves what the arrows move."""
-        self._turn("down")
+        self.press("down")
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """The wheel moves what the arrows move."""
-        self._turn("up")
+        self.press("up")
 
-    def action_press(self, action_id: str) -> None:
-        """A key of the model: what it changes is seen at once."""
+    def press(self, action_id: str) -> None:
+        """Do an action of the model: what it changes is seen at once."""
         request = self._model.press(action_id)
         if request is not None:
             self._on_request(request)
         self.paint()
-
-    def _turn(self, action_id: str) -> None:
-        if any(action.id == action_id for action in self._actions):
-            self.action_press(action_id)
 
     def paint(self) -> None:
         """Draw the picture as it is now, and see to it that it is drawn again in a second."""
@@ -185,7 +192,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         app = self.app
         assert isinstance(app, FastPaint)
         if app.round_trip_s > SLOW_FRAME_S and lines:
-            lines = (*lines[:-1], _with_note(f" link slow: a frame takes {app.round_trip_s:.1f} s ", width))
+            note = f" link slow: a picture takes {app.round_trip_s:.1f} s "
+            lines = (ending_with(note, lines[0], width), *lines[1:])
         if self._view.show(lines):
             app.paint_now(self._view)
 
@@ -205,8 +213,18 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.post_message(SamplesArrived())
 
 
-def _with_note(note: str, width: int) -> Line:
-    return (Span(note[:width], "warn"),)
+def ending_with(note: str, line: Line, width: int) -> Line:
+    """A line whose right end is covered by a note."""
+    note = note[:width]
+    left = width - len(note)
+    kept: list[Span] = []
+    for span in line:
+        cells = width_of(span.text)
+        kept.append(span if cells <= left else Span(set_cell_size(span.text, left), span.style))
+        left -= min(cells, left)
+        if not left:
+            break
+    return (*kept, Span(" " * left), Span(note, "warn"))
 
 
 class MonitorApp(FastPaint):

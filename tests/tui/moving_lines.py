@@ -24,8 +24,6 @@ from gputui.tui.lines import Line, Span
 class Key(NamedTuple):
     id: str
     key: str
-    title: str = "Title"
-    tooltip: str = "Tooltip"
 
 
 KEYS = (
@@ -36,6 +34,8 @@ KEYS = (
     Key("reverse", "S"),
     Key("down", "down"),
     Key("fail", "f"),
+    Key("text", "slash"),
+    Key("enter", "enter"),
 )
 
 
@@ -62,21 +62,23 @@ class MovingLines:
             raise ValueError("a bug of the model")
         self.presses += 1
         self.last = action_id
+        if action_id == "text":
+            self.typed = ""
+        if action_id == "enter" and self.typed is not None:
+            self.last, self.typed = f"typed {self.typed}", None
         self.is_big ^= action_id == "big"
         self.is_wide ^= action_id == "wide"
         return None
 
-    def take_key(self, key: str, character: str | None) -> bool:
-        if key == "slash":
-            self.typed = ""
-            return True
-        if self.typed is None:
-            return False
-        if key == "enter":
-            self.last, self.typed = f"typed {self.typed}", None
-        else:
-            self.typed += character or ""
-        return True
+    @property
+    def is_typing(self) -> bool:
+        return self.typed is not None
+
+    def type(self, text: str) -> None:
+        self.typed = (self.typed or "") + text
+
+    def click(self, x: int, y: int) -> None:
+        self.last = f"clicked {x} {y}"
 
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         samples = 0 if self.is_still else self.samples

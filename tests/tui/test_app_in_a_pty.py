@@ -123,18 +123,20 @@ def test_keys_reach_the_model_and_are_shown(still: Terminal) -> None:
 
 def test_while_text_is_typed_keys_are_letters(still: Terminal) -> None:
     still.type("/mq 温\r".encode())
-    still.wait_for("presses 0 typed mq 温")
+    still.wait_for("presses 2 typed mq 温")
     still.type(b"m")
-    still.wait_for("presses 1 more")
+    still.wait_for("presses 3 more")
 
 
-def test_the_wheel_moves_as_the_arrow_does_and_movements_are_not_asked_for(repository: Path) -> None:
+def test_wheel_and_clicks_reach_the_model_and_movements_are_not_asked_for(repository: Path) -> None:
     with monitor(repository, "still", "mouse") as terminal:
         terminal.wait_for(SHOWN)
         assert b"\x1b[?1000h" in terminal.raw
         assert b"\x1b[?1003h" not in terminal.raw
         terminal.type(b"\x1b[<65;10;10M")
         terminal.wait_for("presses 1 down")
+        terminal.type(b"\x1b[<0;10;5M\x1b[<0;10;5m")
+        terminal.wait_for("clicked 9 4")
         terminal.type(b"q")
         assert terminal.ended() == 0
         terminal.wait_for(lambda: b"\x1b[?1000l" in terminal.raw)

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
 
+import pytest
 import textual
 from emulator import Emulator, as_textual_writes
 from rich.style import Style
@@ -19,6 +20,8 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from gputui.tui.app import ending_with
+from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.painting import FastPaint
@@ -236,6 +239,13 @@ async def test_only_changed_lines_are_drawn_again() -> None:
         app.view.show((*first[:5], (Span("new"),), *first[6:]))
         after = [app.view.render_line(y) for y in range(12)]
         assert [y for y in range(12) if before[y] is not after[y]] == [5]
+
+
+@pytest.mark.parametrize("width", [10, 12, 20])
+def test_a_note_covers_the_right_end_of_a_line_and_cuts_no_wide_character(width: int) -> None:
+    line = ending_with(" note ", (Span("ab"), Span("温度温度", "accent"), Span("c")), width)
+    assert sum(width_of(span.text) for span in line) == width
+    assert line[-1] == Span(" note ", "warn")
 
 
 async def test_the_styles_of_lines_are_those_of_the_theme() -> None:
