@@ -27,6 +27,9 @@ from gputui.tui.theme import Depth
 PAINT_EVERY_S = 1.0
 _SLACK_S = 0.1
 """A sample this much early is painted when it comes; without one the picture is painted this much late."""
+_BEGINNING_S = 2.0
+_PAINT_FIRST_EVERY_S = 0.1
+"""At the beginning the devices come one by one; nobody should wait a second for the first of them."""
 SLOW_FRAME_S = 0.5
 """From this round trip on, the picture says that the link is slow."""
 HUNG_UP = 129
@@ -107,7 +110,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._last: LiveSample | None = None
         self._on_request = on_request
         self._view = LinesView(depth)
-        self._painted_s = 0.0
+        self._mounted_s = self._painted_s = 0.0
         self._next: asyncio.TimerHandle | None = None
         self._by_key = {key: action.id for action in actions for key in action.key.split(",")}
 
@@ -117,6 +120,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Begin to listen."""
+        self._mounted_s = monotonic()
         self._take_in()
         self._bell.listener = self._rung
         width, height = self.app.size  # of the view it will have: the first frame is a picture, not a blank
@@ -135,8 +139,13 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def on_samples_arrived(self) -> None:
         """Every sample goes into the charts; the picture follows at most once a second."""
         self._take_in()
-        if monotonic() - self._painted_s >= PAINT_EVERY_S - _SLACK_S:
+        now = monotonic()
+        is_new = now - self._mounted_s < _BEGINNING_S
+        wait_s = self._painted_s + (_PAINT_FIRST_EVERY_S if is_new else PAINT_EVERY_S - _SLACK_S) - now
+        if wait_s <= 0:
             self.paint()
+        elif is_new:
+            self._again_in(wait_s)
 
     def on_key(self, event: events.Key) -> None:
         """Letters while text is typed, else the keys of the model, in the order they were typed.
