@@ -11,8 +11,10 @@ from rich.cells import set_cell_size
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
+from textual.strip import Strip
 
 from gputui.model.live import LiveSample
 from gputui.tui.bell import Bell
@@ -117,6 +119,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """The one widget."""
         yield self._view
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What is below the view, which covers all of it."""
+        return [Strip.blank(crop.width)] * crop.height
 
     def on_mount(self) -> None:
         """Begin to listen."""
