@@ -22,7 +22,7 @@ from gputui.tui.quiet_input import QuietDriver
 from gputui.tui.theme import Depth, depth_of
 
 SYNC_BEGIN, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-_PATIENCE_S = 0.1
+LEAST_PATIENCE_S = 0.1
 _REPAINT_REOPENS_S = 1.0
 
 
@@ -75,7 +75,7 @@ class FastPaint(App[int]):
         event.stop()
         self._gate.answered(monotonic())
         if isinstance(self._driver, QuietDriver):
-            self._driver.patience_s = max(3 * self._gate.round_trip_s, _PATIENCE_S)
+            self._driver.patience_s = max(3 * self._gate.round_trip_s, LEAST_PATIENCE_S)
         self._catch_up_if_behind()
 
     def _resumed(self, _: App[object]) -> None:

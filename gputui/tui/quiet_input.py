@@ -29,7 +29,9 @@ ASK = "\x1b[6n"
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _CLICKS = "\x1b[?1000h\x1b[?1006h"
 _LEAVING_S = 0.15
-"""Longest wait at the end, each for answers on their way and for a reader that takes nothing."""
+"""Longest wait at the end for a reader that takes nothing."""
+LONGEST_PATIENCE_S = 0.15
+"""Longest wait at the end for answers on their way."""
 
 
 class TerminalClosed(Message, bubble=False):
@@ -53,7 +55,8 @@ class QuietDriver(LinuxDriver):
         self._answers = Condition()
         self._asked = 0
         self._answered = 0
-        self.patience_s = _LEAVING_S
+        self._is_closed = False
+        self.patience_s = LONGEST_PATIENCE_S
         """How long at the end to wait for answers: they would be typed into the user's shell."""
 
     @property
@@ -90,7 +93,8 @@ class QuietDriver(LinuxDriver):
         if self._key_thread is not None and self._key_thread.is_alive():
             with self._answers:
                 self._answers.wait_for(
-                    lambda: self._answered >= self._asked, min(self.patience_s, _LEAVING_S)
+                    lambda: self._is_closed or self._answered >= self._asked,
+                    min(self.patience_s, LONGEST_PATIENCE_S),
                 )
         os.write(self._wake_write, b"!")
         super().disable_input()
@@ -132,6 +136,9 @@ class QuietDriver(LinuxDriver):
                 if self.fileno in ready:
                     typed = _read(self.fileno)
                     if not typed:
+                        with self._answers:
+                            self._is_closed = True
+                            self._answers.notify_all()
                         self.send_message(TerminalClosed())
                         break
                     for event in parser.feed(decode(typed)) if typed else ():

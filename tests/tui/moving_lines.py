@@ -2,7 +2,8 @@
 
 Words: `still` (nothing ever changes), `every SECONDS` (samples), `hang` (closing the collector takes 0.1 s),
 `skeleton` (draw a first picture), `wait` (and nothing behind it), `nohup` (ignore hang-ups),
-`count FILE` (write the number of the last sample there), `mouse`.
+`count FILE` (write the number of the last sample there), `mouse`,
+`patient` (wait for answers as long as it takes).
 """
 
 from __future__ import annotations
@@ -131,6 +132,13 @@ def sample_number(number: int) -> LiveSample:
     return LiveSample(number, monotonic_ns(), host, (), Missing("not asked"), {})
 
 
+def wait_for_answers() -> None:
+    """On a busy machine the terminal's answer takes longer than a user would wait."""
+    from gputui.tui import painting, quiet_input
+
+    painting.LEAST_PATIENCE_S = quiet_input.LONGEST_PATIENCE_S = 60.0
+
+
 def hang_ups_do_nothing() -> None:
     """As where something took the signal from us: only the terminal itself tells that it is gone."""
     from gputui.tui import signals
@@ -147,6 +155,8 @@ def main(words: list[str]) -> int:
             threading.Event().wait()
         from gputui.tui.app import MonitorApp
 
+        if "patient" in words:
+            wait_for_answers()
         if "nohup" in words:
             hang_ups_do_nothing()
         counted = Path(words[words.index("count") + 1]) if "count" in words else None

@@ -26,7 +26,7 @@ def monitor(repository: Path, *words: str, columns: int = 80, lines: int = 24, *
 
 @pytest.fixture
 def still(repository: Path) -> Iterator[Terminal]:
-    with monitor(repository, "still") as terminal:
+    with monitor(repository, "still", "patient") as terminal:
         terminal.wait_for(SHOWN)
         yield terminal
 
@@ -58,7 +58,7 @@ def test_control_c_leaves_as_interrupted(still: Terminal) -> None:
 def test_a_signal_ends_the_app_and_gives_the_terminal_back(
     number: signal.Signals, words: tuple[str, ...], repository: Path
 ) -> None:
-    with monitor(repository, "every", "0.2", *words) as terminal:
+    with monitor(repository, "every", "0.2", "patient", *words) as terminal:
         terminal.wait_for(SHOWN)
         terminal.signal(number)
         assert terminal.ended() == 128 + number
@@ -244,7 +244,7 @@ def test_a_slow_link_shows_the_present_and_obeys(repository: Path) -> None:
 def test_an_answer_on_its_way_is_not_left_to_the_shell(repository: Path) -> None:
     """Each key causes a frame, whose answer would come after the end."""
     for _ in range(3):
-        with monitor(repository, "still", answer_after_s=0.02) as terminal:
+        with monitor(repository, "still", "patient", answer_after_s=0.02) as terminal:
             terminal.wait_for(SHOWN)
             terminal.type(b"mmmq")
             assert terminal.ended() == 0
