@@ -1,0 +1,314 @@
+"""The live view as an app: paints what the model draws, passes keys on, and never waits for the collector."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from time import monotonic, monotonic_ns
+from typing import Protocol
+
+from rich.cells import set_cell_size
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.geometry import Region
+from textual.message import Message
+from textual.screen import Screen
+from textual.strip import Strip
+
+from gputui.model.live import LiveSample
+from gputui.tui.bell import Bell
+from gputui.tui.cell_diff import width_of
+from gputui.tui.lines import Line, Span
+from gputui.tui.lines_view import LinesView
+from gputui.tui.painting import FastPaint
+from gputui.tui.quiet_input import TerminalClosed
+from gputui.tui.signals import end_by_signal
+from gputui.tui.theme import Depth
+
+PAINT_EVERY_S = 1.0
+_SLACK_S = 0.1
+"""A sample this much early is painted when it comes; without one the picture is painted this much late."""
+_BEGINNING_S = 2.0
+_PAINT_FIRST_EVERY_S = 0.1
+"""At the beginning the devices come one by one; nobody should wait a second for the first of them."""
+SLOW_FRAME_S = 0.5
+"""From this round trip on, the picture says that the link is slow."""
+HUNG_UP = 129
+INTERRUPTED = 130
+
+
+class Model(Protocol):
+    """What is drawn."""
+
+    def add(self, sample: LiveSample) -> None:
+        """Take a sample in."""
+
+    def press(self, action_id: str) -> object:
+        """A key was pressed; what it asks of the outside, or None."""
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether letters are text now and no keys."""
+
+    def type(self, text: str) -> None:
+        """Take letters in."""
+
+    def click(self, x: int, y: int) -> None:
+        """A cell of the picture was clicked."""
+
+    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+        """The picture, at most `height` lines of `width` cells."""
+
+
+class Collector(Protocol):
+    """Who samples, in a thread of its own."""
+
+    def latest(self) -> LiveSample:
+        """What is known now, at once; the same object as before if nothing has changed."""
+
+    def close(self) -> None:
+        """Stop within 0.1 s, even while a call hangs."""
+
+
+class KeyAction(Protocol):
+    """A line of the table of keys: see `monitor.actions`."""
+
+    @property
+    def id(self) -> str:
+        """What `Model.press` takes."""
+
+    @property
+    def key(self) -> str:
+        """As Textual names keys, separated by commas."""
+
+
+class SamplesArrived(Message, bubble=False):
+    """The collector has something new."""
+
+    def can_replace(self, message: Message) -> bool:
+        """What is new is asked for when it is drawn: one message is as good as two."""
+        return isinstance(message, SamplesArrived)
+
+
+class MonitorScreen(Screen[None], inherit_bindings=False):
+    """One `LinesView` over the whole screen, and the keys of the model."""
+
+    DEFAULT_CSS = "MonitorScreen { overflow: hidden; }"
+
+    def __init__(
+        self,
+        model: Model,
+        collector: Collector,
+        bell: Bell,
+        depth: Depth,
+        actions: Iterable[KeyAction],
+        on_request: Callable[[object], None],
+    ) -> None:
+        super().__init__()
+        self._model = model
+        self._collector = collector
+        self._bell = bell
+        self._last: LiveSample | None = None
+        self._on_request = on_request
+        self._view = LinesView(depth)
+        self._mounted_s = self._painted_s = 0.0
+        self._next: asyncio.TimerHandle | None = None
+        self._by_key = {key: action.id for action in actions for key in action.key.split(",")}
+
+    def compose(self) -> ComposeResult:
+        """The one widget."""
+        yield self._view
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What is below the view, which covers all of it."""
+        return [Strip.blank(crop.width)] * crop.height
+
+    def on_mount(self) -> None:
+        """Begin to listen."""
+        self._mounted_s = monotonic()
+        self._take_in()
+        self._bell.listener = self._rung
+        width, height = self.app.size  # of the view it will have: the first frame is a picture, not a blank
+        self._view.show(self._model.lines(width, height, monotonic_ns()))
+
+    def on_unmount(self) -> None:
+        """Listen no more."""
+        self._bell.listener = None
+        if self._next is not None:
+            self._next.cancel()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size: another picture."""
+        self.call_next(self.paint)
+
+    def on_samples_arrived(self) -> None:
+        """Every sample goes into the charts; the picture follows at most once a second."""
+        self._take_in()
+        now = monotonic()
+        is_new = now - self._mounted_s < _BEGINNING_S
+        wait_s = self._painted_s + (_PAINT_FIRST_EVERY_S if is_new else PAINT_EVERY_S - _SLACK_S) - now
+        if wait_s <= 0:
+            self.paint()
+        elif is_new:
+            self._again_in(wait_s)
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters while text is typed, else the keys of the model, in the order they were typed.
+
+        As bindings they would be looked up later, by the app: of a burst the first key would come too late to
+        change what the others mean.
+        """
+        if self._model.is_typing and event.is_printable and event.character is not None:
+            self._model.type(event.character)
+            self.paint()
+        elif event.key in self._by_key:
+            self.press(self._by_key[event.key])
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from elsewhere is text, or nothing."""
+        if self._model.is_typing:
+            self._model.type(event.text)
+            self.paint()
+
+    def on_click(self, event: events.Click) -> None:
+        """The mouse is an extra: whatever it does, keys do too."""
+        self._model.click(event.screen_x, event.screen_y)
+        self.paint()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves what the arrows move."""
+        self.press("down")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves what the arrows move."""
+        self.press("up")
+
+    def press(self, action_id: str) -> None:
+        """Do an action of the model: what it changes is seen at once."""
+        request = self._model.press(action_id)
+        if request is not None:
+            self._on_request(request)
+        self.paint()
+
+    def paint(self) -> None:
+        """Draw the picture as it is now, and see to it that it is drawn again in a second."""
+        self._take_in()  # that a call hangs is told without a bell
+        width, height = self._view.size
+        self._painted_s = monotonic()
+        self._again_in(PAINT_EVERY_S + _SLACK_S)
+        if not (width and height and self.is_current):
+            return
+        lines = self._model.lines(width, height, monotonic_ns())
+        app = self.app
+        assert isinstance(app, FastPaint)
+        if app.round_trip_s > SLOW_FRAME_S and lines:
+            note = f" link slow: a picture takes {app.round_trip_s:.1f} s "
+            lines = (ending_with(note, lines[0], width), *lines[1:])
+        if self._view.show(lines):
+            app.paint_now(self._view)
+
+    def _again_in(self, seconds: float) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        loop = asyncio.get_running_loop()
+        self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
+
+    def _take_in(self) -> None:
+        sample = self._collector.latest()
+        if sample is not self._last:
+            self._last = sample
+            self._model.add(sample)
+
+    def _rung(self) -> None:
+        self.post_message(SamplesArrived())
+
+
+def ending_with(note: str, line: Line, width: int) -> Line:
+    """A line whose right end is covered by a note."""
+    note = note[:width]
+    left = width - len(note)
+    kept: list[Span] = []
+    for span in line:
+        cells = width_of(span.text)
+        kept.append(span if cells <= left else Span(set_cell_size(span.text, left), span.style))
+        left -= min(cells, left)
+        if not left:
+            break
+    return (*kept, Span(" " * left), Span(note, "warn"))
+
+
+class MonitorApp(FastPaint):
+    """The monitor: one screen, ended by `q`, Ctrl-C, an ending signal or the end of the terminal.
+
+    `run_until_ended` runs it.
+    """
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS = [  # noqa: RUF012 - Textual declares it so
+        Binding("q", "quit", "Quit", tooltip="Leave"),
+        Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
+        Binding("ctrl+l", "repaint", "Repaint", show=False, tooltip="Draw the whole screen again"),
+    ]
+
+    def __init__(
+        self,
+        model: Model,
+        collector: Collector,
+        bell: Bell,
+        actions: Iterable[KeyAction] = (),
+        on_request: Callable[[object], None] = lambda request: None,
+        depth: Depth | None = None,
+    ) -> None:
+        super().__init__(depth)
+        self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
+        self._monitor = MonitorScreen(model, collector, bell, self.depth, actions, on_request)
+        self._collector = collector
+
+    def run_until_ended(self, *, mouse: bool = True) -> int:
+        """Run until it is ended; the exit status. A failure inside is raised, the terminal given back."""
+        status = self.run(mouse=mouse)
+        if self._exception is not None:
+            raise self._exception
+        return 0 if status is None else status
+
+    def get_default_screen(self) -> Screen[object]:
+        """The monitor."""
+        return self._monitor  # type: ignore[return-value]
+
+    def on_load(self) -> None:
+        """Signals end the app from here on, before it takes the terminal."""
+        end_by_signal(asyncio.get_running_loop(), self._leave)
+
+    def on_unmount(self) -> None:
+        """The collector is told to stop; nothing is waited for that could hang."""
+        super().on_unmount()
+        self._collector.close()
+
+    def on_terminal_closed(self, _: TerminalClosed) -> None:
+        """Nobody looks any more."""
+        self._leave(HUNG_UP)
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self._leave(0)
+
+    def action_interrupt(self) -> None:
+        """Leave, as by Ctrl-C in any program."""
+        self._leave(INTERRUPTED)
+
+    def action_repaint(self) -> None:
+        """Something else wrote on the terminal: draw everything again."""
+        self.repaint()
+
+    def _fatal_error(self) -> None:
+        """End; `run_until_ended` raises it, so that it is told as any error is."""
+        self._close_messages_no_wait()
+
+    def _leave(self, status: int) -> None:
+        self.exit(status)

@@ -1,0 +1,103 @@
+"""Bytes to a terminal whose reader may be slow, frozen or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import termios
+from time import monotonic
+
+_ABORT = b"\x18\x1b[?2026l\x1b[m"
+"""Ends an escape sequence that was cut off, and a synchronized update that was begun."""
+
+
+class TerminalOutput:
+    """A file to write to from one thread; leaving is never held up by a reader that stands still.
+
+    It opens the terminal anew, so that not blocking is a property of this opening and not of the shell's.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._own = _opened_again(fd)
+        self._fd = fd if self._own is None else self._own
+        self._wake_read, self._wake_write = os.pipe()
+        self._give_up_s: float | None = None
+        self.is_busy = False
+        """Whether the reader has not yet taken all that was written."""
+        self.is_gone = False
+        """Whether the terminal was closed."""
+
+    def fileno(self) -> int:
+        """The terminal."""
+        return self._fd
+
+    def isatty(self) -> bool:
+        """Always."""
+        return True
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def write(self, text: str) -> int:
+        """Write all of it, however long the reader takes, until `give_up_in`."""
+        self.is_busy = True
+        try:
+            self._write(text.encode("utf-8", "replace"))
+        finally:
+            self.is_busy = False
+        return len(text)
+
+    def give_up_in(self, seconds: float) -> None:
+        """From then on what the reader does not take at once is thrown away, the oldest first."""
+        self._give_up_s = monotonic() + seconds
+        os.write(self._wake_write, b"!")
+
+    def close(self) -> None:
+        """Let go of the terminal; the writing thread must have ended."""
+        for fd in (self._wake_read, self._wake_write, self._own):
+            if fd is not None:
+                os.close(fd)
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left and not self.is_gone:
+            try:
+                left = left[os.write(self._fd, left) :]
+            except BlockingIOError:
+                if not self._waited():
+                    self._discard()
+                    return
+            except InterruptedError:
+                continue
+            except OSError:
+                self.is_gone = True
+
+    def _waited(self) -> bool:
+        """Wait until the reader takes something; false once it is given up."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        if self._give_up_s is None:
+            poll.register(self._wake_read, select.POLLIN)
+            return bool(poll.poll())
+        left_s = self._give_up_s - monotonic()
+        return left_s > 0 and bool(poll.poll(left_s * 1000))
+
+    def _discard(self) -> None:
+        """Make room for the few bytes that give the terminal back."""
+        with contextlib.suppress(termios.error):
+            termios.tcflush(self._fd, termios.TCOFLUSH)
+        with contextlib.suppress(OSError):
+            os.write(self._fd, _ABORT)
+
+
+def _opened_again(fd: int) -> int | None:
+    """The same terminal under a description of our own, or None where its name leads nowhere."""
+    flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        name = os.ttyname(fd)
+        own = os.open(name, flags)
+        if os.fstat(own).st_rdev == os.fstat(fd).st_rdev:
+            return own
+        os.close(own)
+    return None

@@ -1,0 +1,97 @@
+"""Every colour of the screens, by depth of the terminal; nothing else names a colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+
+class Depth(IntEnum):
+    """How many colours the terminal shows."""
+
+    NONE = 0
+    """NO_COLOR: bold, reverse and underline alone carry what colours do elsewhere."""
+    ANSI = 16
+    """The sixteen of the user's own palette."""
+    INDEXED = 256
+    """The usual case over SSH, which seldom forwards COLORTERM."""
+    TRUE = 1 << 24
+
+
+_ANSI: Mapping[str, str] = {
+    "": "",
+    "dim": "bright_black",
+    "title": "bold",
+    "accent": "cyan",
+    "good": "green",
+    "warn": "yellow",
+    "alarm": "bold bright_red",
+    "chart": "cyan",
+    "selected": "reverse",
+}
+_INDEXED: Mapping[str, str] = {
+    "": "",
+    "dim": "color(245)",
+    "title": "bold",
+    "accent": "color(80)",
+    "good": "color(77)",
+    "warn": "color(214)",
+    "alarm": "bold color(203)",
+    "chart": "color(74)",
+    "selected": "bold color(231) on color(24)",
+}
+_TRUE: Mapping[str, str] = {
+    "": "",
+    "dim": "#8a8a8a",
+    "title": "bold",
+    "accent": "#5fd7d7",
+    "good": "#5fd75f",
+    "warn": "#ffaf00",
+    "alarm": "bold #ff5f5f",
+    "chart": "#5fafd7",
+    "selected": "bold #ffffff on #005f87",
+}
+_NONE: Mapping[str, str] = {
+    "": "",
+    "dim": "",
+    "title": "bold",
+    "accent": "bold",
+    "good": "",
+    "warn": "underline",
+    "alarm": "bold reverse",
+    "chart": "",
+    "selected": "reverse",
+}
+_BY_DEPTH: Mapping[Depth, Mapping[str, str]] = {
+    Depth.NONE: _NONE,
+    Depth.ANSI: _ANSI,
+    Depth.INDEXED: _INDEXED,
+    Depth.TRUE: _TRUE,
+}
+STYLES: tuple[str, ...] = tuple(_ANSI)
+"""All names that a span may have."""
+
+
+def definition(style: str, depth: Depth) -> str:
+    """What a style name looks like at a depth, as Rich writes styles; an unknown name is plain."""
+    return _BY_DEPTH[depth].get(style, "")
+
+
+def depth_of(environment: Mapping[str, str]) -> Depth:
+    """The depth that the environment promises.
+
+    NO_COLOR (not empty, https://no-color.org) goes before everything; TEXTUAL_COLOR_SYSTEM before COLORTERM
+    and TERM.
+    """
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return Depth.NONE
+    asked = {"standard": Depth.ANSI, "256": Depth.INDEXED, "truecolor": Depth.TRUE}
+    wanted = asked.get(environment.get("TEXTUAL_COLOR_SYSTEM", ""))
+    if wanted is not None:
+        return wanted
+    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return Depth.TRUE
+    term = environment.get("TERM", "")
+    if term.endswith(("-direct", "kitty", "ghostty")):
+        return Depth.TRUE
+    return Depth.INDEXED if "256color" in term else Depth.ANSI

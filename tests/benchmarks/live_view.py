@@ -1,0 +1,208 @@
+"""What a live view costs and how quick it is, in a real pty; of any program, so of peers too.
+
+For example:
+
+    python tests/benchmarks/live_view.py --gpus 8 -- gputui monitor
+    python tests/benchmarks/live_view.py --gpus 8 -- nvitop -m full
+    python tests/benchmarks/live_view.py --gpus 8 --no-keys -- gpustat -i 1
+
+CPU is of all threads of the one process, as % of one core. Over the slow link the pty is drained at once, as
+by an SSH server, and the terminal sees it later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from nvml.standin import standin_environment
+from pty_harness import Terminal
+
+WARM_UP_S = 3.0
+SLOW_LINK = 10_000
+
+
+@dataclass
+class Options:
+    """How to measure."""
+
+    command: list[str]
+    seconds: float
+    slow_seconds: float
+    key: bytes
+    quit: bytes
+    has_keys: bool
+    environment: dict[str, str]
+
+
+class MovingGpus:
+    """The stand-in's readings, changed every half second."""
+
+    def __init__(self, gpus: int, scenario: str) -> None:
+        self._gpus = gpus
+        self._fixed = scenario
+        self.environment = standin_environment(self._text())
+        self._path = Path(self.environment["GPUTUI_NVML_SCENARIO"])
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._move, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _text(self) -> str:
+        lines = [f"driver gpus {self._gpus}", self._fixed]
+        for gpu in range(self._gpus):
+            lines += [
+                f"{gpu} power_mw {random.randint(90, 700) * 1000}",
+                f"{gpu} temperature_c {random.randint(30, 80)}",
+                f"{gpu} sm_busy_pct {random.randint(0, 100)}",
+                f"{gpu} memory_busy_pct {random.randint(0, 100)}",
+                f"{gpu} memory_used_mib {random.randint(1, 140) * 1024}",
+                f"{gpu} sm_clock_mhz {random.randint(345, 1980)}",
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _move(self) -> None:
+        while not self._ends.wait(0.5):
+            moved = self._path.with_suffix(".new")
+            moved.write_text(self._text())
+            moved.rename(self._path)
+
+
+def pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def print_first(terminal: Terminal, what: str, holds: int) -> None:
+    """Time from the start until the picture has so many lines with something on them."""
+    try:
+        terminal.wait_for(lambda: sum(bool(line.strip()) for line in terminal.screen.display) >= holds, 5.0)
+    except AssertionError:
+        print(f"  {what:28s} {'not':>8s} within 5 s")
+    else:
+        print(f"  {what:28s} {(terminal.seen_s[-1][1] - terminal.started_s) * 1000:8.0f} ms")
+
+
+def fast_terminal(options: Options, columns: int, lines: int) -> None:
+    with Terminal(options.command, columns, lines, environment=options.environment) as terminal:
+        print_first(terminal, "something on the screen", 1)
+        print_first(terminal, "half of the screen filled", lines // 2)
+        pause(max(0.0, 1.5 - (monotonic() - terminal.started_s)))
+        if terminal.process.poll() is not None:
+            print(f"  it ended with status {terminal.process.returncode}:\n{terminal.text.strip()}")
+            return
+        print(f"  {'bytes in the first 1.5 s':28s} {len(terminal.raw):8d}")
+        print(f"  {'CPU until then':28s} {terminal.cpu_s():8.2f} s")
+        pause(WARM_UP_S)
+        cpu_s, written, begin_s = terminal.cpu_s(), len(terminal.raw), monotonic()
+        pause(options.seconds)
+        took_s = monotonic() - begin_s
+        print(f"  {'CPU of one core':28s} {(terminal.cpu_s() - cpu_s) / took_s * 100:8.2f} %")
+        print(f"  {'to the terminal':28s} {(len(terminal.raw) - written) / took_s / 1000:8.2f} kB/s")
+        peak = peak_mib(terminal)
+        print(f"  {'memory, now / at most':28s} {terminal.rss_bytes() / 2**20:8.1f} / {peak:.1f} MiB")
+        if options.has_keys:
+            keys_to_paint(options, terminal)
+        print_quit(options, terminal)
+
+
+def keys_to_paint(options: Options, terminal: Terminal, presses: int = 30) -> None:
+    times_ms = []
+    for _ in range(presses):
+        pause(random.uniform(0.15, 0.35))
+        written, begin_s = len(terminal.raw), monotonic()
+        terminal.type(options.key)
+        try:
+            terminal.wait_for(lambda: len(terminal.raw) > written, 3.0)  # noqa: B023
+        except AssertionError:
+            print(f"  {'key to paint':28s} {'nothing':>8s} within 3 s")
+            return
+        times_ms.append((terminal.seen_s[-1][1] - begin_s) * 1000)
+    ninth = statistics.quantiles(times_ms, n=10)[8]
+    median = statistics.median(times_ms)
+    print(
+        f"  {'key to paint':28s} {median:8.1f} ms median, {ninth:.1f} ms p90, {max(times_ms):.1f} ms at most"
+    )
+
+
+def print_quit(options: Options, terminal: Terminal) -> None:
+    begin_s = monotonic()
+    terminal.type(options.quit)
+    try:
+        status = terminal.process.wait(10)
+        print(f"  {'quit':28s} {(monotonic() - begin_s) * 1000:8.0f} ms, status {status}")
+    except Exception:
+        print(f"  {'quit':28s} {'not':>8s} within 10 s")
+
+
+def slow_link(options: Options, columns: int, lines: int) -> None:
+    with Terminal(
+        options.command, columns, lines, environment=options.environment, bytes_per_s=SLOW_LINK
+    ) as terminal:
+        pause(options.slow_seconds)
+        if terminal.process.poll() is not None:
+            return
+        lag_s, longest_s = terminal.lag_s, terminal.longest_lag_s
+        link = f"{SLOW_LINK / 1000:g} kB/s link, picture is old"
+        print(f"  {link:28s} {lag_s:8.2f} s, {longest_s:.2f} s at most")
+        print_quit(options, terminal)
+
+
+def peak_mib(terminal: Terminal) -> float:
+    status = Path(f"/proc/{terminal.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def size_of(text: str) -> tuple[int, int]:
+    columns, _, lines = text.partition("x")
+    return int(columns), int(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", nargs="+")
+    parser.add_argument("--size", type=size_of, action="append", help="80x24 and 200x50 if none is given")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long CPU and bytes are counted")
+    parser.add_argument("--slow-seconds", type=float, default=20.0, help="how long the slow link is watched")
+    parser.add_argument("--gpus", type=int, default=0, help="moving GPUs of the stand-in library")
+    parser.add_argument("--scenario", type=Path, help="more lines for the stand-in, as for processes")
+    parser.add_argument("--key", default=r"\x1b[B", help="a key that changes the picture; default: down")
+    parser.add_argument("--quit", default="q", help="the key that ends it; \\x03 is Ctrl-C")
+    parser.add_argument("--no-keys", action="store_true", help="keys do nothing but end it")
+    words = parser.parse_args()
+    environment: dict[str, str] = {"COLORTERM": "truecolor"}
+    moving = None
+    if words.gpus:
+        moving = MovingGpus(words.gpus, words.scenario.read_text() if words.scenario else "")
+        environment |= moving.environment
+    options = Options(
+        command=words.command,
+        seconds=words.seconds,
+        slow_seconds=words.slow_seconds,
+        key=words.key.encode().decode("unicode_escape").encode("latin-1"),
+        quit=words.quit.encode().decode("unicode_escape").encode("latin-1"),
+        has_keys=not words.no_keys,
+        environment=environment,
+    )
+    for columns, lines in words.size or [(80, 24), (200, 50)]:
+        print(f"{' '.join(words.command)} at {columns}x{lines}")
+        fast_terminal(options, columns, lines)
+        slow_link(options, columns, lines)
+    if moving is not None:
+        moving.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""The app in a real pty: keys, signals, terminals that are slow, frozen, silent or gone."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from pty_harness import DEADLINE_S, END_SIGNALS, Terminal
+
+PROGRAM = Path(__file__).with_name("moving_lines.py")
+SHOWN = "the last line"
+
+
+def monitor(repository: Path, *words: str, columns: int = 80, lines: int = 24, **others: object) -> Terminal:
+    environment = {"PYTHONPATH": str(repository), **others.pop("environment", {})}  # type: ignore[dict-item]
+    command = [sys.executable, str(PROGRAM), *words]
+    return Terminal(command, columns, lines, environment=environment, **others)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def still(repository: Path) -> Iterator[Terminal]:
+    with monitor(repository, "still", "patient") as terminal:
+        terminal.wait_for(SHOWN)
+        yield terminal
+
+
+def is_given_back(terminal: Terminal) -> bool:
+    return (
+        not terminal.is_alternate
+        and terminal.is_cursor_shown
+        and terminal.attributes_now == terminal.attributes_before
+        and b"\x1b[?2004l" in terminal.raw[-200:]
+        and terminal.unread() == b""
+    )
+
+
+def test_q_leaves_and_the_terminal_is_as_before(still: Terminal) -> None:
+    still.type(b"q")
+    assert still.ended() == 0
+    still.wait_for(lambda: is_given_back(still))
+
+
+def test_control_c_leaves_as_interrupted(still: Terminal) -> None:
+    still.type(b"\x03")
+    assert still.ended() == 130
+    still.wait_for(lambda: is_given_back(still))
+
+
+@pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("words", [(), ("skeleton",)], ids=["", "skeleton"])
+def test_a_signal_ends_the_app_and_gives_the_terminal_back(
+    number: signal.Signals, words: tuple[str, ...], repository: Path
+) -> None:
+    with monitor(repository, "every", "0.2", "patient", *words) as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.signal(number)
+        assert terminal.ended() == 128 + number
+        terminal.wait_for(lambda: is_given_back(terminal))
+
+
+@pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
+def test_a_signal_during_the_first_picture_gives_the_terminal_back(
+    number: signal.Signals, repository: Path
+) -> None:
+    with monitor(repository, "skeleton", "wait") as terminal:
+        terminal.wait_for("starting")
+        terminal.signal(number)
+        assert terminal.ended() == 128 + number
+        terminal.wait_for(lambda: not terminal.is_alternate and terminal.is_cursor_shown)
+        assert terminal.attributes_now == terminal.attributes_before
+
+
+def test_keys_typed_before_the_app_is_there_are_kept(repository: Path) -> None:
+    with monitor(repository, "skeleton") as terminal:
+        terminal.wait_for("starting")
+        terminal.type(b"mm")
+        terminal.wait_for("presses 2")
+
+
+def test_a_closed_terminal_ends_the_app(repository: Path) -> None:
+    with monitor(repository, "every", "0.2") as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.close()
+        assert terminal.process.wait(DEADLINE_S) == 129
+
+
+def test_a_closed_terminal_ends_the_app_also_where_hang_ups_are_ignored(repository: Path) -> None:
+    with monitor(repository, "every", "0.2", "nohup") as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.close()
+        assert terminal.process.wait(DEADLINE_S) == 129
+
+
+def test_nothing_changed_is_nothing_written_and_hardly_any_cpu(still: Terminal) -> None:
+    """In a time in which the app draws its picture twice."""
+    still.type(b"p")  # a key that means nothing
+    seen = len(still.raw)
+    cpu_s = still.cpu_s()
+    with pytest.raises(AssertionError, match="not within"):
+        still.wait_for(lambda: len(still.raw) > seen, 2.3)
+    assert still.cpu_s() - cpu_s < 0.5
+
+
+def test_keys_reach_the_model_and_are_shown(still: Terminal) -> None:
+    still.type(b"m")
+    still.wait_for("presses 1 more")
+    still.type(b" ")
+    still.wait_for("presses 2 more")
+    still.type(b"\t")
+    still.wait_for("presses 3 next")
+    still.type(b"S")
+    still.wait_for("presses 4 reverse")
+    still.type(b"w")
+    still.wait_for("GPU 温度 β")
+
+
+def test_while_text_is_typed_keys_are_letters(still: Terminal) -> None:
+    still.type("/mq 温\r".encode())
+    still.wait_for("presses 2 typed mq 温")
+    still.type(b"m")
+    still.wait_for("presses 3 more")
+
+
+def test_wheel_and_clicks_reach_the_model_and_movements_are_not_asked_for(repository: Path) -> None:
+    with monitor(repository, "still", "mouse") as terminal:
+        terminal.wait_for(SHOWN)
+        assert b"\x1b[?1000h" in terminal.raw
+        assert b"\x1b[?1003h" not in terminal.raw
+        terminal.type(b"\x1b[<65;10;10M")
+        terminal.wait_for("presses 1 down")
+        terminal.type(b"\x1b[<0;10;5M\x1b[<0;10;5m")
+        terminal.wait_for("clicked 9 4")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        terminal.wait_for(lambda: b"\x1b[?1000l" in terminal.raw)
+
+
+def test_a_bug_of_the_model_gives_the_terminal_back_and_is_told(still: Terminal) -> None:
+    still.type(b"f")
+    assert still.ended() == 1
+    still.wait_for(lambda: not still.is_alternate and still.is_cursor_shown)
+    still.wait_for(lambda: b"ValueError: a bug of the model" in still.raw)
+    assert still.attributes_now == still.attributes_before
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_pictures(repository: Path) -> None:
+    with monitor(repository, "still") as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.type(b"b")
+        pressed, grown = 1, []
+        for goal in (600, 1200, 1800):
+            while pressed < goal:
+                terminal.type(b"m")
+                pressed += 1
+                terminal.wait_for(f"presses {pressed} ")
+            grown.append(terminal.rss_bytes())
+        assert grown[2] - grown[0] < 2**20
+
+
+def test_samples_are_painted(repository: Path) -> None:
+    with monitor(repository, "every", "0.1") as terminal:
+        terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
+
+
+def test_a_resized_window_is_filled(still: Terminal) -> None:
+    for columns, lines in ((200, 50), (50, 12), (80, 24)):
+        still.resize(columns, lines)
+        still.wait_for(lambda size=f"{columns}x{lines}": size in still.screen.display[0])  # type: ignore[misc]
+        still.wait_for(lambda last=lines - 1: still.screen.display[last].startswith(SHOWN))  # type: ignore[misc]
+        assert sum(SHOWN in line for line in still.screen.display) == 1
+
+
+def test_control_l_draws_everything_again(still: Terminal) -> None:
+    seen = len(still.raw)
+    still.type(b"\x0c")
+    still.wait_for(lambda: b"\x1b[2J" in still.raw[seen:] and SHOWN.encode() in still.raw[seen:])
+
+
+def test_a_terminal_that_never_answers_gets_its_pictures(repository: Path) -> None:
+    with monitor(repository, "every", "0.2", answers=False) as terminal:
+        terminal.wait_for(SHOWN)
+        for key in range(1, 4):
+            terminal.type(b"m")
+            terminal.wait_for(f"presses {key}")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        terminal.wait_for(lambda: is_given_back(terminal))
+
+
+def test_a_frozen_reader_gets_one_frame_when_it_thaws(repository: Path, tmp_path: Path) -> None:
+    """While it stands still the samples go on; then come the frame that was on its way, and the present."""
+    counted = tmp_path / "samples"
+    counted.write_text("")
+    with monitor(repository, "every", "0.05", "count", str(counted), columns=200, lines=50) as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.type(b"b")
+        terminal.wait_for("big")
+        terminal.freeze()
+        seen = len(terminal.raw)
+        for _ in range(60):
+            terminal.type(b"m")
+        wait_until(lambda: int(counted.read_text() or 0) >= 40)
+        terminal.thaw()
+        terminal.wait_for("presses 61")
+        frames = bytes(terminal.raw[seen:]).split(b"\x1b[6n")[:-1]
+        assert len(frames) <= 3  # the one on its way, the one that was behind, and the paint of that second
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+
+
+def test_a_reader_that_stays_frozen_does_not_hold_up_the_end(repository: Path) -> None:
+    with monitor(repository, "every", "0.05", columns=200, lines=50) as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.freeze()
+        for _ in range(40):
+            terminal.type(b"b")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.process.wait(DEADLINE_S) == 143
+        terminal.thaw()
+        terminal.wait_for(lambda: not terminal.is_alternate and terminal.is_cursor_shown)
+
+
+def test_a_slow_link_shows_the_present_and_obeys(repository: Path) -> None:
+    with monitor(repository, "every", "0.05", bytes_per_s=8000) as terminal:
+        terminal.type(b"b")  # every cell changes all the time: 6 kB a frame
+        terminal.wait_for("presses 1")
+        for _ in range(28):
+            terminal.type(b"m")
+        terminal.wait_for("presses 29")
+        assert terminal.raw.count(b"\x1b[6n") < 20
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        terminal.wait_for(lambda: not terminal.is_alternate)
+
+
+def test_an_answer_on_its_way_is_not_left_to_the_shell(repository: Path) -> None:
+    """Each key causes a frame, whose answer would come after the end."""
+    for _ in range(3):
+        with monitor(repository, "still", "patient", answer_after_s=0.02) as terminal:
+            terminal.wait_for(SHOWN)
+            terminal.type(b"mmmq")
+            assert terminal.ended() == 0
+            assert terminal.unread() == b""
+
+
+def test_a_hanging_source_does_not_hold_up_the_end(repository: Path) -> None:
+    with monitor(repository, "still", "hang") as terminal:
+        terminal.wait_for(SHOWN)
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+
+
+def test_it_can_be_put_aside_and_taken_up_again(still: Terminal) -> None:
+    still.type(b"\x1a")
+    wait_until(lambda: state_of(still.process.pid) == "T")
+    still.wait_for(lambda: not still.is_alternate)
+    assert still.attributes_now == still.attributes_before
+    seen = len(still.raw)
+    still.signal(signal.SIGCONT)
+    still.wait_for(lambda: still.is_alternate and SHOWN.encode() in still.raw[seen:])
+    still.type(b"m")
+    still.wait_for("presses 1")
+
+
+def test_without_colours_nothing_but_bold_underline_and_reverse_is_sent(repository: Path) -> None:
+    with monitor(repository, "every", "0.1", environment={"NO_COLOR": "1"}) as terminal:
+        terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
+        codes = {
+            code for group in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw) for code in group.split(b";")
+        }
+        assert codes <= {b"", b"0", b"1", b"4", b"7"}
+
+
+def test_sixteen_colours_are_those_of_the_user(repository: Path) -> None:
+    with monitor(repository, "every", "0.1", environment={"TERM": "xterm", "COLORTERM": ""}) as terminal:
+        terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
+        assert b"38;" not in terminal.raw
+        assert b"\x1b[36m" in terminal.raw
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """For what no terminal shows."""
+    end_s = monotonic() + DEADLINE_S
+    while not is_so():
+        assert monotonic() < end_s
+        threading.Event().wait(0.02)
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_the_first_picture_needs_nothing_heavy(repository: Path) -> None:
+    code = "import sys, gputui.tui.skeleton as s; print({'textual', 'rich', 'asyncio'} & set(sys.modules))"
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
+    assert said == "set()\n"

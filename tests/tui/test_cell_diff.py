@@ -1,0 +1,226 @@
+"""The diff of two pictures, fed to a terminal emulator, gives what Textual itself would have written."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from emulator import Emulator, Picture, as_textual_writes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from wcwidth import wcswidth, wcwidth
+
+from gputui.tui.cell_diff import _ONE_CELL_EACH, CellDiff, cells_of
+from gputui.tui.lines import Line, Span
+from gputui.tui.lines_view import strip_of
+from gputui.tui.theme import STYLES, Depth
+
+WIDTH, HEIGHT = 30, 6
+
+LETTERS = st.sampled_from("ab  ─█⣿é·温度字ｗ한")
+STYLE = st.sampled_from(
+    [
+        None,
+        Style(),
+        Style(color="red"),
+        Style(bold=True),
+        Style(bgcolor="blue"),
+        Style(reverse=True),
+        Style(color="#123456", bgcolor="color(20)", underline=True),
+        Style(dim=False, strike=True),
+    ]
+)
+
+
+@st.composite
+def strips(draw: st.DrawFn, width: int = WIDTH) -> Strip:
+    pieces = draw(st.lists(st.tuples(st.text(LETTERS, min_size=1, max_size=width), STYLE), max_size=5))
+    return Strip([Segment(text, style) for text, style in pieces]).adjust_cell_length(width)
+
+
+@st.composite
+def pictures(draw: st.DrawFn) -> Picture:
+    """Whole strips, some of them divided as where several widgets lie beside each other."""
+    rows: list[list[tuple[int, Strip]]] = []
+    for _ in range(HEIGHT):
+        strip = draw(strips())
+        cut = draw(st.integers(0, WIDTH - 1))
+        if cut:
+            left, right = strip.divide([cut, WIDTH])
+            rows.append([(0, left), (cut, right)])
+        else:
+            rows.append([(0, strip)])
+    return rows
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(pictures(), min_size=1, max_size=5), st.data())
+def test_any_sequence_of_pictures_is_shown_as_textual_would(
+    shown: list[Picture], data: st.DataObject
+) -> None:
+    diff = CellDiff(Depth.TRUE, WIDTH, HEIGHT)
+    emulator = Emulator(WIDTH, HEIGHT)
+    emulator.feed("left over from before" * 9)
+    current: list[Sequence[tuple[int, Strip]]] = []
+    for picture in shown:
+        # after the first, some rows only, as in a partial update
+        rows = range(HEIGHT) if not current else sorted(data.draw(st.sets(st.integers(0, HEIGHT - 1))))
+        current = [picture[y] if y in rows else current[y] for y in range(HEIGHT)]
+        emulator.feed(diff.diff({y: picture[y] for y in rows}))
+        assert emulator.cells() == as_textual_writes(current, WIDTH).cells()
+    assert diff.diff(dict(enumerate(current))) == ""
+
+
+@settings(max_examples=60, deadline=None)
+@given(strips(), st.lists(st.tuples(st.integers(0, WIDTH - 1), strips(8)), max_size=6))
+def test_a_strip_over_half_of_a_wide_character_leaves_no_half(
+    below: Strip, above: list[tuple[int, Strip]]
+) -> None:
+    diff = CellDiff(Depth.TRUE, WIDTH, 1)
+    emulator = Emulator(WIDTH, 1)
+    emulator.feed(diff.diff({0: [(0, below)]}))
+    for x, strip in above:
+        emulator.feed(diff.diff({0: [(x, strip)]}))
+        row = "".join(cell or "" for cell in diff._cells[0])
+        assert wcswidth(row) == WIDTH
+        assert emulator.screen.display[0] == row
+
+
+def lines(*texts: str, style: str = "") -> dict[int, list[tuple[int, Strip]]]:
+    return {y: [(0, strip_of((Span(text, style),), WIDTH, Depth.INDEXED))] for y, text in enumerate(texts)}
+
+
+def test_nothing_changed_is_no_bytes() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 2)
+    assert diff.diff(lines("one", "two"))
+    assert diff.diff(lines("one", "two")) == ""
+
+
+def test_only_the_changed_cells_are_written() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff(lines("power 300 W"))
+    assert diff.diff(lines("power 301 W")) == "\x1b[1;9H1"
+
+
+def test_runs_close_to_each_other_are_one() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff(lines("a12345b123456c"))
+    assert diff.diff(lines("A12345B123456C")) == "\x1b[1;1HA12345B\x1b[14GC"
+
+
+def test_a_blank_tail_is_erased() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff(lines("a long line of text"))
+    assert diff.diff(lines("a")) == "\x1b[1;3H\x1b[K"
+
+
+def test_long_blanks_inside_a_line_are_erased_but_not_where_they_have_a_colour() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff(lines("x" * 29))
+    assert diff.diff(lines("a" + " " * 20 + "b" + " " * 7 + "c")) == "\x1b[1;1Ha\x1b[20X\x1b[22Gb       c"
+    assert " " * 20 in diff.diff(lines("a" + " " * 20 + "b", style="selected"))
+
+
+def test_a_strip_that_moved_is_drawn_where_it_is_now() -> None:
+    strip = Strip([Segment("here")])
+    blank = Strip([Segment(" " * 4)])
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff({0: [(0, strip), (4, blank)]})
+    assert diff.diff({0: [(0, blank), (4, strip)]}) == "\x1b[1;1H    here"
+    diff.diff({0: [(4, strip), (8, blank)]})
+    assert diff.diff({0: [(8, strip), (4, blank)]}) == "\x1b[1;5H    here"
+
+
+def test_a_style_is_switched_only_where_it_changes() -> None:
+    diff = CellDiff(Depth.ANSI, WIDTH, 1)
+    line: Line = (Span("ab", "good"), Span("cd", "good"), Span("ef"))
+    written = diff.diff({0: [(0, strip_of(line, WIDTH, Depth.ANSI))]})
+    assert written == "\x1b[m\x1b[2J\x1b[1;1H\x1b[32mabcd\x1b[mef"
+
+
+def test_after_forgetting_all_is_written_again() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    first = diff.diff(lines("one"))
+    diff.forget()
+    assert diff.diff(lines("one")) == first
+
+
+def test_of_a_wide_character_both_halves_are_written() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    diff.diff(lines("ab温c"))
+    assert diff.diff(lines("ab度c")) == "\x1b[1;3H度"
+    assert diff.diff(lines("a温c")) == "\x1b[1;2H温\x1b[4Gc\x1b[K"
+
+
+def test_behind_a_character_of_disputed_width_the_column_is_told() -> None:
+    diff = CellDiff(Depth.INDEXED, WIDTH, 1)
+    assert diff.diff(lines("温度x")).endswith("\x1b[1;1H温\x1b[3G度\x1b[5Gx")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a\x1b[2Jb", "a\nb", "a\x9b31mb", "a\u202eb", "a\ud800b", "a\x07b", "a\u200bb", "a\u2028b", "\u0301a"],
+)
+def test_what_a_terminal_would_obey_never_reaches_it(text: str) -> None:
+    assert all(cell.isprintable() for cell in cells_of(text))
+    written = CellDiff(Depth.INDEXED, WIDTH, 1).diff(lines(text)).removeprefix("\x1b[m\x1b[2J\x1b[1;1H")
+    assert written.removesuffix("\x1b[K").isprintable()
+    written.encode()
+
+
+def test_what_counts_as_one_cell_is_one_cell_in_terminals() -> None:
+    single = [chr(c) for c in range(0x3000) if _ONE_CELL_EACH.fullmatch(chr(c))]
+    assert len(single) > 1000
+    assert {c for c in single if wcwidth(c) != 1} == set()
+
+
+@pytest.mark.parametrize("depth", Depth)
+def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None:
+    line = tuple(Span(f"{name or 'plain'} ", name) for name in STYLES)
+    diff = CellDiff(depth, 80, 1)
+    written = diff.diff({0: [(0, strip_of(line, 80, depth))]})
+    assert ("38;2;" in written) == (depth is Depth.TRUE)
+    assert ("38;5;" in written) == (depth is Depth.INDEXED)
+    numbers = {
+        int(n)
+        for part in written.split("\x1b[")[3:]
+        for n in part.partition("m")[0].split(";")
+        if n.isdigit()
+    }
+    if depth is Depth.NONE:
+        assert numbers <= {0, 1, 4, 7}
+    if depth is Depth.ANSI:
+        assert numbers <= {0, 1, 7, *range(30, 38), *range(90, 98)}
+    emulator = Emulator(80, 1)
+    emulator.feed(written)
+    assert emulator.screen.display[0].split() == [name or "plain" for name in STYLES]
+
+
+def test_a_full_screen_of_noise_ends_the_same_as_written_afresh() -> None:
+    """Long rows, many of them, against what Textual writes: a larger picture than the generated ones."""
+    chance = random.Random(5)
+    diff = CellDiff(Depth.TRUE, 200, 50)
+    emulator = Emulator(200, 50)
+    styles = [Style(), Style(color="green"), Style(bgcolor="color(24)", bold=True)]
+    for _ in range(4):
+        picture = [
+            [
+                (
+                    0,
+                    Strip(
+                        [
+                            Segment("".join(chance.choices("x  ⣿温", k=6)), s)
+                            for s in chance.choices(styles, k=30)
+                        ]
+                    ),
+                )
+            ]
+            for _ in range(50)
+        ]
+        picture = [[(0, strip.adjust_cell_length(200)) for _, strip in row] for row in picture]
+        emulator.feed(diff.diff(dict(enumerate(picture))))
+        assert emulator.cells() == as_textual_writes(picture, 200).cells()

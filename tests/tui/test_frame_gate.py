@@ -1,0 +1,98 @@
+"""When frames may be written, on a clock that the tests move."""
+
+from __future__ import annotations
+
+from gputui.tui.frame_gate import ASK_AGAIN_S, FrameGate
+
+
+def test_the_first_frame_goes_at_once() -> None:
+    assert FrameGate(0).may_write(0, False)
+
+
+def test_a_second_frame_waits_for_the_answer_to_the_first() -> None:
+    gate = FrameGate(0)
+    gate.sent(0)
+    assert not gate.may_write(1, False)
+    gate.answered(1.1)
+    assert gate.may_write(2.2, False)
+    assert gate.round_trip_s == 1.1
+
+
+def test_a_quick_link_is_used_at_once_and_a_slow_one_half_of_the_time() -> None:
+    gate = FrameGate(0)
+    gate.sent(0)
+    gate.answered(0.2)
+    assert gate.may_write(0.2, False)
+    gate.sent(1)
+    gate.answered(4)
+    assert gate.may_write(4, False)
+    gate.sent(4)
+    gate.answered(7)
+    assert not gate.may_write(9.9, False)
+    assert gate.look_again_s(9) == 1
+    assert gate.may_write(10, False)
+
+
+def test_a_reader_that_stood_still_once_is_shown_the_present_at_once() -> None:
+    gate = FrameGate(0)
+    gate.sent(0)
+    gate.answered(0.01)
+    gate.sent(1)
+    gate.answered(21)
+    assert gate.may_write(21, False)
+
+
+def test_a_very_slow_link_rests_five_seconds_at_most() -> None:
+    gate = FrameGate(0)
+    gate.answered(0)
+    for start in (0, 30):
+        gate.sent(start)
+        gate.answered(start + 30)
+    assert not gate.may_write(64.9, False)
+    assert gate.may_write(65, False)
+
+
+def test_a_terminal_that_never_answers_is_painted_as_fast_as_it_takes() -> None:
+    gate = FrameGate(0)
+    gate.sent(0)
+    assert not gate.may_write(1.9, False)
+    assert gate.look_again_s(1.9) < 0.2
+    assert gate.may_write(2.1, False)
+    assert not gate.may_write(2.1, True)
+
+
+def test_a_terminal_that_answered_once_is_waited_for() -> None:
+    gate = FrameGate(0)
+    gate.answered(0.01)
+    gate.sent(0.1)
+    assert not gate.may_write(20, False)
+    assert not gate.ask_again(20)
+
+
+def test_a_late_first_answer_ends_the_guessing() -> None:
+    gate = FrameGate(0)
+    gate.sent(0)
+    assert gate.is_deaf(3)
+    gate.answered(4)
+    assert not gate.is_deaf(4)
+    assert gate.may_write(4, True)
+
+
+def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    gate = FrameGate(0)
+    gate.answered(0)
+    gate.sent(0)
+    late = ASK_AGAIN_S + 1
+    assert gate.ask_again(late)
+    gate.sent(late)
+    assert not gate.ask_again(late + 1)
+    gate.answered(late + 0.01)
+    assert gate.may_write(late + 0.01, False)
+
+
+def test_another_terminal_is_not_waited_for_in_the_name_of_the_first() -> None:
+    gate = FrameGate(0)
+    gate.answered(0)
+    gate.sent(0)
+    gate.reopen(1)
+    assert gate.may_write(1, False)
