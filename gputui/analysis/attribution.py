@@ -38,6 +38,7 @@ HOW_MATCHED = ("shapes", "operator", "category", "idle", "only a", "only b", "no
 CONFIDENCES = ("high", "fair", "low")
 _FAIR_COVERAGE, _HIGH_COVERAGE = 0.5, 0.8
 _OTHERS = "others"
+_NO_PEAK = Missing("no peak is known")
 _NO_FLOPS = Missing("its floating-point operations are not known")
 
 
@@ -50,7 +51,7 @@ class ProfiledSide:
     """Of the timed launches."""
     is_on_device: bool
     """On a GPU; else on a CPU."""
-    peak_flops: float | Missing = Missing("no peak is known")
+    peak_flops: float | Missing = _NO_PEAK
     """FLOP/s of large products at this side's precision, as measured, else of the data sheet."""
 
 
@@ -195,7 +196,7 @@ def divide_difference(a: ProfiledSide, b: ProfiledSide) -> Attribution:
 
     The passes must be valid, with at least one step each.
     """
-    pairs = list(_pairs(_divided(a), _divided(b), a.is_on_device == b.is_on_device))
+    pairs = list(_pairs(divide_step(a), divide_step(b), a.is_on_device == b.is_on_device))
     operators = [_difference(pair, a.peak_flops, b.peak_flops) for pair in pairs]
     operators.sort(key=lambda o: (-abs(o.difference_ns), o.category, o.phase, o.operator, o.shapes))
     parts = tuple(_parts(operators))
@@ -245,8 +246,8 @@ def doubtful(side: ProfiledSide) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """One row of a side's division."""
+class Piece:
+    """One row of the division of a side's timed step."""
 
     phase: str
     category: str
@@ -258,20 +259,20 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    a: _Piece | None
-    b: _Piece | None
+    a: Piece | None
+    b: Piece | None
     match: str
 
 
-def _divided(side: ProfiledSide) -> list[_Piece]:
+def divide_step(side: ProfiledSide) -> list[Piece]:
     """The pieces of a timed step; they sum to it exactly."""
     found = side.found
     rows = [
-        _Piece(o.phase, o.category, o.operator, o.shapes, 0, Fraction(o.calls, found.steps))
+        Piece(o.phase, o.category, o.operator, o.shapes, 0, Fraction(o.calls, found.steps))
         for o in found.operators
     ]
     gaps = [
-        _Piece(s.phase, f"idle: {s.cause.replace('_', ' ')}", "", "", 0, Fraction(0))
+        Piece(s.phase, f"idle: {s.cause.replace('_', ' ')}", "", "", 0, Fraction(0))
         for s in found.slices
         if s.time_class == IDLE
     ]
@@ -292,7 +293,7 @@ def _divided(side: ProfiledSide) -> list[_Piece]:
         replace(piece, time_ns=ns) for piece, ns in zip(gaps, apportioned(idle_ns, idle_step_ns), strict=True)
     ]
     rest_ns = side.step_ns - sum(piece.time_ns for piece in pieces)
-    return [*_merged(pieces, _by_shapes), _Piece("", NOT_EXPLAINED, "", "", rest_ns, Fraction(0))]
+    return [*_merged(pieces, _by_shapes), Piece("", NOT_EXPLAINED, "", "", rest_ns, Fraction(0))]
 
 
 def apportioned(weights: Sequence[int], total: int) -> list[int]:
@@ -326,34 +327,34 @@ def _net_window_ns(found: ProfiledPass) -> int:
     return sum(_net_work_ns(found)) + _net_idle_ns(found)
 
 
-Key = Callable[[_Piece], Hashable]
+Key = Callable[[Piece], Hashable]
 
 
-def _by_shapes(piece: _Piece) -> Hashable:
+def _by_shapes(piece: Piece) -> Hashable:
     return piece.phase, piece.category, piece.operator, piece.shapes
 
 
-def _by_operator(piece: _Piece) -> Hashable:
+def _by_operator(piece: Piece) -> Hashable:
     return piece.phase, piece.category, piece.operator
 
 
-def _by_category(piece: _Piece) -> Hashable:
+def _by_category(piece: Piece) -> Hashable:
     return piece.phase, piece.category
 
 
-def _by_cause(piece: _Piece) -> Hashable:
+def _by_cause(piece: Piece) -> Hashable:
     return piece.category
 
 
-def _merged(pieces: Iterable[_Piece], key: Key) -> list[_Piece]:
+def _merged(pieces: Iterable[Piece], key: Key) -> list[Piece]:
     """Pieces of one key added up; of what they do not share nothing is said."""
-    found: dict[Hashable, _Piece] = {}
+    found: dict[Hashable, Piece] = {}
     for piece in pieces:
         same = found.get(key(piece))
         found[key(piece)] = (
             piece
             if same is None
-            else _Piece(
+            else Piece(
                 phase=same.phase if same.phase == piece.phase else "",
                 category=same.category,
                 operator=same.operator if same.operator == piece.operator else "",
@@ -365,7 +366,7 @@ def _merged(pieces: Iterable[_Piece], key: Key) -> list[_Piece]:
     return list(found.values())
 
 
-def _pairs(a: Sequence[_Piece], b: Sequence[_Piece], is_one_kind: bool) -> Iterable[_Pair]:
+def _pairs(a: Sequence[Piece], b: Sequence[Piece], is_one_kind: bool) -> Iterable[_Pair]:
     """Each piece of either side in exactly one pair.
 
     Operators by phase, name and shapes, whatever their types: AMP changes these. What is left by phase and
@@ -387,17 +388,17 @@ def _pairs(a: Sequence[_Piece], b: Sequence[_Piece], is_one_kind: bool) -> Itera
     yield from (_Pair(None, piece, "only b") for piece in left_b)
 
 
-def _is_work(piece: _Piece) -> bool:
+def _is_work(piece: Piece) -> bool:
     return piece.category != NOT_EXPLAINED and not piece.category.startswith(IDLE)
 
 
 def _matched(
-    a: Sequence[_Piece], b: Sequence[_Piece], match: str, key: Key, fits: Callable[[_Piece], bool]
-) -> tuple[list[_Pair], list[_Piece], list[_Piece]]:
+    a: Sequence[Piece], b: Sequence[Piece], match: str, key: Key, fits: Callable[[Piece], bool]
+) -> tuple[list[_Pair], list[Piece], list[Piece]]:
     """Pairs of those that fit and share a key, and the others of each side."""
     common = {key(piece) for piece in a if fits(piece)} & {key(piece) for piece in b if fits(piece)}
 
-    def is_taken(piece: _Piece) -> bool:
+    def is_taken(piece: Piece) -> bool:
         return fits(piece) and key(piece) in common
 
     mine = {key(piece): piece for piece in _merged(filter(is_taken, a), key)}

@@ -15,7 +15,7 @@ _Shapes = Sequence[tuple[int, ...]]
 
 
 def _product(left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
-    """Of `... x m x k` with `... x k x n`, broadcast where one has no batch; a vector is a row or a column."""
+    """Of `... x m x k` with `... x k x n`, batches broadcast; a vector is a row or a column."""
     if len(left) < 1 or len(right) < 1:
         return None
     rows = left if len(left) > 1 else (1, *left)
