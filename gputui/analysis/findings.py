@@ -23,6 +23,7 @@ KINDS = (
     "matrix units unused",
     "power-capped",
 )
+_BOUNDS = ("compute-bound", "memory-bound")
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
 """Busy for less than four fifths of the step, the host being what it waits for."""
@@ -80,7 +81,8 @@ class Finding:
     def text(self) -> str:
         """In a sentence."""
         least, seen = (format_seconds(ns * 1e-9) for ns in (self.at_best_ns, self.step_ns))
-        return f"{self.kind}: {self.evidence}; without that the step would take at best {least} of {seen}"
+        if_gone = "at that rate" if self.kind in _BOUNDS else "without that"
+        return f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}"
 
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ from gputui.services.comparison import (
     sides_by,
     telling_dimension,
 )
+from gputui.services.evidence import Evidence
+from gputui.services.explaining import Why, explain
 from gputui.services.selecting import select_runs
 
 if TYPE_CHECKING:
@@ -77,23 +80,26 @@ def command(files: tuple[str, ...], by: str | None, pool: bool, form: str, trust
         raise GputuiError(
             "nothing was measured on any side", "gputui show RUN FILE tells why each case was not run"
         )
+    evidence = Evidence(selections, trust=trust)
+    whys = [explain(comparison, evidence) for comparison in comparisons]
     if form == "json":
         from gputui.services.export import comparison_as_json
 
-        plain = [comparison_as_json(comparison) for comparison in comparisons]
+        plain = [comparison_as_json(*pair) for pair in zip(comparisons, whys, strict=True)]
         click.echo(json.dumps({"schema": 1, "by": ignore, "comparisons": plain}, indent=1))
     else:
         for index, comparison in enumerate(comparisons):
             if index:
                 click.echo()
-            _print(comparison, ignore)
+            _print(comparison, whys[index], ignore)
     return EXIT_DONE
 
 
-def _print(comparison: Comparison, ignore: str) -> None:
+def _print(comparison: Comparison, whys: Sequence[Why], ignore: str) -> None:
     from rich.text import Text
 
     from gputui.cli.tables import add_row, console, first_that_fits, table
+    from gputui.cli.why import print_whys
 
     out = console()
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
@@ -117,6 +123,7 @@ def _print(comparison: Comparison, ignore: str) -> None:
     out.print(made)
     for number, note in enumerate(notes, 1):
         out.print(Text(f"[{number}] {note}"))
+    print_whys(out, whys, lambda row: _name(row, common, ignore))
     _print_figures(out, comparison, common, ignore)
     _print_costs(out, comparison, common, ignore)
     for reason, count in comparison.unmeasured:

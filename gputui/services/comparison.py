@@ -75,6 +75,8 @@ class Cell:
     result: CaseResult | None
     uses: tuple[Use, ...] = ()
     """FLOPs and bytes per second beside the peaks of the device."""
+    run: RunSummary | None = None
+    """Where `result` comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +378,7 @@ def _cell(case: SideCase | None, side: Side) -> Cell:
         used[-1] if used else "",
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
+        case.run,
     )
 
 
