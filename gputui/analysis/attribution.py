@@ -34,6 +34,7 @@ CASTS = "cast_copy"
 SHOWN_SHARE = 0.9
 """Of all that moved, in either direction: as much is named, the rest is counted. Parts may cancel, so shares
 of the difference itself could pass 100 %."""
+LEAST_SHOWN = 0.02
 HOW_MATCHED = ("shapes", "operator", "category", "idle", "only a", "only b", "none")
 CONFIDENCES = ("high", "fair", "low")
 _FAIR_COVERAGE, _HIGH_COVERAGE = 0.5, 0.8
@@ -167,13 +168,19 @@ class Attribution:
         return self.step_b_ns - self.step_a_ns
 
     def shown(self) -> tuple[Part, ...]:
-        """As many parts as hold SHOWN_SHARE of all that moved; the rest is `difference_ns` less these."""
+        """The parts worth a line: the rest of the difference is `difference_ns` less these.
+
+        As many as hold SHOWN_SHARE of all that moved, and casts, being what a precision costs, from
+        LEAST_SHOWN of it.
+        """
         moved = sum(abs(part.difference_ns) for part in self.parts)
-        taken, count = 0, 0
-        while count < len(self.parts) and taken < SHOWN_SHARE * moved:
-            taken += abs(self.parts[count].difference_ns)
-            count += 1
-        return self.parts[:count]
+        taken, shown = 0, []
+        for part in self.parts:
+            ns = abs(part.difference_ns)
+            if (ns and taken < SHOWN_SHARE * moved) or (part.category == CASTS and ns > LEAST_SHOWN * moved):
+                shown.append(part)
+            taken += ns
+        return tuple(shown)
 
 
 def attribute(a: ProfiledSide, b: ProfiledSide, estimate: RatioEstimate) -> Attribution | Missing:

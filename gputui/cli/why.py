@@ -71,7 +71,7 @@ def _sheet(found: Attribution, *, with_peak: bool) -> Sheet:
     headings = ["  part of a step", "a", "b", "b - a", "more calls", "per call"]
     headings += ["of it peak", "efficiency"] if has_peak else []
     rows = [[*_cells(part), *(_peak(part) if has_peak else ())] for part in shown]
-    others = found.parts[len(shown) :]
+    others = [part for part in found.parts if part not in shown]
     if others:
         a, b = (sum(ns) for ns in zip(*((p.time_a_ns, p.time_b_ns) for p in others), strict=True))
         rows.append(_padded([f"  {len(others)} others", _time(a), _time(b), signed(b - a)], len(headings)))

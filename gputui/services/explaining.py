@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.attribution import (
-    NOT_EXPLAINED,
+    LEAST_SHOWN,
     Attribution,
     Part,
     ProfiledSide,
@@ -87,15 +87,11 @@ def sentence(row: Row, found: Attribution) -> str:
     on_a, on_b = (format_seconds(ns * 1e-9) for ns in (found.step_a_ns, found.step_b_ns))
     steps = f"{on_b.removesuffix(on_a.partition(' ')[2]).strip()} against {on_a}"
     head = f"b's step is {format_seconds(abs(difference_ns) * 1e-9)} {word} ({steps}, {_amount(row)})"
-    told = [part for part in found.shown() if part.category != NOT_EXPLAINED]
-    said = [_part_in_words(part, difference_ns) for part in told]
-    others = [part for part in found.parts if part not in told and part.category != NOT_EXPLAINED]
-    rest_ns = sum(part.difference_ns for part in others)
-    if rest_ns:
-        said.append(f"{len(others)} other part{'s' if len(others) > 1 else ''} {signed(rest_ns)}")
-    unexplained_ns = sum(part.difference_ns for part in found.parts if part.category == NOT_EXPLAINED)
-    if unexplained_ns:
-        said.append(f"{NOT_EXPLAINED} {signed(unexplained_ns)}")
+    said = [_part_in_words(part, difference_ns) for part in found.shown()]
+    rest_ns = difference_ns - sum(part.difference_ns for part in found.shown())
+    others = len(found.parts) - len(found.shown())
+    if abs(rest_ns) >= LEAST_SHOWN * abs(difference_ns):
+        said.append(f"{others} other{'s' if others > 1 else ''} {signed(rest_ns)}")
     return f"{head}: {'; '.join(said)}"
 
 

@@ -106,10 +106,8 @@ def _why(row: Row, why: Why | None) -> dict[str, Any]:
     if isinstance(found, Missing):
         return {"why": {"missing": found.reason}, "findings": findings}
     told: dict[str, Any] = to_plain(found)
-    for one, plain in zip(
-        (*found.parts, *found.operators), (*told["parts"], *told["operators"]), strict=True
-    ):
-        plain["difference_ns"] = one.difference_ns
+    for plain in (*told["parts"], *told["operators"]):
+        plain["difference_ns"] = plain["time_b_ns"] - plain["time_a_ns"]
     told["operators"] = told["operators"][:OPERATORS_TOLD]
     words = {"sentence": sentence(row, found), "difference_ns": found.difference_ns}
     return {"why": {**words, **told}, "findings": findings}
