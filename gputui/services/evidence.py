@@ -34,16 +34,14 @@ class Evidence:
 
     def profiled(self, run_id: str, case_id: int) -> ProfiledPass | Missing:
         """The profiled pass of a case. Raises GputuiError if the file can no longer be read."""
-        self._read(run_id)
+        if run_id not in self._passes:
+            with open_result(self._files[run_id], self._trust) as file:
+                self._passes[run_id] = file.profiled(run_id)
         return self._passes[run_id].get(case_id, Missing(NOT_PROFILED))
 
     def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
         """What the box did while a case was timed. Raises GputuiError if the file can no longer be read."""
-        self._read(run_id)
-        return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))
-
-    def _read(self, run_id: str) -> None:
-        if run_id not in self._passes:
+        if run_id not in self._conditions:
             with open_result(self._files[run_id], self._trust) as file:
-                self._passes[run_id] = file.profiled(run_id)
                 self._conditions[run_id] = file.conditions(run_id)
+        return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))

@@ -69,6 +69,7 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "verdict": row.verdict.word,
                 "reason": row.verdict.reason,
                 "note": row.note,
+                "flags": [to_plain(flag) for flag in row.flags],
                 **_why(row, reasons.get(id(row))),
             }
             for row in comparison.rows
@@ -189,4 +190,5 @@ def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
         "method": estimate.method,
         "resolvable": estimate.resolvable,
         "autocorrelation": estimate.autocorrelation,
+        "paired": estimate.paired,
     }

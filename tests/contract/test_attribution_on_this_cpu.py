@@ -2,51 +2,66 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import asdict
 
 import pytest
 import torch
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference
-from gputui.recording.supervisor import _profiled
-from gputui.worker.profiled_launch import ProfiledLaunch
+from gputui.model.profiled import Operator, ProfiledPass, TimeSlice
+from gputui.worker.contract import Request, Step
+from gputui.worker.partition import partition
+from gputui.worker.precision import resolve
+from gputui.worker.tracing import traced
 from gputui.worker.workloads import workload_named
 
-RUNS = 5
+RUNS, WINDOWS = 5, 6
 CLEARLY = 1.5
 """Ratio of an operator timed alone, from which its sign within a step is beyond doubt."""
 
 
-class Heard:
-    """Takes the place of the channel: what was sent stays here."""
-
-    def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
-
-    def send(self, kind: str, **message: Any) -> None:
-        self.messages.append(message)
-
-
-def side(precision: str) -> ProfiledSide:
-    """A small GPT's training step under the profiler, on one thread."""
-    heard = Heard()
-    described = {
-        "device": "cpu",
-        "threads": 1,
-        "seed": 1,
-        "allowance_s": 60,
-        "trace": "",
-        "cases": [{"case_id": 0, "workload": "gpt_train", "size": "mini", "precision": precision}],
-    }
+def made(precision: str) -> Step:
+    """A small GPT's training step, warm."""
     workload = workload_named("gpt_train")
-    ProfiledLaunch(described, heard, time.monotonic_ns(), workload).run()  # type: ignore[arg-type]
-    (message,) = json.loads(json.dumps(heard.messages))
-    found = _profiled(0, message)
-    assert (found.is_valid, found.fault()) == (True, "")
-    return ProfiledSide(found, found.window_ns // found.steps, is_on_device=False)
+    resolved = resolve(precision, "cpu")
+    step = workload.build(Request(workload.sizes["mini"].parameters, "cpu", resolved, 1, 1, 60.0))
+    for _ in range(2):
+        step.run()
+    return step
+
+
+def watched(step: Step) -> ProfiledSide:
+    """One step of it under the profiler."""
+    window = traced(step.run, 1, "cpu", lambda: None)
+    found = partition(window.events, window.start_ns, window.end_ns, window.thread)
+    one = ProfiledPass(
+        launch_id=0,
+        case_id=0,
+        is_valid=True,
+        reason="",
+        steps=1,
+        window_ns=found.window_ns,
+        events=len(window.events),
+        event_cost_ns=0,
+        unmatched_ns=0,
+        operators=tuple(Operator(**asdict(row)) for row in found.rows),
+        slices=tuple(TimeSlice(**asdict(part)) for part in found.slices),
+        kernels=(),
+        memory=(),
+        memory_reason="not asked for",
+        trace_bytes=0,
+    )
+    assert one.fault() == ""
+    return ProfiledSide(one, one.window_ns, is_on_device=False)
+
+
+def attributed(fp32: Step, amp: Step) -> Attribution:
+    """Of several windows of each, taken in turn, those that others disturbed least."""
+    windows = [(watched(fp32), watched(amp)) for _ in range(WINDOWS)]
+    best = (min(sides, key=lambda side: side.step_ns) for sides in zip(*windows, strict=True))
+    return divide_difference(*best)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -90,7 +105,8 @@ def test_amp_on_this_cpu_is_blamed_and_praised_for_what_the_clock_says_in_every_
     torch.set_num_threads(1)
     try:
         expected = {"attention": ratio_of_attention(), "gemm": ratio_of_product()}
-        found = [divide_difference(side("fp32"), side("amp")) for _ in range(RUNS)]
+        fp32, amp = made("fp32"), made("amp")
+        found = [attributed(fp32, amp) for _ in range(RUNS)]
     finally:
         torch.set_num_threads(threads)
 
