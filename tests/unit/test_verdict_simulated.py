@@ -78,6 +78,9 @@ def test_the_interval_of_the_ratio_covers_the_truth(launches: int) -> None:
 
 # Models of what blocks do: where the assumption of the method holds, 95 % are 95 %
 
+TRIALS = 800
+MARGIN = 2 * math.sqrt(0.05 * 0.95 / TRIALS)
+"""Twice the standard error of a share of 5 % among so many: what a simulation cannot tell."""
 MODELS = {
     "independent": (0.0, 0.0),
     "one in ten a fifth longer": (0.0, 0.1),
@@ -129,7 +132,7 @@ def simulated(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_blocks_of_one_launch_cover_the_truth_as_often_as_they_say(model: str) -> None:
-    covered, called, _ = simulated(model, trials=600)
+    covered, called, _ = simulated(model, trials=TRIALS)
     powers = {percent: simulated(model, slower=1 + percent / 100, trials=150)[2] for percent in (3, 10)}
 
     told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
@@ -165,7 +168,7 @@ def test_launches_that_vary_cover_the_truth_as_often_as_they_say(
             trials=trials,
         )
 
-    covered, called, _ = rates(1.0, 1000)
+    covered, called, _ = rates(1.0, TRIALS)
     powers = {percent: rates(1 + percent / 100, 100)[2] for percent in (3, 10)}
 
     told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
