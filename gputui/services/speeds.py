@@ -33,18 +33,19 @@ def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
     """Neighbouring blocks of two cases that were interleaved in the same launches of one run.
 
-    In seconds per unit of work, one tuple per launch. Missing where a launch that counts holds only one of
-    them, or holds them one after the other: such blocks share no moment.
+    In seconds per unit of work, one tuple per launch. Missing where both sides have launches of their own,
+    or where their blocks come one after the other: such blocks share no moment.
     """
     by_launch = [
         {m.launch_id: m for m in case.measurements if m.outcome == "ok" and len(m.blocks) >= MIN_BLOCKS}
         for case in (a, b)
     ]
-    if not by_launch[0] or by_launch[0].keys() != by_launch[1].keys():
+    common = by_launch[0].keys() & by_launch[1].keys()
+    if not common or len(common) < min(map(len, by_launch)):
         return Missing("they were not measured in the same launches")
     found = []
-    for launch_id, measurement in by_launch[0].items():
-        pairs = _neighbours(measurement.blocks, by_launch[1][launch_id].blocks)
+    for launch_id in sorted(common):
+        pairs = _neighbours(*(mine[launch_id].blocks for mine in by_launch))
         if len(pairs) < MIN_BLOCKS:
             return Missing("their blocks did not alternate")
         units = a.case.units_per_step, b.case.units_per_step
