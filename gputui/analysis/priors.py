@@ -33,6 +33,9 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 }
 """Between launches of one case on one machine, by device class and workload class."""
 
+PAIRED_SD: dict[tuple[str, str], float] = {}
+"""Of the log ratio of two cases between launches in which both were interleaved."""
+
 UNKNOWN_INSTANCE_SD = 0.10
 
 INSTANCE_SD: dict[tuple[str, str], float] = {
@@ -53,6 +56,15 @@ INSTANCE_SD: dict[tuple[str, str], float] = {
 def launch_prior_sd(device_class: str, workload_class: str) -> float:
     """The standard deviation of the log time between launches of one case on one machine."""
     return LAUNCH_SD.get((device_class, workload_class), UNKNOWN_LAUNCH_SD)
+
+
+def paired_prior_sd(device_class: str, workload_class: str) -> float:
+    """The standard deviation of the log ratio of two interleaved cases between launches on one machine.
+
+    Where it was not measured, that of single cases: what launches share is then not known to fall out.
+    """
+    known = PAIRED_SD.get((device_class, workload_class))
+    return launch_prior_sd(device_class, workload_class) if known is None else known
 
 
 def instance_prior_sd(device_class: str, workload_class: str) -> float:

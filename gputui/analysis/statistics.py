@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from gputui.analysis.quantiles import normal_quantile, t_quantile
 from gputui.model.absent import Missing
 
-MERGE_ABOVE = 0.2  # |lag-1 autocorrelation| from which a block is too short
+# Rank autocorrelation from which a block is too short. A lower one is met by widening the interval alone:
+# merging halves the blocks, and at 0.2 one series in ten without any would be merged by chance.
+MERGE_ABOVE = 0.3
 MERGED_AT_LEAST = 10  # rank intervals keep their coverage from 5 blocks on; 10 leave room for the next merge
 _ALPHA = 0.05
+_BLOCKS_THAT_TELL = 8
 _EXACT_PAIRS = 400  # up to this many pairs the rank statistic's own distribution is used
 _SORTED_PAIRS = 10_000  # up to this many pairs sorting them all is faster than counting
 
@@ -60,15 +63,25 @@ def lag1_autocorrelation(values: Sequence[float]) -> float:
     return math.fsum(x * y for x, y in itertools.pairwise(away)) / spread
 
 
+def rank_autocorrelation(values: Sequence[float]) -> float:
+    """`lag1_autocorrelation` of the values' ranks, ties shared: a few outliers do not hide or feign it."""
+    ordered = sorted(values)
+    first: dict[float, int] = {}
+    for place, value in enumerate(ordered):
+        first.setdefault(value, place)
+    last = {value: place for place, value in enumerate(ordered)}
+    return lag1_autocorrelation([(first[value] + last[value]) / 2 for value in values])
+
+
 def merged_until_independent(block_times: Sequence[float]) -> tuple[float, ...]:
     """Block times with neighbours averaged pairwise until a block does not follow the one before it.
 
-    Merging doubles the length of a block; it ends when |lag-1 autocorrelation| is at most 0.2 or fewer
+    Merging doubles the length of a block; it ends when the rank autocorrelation is at most 0.3 or fewer
     than 10 blocks would be left, so 20 are needed for the first merge. An odd first block, the nearest
     to the warm-up, is dropped by a merge.
     """
     blocks = tuple(block_times)
-    while len(blocks) >= 2 * MERGED_AT_LEAST and abs(lag1_autocorrelation(blocks)) > MERGE_ABOVE:
+    while len(blocks) >= 2 * MERGED_AT_LEAST and rank_autocorrelation(blocks) > MERGE_ABOVE:
         even = blocks[len(blocks) % 2 :]
         blocks = tuple((x + y) / 2 for x, y in zip(even[::2], even[1::2], strict=True))
     return blocks
@@ -78,10 +91,15 @@ def dependence_factor(blocks: Sequence[float]) -> float:
     """How much wider an interval must be because neighbouring blocks still resemble each other; at least 1.
 
     Square root of (1 + r) / (1 - r), the loss of effective observations in a first-order autoregressive
-    series of autocorrelation r; r is taken as at most 0.9, and as 0 up to the 0.2 that merging accepts.
+    series of autocorrelation r. A short series shows less of it than there is, by (1 + 4 r) / n on average
+    (Kendall 1954, https://doi.org/10.1093/biomet/41.3-4.403), so that much is added to its rank
+    autocorrelation; r is taken as at most 0.9. 1 below 8 blocks, which tell nothing of it.
     """
-    r = min(lag1_autocorrelation(blocks), 0.9)
-    return math.sqrt((1 + r) / (1 - r)) if r > MERGE_ABOVE else 1.0
+    count = len(blocks)
+    if count < _BLOCKS_THAT_TELL:
+        return 1.0
+    r = min((count * rank_autocorrelation(blocks) + 1) / (count - 4), 0.9)
+    return math.sqrt((1 + r) / (1 - r)) if r > 0 else 1.0
 
 
 def sample_sd(values: Sequence[float]) -> float:

@@ -63,6 +63,8 @@ class RatioEstimate:
     """Half the interval of the log ratio if launches vary by the prior, or by what they show if more."""
     resolvable: float
     """The smallest ratio above 1 that this comparison could have told from the band of 1 %."""
+    paired: bool = False
+    """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
 
     def p_beyond(self, band: float) -> float:
         """The two-sided p that the ratio is on the nearest edge of the band 1/(1 + band) to 1 + band.
@@ -222,6 +224,70 @@ def compare_launches(
         prior_half_width=prior_half,
         resolvable=math.exp(max(below, above)) * (1 + BAND),
     )
+
+
+def compare_pairs(
+    launches: Sequence[Sequence[tuple[float, float]]], *, prior_sd: float
+) -> RatioEstimate | Missing:
+    """How fast B is against A where both were interleaved in the same launches, block by block.
+
+    Each launch is a sequence of neighbouring blocks of A and B, in seconds per unit of work. What a launch
+    and the moment do to both alike falls out of their ratio. From 3 launches: Student's t on the launches'
+    Hodges–Lehmann centres of log ratios, their variance at least what their blocks show; with fewer the
+    centre of all, its error widened in quadrature by `prior_sd`, how much the log ratio varies between such
+    launches. Missing below two pairs.
+    """
+    measured = [[math.log(a / b) for a, b in launch] for launch in launches if launch]
+    logs = [merged_until_independent(launch) for launch in measured]
+    pairs = [ratio for launch in logs for ratio in launch]
+    if len(pairs) < 2:
+        return Missing("fewer than 2 pairs of blocks")
+    locations = [hodges_lehmann(launch) for launch in logs]
+    count = len(logs)
+    error_variance = math.fsum(location_error(launch) ** 2 for launch in logs) / count
+    shown_sd = sample_sd(locations) if count > 1 else 0.0
+    replicated = count >= LAUNCHES_MEASURED
+    by_prior = _Z * math.sqrt((max(prior_sd, shown_sd) ** 2 + error_variance) / count)
+    if replicated:
+        center, df = math.fsum(locations) / count, float(count - 1)
+        half = t_quantile(0.975, df) * math.sqrt(max(shown_sd**2, error_variance) / count)
+        method = "t on ratios of paired blocks by launch"
+    else:
+        center, df, half = hodges_lehmann(pairs), math.inf, by_prior
+        runs = "this run only" if count == 1 else f"{count} launches"
+        method = f"{runs}, blocks in pairs, launch prior {_percent(prior_sd)}"
+    return RatioEstimate(
+        ratio=math.exp(center),
+        low=math.exp(center - half),
+        high=math.exp(center + half),
+        p=_p_beyond(center, center - half, center + half, df, 0.0),
+        n_a=len(pairs),
+        n_b=len(pairs),
+        launches_a=count,
+        launches_b=count,
+        replicated=replicated,
+        method=method,
+        df=df,
+        autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
+        prior_half_width=by_prior,
+        resolvable=math.exp(half) * (1 + BAND),
+        paired=True,
+    )
+
+
+def is_explained_by_clock(
+    estimate: RatioEstimate, clock_a_mhz: float, clock_b_mhz: float, band: float = BAND
+) -> bool:
+    """Whether the two take the same number of cycles, though not the same time.
+
+    Only for two of one chip. The interval of the ratio of cycles must touch the band, and the clocks must
+    account for more than half of the difference on the log scale.
+    """
+    if min(clock_a_mhz, clock_b_mhz) <= 0:
+        return False
+    clocks = clock_a_mhz / clock_b_mhz
+    touches = estimate.low * clocks <= 1 + band and estimate.high * clocks >= 1 / (1 + band)
+    return touches and abs(math.log(estimate.ratio * clocks)) < abs(math.log(estimate.ratio)) / 2
 
 
 def judge(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ from gputui.services.comparison import (
     sides_by,
     telling_dimension,
 )
+from gputui.services.evidence import Evidence
+from gputui.services.explaining import Why, explain
 from gputui.services.selecting import select_runs
 
 if TYPE_CHECKING:
@@ -72,28 +75,33 @@ def command(files: tuple[str, ...], by: str | None, pool: bool, form: str, trust
         if ignore in ("device", "precision", "threads", "mode"):
             side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
         sides = list(sides_by(ignore, runs, pool=pool))
-    comparisons = [compare_sides(sides[0], side, ignore=ignore) for side in sides[1:]]
+    evidence = Evidence(selections, trust=trust)
+    comparisons = [
+        compare_sides(sides[0], side, ignore=ignore, conditions=evidence.conditions) for side in sides[1:]
+    ]
     if not any(comparison.rows for comparison in comparisons):
         raise GputuiError(
             "nothing was measured on any side", "gputui show RUN FILE tells why each case was not run"
         )
+    whys = [explain(comparison, evidence) for comparison in comparisons]
     if form == "json":
         from gputui.services.export import comparison_as_json
 
-        plain = [comparison_as_json(comparison) for comparison in comparisons]
+        plain = [comparison_as_json(*pair) for pair in zip(comparisons, whys, strict=True)]
         click.echo(json.dumps({"schema": 1, "by": ignore, "comparisons": plain}, indent=1))
     else:
         for index, comparison in enumerate(comparisons):
             if index:
                 click.echo()
-            _print(comparison, ignore)
+            _print(comparison, whys[index], ignore)
     return EXIT_DONE
 
 
-def _print(comparison: Comparison, ignore: str) -> None:
+def _print(comparison: Comparison, whys: Sequence[Why], ignore: str) -> None:
     from rich.text import Text
 
     from gputui.cli.tables import add_row, console, first_that_fits, table
+    from gputui.cli.why import print_whys
 
     out = console()
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
@@ -117,6 +125,9 @@ def _print(comparison: Comparison, ignore: str) -> None:
     out.print(made)
     for number, note in enumerate(notes, 1):
         out.print(Text(f"[{number}] {note}"))
+    for line in _flags(comparison, lambda row: _name(row, common, ignore)):
+        out.print(Text(line))
+    print_whys(out, whys, lambda row: _name(row, common, ignore))
     _print_figures(out, comparison, common, ignore)
     _print_costs(out, comparison, common, ignore)
     for reason, count in comparison.unmeasured:
@@ -154,6 +165,17 @@ def _sheet(comparison: Comparison, common: list[str], ignore: str, notes: list[s
         cells = [f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, ""]
         rows.append(cells + [""] * (len(headings) - len(cells)))
     return Sheet(headings, rows)
+
+
+def _flags(comparison: Comparison, name: Callable[[Row], str]) -> Iterable[str]:
+    """`! b power-capped: gpt_train 34 %, gemm 12 % of the time`, one line for each side and word."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in comparison.rows:
+        for flag in row.flags:
+            said = f"{name(row)} {format_percent(flag.share)}"
+            found.setdefault((flag.side, flag.word), []).append(said)
+    for (side, word), rows in sorted(found.items()):
+        yield f"! {side} {word}: {', '.join(rows)} of the time"
 
 
 def _describe(side: Side, ignore: str, width: int) -> str:

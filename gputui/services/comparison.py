@@ -17,7 +17,9 @@ from gputui.analysis.verdict import (
     SpeedEstimate,
     Verdict,
     compare_launches,
+    compare_pairs,
     geometric_mean,
+    is_explained_by_clock,
     judge,
 )
 from gputui.errors import GputuiError
@@ -26,8 +28,18 @@ from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.figures import figures_of
-from gputui.services.speeds import cost_of, is_crowded, launches_of, prior_of, speed_of, waited_share
+from gputui.services.speeds import (
+    cost_of,
+    is_crowded,
+    launches_of,
+    paired_launches,
+    paired_prior_of,
+    prior_of,
+    speed_of,
+    waited_share,
+)
 from gputui.services.utilisation import Use, uses_of
+from gputui.store.reading import CaseConditions
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
@@ -41,6 +53,14 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
     "runtime": lambda run, case: runtime_name(run),
 }
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
+
+SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
+CROWDED = "its CPUs held by others"
+FLAGGED_SHARE = 0.05
+"""From which throttling is worth a flag: a cap that is touched now and then changes nothing."""
+COLD_SHARE = 0.2
+ConditionsOf = Callable[[str, int], CaseConditions | Missing]
+"""By run and case."""
 
 _ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
 Pairing = tuple[str, str, str, str, str]
@@ -75,6 +95,20 @@ class Cell:
     result: CaseResult | None
     uses: tuple[Use, ...] = ()
     """FLOPs and bytes per second beside the peaks of the device."""
+    run: RunSummary | None = None
+    """Where `result` comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something that disturbed one side of a row."""
+
+    side: str
+    """`a` or `b`."""
+    word: str
+    """SLOWED, CAPPED, COLD or CROWDED."""
+    share: float
+    """Of the time in which it was measured; 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +123,7 @@ class Row:
     verdict: Verdict
     note: str
     """What else a reader must know, such as another type behind `amp`; empty otherwise."""
+    flags: tuple[Flag, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +215,13 @@ def telling_dimension(runs: Sequence[Run]) -> str:
     )
 
 
-def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
-    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in."""
+def compare_sides(
+    a: Side, b: Side, *, ignore: str = "", conditions: ConditionsOf | None = None
+) -> Comparison:
+    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
+
+    `conditions` gives what the box did while a case was timed; without it rows carry no flags of telemetry.
+    """
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
@@ -197,7 +237,7 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
     measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
     judged = [
-        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict))
+        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict), conditions)
         for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
     ]
     one_sided = [row for row in judged if ignore and (row.a.result is None or row.b.result is None)]
@@ -304,6 +344,11 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
             return Missing(f"{letter} {said}{': ' + side.result.reason if side.result.reason else ''}")
     if a is None or b is None:
         raise ValueError("both sides were just seen")
+    if a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id:
+        pairs = paired_launches(a.result, b.result)
+        if not isinstance(pairs, Missing):
+            prior_sd = max(paired_prior_of(a.result), paired_prior_of(b.result))
+            return compare_pairs(pairs, prior_sd=prior_sd)
     return compare_launches(
         launches_of(a.result),
         launches_of(b.result),
@@ -338,12 +383,64 @@ def _row(
     sides: tuple[Side, Side],
     estimate: RatioEstimate | Missing,
     verdict: Verdict,
+    conditions: ConditionsOf | None,
 ) -> Row:
     cells = [_cell(case, side) for case, side in zip(pair, sides, strict=True)]
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, verdict))))
-    return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note)
+    clock = _explained_by_clock(cells, estimate, verdict, conditions)
+    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, verdict), clock)))
+    flags = tuple(
+        flag for cell, side in zip(cells, "ab", strict=True) for flag in _flags(cell, side, conditions)
+    )
+    return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note, flags)
+
+
+def _explained_by_clock(
+    cells: Sequence[Cell],
+    estimate: RatioEstimate | Missing,
+    verdict: Verdict,
+    conditions: ConditionsOf | None,
+) -> str:
+    """That the difference is one of clocks, between two of one chip; empty if it is not, or unknown."""
+    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing):
+        return ""
+    names = [cell.result.device_name for cell in cells if cell.result is not None]
+    if len(names) != 2 or names[0] != names[1] or not names[0]:
+        return ""
+    seen = [_conditions(cell, conditions) for cell in cells]
+    clocks = [s.clock_median_mhz for s in seen if not isinstance(s, Missing)]
+    known = [mhz for mhz in clocks if not isinstance(mhz, Missing)]
+    if len(known) != 2 or not is_explained_by_clock(estimate, known[0], known[1]):
+        return ""
+    return f"explained by clock: {known[1] / 1000:.2f} GHz on b, {known[0] / 1000:.2f} GHz on a"
+
+
+def _flags(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable[Flag]:
+    """What a reader must know of the time in which a case was measured."""
+    if cell.result is None:
+        return
+    on_gpu = cell.result.case.variant.device_class == "gpu"
+    if not on_gpu and is_crowded(cell.result):
+        waited = waited_share(cell.result)
+        if not isinstance(waited, Missing):
+            yield Flag(side, CROWDED, waited)
+    seen = _conditions(cell, conditions) if on_gpu else Missing("not a GPU")
+    if isinstance(seen, Missing):
+        return
+    for word, share, least in (
+        (SLOWED, seen.slowed_share, FLAGGED_SHARE),
+        (CAPPED, seen.power_capped_share, FLAGGED_SHARE),
+        (COLD, seen.cold_share, COLD_SHARE),
+    ):
+        if not isinstance(share, Missing) and share >= least:
+            yield Flag(side, word, share)
+
+
+def _conditions(cell: Cell, conditions: ConditionsOf | None) -> CaseConditions | Missing:
+    if conditions is None or cell.run is None or cell.result is None:
+        return Missing("not read")
+    return conditions(cell.run.run_id, cell.result.case_id)
 
 
 def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict: Verdict) -> str:
@@ -376,6 +473,7 @@ def _cell(case: SideCase | None, side: Side) -> Cell:
         used[-1] if used else "",
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
+        case.run,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
@@ -13,7 +13,8 @@ from gputui.model.journal import to_plain
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.anatomy import timed_step_ns
-from gputui.services.comparison import Cell, Comparison, Side
+from gputui.services.comparison import Cell, Comparison, Row, Side
+from gputui.services.explaining import Why, sentence
 from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import cost_of, speed_of, waited_share
@@ -52,8 +53,9 @@ def summary_as_json(run: RunSummary) -> dict[str, Any]:
     return {"short_id": run.short_id, **plain}
 
 
-def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
-    """One comparison: sides, differences, rows and group means."""
+def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict[str, Any]:
+    """One comparison: sides, differences, rows with their reasons, and group means."""
+    reasons = {id(why.row): why for why in whys}
     return {
         "a": _side(comparison.a),
         "b": _side(comparison.b),
@@ -67,6 +69,8 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
                 "verdict": row.verdict.word,
                 "reason": row.verdict.reason,
                 "note": row.note,
+                "flags": [to_plain(flag) for flag in row.flags],
+                **_why(row, reasons.get(id(row))),
             }
             for row in comparison.rows
         ],
@@ -86,6 +90,28 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
         ],
         "unmeasured": [{"reason": reason, "cases": count} for reason, count in comparison.unmeasured],
     }
+
+
+OPERATORS_TOLD = 20
+
+
+def _why(row: Row, why: Why | None) -> dict[str, Any]:
+    if why is None:
+        absent = f"the verdict is {row.verdict.word}: there is no difference to explain"
+        return {"why": {"missing": absent}, "findings": {"a": [], "b": []}}
+    findings = {
+        letter: [{**to_plain(f), "text": f.text} for f in found]
+        for letter, found in (("a", why.findings_a), ("b", why.findings_b))
+    }
+    found = why.attribution
+    if isinstance(found, Missing):
+        return {"why": {"missing": found.reason}, "findings": findings}
+    told: dict[str, Any] = to_plain(found)
+    for plain in (*told["parts"], *told["operators"]):
+        plain["difference_ns"] = plain["time_b_ns"] - plain["time_a_ns"]
+    told["operators"] = told["operators"][:OPERATORS_TOLD]
+    words = {"sentence": sentence(row, found), "difference_ns": found.difference_ns}
+    return {"why": {**words, **told}, "findings": findings}
 
 
 def _number(value: float | Missing) -> float | None:
@@ -164,4 +190,5 @@ def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
         "method": estimate.method,
         "resolvable": estimate.resolvable,
         "autocorrelation": estimate.autocorrelation,
+        "paired": estimate.paired,
     }

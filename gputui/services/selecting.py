@@ -19,6 +19,7 @@ class Selection:
 
     text: str
     """As the user typed it."""
+    path: Path
     runs: tuple[Run, ...]
     warnings: tuple[str, ...]
 
@@ -76,4 +77,4 @@ def select_runs(text: str, *, trust: bool = False, pool: bool = False) -> Select
             raise GputuiError(
                 f"{path}: holds no run to compare", f"measure one: gputui run quick --db {path}"
             )
-        return Selection(text, tuple(file.run(s.run_id) for s in chosen), file.warnings)
+        return Selection(text, path, tuple(file.run(s.run_id) for s in chosen), file.warnings)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputui.analysis.cost import Cost, cost_per_million
-from gputui.analysis.priors import launch_prior_sd
+from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
 from gputui.analysis.verdict import SpeedEstimate, estimate_speed
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
+from gputui.model.journal import Block, Price
 from gputui.model.result import CaseResult
 
 MIN_BLOCKS = 5
@@ -21,11 +23,56 @@ def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """Block times in seconds per unit of work, one tuple per launch that measured the case."""
     units = case.case.units_per_step
     return tuple(
-        tuple(block.block_ns * 1e-9 / (block.steps * units) for block in measurement.blocks)
+        tuple(_seconds(block, units) for block in measurement.blocks)
         for measurement in case.measurements
         if measurement.outcome == "ok"
         and len(measurement.blocks) >= (1 if case.case.is_whole else MIN_BLOCKS)
     )
+
+
+def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
+    """Neighbouring blocks of two cases that were interleaved in the same launches of one run.
+
+    In seconds per unit of work, one tuple per launch. Missing where both sides have launches of their own,
+    or where their blocks come one after the other: such blocks share no moment.
+    """
+    by_launch = [
+        {m.launch_id: m for m in case.measurements if m.outcome == "ok" and len(m.blocks) >= MIN_BLOCKS}
+        for case in (a, b)
+    ]
+    common = by_launch[0].keys() & by_launch[1].keys()
+    if not common or len(common) < min(map(len, by_launch)):
+        return Missing("they were not measured in the same launches")
+    found = []
+    for launch_id in sorted(common):
+        pairs = _neighbours(*(mine[launch_id].blocks for mine in by_launch))
+        if len(pairs) < MIN_BLOCKS:
+            return Missing("their blocks did not alternate")
+        units = a.case.units_per_step, b.case.units_per_step
+        found.append(tuple((_seconds(x, units[0]), _seconds(y, units[1])) for x, y in pairs))
+    return tuple(found)
+
+
+def _neighbours(a: Sequence[Block], b: Sequence[Block]) -> list[tuple[Block, Block]]:
+    """Each block of A with one of B that comes right before or after it, none twice; in the order of time."""
+    ordered = sorted(
+        [(block.start_ns, 0, block) for block in a] + [(block.start_ns, 1, block) for block in b],
+        key=lambda entry: entry[:2],
+    )
+    pairs = []
+    index = 0
+    while index + 1 < len(ordered):
+        (start_ns, side, block), (next_ns, next_side, following) = ordered[index], ordered[index + 1]
+        if side != next_side and next_ns >= start_ns + block.wall_ns:
+            pairs.append((block, following) if side == 0 else (following, block))
+            index += 2
+        else:
+            index += 1
+    return pairs
+
+
+def _seconds(block: Block, units: float) -> float:
+    return block.block_ns * 1e-9 / (block.steps * units)
 
 
 def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
@@ -57,6 +104,11 @@ def prior_of(case: CaseResult) -> float:
     """How much launches of such a case vary, as sd of the log time; that of a whole program is the host's."""
     workload_class = "host" if case.case.is_whole else case.case.workload_class
     return launch_prior_sd(case.case.variant.device_class, workload_class)
+
+
+def paired_prior_of(case: CaseResult) -> float:
+    """How much the ratio of two interleaved cases varies between launches, as sd of its log."""
+    return paired_prior_sd(case.case.variant.device_class, case.case.workload_class)
 
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:

@@ -50,8 +50,8 @@ def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) ->
         Use(
             unit,
             steps_per_s * per_step,
-            _share(steps_per_s * per_step, _sheet_peak(unit, case, machine)),
-            _share(steps_per_s * per_step, _measured_peak(unit, case, beside)),
+            _share(steps_per_s * per_step, sheet_peak(unit, case, machine)),
+            _share(steps_per_s * per_step, own_ceiling(unit, case, beside)),
         )
         for unit, per_step in counted
         if per_step and not _crosses_a_bus(case)
@@ -67,7 +67,8 @@ def _share(per_s: float, peak: float | Missing) -> float | Missing:
     return peak if isinstance(peak, Missing) else per_s / peak
 
 
-def _sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing:
+def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing:
+    """The data sheet's operations or bytes per second of the devices of a case, in its type."""
     if case.case.variant.device_class != "gpu":
         return Missing("no table of processors' peaks is kept")
     memory_gib = None
@@ -81,8 +82,15 @@ def _sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missin
     return peak if isinstance(peak, Missing) else _devices(case) * peak
 
 
-def _measured_peak(unit: str, case: CaseResult, beside: Sequence[CaseResult]) -> float | Missing:
+def own_ceiling(
+    unit: str, case: CaseResult, beside: Sequence[CaseResult], precision_used: str = ""
+) -> float | Missing:
+    """What `gemm` (unit `flop`) or `membw` (`B`) reached per second on the devices of a case.
+
+    `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
+    """
     workload = _CEILINGS[unit]
+    wanted = precision_used or _type_of(case)
     if case.case.work.workload in _CEILINGS.values():
         return Missing("it is a ceiling itself")
     found = [
@@ -92,7 +100,7 @@ def _measured_peak(unit: str, case: CaseResult, beside: Sequence[CaseResult]) ->
         and other.case.variant.device_class == case.case.variant.device_class
         and other.case.variant.threads == case.case.variant.threads
         and other.device_index == case.device_index
-        and (unit == "B" or _type_of(other) == _type_of(case))
+        and (unit == "B" or _type_of(other) == wanted)
         and isinstance(speed := speed_of(other), SpeedEstimate)
     ]
     if not found:

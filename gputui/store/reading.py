@@ -88,6 +88,27 @@ class TelemetrySeries:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseConditions:
+    """What its device did while a case was timed; samples between its blocks do not count."""
+
+    case_id: int
+    samples: int
+    clock_median_mhz: float | Missing
+    """Of a GPU its SM clock, of a CPU case the mean of the host's logical CPUs."""
+    clock_most_mhz: float | Missing
+    """The highest of the same device in the whole run."""
+    slowed_share: float | Missing
+    """As in DeviceTelemetry; Missing for a CPU, as are the next two."""
+    power_capped_share: float | Missing
+    cold_share: float | Missing
+    """Share of the samples more than COLD_C below the warmest of them: the device was still warming up."""
+
+
+COLD_C = 5.0
+"""A cold GPU clocks higher for a while; sensors tell whole degrees, and steady work moves them by 1 or 2."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEvent:
     """Something a person should know about a run."""
 
@@ -225,6 +246,46 @@ class ResultFile:
             WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN 0 AND {LATEST_US}"""
         ((first, last),) = rows_of(self._connection, self.db, sql, (run_id,))
         return (first, last) if isinstance(first, int) and isinstance(last, int) else None
+
+    def conditions(self, run_id: str) -> dict[int, CaseConditions]:
+        """What the box did while each case was timed; without those in whose blocks nothing was sampled."""
+        if ("blocks", "t_us") not in self._columns:
+            return {}
+        gpu_sql = f"""
+            WITH one AS (SELECT * FROM {CATALOG}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)),
+                most AS (SELECT device_index, max(sm_clock_mhz) AS mhz FROM one GROUP BY device_index),
+                seen AS (
+                    SELECT c.case_id, one.*, max(temperature_c) OVER (PARTITION BY c.case_id) AS warmest_c
+                    FROM {CATALOG}.main.blocks b
+                    JOIN {CATALOG}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
+                    JOIN one ON one.device_index = c.device_index
+                        AND one.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
+                    WHERE b.run_id = TRY_CAST(? AS UUID))
+            SELECT case_id, count(*), median(sm_clock_mhz), any_value(most.mhz),
+                avg(CASE WHEN throttle_bits IS NULL THEN NULL
+                    WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
+                avg(CASE WHEN throttle_bits IS NULL THEN NULL
+                    WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END),
+                avg(CASE WHEN temperature_c IS NULL THEN NULL
+                    WHEN temperature_c < warmest_c - {COLD_C} THEN 1 ELSE 0 END)
+            FROM seen JOIN most USING (device_index) GROUP BY case_id"""
+        host_sql = f"""
+            WITH one AS (SELECT * FROM {CATALOG}.main.host_telemetry WHERE run_id = TRY_CAST(? AS UUID))
+            SELECT c.case_id, count(*), median(cpu_clock_mhz), (SELECT max(cpu_clock_mhz) FROM one),
+                NULL, NULL, NULL
+            FROM {CATALOG}.main.blocks b
+            JOIN {CATALOG}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
+            JOIN one ON one.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
+            WHERE b.run_id = TRY_CAST(? AS UUID) AND c.device_index IS NULL GROUP BY c.case_id"""
+        names = CaseConditions.__dataclass_fields__
+        found: dict[int, CaseConditions] = {}
+        with self._valid(f"telemetry of run {run_id}"):
+            for sql in (gpu_sql, host_sql):
+                for row in rows_of(self._connection, self.db, sql, (run_id, run_id)):
+                    plain = dict(zip(names, map(_or_missing, row), strict=True))
+                    one = strict(plain, CaseConditions)
+                    found[one.case_id] = one
+        return found
 
     def _summaries(self, run_id: str | None) -> tuple[RunSummary, ...]:
         machines = {row["run_id"]: row for row in self._fetch("machines", run_id)}

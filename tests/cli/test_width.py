@@ -196,7 +196,7 @@ def test_a_comparison_has_the_documented_keys(
     told = documented("each side\nafter the baseline:")
     (comparison,) = compared["comparisons"]
 
-    of_rows = {"ratio", "verdict"}
+    of_rows = {"ratio", "verdict", "flags", "why", "findings"}
     assert compared["by"] == ""
     assert comparison.keys() == told.keys() - of_rows
     for row in comparison["rows"]:

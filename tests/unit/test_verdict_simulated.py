@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gputui.analysis.verdict import RatioEstimate, compare_launches, judge
+from gputui.analysis.verdict import RatioEstimate, compare_launches, compare_pairs, judge
 
 ROWS = 10
 CPU_PRIOR = 0.10
@@ -70,7 +70,150 @@ def test_two_launches_of_a_stable_gpu_case_are_seldom_called_different_under_its
 @pytest.mark.parametrize("launches", [1, 3])
 def test_the_interval_of_the_ratio_covers_the_truth(launches: int) -> None:
     rng = random.Random(4)
-    estimates = [row(rng, launches, launch_sd=0.10, scale=1.3) for _ in range(400)]
+    estimates = [row(rng, launches, launch_sd=0.10, scale=1.3) for _ in range(250)]
     covered = sum(estimate.low <= 1 / 1.3 <= estimate.high for estimate in estimates)
 
     assert 0.92 * len(estimates) <= covered < len(estimates)
+
+
+# Models of what blocks do: where the assumption of the method holds, 95 % are 95 %
+
+TRIALS = 800
+MARGIN = 2 * math.sqrt(0.05 * 0.95 / TRIALS)
+"""Twice the standard error of a share of 5 % among so many: what a simulation cannot tell."""
+MODELS = {
+    "independent": (0.0, 0.0),
+    "one in ten a fifth longer": (0.0, 0.1),
+    "following 0.5": (0.5, 0.0),
+    "following 0.8": (0.8, 0.0),
+}
+"""Autocorrelation of the blocks, and the share of outliers."""
+BLOCKS = 30
+
+
+def blocks_of(
+    rng: random.Random, model: str, launch_sd: float = 0.0, scale: float = 1.0, blocks: int = BLOCKS
+) -> list[float]:
+    """A launch of blocks that scatter by 1 %."""
+    follows, outliers = MODELS[model]
+    level = scale * math.exp(rng.gauss(0, launch_sd))
+    away = rng.gauss(0, 1)
+    times = []
+    for _ in range(blocks):
+        away = follows * away + math.sqrt(1 - follows**2) * rng.gauss(0, 1)
+        times.append(level * math.exp(0.01 * away) * (1.2 if rng.random() < outliers else 1.0))
+    return times
+
+
+def simulated(
+    model: str,
+    *,
+    launches: int = 1,
+    launch_sd: float = 0.0,
+    prior: float = 0.0,
+    slower: float = 1.0,
+    blocks: int = BLOCKS,
+    trials: int,
+) -> tuple[float, float, float]:
+    """Share of intervals that hold the truth, of rows called faster or slower, and of rows called slower."""
+    rng = random.Random(5)
+    covered = called = right = 0
+    for _ in range(trials):
+        a = [blocks_of(rng, model, launch_sd, 1.0, blocks) for _ in range(launches)]
+        b = [blocks_of(rng, model, launch_sd, slower, blocks) for _ in range(launches)]
+        estimate = compare_launches(a, b, prior_sd_a=prior, prior_sd_b=prior)
+        assert isinstance(estimate, RatioEstimate)
+        word = judge([estimate])[0].word
+        covered += estimate.low <= 1 / slower <= estimate.high
+        called += word in ("faster", "slower")
+        right += word == "slower"
+    return covered / trials, called / trials, right / trials
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_blocks_of_one_launch_cover_the_truth_as_often_as_they_say(model: str) -> None:
+    covered, called, _ = simulated(model, trials=TRIALS)
+    powers = {percent: simulated(model, slower=1 + percent / 100, trials=150)[2] for percent in (3, 10)}
+
+    told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
+    print(f"{model}: covered {covered:.1%}, called different {called:.1%}; power {told}")
+    assert 0.93 <= covered <= 0.97
+    assert called <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("launches", "launch_sd", "most"),
+    [
+        (1, 0.1, 0.97),
+        (1, 0.026, 0.97),
+        (2, 0.1, 1.0),  # of two launches' spread and the prior the larger counts: more than 95 %, on purpose
+        (3, 0.1, 0.97),
+        (3, 0.02, 0.97),
+        (5, 0.03, 0.97),
+    ],
+)
+def test_launches_that_vary_cover_the_truth_as_often_as_they_say(
+    launches: int, launch_sd: float, most: float
+) -> None:
+    prior = launch_sd if launches < 3 else 0.1
+
+    def rates(slower: float, trials: int) -> tuple[float, float, float]:
+        return simulated(
+            "independent",
+            launches=launches,
+            launch_sd=launch_sd,
+            prior=prior,
+            slower=slower,
+            blocks=12,
+            trials=trials,
+        )
+
+    covered, called, _ = rates(1.0, TRIALS)
+    powers = {percent: rates(1 + percent / 100, 100)[2] for percent in (3, 10)}
+
+    told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
+    print(
+        f"{launches} launches of sd {launch_sd:.1%}: covered {covered:.1%}, called {called:.1%}; power {told}"
+    )
+    assert 0.93 - MARGIN <= covered <= most + MARGIN
+    assert called <= 0.05 + MARGIN
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_launches_that_do_not_vary_are_covered_at_least_as_often(model: str) -> None:
+    covered, called, _ = simulated(model, launches=3, prior=0.1, trials=100)
+
+    print(f"{model}, 3 equal launches: covered {covered:.1%}, called different {called:.1%}")
+    assert covered >= 0.93
+    assert called <= 0.05
+
+
+@pytest.mark.parametrize(("launches", "ratio_sd"), [(1, 0.01), (3, 0.01), (5, 0.0)])
+@pytest.mark.parametrize("model", ["independent", "following 0.8"])
+def test_pairs_of_blocks_do_not_mind_what_a_launch_does_to_both(
+    model: str, launches: int, ratio_sd: float
+) -> None:
+    """Both sides share launches of sd 20 %; of their ratio each launch changes `ratio_sd`."""
+
+    def pairs(rng: random.Random, slower: float) -> RatioEstimate:
+        measured = []
+        for _ in range(launches):
+            level = math.exp(rng.gauss(0, 0.2))
+            a = blocks_of(rng, model, 0.0, level)
+            b = blocks_of(rng, model, ratio_sd, level * slower)
+            measured.append(list(zip(a, b, strict=True)))
+        estimate = compare_pairs(measured, prior_sd=0.01)
+        assert isinstance(estimate, RatioEstimate)
+        return estimate
+
+    rng = random.Random(6)
+    equal = [pairs(rng, 1.0) for _ in range(250)]
+    slower = [pairs(rng, 1.1) for _ in range(50)]
+    covered = sum(estimate.low <= 1 <= estimate.high for estimate in equal) / len(equal)
+    called = sum(judge([estimate])[0].word in ("faster", "slower") for estimate in equal) / len(equal)
+    right = sum(judge([estimate])[0].word == "slower" for estimate in slower) / len(slower)
+
+    print(f"{launches} paired, {model}: covered {covered:.1%}, called {called:.1%}; power 10 %: {right:.0%}")
+    assert covered >= 0.93
+    assert called <= 0.05
+    assert right >= 0.5

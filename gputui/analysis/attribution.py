@@ -1,0 +1,540 @@
+"""Why one side's step is shorter: the difference of two steps, divided among what the steps did.
+
+Each side's step is first divided exactly, in integer nanoseconds, then both divisions are matched part by
+part, so that the parts of the difference sum to the difference whatever the passes hold. That they sum says
+nothing of their truth: coverage and confidence do.
+
+The length of a step is that of the timed launches; the profiled pass only says where it went. What a
+profiler adds to a CPU's step is known per line of the trace and taken out; what then still differs from the
+timed step is a part of its own, NOT_EXPLAINED. A GPU's work takes as long under a profiler as without, so
+there the idle time is what is left of the timed step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from gputui.analysis.operator_flops import flops_of_call
+from gputui.analysis.verdict import RatioEstimate
+from gputui.model.absent import Missing
+from gputui.model.profiled import IDLE, ProfiledPass
+
+BELIEVED_INFLATION = (0.9, 1.3)
+"""Step of the pass against the timed one, less what the profiler is known to cost: beyond it the profiler or
+a neighbour changed what was measured."""
+MOST_INFLATION = 2.0
+"""The same with what the profiler costs: steps of tiny operators reach it, and shares are rough beyond."""
+MOST_BUSY = 1.05
+"""Busy time of a GPU's pass against the timed step: more of it means that clocks changed in between."""
+NOT_EXPLAINED = "not explained"
+CASTS = "cast_copy"
+SHOWN_SHARE = 0.9
+"""Of all that moved, in either direction: as much is named, the rest is counted. Parts may cancel, so shares
+of the difference itself could pass 100 %."""
+LEAST_SHOWN = 0.02
+HOW_MATCHED = ("shapes", "operator", "category", "idle", "only a", "only b", "none")
+CONFIDENCES = ("high", "fair", "low")
+_FAIR_COVERAGE, _HIGH_COVERAGE = 0.5, 0.8
+_OTHERS = "others"
+_NO_PEAK = Missing("no peak is known")
+_NO_FLOPS = Missing("its floating-point operations are not known")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledSide:
+    """One side of a comparison, as far as its step was divided."""
+
+    found: ProfiledPass
+    step_ns: int
+    """Of the timed launches."""
+    is_on_device: bool
+    """On a GPU; else on a CPU."""
+    peak_flops: float | Missing = _NO_PEAK
+    """FLOP/s of large products at this side's precision, as measured, else of the data sheet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a difference, B less A, in nanoseconds a step; the three sum to the part exactly.
+
+    Of calls n and time per call m, the first is (nB - nA)(mA + mB)/2 and the second (mB - mA)(nA + nB)/2.
+    """
+
+    more_work_ns: int
+    """B calls it more often, or less if negative."""
+    per_call_ns: int
+    """A call takes longer on B, or less long."""
+    unsplit_ns: int
+    """Only one side has it, or it has no calls that could be compared."""
+
+    @property
+    def total_ns(self) -> int:
+        """B less A."""
+        return self.more_work_ns + self.per_call_ns + self.unsplit_ns
+
+    def __add__(self, other: Split) -> Split:
+        return Split(
+            self.more_work_ns + other.more_work_ns,
+            self.per_call_ns + other.per_call_ns,
+            self.unsplit_ns + other.unsplit_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDifference:
+    """One operator, or one cause of idle time, on both sides."""
+
+    phase: str
+    category: str
+    operator: str
+    """Empty for idle time."""
+    shapes: str
+    """Empty where they are not the same on both sides."""
+    match: str
+    """How the two were found to belong together: one of HOW_MATCHED."""
+    time_a_ns: int
+    """Of a step."""
+    time_b_ns: int
+    calls_a: float
+    """In a step."""
+    calls_b: float
+    split: Split
+    peak_ns: int | Missing
+    """Of `per_call_ns`, what the peaks of the two sides let expect."""
+    efficiency_ns: int | Missing
+    """The rest of `per_call_ns`: more or less of its peak is used."""
+    flops_per_call: int | Missing
+    """Where a call does the same on both sides."""
+
+    @property
+    def difference_ns(self) -> int:
+        """B less A."""
+        return self.time_b_ns - self.time_a_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One category of work, or one cause of idle time, on both sides."""
+
+    category: str
+    """One of CATEGORIES, `idle: CAUSE`, or NOT_EXPLAINED."""
+    time_a_ns: int
+    time_b_ns: int
+    split: Split
+    phases: tuple[tuple[str, int], ...]
+    """Phase and its part of the difference; the furthest from 0 first. They sum to the difference."""
+    only_a_ns: int
+    """Time of what only A has, part of `time_a_ns`."""
+    only_b_ns: int
+    matched_ns: int
+    """Part of the difference that lies in operators which both sides have; also of idle time."""
+    peak_ns: int | Missing
+    efficiency_ns: int | Missing
+    """As in OperatorDifference, summed over the operators whose floating-point operations are known; Missing
+    if there are none or a peak is not known."""
+
+    @property
+    def difference_ns(self) -> int:
+        """B less A."""
+        return self.time_b_ns - self.time_a_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The difference of two steps, divided."""
+
+    step_a_ns: int
+    step_b_ns: int
+    parts: tuple[Part, ...]
+    """The furthest from 0 first; their differences sum to that of the steps."""
+    operators: tuple[OperatorDifference, ...]
+    """What the parts are made of, the furthest from 0 first; these sum to the same."""
+    coverage: float
+    """Share of all that moved, in either direction, that lies in what both sides have; 0 to 1."""
+    inflation_a: float
+    """Step of the pass against the timed one, what the profiler costs included."""
+    inflation_b: float
+    confidence: str
+    """One of CONFIDENCES."""
+    doubts: tuple[str, ...]
+    """Why confidence is not high."""
+
+    @property
+    def difference_ns(self) -> int:
+        """B less A."""
+        return self.step_b_ns - self.step_a_ns
+
+    def shown(self) -> tuple[Part, ...]:
+        """The parts worth a line: the rest of the difference is `difference_ns` less these.
+
+        As many as hold SHOWN_SHARE of all that moved, and casts, being what a precision costs, from
+        LEAST_SHOWN of it.
+        """
+        moved = sum(abs(part.difference_ns) for part in self.parts)
+        taken, shown = 0, []
+        for part in self.parts:
+            ns = abs(part.difference_ns)
+            if (ns and taken < SHOWN_SHARE * moved) or (part.category == CASTS and ns > LEAST_SHOWN * moved):
+                shown.append(part)
+            taken += ns
+        return tuple(shown)
+
+
+def attribute(a: ProfiledSide, b: ProfiledSide, estimate: RatioEstimate) -> Attribution | Missing:
+    """Divide the difference of two timed steps of one case.
+
+    Missing, with the reason, if the interval of the ratio holds 1 (nothing is known to differ) or if a pass
+    cannot be believed.
+    """
+    if estimate.low <= 1 <= estimate.high:
+        return Missing("the interval of the difference holds 0: there is nothing to explain")
+    for letter, side in (("a", a), ("b", b)):
+        fault = doubtful(side)
+        if fault:
+            return Missing(f"{letter}: {fault}")
+    return divide_difference(a, b)
+
+
+def divide_difference(a: ProfiledSide, b: ProfiledSide) -> Attribution:
+    """Divide the difference of two steps, whether there is reason to believe it or not.
+
+    The passes must be valid, with at least one step each.
+    """
+    pairs = list(_pairs(divide_step(a), divide_step(b), a.is_on_device == b.is_on_device))
+    operators = [_difference(pair, a.peak_flops, b.peak_flops) for pair in pairs]
+    operators.sort(key=lambda o: (-abs(o.difference_ns), o.category, o.phase, o.operator, o.shapes))
+    parts = tuple(_parts(operators))
+    coverage = _coverage(operators)
+    doubts = tuple(_doubts(a, b, parts, coverage))
+    weak = coverage < _FAIR_COVERAGE or _unexplained(parts) > abs(b.step_ns - a.step_ns) / 2
+    return Attribution(
+        step_a_ns=a.step_ns,
+        step_b_ns=b.step_ns,
+        parts=parts,
+        operators=tuple(operators),
+        coverage=coverage,
+        inflation_a=inflation(a),
+        inflation_b=inflation(b),
+        confidence="low" if weak else "fair" if doubts else "high",
+        doubts=doubts,
+    )
+
+
+def inflation(side: ProfiledSide) -> float:
+    """Profiled step against the timed one."""
+    return side.found.window_ns / side.found.steps / side.step_ns
+
+
+def doubtful(side: ProfiledSide) -> str:
+    """Why a pass says nothing of the timed steps; empty if it does."""
+    found = side.found
+    if not found.is_valid:
+        return f"not profiled: {found.reason}"
+    fault = found.fault()
+    if fault:
+        return f"its pass cannot be believed: {fault}"
+    if found.steps < 1 or found.window_ns < 1 or side.step_ns < 1:
+        return "its pass cannot be believed: it holds no step"
+    low, high = BELIEVED_INFLATION
+    seen = inflation(side)
+    if side.is_on_device:
+        busy = sum(o.time_ns for o in found.operators) / found.steps / side.step_ns
+        if busy > MOST_BUSY:
+            return f"under the profiler the GPU was busy for {busy:.2f} x the timed step"
+        net = seen if seen < 1 else 1.0  # idle time grows under a profiler, and is not taken from it
+    else:
+        net = _net_window_ns(found) / found.steps / side.step_ns
+    if seen > MOST_INFLATION or not low <= net <= high:
+        return f"the profiled step took {seen:.2f} x the timed one: shares of it may not be those of that"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One row of the division of a side's timed step."""
+
+    phase: str
+    category: str
+    operator: str
+    shapes: str
+    time_ns: int
+    calls: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    a: Piece | None
+    b: Piece | None
+    match: str
+
+
+def divide_step(side: ProfiledSide) -> list[Piece]:
+    """The pieces of a timed step; they sum to it exactly."""
+    found = side.found
+    rows = [
+        Piece(o.phase, o.category, o.operator, o.shapes, 0, Fraction(o.calls, found.steps))
+        for o in found.operators
+    ]
+    gaps = [
+        Piece(s.phase, f"idle: {s.cause.replace('_', ' ')}", "", "", 0, Fraction(0))
+        for s in found.slices
+        if s.time_class == IDLE
+    ]
+    idle_ns = [s.time_ns for s in found.slices if s.time_class == IDLE]
+    if side.is_on_device:
+        work_ns = [o.time_ns for o in found.operators]
+        busy_step_ns = _rounded(Fraction(sum(work_ns), found.steps))
+        idle_step_ns = max(0, side.step_ns - busy_step_ns) if sum(idle_ns) else 0
+    else:
+        work_ns = _net_work_ns(found)
+        idle_net_ns = _net_idle_ns(found)
+        busy_step_ns = _rounded(Fraction(sum(work_ns), found.steps))
+        idle_step_ns = _rounded(Fraction(idle_net_ns, found.steps))
+    pieces = [
+        replace(piece, time_ns=ns) for piece, ns in zip(rows, apportioned(work_ns, busy_step_ns), strict=True)
+    ]
+    pieces += [
+        replace(piece, time_ns=ns) for piece, ns in zip(gaps, apportioned(idle_ns, idle_step_ns), strict=True)
+    ]
+    rest_ns = side.step_ns - sum(piece.time_ns for piece in pieces)
+    return [*_merged(pieces, _by_shapes), Piece("", NOT_EXPLAINED, "", "", rest_ns, Fraction(0))]
+
+
+def apportioned(weights: Sequence[int], total: int) -> list[int]:
+    """Integers in proportion to the weights, none negative, that sum to the total: largest remainders first.
+
+    All are 0 if no weight is above 0; `total` must not be negative.
+    """
+    whole = sum(weights)
+    if whole <= 0:
+        return [0] * len(weights)
+    shares = [divmod(weight * total, whole) for weight in weights]
+    left = total - sum(share for share, _ in shares)
+    first = sorted(range(len(weights)), key=lambda i: (-shares[i][1], i))[:left]
+    lucky = set(first)
+    return [share + (i in lucky) for i, (share, _) in enumerate(shares)]
+
+
+def _net_work_ns(found: ProfiledPass) -> list[int]:
+    """Of each operator the time of the window, less what its lines of the trace cost."""
+    return [max(0, o.time_ns - o.events * found.event_cost_ns) for o in found.operators]
+
+
+def _net_idle_ns(found: ProfiledPass) -> int:
+    """Time outside of operators, less what the lines of the trace there cost."""
+    idle_ns = sum(s.time_ns for s in found.slices if s.time_class == IDLE)
+    outside = max(0, found.events - sum(o.events for o in found.operators))
+    return max(0, idle_ns - outside * found.event_cost_ns)
+
+
+def _net_window_ns(found: ProfiledPass) -> int:
+    return sum(_net_work_ns(found)) + _net_idle_ns(found)
+
+
+Key = Callable[[Piece], Hashable]
+
+
+def _by_shapes(piece: Piece) -> Hashable:
+    return piece.phase, piece.category, piece.operator, piece.shapes
+
+
+def _by_operator(piece: Piece) -> Hashable:
+    return piece.phase, piece.category, piece.operator
+
+
+def _by_category(piece: Piece) -> Hashable:
+    return piece.phase, piece.category
+
+
+def _by_cause(piece: Piece) -> Hashable:
+    return piece.category
+
+
+def _merged(pieces: Iterable[Piece], key: Key) -> list[Piece]:
+    """Pieces of one key added up; of what they do not share nothing is said."""
+    found: dict[Hashable, Piece] = {}
+    for piece in pieces:
+        same = found.get(key(piece))
+        found[key(piece)] = (
+            piece
+            if same is None
+            else Piece(
+                phase=same.phase if same.phase == piece.phase else "",
+                category=same.category,
+                operator=same.operator if same.operator == piece.operator else "",
+                shapes=same.shapes if same.shapes == piece.shapes else "",
+                time_ns=same.time_ns + piece.time_ns,
+                calls=same.calls + piece.calls,
+            )
+        )
+    return list(found.values())
+
+
+def _pairs(a: Sequence[Piece], b: Sequence[Piece], is_one_kind: bool) -> Iterable[_Pair]:
+    """Each piece of either side in exactly one pair.
+
+    Operators by phase, name and shapes, whatever their types: AMP changes these. What is left by phase and
+    name, then by phase and category: names differ between CPU and GPU. Casts stay alone, being what AMP adds;
+    `other` is no kind of work. Causes of idle time pair only between devices of one kind, since on a CPU
+    they mean something else.
+    """
+    left_a, left_b = list(a), list(b)
+    for match, key, fits in (
+        ("shapes", _by_shapes, lambda p: _is_work(p) and p.operator != _OTHERS),
+        ("operator", _by_operator, lambda p: _is_work(p) and p.operator != _OTHERS),
+        ("category", _by_category, lambda p: _is_work(p) and p.category not in (CASTS, "other")),
+        ("idle", _by_cause, lambda p: is_one_kind and p.category.startswith(IDLE)),
+        ("none", _by_cause, lambda p: p.category == NOT_EXPLAINED),
+    ):
+        found, left_a, left_b = _matched(left_a, left_b, match, key, fits)
+        yield from found
+    yield from (_Pair(piece, None, "only a") for piece in left_a)
+    yield from (_Pair(None, piece, "only b") for piece in left_b)
+
+
+def _is_work(piece: Piece) -> bool:
+    return piece.category != NOT_EXPLAINED and not piece.category.startswith(IDLE)
+
+
+def _matched(
+    a: Sequence[Piece], b: Sequence[Piece], match: str, key: Key, fits: Callable[[Piece], bool]
+) -> tuple[list[_Pair], list[Piece], list[Piece]]:
+    """Pairs of those that fit and share a key, and the others of each side."""
+    common = {key(piece) for piece in a if fits(piece)} & {key(piece) for piece in b if fits(piece)}
+
+    def is_taken(piece: Piece) -> bool:
+        return fits(piece) and key(piece) in common
+
+    mine = {key(piece): piece for piece in _merged(filter(is_taken, a), key)}
+    theirs = {key(piece): piece for piece in _merged(filter(is_taken, b), key)}
+    return (
+        [_Pair(piece, theirs[which], match) for which, piece in mine.items()],
+        [piece for piece in a if not is_taken(piece)],
+        [piece for piece in b if not is_taken(piece)],
+    )
+
+
+def _difference(pair: _Pair, peak_a: float | Missing, peak_b: float | Missing) -> OperatorDifference:
+    a, b, either = pair.a, pair.b, pair.a or pair.b
+    if either is None:
+        raise ValueError("a pair of nothing")
+    time_a, time_b = (0 if piece is None else piece.time_ns for piece in (a, b))
+    calls_a, calls_b = (Fraction(0) if piece is None else piece.calls for piece in (a, b))
+    has_calls = pair.match in ("shapes", "operator") and calls_a > 0 and calls_b > 0
+    split = split_by_calls(time_a, time_b, calls_a, calls_b) if has_calls else Split(0, 0, time_b - time_a)
+    flops = _NO_FLOPS if pair.match != "shapes" else flops_of_call(either.operator, either.shapes)
+    peak_ns: int | Missing = _NO_FLOPS
+    efficiency_ns: int | Missing = _NO_FLOPS
+    if has_calls and not isinstance(flops, Missing):
+        peak_ns = _by_peak(time_a, time_b, calls_a, calls_b, peak_a, peak_b)
+        efficiency_ns = peak_ns if isinstance(peak_ns, Missing) else split.per_call_ns - peak_ns
+    return OperatorDifference(
+        phase=either.phase if a is None or b is None or a.phase == b.phase else "",
+        category=either.category,
+        operator=either.operator if a is None or b is None or a.operator == b.operator else "",
+        shapes=either.shapes if a is None or b is None or a.shapes == b.shapes else "",
+        match=pair.match,
+        time_a_ns=time_a,
+        time_b_ns=time_b,
+        calls_a=float(calls_a),
+        calls_b=float(calls_b),
+        split=split,
+        peak_ns=peak_ns,
+        efficiency_ns=efficiency_ns,
+        flops_per_call=flops,
+    )
+
+
+def split_by_calls(time_a_ns: int, time_b_ns: int, calls_a: Fraction, calls_b: Fraction) -> Split:
+    """The difference as more calls and longer calls, with calls above 0 on both sides.
+
+    The split does not depend on which of the two is thought to change first (Shapley), and is exact.
+    """
+    per_a, per_b = time_a_ns / calls_a, time_b_ns / calls_b
+    more_work_ns = _rounded((calls_b - calls_a) * (per_a + per_b) / 2)
+    return Split(more_work_ns, time_b_ns - time_a_ns - more_work_ns, 0)
+
+
+def _by_peak(
+    time_a_ns: int,
+    time_b_ns: int,
+    calls_a: Fraction,
+    calls_b: Fraction,
+    peak_a: float | Missing,
+    peak_b: float | Missing,
+) -> int | Missing:
+    """What the ratio of the peaks lets expect of the difference per call.
+
+    A call takes work / (peak x efficiency). The mean of what exchanging the peaks does at either side's
+    efficiency, as in `split_by_calls`, times the mean number of calls.
+    """
+    if isinstance(peak_a, Missing) or isinstance(peak_b, Missing):
+        return Missing("a peak is not known")
+    ratio = Fraction(peak_a) / Fraction(peak_b)
+    per_a, per_b = time_a_ns / calls_a, time_b_ns / calls_b
+    expected = (per_a * (ratio - 1) + per_b * (1 - 1 / ratio)) / 2
+    return _rounded(expected * (calls_a + calls_b) / 2)
+
+
+def _rounded(value: Fraction) -> int:
+    """To the nearest; halves away from 0, so that exchanging the sides exchanges the signs."""
+    whole = abs(value) + Fraction(1, 2)
+    return (1 if value >= 0 else -1) * (whole.numerator // whole.denominator)
+
+
+def _parts(operators: Sequence[OperatorDifference]) -> list[Part]:
+    by_category: dict[str, list[OperatorDifference]] = {}
+    for row in operators:
+        by_category.setdefault(row.category, []).append(row)
+    parts = [_part(category, rows) for category, rows in by_category.items()]
+    return sorted(parts, key=lambda part: (-abs(part.difference_ns), part.category))
+
+
+def _part(category: str, rows: Sequence[OperatorDifference]) -> Part:
+    phases: Counter[str] = Counter()
+    for row in rows:
+        phases[row.phase] += row.difference_ns
+    peaks = [row.peak_ns for row in rows if not isinstance(row.peak_ns, Missing)]
+    rests = [row.efficiency_ns for row in rows if not isinstance(row.efficiency_ns, Missing)]
+    why = next((row.peak_ns for row in rows if isinstance(row.peak_ns, Missing)), _NO_FLOPS)
+    return Part(
+        category=category,
+        time_a_ns=sum(row.time_a_ns for row in rows),
+        time_b_ns=sum(row.time_b_ns for row in rows),
+        split=sum((row.split for row in rows), Split(0, 0, 0)),
+        phases=tuple(sorted(phases.items(), key=lambda item: (-abs(item[1]), item[0]))),
+        only_a_ns=sum(row.time_a_ns for row in rows if row.match == "only a"),
+        only_b_ns=sum(row.time_b_ns for row in rows if row.match == "only b"),
+        matched_ns=sum(row.difference_ns for row in rows if _is_matched(row)),
+        peak_ns=sum(peaks) if peaks else why,
+        efficiency_ns=sum(rests) if rests else why,
+    )
+
+
+def _is_matched(row: OperatorDifference) -> bool:
+    return row.match in ("shapes", "operator", "category", "idle")
+
+
+def _coverage(operators: Sequence[OperatorDifference]) -> float:
+    moved = sum(abs(row.difference_ns) for row in operators)
+    matched = sum(abs(row.difference_ns) for row in operators if _is_matched(row))
+    return matched / moved if moved else 1.0
+
+
+def _unexplained(parts: Sequence[Part]) -> int:
+    return sum(abs(part.difference_ns) for part in parts if part.category == NOT_EXPLAINED)
+
+
+def _doubts(a: ProfiledSide, b: ProfiledSide, parts: Sequence[Part], coverage: float) -> Iterable[str]:
+    if coverage < _HIGH_COVERAGE:
+        yield f"only {coverage:.0%} lies in what both sides have"
+    difference_ns = abs(b.step_ns - a.step_ns)
+    if _unexplained(parts) > difference_ns * (1 - _HIGH_COVERAGE):
+        yield "much is not explained"
+    for letter, side in (("a", a), ("b", b)):
+        low, high = BELIEVED_INFLATION
+        if not low <= inflation(side) <= high:
+            yield f"the profiled step of {letter} took {inflation(side):.2f} x the timed one"

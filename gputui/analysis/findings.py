@@ -1,0 +1,214 @@
+"""What holds a step back, each with what the step would take at best without it.
+
+A finding is an upper bound of what can be gained, from the division of one timed step and from what the same
+box reached elsewhere in the same run. It needs a tenth of the step to be worth a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, divide_step, inflation
+from gputui.analysis.operator_flops import flops_of_call
+from gputui.model.absent import Missing
+from gputui.model.units import format_percent, format_rate, format_seconds
+
+KINDS = (
+    "starved by the loader",
+    "launch-bound",
+    "compute-bound",
+    "memory-bound",
+    "matrix units unused",
+    "power-capped",
+)
+_BOUNDS = ("compute-bound", "memory-bound")
+WORTH_A_LINE = 0.1
+IDLE_TO_BE_LAUNCH_BOUND = 0.2
+"""Busy for less than four fifths of the step, the host being what it waits for."""
+SHORT_KERNEL_NS = 10_000
+"""About as long as launching one takes: a device fed one by one cannot be kept busy with shorter ones."""
+BOUND_SHARE = 0.6
+"""Of a measured ceiling, from which a step is bound by it: whole models seldom reach more."""
+MATRIX_UNIT_GAIN = 1.3
+"""Half against single precision in large products, from which a box has units for it."""
+_HOST_CAUSES = tuple(
+    f"idle: {cause}" for cause in ("launch", "runtime api", "dispatch", "python", "kernel gap")
+)
+_LOADER = "idle: data wait"
+_UNKNOWN = Missing("not measured in this run")
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """A timed and profiled step, and the ceilings of its box in the same run."""
+
+    side: ProfiledSide
+    """Its peak is that of large products at this step's precision, as measured."""
+    precision_used: str
+    flops_per_step: int | None
+    bytes_per_step: int | None
+    """At least moved to and from memory."""
+    single_peak: float | Missing = _UNKNOWN
+    """FLOP/s of large products in fp32."""
+    half_peak: float | Missing = _UNKNOWN
+    """FLOP/s of large products under AMP."""
+    copy_bytes_per_s: float | Missing = _UNKNOWN
+    """Read and written, of a large copy within the memory."""
+    capped_share: float | Missing = _UNKNOWN
+    """Of the time of its blocks under a power cap."""
+    clock_mhz: float | Missing = _UNKNOWN
+    """Median of its blocks."""
+    clock_most_mhz: float | Missing = _UNKNOWN
+    """The highest seen on its device in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that holds a step back."""
+
+    kind: str
+    """One of KINDS."""
+    evidence: str
+    step_ns: int
+    at_best_ns: int
+    """What the step would take without it, everything else being as it was: no less."""
+    confidence: str
+    """`high` if measured, `fair` if it rests on an assumption, `low` if the pass itself is rough."""
+
+    @property
+    def text(self) -> str:
+        """In a sentence."""
+        least, seen = (format_seconds(ns * 1e-9) for ns in (self.at_best_ns, self.step_ns))
+        if_gone = "at that rate" if self.kind in _BOUNDS else "without that"
+        return f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}"
+
+
+def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
+    """What holds this step back, the most to be gained first; the pass must be valid, with a step or more."""
+    pieces = divide_step(facts.side)
+    found = [finding for rule in _RULES for finding in rule(facts, pieces)]
+    low, high = BELIEVED_INFLATION
+    if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
+        found = [_as_rough(finding) for finding in found]
+    return tuple(sorted(found, key=lambda finding: finding.at_best_ns))
+
+
+def _as_rough(finding: Finding) -> Finding:
+    return Finding(finding.kind, finding.evidence, finding.step_ns, finding.at_best_ns, "low")
+
+
+def _starved(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """On a GPU what it waited for the loader; on a CPU all that the loader did on the stepping thread."""
+    on_device, step_ns = facts.side.is_on_device, facts.side.step_ns
+    waited_ns = sum(
+        p.time_ns for p in pieces if p.category == _LOADER or (not on_device and p.phase == "data")
+    )
+    if waited_ns >= WORTH_A_LINE * step_ns:
+        who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
+        evidence = f"{who} for {format_percent(waited_ns / step_ns)} of the step"
+        yield Finding(KINDS[0], evidence, step_ns, max(0, step_ns - waited_ns), "high")
+
+
+def _launch_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    step_ns = facts.side.step_ns
+    idle_ns = sum(p.time_ns for p in pieces if p.category in _HOST_CAUSES and p.phase != "data")
+    if idle_ns < IDLE_TO_BE_LAUNCH_BOUND * step_ns:
+        return
+    share = format_percent(idle_ns / step_ns)
+    if not facts.side.is_on_device:
+        evidence = f"{share} of the step lies between operators, in Python"
+        yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "fair")
+        return
+    lengths = [k.time_ns / k.calls for k in facts.side.found.kernels if k.calls for _ in range(k.calls)]
+    middle_ns = median(lengths) if lengths else 0.0
+    evidence = f"for {share} of the step the GPU waits for the host"
+    if lengths:
+        evidence += f", and half of its kernels take less than {format_seconds(middle_ns * 1e-9)}"
+    is_sure = bool(lengths) and middle_ns < SHORT_KERNEL_NS
+    yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "high" if is_sure else "fair")
+
+
+def _compute_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    del pieces
+    step_ns, peak = facts.side.step_ns, facts.side.peak_flops
+    if facts.flops_per_step is None or isinstance(peak, Missing):
+        return
+    at_best_ns = round(facts.flops_per_step / peak * 1e9)
+    if at_best_ns >= BOUND_SHARE * step_ns:
+        share = format_percent(at_best_ns / step_ns)
+        evidence = f"it computes at {share} of the {format_rate(peak, 'flop')} that large products reach here"
+        yield Finding(KINDS[2], evidence, step_ns, min(step_ns, at_best_ns), "high")
+
+
+def _memory_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    del pieces
+    step_ns, copy, peak = facts.side.step_ns, facts.copy_bytes_per_s, facts.side.peak_flops
+    if facts.bytes_per_step is None or isinstance(copy, Missing):
+        return
+    at_best_ns = round(facts.bytes_per_step / copy * 1e9)
+    needs_ns = 0.0
+    if facts.flops_per_step is not None and not isinstance(peak, Missing):
+        needs_ns = facts.flops_per_step / peak * 1e9
+    if at_best_ns >= BOUND_SHARE * step_ns and at_best_ns > needs_ns:
+        share = format_percent(at_best_ns / step_ns)
+        evidence = f"it moves at least {share} of the {format_rate(copy, 'B')} that large copies reach here"
+        yield Finding(KINDS[3], evidence, step_ns, min(step_ns, at_best_ns), "fair")
+
+
+def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Products in fp32 where half precision is faster here, or in half where they gained nothing by it."""
+    single, half, step_ns = facts.single_peak, facts.half_peak, facts.side.step_ns
+    if isinstance(single, Missing) or isinstance(half, Missing) or half < MATRIX_UNIT_GAIN * single:
+        return
+    gain = f"{half / single:.1f} x as fast under AMP here"
+    if facts.precision_used == "fp32":
+        products_ns = sum(p.time_ns for p in pieces if p.category == "gemm")
+        saved_ns = round(products_ns * (1 - single / half))
+        share = format_percent(products_ns / step_ns)
+        evidence = f"its products, {share} of the step, are in fp32, and large ones are {gain}"
+        confidence = "fair"
+    elif facts.precision_used.startswith("amp"):
+        known = [(p, flops_of_call(p.operator, p.shapes)) for p in pieces]
+        sums = [(p.time_ns, float(p.calls) * f) for p, f in known if not isinstance(f, Missing)]
+        time_ns, flops = sum(ns for ns, _ in sums), sum(f for _, f in sums)
+        if not time_ns or flops / (time_ns * 1e-9) > single:
+            return
+        saved_ns = round(time_ns - flops / half * 1e9)
+        reached = format_rate(flops / (time_ns * 1e-9), "flop")
+        evidence = (
+            f"its products reach {reached} in half precision, no more than in fp32; large ones are {gain}"
+        )
+        confidence = "high"
+    else:
+        return
+    if saved_ns >= WORTH_A_LINE * step_ns:
+        yield Finding(KINDS[4], evidence, step_ns, max(0, step_ns - saved_ns), confidence)
+
+
+def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """As if the time of its work went with the clock; what waits for memory does less so."""
+    share, clock, most = facts.capped_share, facts.clock_mhz, facts.clock_most_mhz
+    if isinstance(share, Missing) or isinstance(clock, Missing) or isinstance(most, Missing):
+        return
+    if share < WORTH_A_LINE or most <= 0:
+        return
+    step_ns = facts.side.step_ns
+    busy_ns = sum(p.time_ns for p in pieces if p.operator)
+    saved_ns = max(0, round(busy_ns * (1 - clock / most)))
+    evidence = (
+        f"a power cap held the clock down for {format_percent(share)} of the time,"
+        f" to {clock / 1000:.2f} of {most / 1000:.2f} GHz"
+    )
+    yield Finding(KINDS[5], evidence, step_ns, max(0, step_ns - saved_ns), "fair")
+
+
+_RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
+    _starved,
+    _launch_bound,
+    _compute_bound,
+    _memory_bound,
+    _matrix_units,
+    _power_capped,
+)

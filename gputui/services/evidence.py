@@ -1,0 +1,47 @@
+"""What result files hold beside the speeds: read only of the runs and when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, Run
+from gputui.services.selecting import Selection
+from gputui.store.reading import CaseConditions, open_result
+
+NOT_PROFILED = "it has no profiled pass"
+
+
+class Evidence:
+    """Profiled passes, conditions and cases of the runs of some selections, by run."""
+
+    def __init__(self, selections: Sequence[Selection], *, trust: bool = False) -> None:
+        self._runs: dict[str, Run] = {}
+        self._files: dict[str, Path] = {}
+        for selection in selections:
+            for run in selection.runs:
+                self._runs.setdefault(run.summary.run_id, run)
+                self._files.setdefault(run.summary.run_id, selection.path)
+        self._trust = trust
+        self._passes: dict[str, Mapping[int, ProfiledPass]] = {}
+        self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
+
+    def cases(self, run_id: str) -> tuple[CaseResult, ...]:
+        """All cases of a run."""
+        return self._runs[run_id].cases
+
+    def profiled(self, run_id: str, case_id: int) -> ProfiledPass | Missing:
+        """The profiled pass of a case. Raises GputuiError if the file can no longer be read."""
+        if run_id not in self._passes:
+            with open_result(self._files[run_id], self._trust) as file:
+                self._passes[run_id] = file.profiled(run_id)
+        return self._passes[run_id].get(case_id, Missing(NOT_PROFILED))
+
+    def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
+        """What the box did while a case was timed. Raises GputuiError if the file can no longer be read."""
+        if run_id not in self._conditions:
+            with open_result(self._files[run_id], self._trust) as file:
+                self._conditions[run_id] = file.conditions(run_id)
+        return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))

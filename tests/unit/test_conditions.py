@@ -1,0 +1,244 @@
+"""What disturbed a case while it was timed: interleaved blocks, clocks, caps, cold devices, neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_made import make_case, make_run, measured, steady
+from journals import GPU_MACHINE, H200, STARTED_NS, journal_lines, write_lines, write_telemetry
+
+from gputui.analysis.priors import paired_prior_sd
+from gputui.analysis.verdict import RatioEstimate, compare_launches, compare_pairs, is_explained_by_clock
+from gputui.model.absent import Missing
+from gputui.model.journal import Block
+from gputui.model.result import CaseResult
+from gputui.model.telemetry import Reading
+from gputui.services.comparison import (
+    CAPPED,
+    COLD,
+    CROWDED,
+    SLOWED,
+    Comparison,
+    Flag,
+    compare_sides,
+    side_of_runs,
+    sides_by,
+)
+from gputui.services.speeds import paired_launches
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.reading import CaseConditions, open_result
+from gputui.store.writing import store_run
+
+FP32, AMP = make_case(), make_case(precision="amp")
+
+
+def alternating(a: CaseResult, b: CaseResult, gap_ns: int = 1000) -> tuple[CaseResult, CaseResult]:
+    """The same blocks, a's and b's in turn within each launch."""
+    sides: tuple[list[object], list[object]] = ([], [])
+    for mine, theirs in zip(a.measurements, b.measurements, strict=True):
+        at_ns = 0
+        placed: tuple[list[Block], list[Block]] = ([], [])
+        for blocks in zip(mine.blocks, theirs.blocks, strict=True):
+            for side, block in enumerate(blocks):
+                placed[side].append(replace(block, start_ns=at_ns))
+                at_ns += block.wall_ns + gap_ns
+        for side, measurement in enumerate((mine, theirs)):
+            sides[side].append(replace(measurement, blocks=tuple(placed[side])))
+    return replace(a, measurements=tuple(sides[0])), replace(b, measurements=tuple(sides[1]))  # type: ignore[arg-type]
+
+
+def swinging(step_s: float, levels: Sequence[float]) -> tuple[float, ...]:
+    """Blocks of a launch in which others come and go."""
+    return tuple(level * time_s for level, time_s in zip(levels, steady(step_s, len(levels)), strict=True))
+
+
+BUSY = (1.0, 1.4, 1.1, 1.9, 1.3, 1.0, 1.6, 1.2)
+
+
+def compared(*cases: CaseResult) -> Comparison:
+    a, b = sides_by("precision", [make_run(*cases)])
+    return compare_sides(a, b, ignore="precision")
+
+
+# Pairs
+
+
+def test_interleaved_cases_are_compared_block_by_block_whatever_others_did_meanwhile() -> None:
+    a, b = alternating(measured(FP32, swinging(0.2, BUSY)), measured(AMP, swinging(0.1, BUSY)))
+
+    (row,) = compared(a, b).rows
+
+    assert isinstance(row.estimate, RatioEstimate)
+    assert row.estimate.paired
+    assert row.estimate.ratio == pytest.approx(2.0, rel=0.005)
+    assert (row.estimate.n_a, row.estimate.launches_a) == (8, 1)
+    assert row.estimate.method.startswith("this run only, blocks in pairs, launch prior")
+
+
+def test_pairs_are_nearer_to_the_truth_than_the_same_blocks_apart() -> None:
+    blocks = [list(zip(swinging(0.2, BUSY), swinging(0.1, BUSY), strict=True))]
+    apart = compare_launches(
+        [[x for x, _ in blocks[0]]], [[y for _, y in blocks[0]]], prior_sd_a=0.01, prior_sd_b=0.01
+    )
+    pairs = compare_pairs(blocks, prior_sd=0.01)
+
+    assert isinstance(apart, RatioEstimate)
+    assert isinstance(pairs, RatioEstimate)
+    assert math.log(pairs.high / pairs.low) < math.log(apart.high / apart.low) / 5
+
+
+def test_cases_of_launches_of_their_own_are_no_pairs() -> None:
+    a, b = measured(FP32, steady(0.2)), measured(AMP, steady(0.1))
+    apart = replace(b, measurements=tuple(replace(m, launch_id=7) for m in b.measurements))
+    late = replace(
+        b,
+        measurements=tuple(
+            replace(m, blocks=tuple(replace(x, start_ns=x.start_ns + 10**12) for x in m.blocks))
+            for m in b.measurements
+        ),
+    )
+
+    assert paired_launches(a, apart) == Missing("they were not measured in the same launches")
+    assert paired_launches(a, late) == Missing("their blocks did not alternate")
+    (row,) = compared(a, apart).rows
+    assert isinstance(row.estimate, RatioEstimate)
+    assert not row.estimate.paired
+
+
+def test_three_launches_of_pairs_are_judged_by_their_own_spread() -> None:
+    launches = [[(2.0 * x, 1.0) for x in steady(level)] for level in (1.0, 1.01, 0.99)]
+    estimate = compare_pairs(launches, prior_sd=0.1)
+
+    assert isinstance(estimate, RatioEstimate)
+    assert estimate.replicated
+    assert estimate.method == "t on ratios of paired blocks by launch"
+    assert math.log(estimate.high / estimate.ratio) == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=0.02)
+
+
+def test_one_pair_says_nothing() -> None:
+    assert isinstance(compare_pairs([[(1.0, 2.0)]], prior_sd=0.1), Missing)
+
+
+def test_a_prior_of_pairs_is_never_wider_than_that_of_launches() -> None:
+    for device in ("cpu", "gpu"):
+        for workload_class in ("ceiling", "training", "inference", "host"):
+            assert 0 < paired_prior_sd(device, workload_class) <= 0.1
+
+
+# Clocks
+
+
+def faster_by(factor: float) -> RatioEstimate:
+    found = compare_launches([steady(factor)] * 3, [steady(1.0)] * 3, prior_sd_a=0.1, prior_sd_b=0.1)
+    assert isinstance(found, RatioEstimate)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("factor", "clock_a", "clock_b", "expected"),
+    [
+        (1.2, 1500, 1800, True),  # the same cycles
+        (1.2, 1500, 1500, False),
+        (1.2, 1800, 1500, False),  # against the clock
+        (2.0, 1500, 1800, False),  # far more than the clock
+        (1 / 1.2, 1800, 1500, True),
+        (1.2, 0, 1800, False),
+    ],
+)
+def test_a_difference_is_explained_by_clock_where_both_take_as_many_cycles(
+    factor: float, clock_a: float, clock_b: float, expected: bool
+) -> None:
+    assert is_explained_by_clock(faster_by(factor), clock_a, clock_b) is expected
+
+
+def conditions(**known: float) -> CaseConditions:
+    absent = Missing("not measured")
+    fields = ("clock_median_mhz", "clock_most_mhz", "slowed_share", "power_capped_share", "cold_share")
+    return CaseConditions(0, 100, *(known.get(name, absent) for name in fields))
+
+
+def on_gpus(a_s: float, b_s: float, a: CaseConditions, b: CaseConditions, name_b: str = "") -> Comparison:
+    case = make_case(device_class="gpu")
+    runs = [
+        make_run(measured(case, *[steady(a_s)] * 3)),
+        make_run(measured(case, *[steady(b_s)] * 3, device_name=name_b)),
+    ]
+    seen = {runs[0].summary.run_id: a, runs[1].summary.run_id: b}
+    return compare_sides(
+        side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]), conditions=lambda run, _: seen[run]
+    )
+
+
+def test_a_faster_row_says_that_it_is_the_clock() -> None:
+    (row,) = on_gpus(0.12, 0.1, conditions(clock_median_mhz=1500), conditions(clock_median_mhz=1800)).rows
+
+    assert row.verdict.word == "faster"
+    assert row.note == "explained by clock: 1.80 GHz on b, 1.50 GHz on a"
+
+
+def test_clocks_of_two_kinds_of_chip_explain_nothing() -> None:
+    slow, fast = conditions(clock_median_mhz=1500), conditions(clock_median_mhz=1800)
+    (row,) = on_gpus(0.12, 0.1, slow, fast, name_b="NVIDIA A10G").rows
+
+    assert row.note == ""
+
+
+# Flags
+
+
+def test_a_row_carries_what_disturbed_each_side_with_its_share_of_time() -> None:
+    (row,) = on_gpus(
+        0.1,
+        0.1,
+        conditions(slowed_share=0.0, power_capped_share=0.34, cold_share=0.1),
+        conditions(slowed_share=0.2, power_capped_share=0.01, cold_share=0.5),
+    ).rows
+
+    assert row.flags == (Flag("a", CAPPED, 0.34), Flag("b", SLOWED, 0.2), Flag("b", COLD, 0.5))
+
+
+def test_a_cpu_row_whose_cpus_others_held_is_flagged() -> None:
+    quiet, busy = (
+        make_run(measured(FP32, steady(0.1))),
+        make_run(measured(FP32, steady(0.1), waited_share=0.3)),
+    )
+    (row,) = compare_sides(side_of_runs("a", [quiet]), side_of_runs("b", [busy])).rows
+
+    (flag,) = row.flags
+    assert (flag.side, flag.word) == ("b", CROWDED)
+    assert flag.share == pytest.approx(0.3, abs=0.01)
+
+
+def test_only_what_was_sampled_within_the_blocks_of_a_case_counts_for_it(tmp_path: Path) -> None:
+    """Two cases on one GPU: capped and cold while the first runs, slowed and warm while the second does."""
+    cases = make_case("gemm", device_class="gpu"), make_case("conv_train", device_class="gpu")
+    lines = journal_lines(cases=cases, skipped=(), machine=replace(GPU_MACHINE, gpus=(H200,)))
+    first, second = ([b for b in lines if isinstance(b, Block) and b.case_id == n] for n in (0, 1))
+    readings = [
+        Reading(
+            0,
+            block.start_ns + offset_ns,
+            {
+                "sm_clock_mhz": 1500.0 if block.case_id == 0 else 1800.0,
+                "throttle_bits": 0x4 if block.case_id == 0 else 0x40,
+                "temperature_c": 40.0 + 5 * block.index if block.case_id == 0 else 70.0,
+            },
+        )
+        for block in (*first, *second)
+        for offset_ns in (1_000_000, 100_000_000)
+    ]
+    between = Reading(0, STARTED_NS + 1000, {"sm_clock_mhz": 1980.0, "throttle_bits": 0x20})
+    run_dir = write_lines(tmp_path / "run", lines)
+    write_telemetry(run_dir, [between, *readings])
+    contents = read_journal(run_dir)
+    store_run(tmp_path / "a.db", contents, read_telemetry(run_dir))
+
+    with open_result(tmp_path / "a.db") as file:
+        found = file.conditions(file.summaries()[0].run_id)
+
+    assert found[0] == CaseConditions(0, 12, 1500.0, 1980.0, 0.0, 1.0, pytest.approx(4 / 6))  # type: ignore[arg-type]
+    assert found[1] == CaseConditions(1, 12, 1800.0, 1980.0, 1.0, 0.0, 0.0)

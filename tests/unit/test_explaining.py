@@ -1,0 +1,256 @@
+"""Why, from result files: what `compare` says of profiled passes that are stored in them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journals import (
+    CPU_MACHINE,
+    GPU_MACHINE,
+    H200,
+    journal_lines,
+    make_case,
+    make_telemetry,
+    write_lines,
+    write_telemetry,
+)
+
+from gputui.cli import main
+from gputui.model.case import Case
+from gputui.model.journal import Block, CaseWarm, LaunchEnd, LaunchStart, Line
+from gputui.model.machine import Machine
+from gputui.model.plan import PROFILED
+from gputui.model.profiled import Operator, ProfiledPass, TimeSlice, without_result
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
+
+MS = 1_000_000
+_NUMBERS = itertools.count(1)
+GPT = replace(make_case("gpt_train"), workload_class="training", unit="tok", units_per_step=4096.0)
+GPT_AMP = replace(GPT, variant=replace(GPT.variant, precision="amp"))
+GEMM, GEMM_AMP = make_case(), make_case(precision="amp")
+MM = Operator("backward", "gemm", "aten::mm", "64x64,64x64", "float,float", 20, 20, 0, 0, 0)
+ATTENTION = Operator("backward", "attention", "aten::_flash_backward", "2x6", "float", 10, 10, 0, 0, 0)
+CAST = Operator("forward", "cast_copy", "aten::to", "64x64", "float", 40, 40, 0, 0, 0)
+
+
+def passed(
+    case_id: int, launch_id: int, step_ms: Sequence[tuple[Operator, float]], python_ms: float
+) -> ProfiledPass:
+    """Ten steps of these operators."""
+    rows = tuple(replace(row, time_ns=round(10 * ms * MS)) for row, ms in step_ms)
+    idle = TimeSlice("forward", "idle", "python", round(10 * python_ms * MS))
+    slices = (*(TimeSlice(row.phase, "compute", "", row.time_ns) for row in rows), idle)
+    window_ns = sum(part.time_ns for part in slices)
+    return ProfiledPass(
+        launch_id, case_id, True, "", 10, window_ns, 70, 0, 0, rows, slices, (), (), "not asked for", 0
+    )
+
+
+def lines_of(
+    cases: Sequence[Case],
+    step_ms: Sequence[float],
+    passes: Sequence[ProfiledPass],
+    machine: Machine = CPU_MACHINE,
+) -> list[Line]:
+    """A run of three launches whose cases have steps of these lengths, and then the passes."""
+    timed = journal_lines(
+        run_id=f"0194b5a0-0000-7000-8000-{next(_NUMBERS):012x}",
+        cases=cases,
+        skipped=(),
+        launches=3,
+        machine=machine,
+    )
+    lines: list[Line] = []
+    for line in timed:
+        if isinstance(line, Block):
+            ns = round(line.steps * step_ms[line.case_id] * MS * (1 + 1e-3 * (line.index % 3)))
+            device_ns = None if line.device_ns is None else ns
+            line = replace(line, wall_ns=ns, device_ns=device_ns, cpu_ns=ns)
+        elif isinstance(line, CaseWarm) and line.precision_used == "amp":
+            line = replace(line, precision_used="amp-bf16")
+        lines.append(line)
+    t_ns = 900_000_000_000
+    for one in passes:
+        lines[-1:-1] = [
+            LaunchStart(one.launch_id, 0, (one.case_id,), 1, 20.0, t_ns, PROFILED),
+            one,
+            LaunchEnd(one.launch_id, "ok", "", 0, "", t_ns + 5),
+        ]
+    return lines
+
+
+FP32 = [(MM, 80.0), (ATTENTION, 10.0)], 10.0
+AMP = [(MM, 16.0), (ATTENTION, 20.0), (CAST, 4.0)], 10.0
+
+
+def store(place: Path, name: str, lines: list[Line], gpus: int = 0) -> Path:
+    run_dir = write_lines(place / f"run-{name}", lines)
+    if gpus:
+        write_telemetry(run_dir, make_telemetry(seconds=60, gpus=gpus))
+    contents = read_journal(run_dir)
+    assert contents.damage == ()
+    store_run(place / name, contents, read_telemetry(run_dir))
+    return place / name
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """One run: gpt_train and gemm, each in fp32 and under amp; the former profiled."""
+    lines = lines_of(
+        (GPT, GPT_AMP, GEMM, GEMM_AMP),
+        (100, 50, 80, 16),
+        (passed(0, 90, *FP32), passed(1, 91, *AMP)),
+    )
+    return store(tmp_path, "both.db", lines)
+
+
+@pytest.fixture
+def said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., str]:
+    monkeypatch.chdir(tmp_path)
+
+    def compare(*words: str | Path, columns: int = 80) -> str:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit) as left:
+            main(["compare", *map(str, words)])
+        assert left.value.code == 0
+        return capsys.readouterr().out
+
+    return compare
+
+
+def on_one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def why_of(said: Callable[..., str], *words: str | Path) -> dict[str, Any]:
+    (comparison,) = json.loads(said(*words, "--format", "json"))["comparisons"]
+    return {row["case"]: row for row in comparison["rows"]}
+
+
+def test_a_clear_difference_is_told_in_a_sentence_made_of_its_parts(
+    both: Path, said: Callable[..., str]
+) -> None:
+    text = on_one_line(said(both, "--by", "precision"))
+
+    assert (
+        "why gpt_train: b's step is 50.0 ms shorter (50.0 against 100 ms, 4096 tok): gemm -64.0 ms (backward)"
+        in text
+    )
+    assert "attention +10.0 ms (backward); casts and copies +4.00 ms (forward)" in text
+    assert "confidence high" in text
+
+
+def test_a_block_lists_the_parts_their_split_and_the_sum(both: Path, said: Callable[..., str]) -> None:
+    lines = [on_one_line(line).strip() for line in said(both, "--by", "precision", columns=120).splitlines()]
+
+    assert "part of a step a b b - a more calls per call of it peak efficiency" in lines
+    assert any(line.startswith("gemm 80.0 ms 16.0 ms -64.0 ms -64.0 ms") for line in lines)
+    assert any(line.startswith("the step 100 ms 50.0 ms -50.0 ms") for line in lines)
+
+
+def test_json_has_parts_that_sum_exactly_and_the_documented_keys(
+    both: Path, said: Callable[..., str]
+) -> None:
+    row = why_of(said, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]
+    why = row["why"]
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    told = {line.split("|")[1].strip(" `"): line for line in page.splitlines() if line.startswith("| `")}
+
+    assert sum(part["difference_ns"] for part in why["parts"]) == why["difference_ns"]
+    assert why["difference_ns"] == why["step_b_ns"] - why["step_a_ns"]
+    for part in (*why["parts"], *why["operators"]):
+        assert sum(part["split"].values()) == part["difference_ns"]
+    keys = {*why, *why["parts"][0], *why["operators"][0], *why["parts"][0]["split"]}
+    assert keys <= set(re.findall(r"`(\w+)`", told["why"]))
+    assert {*row["findings"], *row["findings"]["a"][0]} <= set(re.findall(r"`(\w+)`", told["findings"]))
+
+
+def test_the_peaks_that_were_measured_beside_it_tell_gain_from_loss(
+    both: Path, said: Callable[..., str]
+) -> None:
+    # Products gained 5 x by the peak of this box, and 5 x here: nothing was lost.
+    parts = why_of(said, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]["why"]["parts"]
+    gemm = next(part for part in parts if part["category"] == "gemm")
+
+    assert gemm["peak_ns"] == pytest.approx(-64 * MS, rel=0.01)
+    assert gemm["efficiency_ns"] == pytest.approx(0, abs=0.5 * MS)
+
+
+def test_a_finding_of_a_side_says_what_the_step_would_take_at_best(
+    both: Path, said: Callable[..., str]
+) -> None:
+    text = on_one_line(said(both, "--by", "precision"))
+
+    assert "a matrix units unused: its products, 80 % of the step, are in fp32" in text
+    assert "without that the step would take at best 36.1 ms of 100 ms" in text
+
+
+def test_two_files_explain_each_other(tmp_path: Path, said: Callable[..., str]) -> None:
+    a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
+    slow = [(MM, 160.0), (ATTENTION, 20.0)], 20.0
+    b = store(tmp_path, "b.db", lines_of((GPT,), (200,), (passed(0, 90, *slow),)))
+
+    text = on_one_line(said(a, b))
+
+    assert (
+        "b's step is 100 ms longer (200 against 100 ms, 4096 tok): gemm +80.0 ms (backward), 80 % of the lead"
+        in text
+    )
+
+
+def test_what_is_the_same_has_no_block_and_json_says_why(tmp_path: Path, said: Callable[..., str]) -> None:
+    a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
+    b = store(tmp_path, "b.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
+
+    assert "why" not in said(a, b)
+    (row,) = why_of(said, a, b).values()
+    assert row["why"] == {"missing": "the verdict is same: there is no difference to explain"}
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "told"),
+    [
+        (without_result(90, 0, "the worker died of SIGKILL"), "not profiled: the worker died of SIGKILL"),
+        (passed(0, 90, [(MM, 150.0)], 10.0), "the profiled step took 1.60 x the timed one"),
+    ],
+)
+def test_a_pass_that_is_not_believed_explains_nothing_and_says_so(
+    tmp_path: Path, said: Callable[..., str], spoilt: ProfiledPass, told: str
+) -> None:
+    lines = lines_of((GPT, GPT_AMP), (100, 50), (spoilt, passed(1, 91, *AMP)))
+
+    text = on_one_line(said(store(tmp_path, "a.db", lines), "--by", "precision"))
+
+    assert f"why gpt_train: not attributed: a: {told}" in text
+    assert "gemm -" not in text
+
+
+def test_runs_without_any_profiled_pass_are_compared_in_silence(
+    tmp_path: Path, said: Callable[..., str]
+) -> None:
+    lines = lines_of((GPT, GPT_AMP), (100, 50), ())
+
+    assert "why" not in said(store(tmp_path, "a.db", lines), "--by", "precision")
+
+
+def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(
+    tmp_path: Path, said: Callable[..., str]
+) -> None:
+    fp32 = make_case("gpt_train", device_class="gpu")
+    amp = make_case("gpt_train", device_class="gpu", precision="amp")
+    machine = replace(GPU_MACHINE, gpus=(H200,))
+    lines = lines_of((fp32, amp), (100, 50), (passed(0, 90, *FP32), passed(1, 91, *AMP)), machine)
+
+    text = on_one_line(said(store(tmp_path, "a.db", lines, gpus=1), "--by", "precision"))
+
+    assert "a power-capped: a power cap held the clock down for 50 % of the time, to 1.8" in text
