@@ -27,6 +27,7 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
+    Command("monitor", "monitor", "GPUs, host and processes, live; also `gputui` alone."),
     Command("run", "run", "Measure a profile and store the result."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("attach", "attach", "Watch a run in progress again."),
@@ -38,6 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
     Command("runs", "runs", "List the runs of a result file."),
     Command("show", "show", "One run in full."),
+    Command("replay", "replay", "What was sampled during a run, in the live panes."),
     Command("merge", "merge", "One result file of many."),
     Command("label", "label", "Give a run another label."),
     Command("rm", "rm", "Remove a run from a result file."),
@@ -81,13 +83,16 @@ class _Lazy(click.Group):
 @click.version_option(__version__, prog_name="gputui")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
-def gputui(context: click.Context, debug: bool) -> None:
+def gputui(context: click.Context, debug: bool) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
-    Begin with `gputui run quick`, then `gputui compare a.db b.db`.
+    Alone it shows the live monitor. Begin with `gputui run quick`, then `gputui compare a.db b.db`.
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        from gputui.cli.monitor import command
+
+        return int(context.invoke(command, interval=None, price=None, is_ascii=False, no_mouse=False))
+    return EXIT_DONE
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -415,7 +415,9 @@ def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: No
 
 def live_sources() -> tuple[LiveSource, ...]:
     """One for each kind of GPU; AMD's only where its driver is loaded, NVIDIA's to say what is amiss too."""
-    found: list[LiveSource] = []
+    from gputui.sources.nvml_live import NvmlLive
+
+    found: list[LiveSource] = [NvmlLive()]
     if Path("/sys/module/amdgpu").exists():
         from gputui.sources.amd import AmdLive  # 2 ms that most boxes need not spend
 

@@ -1,0 +1,69 @@
+"""`gputui monitor`: GPUs, host and processes, live; also what `gputui` alone shows."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import sys
+from collections.abc import Callable
+
+import click
+
+from gputui.errors import EXIT_DONE
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.2, 10.0),
+    metavar="S",
+    help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
+)
+@click.option(
+    "--price", type=click.FloatRange(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs."
+)
+@click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
+def command(interval: float | None, price: float | None, is_ascii: bool, no_mouse: bool) -> int:
+    """Watch the GPUs, the host and the processes of this box.
+
+    ? shows the keys, q leaves. Without a terminal one reading is printed.
+    """
+    if not has_terminal():
+        return instead_of_live("gputui monitor")
+    from gputui.services.live import live_collector
+    from gputui.tui.live import LiveOptions, show_live, wants_ascii
+
+    options = LiveOptions(
+        title=platform.node() or "this box",
+        interval_s=interval,
+        usd_per_hour=price,
+        is_ascii=is_ascii or wants_ascii(),
+        has_mouse=not no_mouse,
+        user=user_name(),
+    )
+    return show_live(live_collector, options)
+
+
+def has_terminal() -> bool:
+    """Whether panes can be drawn: a terminal both ways that can move its cursor."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def instead_of_live(what: str) -> int:
+    """One reading, for pipes and terminals that cannot draw."""
+    from gputui.cli.snapshot import command as snapshot
+
+    click.echo(f"{what}: no terminal to draw on, so this is one reading (`gputui snapshot`)", err=True)
+    callback: Callable[..., int] | None = snapshot.callback
+    assert callback is not None
+    return callback(processes=True, require_gpu=False, in_json=False) or EXIT_DONE
+
+
+def user_name() -> str:
+    """Who looks; empty for a number without a name, as containers give."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
