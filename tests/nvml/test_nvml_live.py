@@ -421,10 +421,23 @@ def test_mig_instances_stand_behind_their_gpu_with_what_is_told_of_them() -> Non
     assert "MIG instance" in uses[0]["sm_pct"]["missing"]
 
 
+def test_what_the_driver_keeps_back_while_mig_is_on_says_so() -> None:
+    (sample,) = take(f"{MIG}1 error nvmlDeviceGetUtilizationRates 3\n", ["sample", 1])
+    assert sample[0]["values"]["sm_busy_pct"] == {"missing": "the driver does not tell it while MIG is on"}
+
+
+def test_mig_instances_stay_while_the_driver_does_not_tell_of_them() -> None:
+    fail: list[Step] = [["append", "1 error nvmlDeviceGetMigMode 999"], ["later", 9], ["sample", 1]]
+    before, *_, after = take(MIG, ["sample", 1], *fail)
+    assert [each["device"] for each in before] == [each["device"] for each in after]
+
+
 def test_mig_instances_that_are_made_and_removed_are_found() -> None:
     steps: list[Step] = [["append", "1 mig_slices 3"], ["later", 9], ["sample", 1]]
     off: list[Step] = [["append", "1 mig 0"], ["later", 9], ["sample", 1]]
-    before, *_, more, _, _, none = take(MIG, ["sample", 1], *steps, *off)
+    freed: Step = ["calls", "nvmlGpmSampleFree"]
+    before, *_, more, _, _, none, count = take(MIG, ["sample", 1], *steps, *off, freed)
+    assert count == 6
     assert [len(samples) for samples in (before, more, none)] == [3, 4, 1]
     assert [each["device"] for each in more[:3]] == [each["device"] for each in before]
 
@@ -481,7 +494,7 @@ def test_a_gpu_that_supports_nothing_has_a_problem_and_a_place() -> None:
         f"driver gpus 2\n1 error * 3\n1 error {HANDLE} 0\n", ["devices"], ["sample", 1], ["sample", 1]
     )
     assert devices == [0, 1]
-    assert sample[0]["problem"] == {"missing": "nothing of it can be read: this GPU does not report it"}
+    assert sample[0]["problem"] == {"missing": "nothing can be read: this GPU does not report it"}
     assert again[0]["values"]["sm_busy_pct"] == UNREPORTED
 
 
@@ -514,6 +527,16 @@ def test_one_call_without_permission_leaves_the_rest() -> None:
     assert "no permission" in found["gpm_sm_active_pct"]["missing"]
     assert "no permission" in found["ecc_uncorrected_count"]["missing"]
     assert found["temperature_c"] == 40
+
+
+def test_a_gpu_that_begins_to_fail_has_a_problem_at_once_and_keeps_what_is_known_of_it() -> None:
+    well, _, failing = take("", SAMPLE, ["append", f"0 error * 999\n0 error {HANDLE} 0"], SAMPLE)
+    assert well[0]["problem"] is None
+    assert failing[0]["problem"] == {
+        "missing": "nothing can be read: the NVIDIA driver answered with error 999"
+    }
+    assert failing[0]["values"]["power_limit_w"] == 700
+    assert "999" in failing[0]["values"]["power_w"]["missing"]
 
 
 def test_a_gpu_lost_from_the_start_keeps_its_number_and_may_come_back() -> None:

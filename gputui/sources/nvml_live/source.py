@@ -13,7 +13,8 @@ from typing import Any, ClassVar  # pynvml has no types
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, GpuUse
-from gputui.sources.nvml_gpu import DriverGone, GpuLost, NvmlGpu, check_alive
+from gputui.sources.nvml_live.answers import DriverGone, GpuLost, check_alive
+from gputui.sources.nvml_live.gpu import NvmlGpu
 
 _FIRST_WAIT_NS = 2 * 10**9
 _LONGEST_WAIT_NS = 30 * 10**9

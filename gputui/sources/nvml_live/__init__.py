@@ -1,0 +1,7 @@
+"""NVIDIA GPUs for the live view."""
+
+from __future__ import annotations
+
+from gputui.sources.nvml_live.source import NvmlLive
+
+__all__ = ["NvmlLive"]

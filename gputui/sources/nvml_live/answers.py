@@ -1,0 +1,152 @@
+"""Asks the NVML library, remembers what it never tells, and believes no value that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any  # pynvml has no types
+
+from gputui.model import nvml_codes
+from gputui.model.absent import Missing
+from gputui.model.live import Value
+from gputui.sources import nvml_calls
+
+Values = dict[str, Value]
+Way = Callable[[Any, Any], Mapping[str, "float | int | str"]]
+"""Asks (pynvml, handle) for the values of some metrics."""
+
+LOST = Missing(nvml_codes.nvml_reason(nvml_codes.GPU_IS_LOST))
+UNREPORTED = Missing(nvml_codes.nvml_reason(nvml_codes.NOT_SUPPORTED))
+_TOO_MUCH_USED = Missing("the driver answered more than there is")
+
+_DRIVER_GONE = frozenset({nvml_codes.UNINITIALIZED, nvml_codes.DRIVER_NOT_LOADED, nvml_codes.VERSIONS_DIFFER})
+
+
+class DriverGone(Exception):
+    """The driver was unloaded or exchanged: nothing can be asked until the library is opened anew."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class GpuLost(Exception):
+    """The GPU does not answer any more."""
+
+
+def check_alive(code: int) -> None:
+    """Raise DriverGone or GpuLost for a code that means one of them."""
+    if code in _DRIVER_GONE:
+        raise DriverGone(code)
+    if code == nvml_codes.GPU_IS_LOST:
+        raise GpuLost
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What a sane driver answers."""
+
+    least: float
+    most: float
+    unit: str
+
+
+_PERCENT = _Range(0, 100, " %")
+_WATTS = _Range(0, 10_000, " W")
+_CELSIUS = _Range(-60, 200, " °C")
+_MEGAHERTZ = _Range(0, 20_000, " MHz")
+_LINK = _Range(1, 64, "")
+_BYTES = _Range(1, 2**53, " bytes")
+
+_RANGES: dict[str, _Range] = {
+    "sm_busy_pct": _PERCENT,
+    "memory_busy_pct": _PERCENT,
+    "encoder_pct": _PERCENT,
+    "decoder_pct": _PERCENT,
+    "fan_pct": _Range(0, 200, " %"),  # of the speed meant as the highest: nvml.h allows more
+    "power_w": _WATTS,
+    "power_limit_w": _Range(1, 10_000, " W"),
+    "power_limit_default_w": _Range(1, 10_000, " W"),
+    "temperature_c": _CELSIUS,
+    "temperature_limit_c": _Range(1, 200, " °C"),
+    "sm_clock_mhz": _MEGAHERTZ,
+    "sm_clock_max_mhz": _Range(1, 20_000, " MHz"),
+    "memory_clock_mhz": _MEGAHERTZ,
+    "memory_clock_max_mhz": _Range(1, 20_000, " MHz"),
+    "memory_total_bytes": _BYTES,
+    "pstate": _Range(0, 15, ""),
+    "pcie_generation": _LINK,
+    "pcie_generation_max": _LINK,
+    "pcie_width": _LINK,
+    "pcie_width_max": _LINK,
+}
+
+
+def sane(key: str, value: float | int | str) -> Value:
+    """The value, or what was answered instead of one."""
+    limits = _RANGES.get(key)
+    if limits is None or isinstance(value, str) or limits.least <= value <= limits.most:
+        return value
+    return Missing(f"the driver answered {value:g}{limits.unit}")
+
+
+def sane_memory(values: Values) -> None:
+    """Of a total that cannot be, nothing is a share; nor is more in use than there is."""
+    total, used = values["memory_total_bytes"], values["memory_used_bytes"]
+    if isinstance(total, Missing):
+        values["memory_used_bytes"] = values["memory_reserved_bytes"] = total
+    elif not isinstance(used, (Missing, str)) and not isinstance(total, str) and used > total:
+        values["memory_used_bytes"] = _TOO_MUCH_USED
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked in one go, and the ways of asking in order of preference."""
+
+    keys: tuple[str, ...]
+    ways: tuple[Way, ...]
+    otherwise: Missing = UNREPORTED
+    """Why a key is absent from an answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Asker:
+    """Asks questions of one handle, and remembers what need not be asked again."""
+
+    nvml: Any
+    handle: Any
+    _open: dict[tuple[str, ...], list[Way]] = field(default_factory=dict)
+    """By the keys of a question: the ways that are not ruled out."""
+    _refused: dict[tuple[str, ...], Missing] = field(default_factory=dict)
+    """By the keys of a question without any way left: why."""
+
+    def values(self, questions: Sequence[Question]) -> Values:
+        """The answers, checked; raises DriverGone or GpuLost."""
+        values: Values = {}
+        for question in questions:
+            answer = self._answer(question)
+            if isinstance(answer, Missing):
+                values.update(dict.fromkeys(question.keys, answer))
+            else:
+                for key in question.keys:
+                    values[key] = sane(key, answer[key]) if key in answer else question.otherwise
+        return values
+
+    def _answer(self, question: Question) -> Mapping[str, float | int | str] | Missing:
+        refused = self._refused.get(question.keys)
+        if refused is not None:
+            return refused
+        ways = self._open.setdefault(question.keys, list(question.ways))
+        answer = nvml_calls.ask(self.nvml, self.handle, ways)
+        if not isinstance(answer, int):
+            return answer
+        check_alive(answer)
+        reason = Missing(nvml_codes.nvml_reason(answer))
+        if not ways:
+            self._refused[question.keys] = reason
+        return reason
+
+    def forget(self) -> None:
+        """Ask everything again: the GPU works in another way now."""
+        self._open.clear()
+        self._refused.clear()

@@ -1,0 +1,271 @@
+"""One NVIDIA GPU as the live view reads it: often what moves, seldom what hardly does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any  # pynvml has no types
+
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, GpuUse, Value
+from gputui.sources import nvml_calls
+from gputui.sources.nvml_live.answers import (
+    LOST,
+    UNREPORTED,
+    Asker,
+    GpuLost,
+    Values,
+    check_alive,
+    sane,
+    sane_memory,
+)
+from gputui.sources.nvml_live.counters import (
+    GPM_DOES_NOT_TELL,
+    GPM_SHARES,
+    LINK_RATES,
+    Fields,
+    FieldValues,
+    Gpm,
+    PcieMeter,
+    Rate,
+    fields_of,
+    sum_told,
+    throttle_counters,
+)
+from gputui.sources.nvml_live.processes import NOT_OF_MIG, Processes
+from gputui.sources.nvml_live.questions import ENERGY, MEMORY, OFTEN, ONCE, POWER, SELDOM, VIOLATIONS
+
+SELDOM_NS = 8 * 10**9
+"""How long limits, links, counts of errors and the layout of MIG are taken to be as they were."""
+_ENERGY_NS = 900 * 10**6
+"""The counter loses nothing while it is not read, and is the dearest of the quick calls: 2.6 ms were seen."""
+
+MIG_NUMBERS = 1000
+"""MIG instance n of GPU g has the number 1000 + 16 g + n; no GPU has 16 of them."""
+_MIG_PER_GPU = 16
+
+_NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
+_HOST_MEMORY = Missing("this GPU has no memory of its own, it uses the host's")
+
+
+class _Instance:
+    """One MIG instance: its memory and what its SMs do; all else is told of the GPU alone."""
+
+    def __init__(
+        self, nvml: Any, gpu_handle: Any, handle: Any, number: int, once: Values, epoch_us: Callable[[], int]
+    ) -> None:
+        self.number = number
+        self.once = once
+        self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us)
+        self._asker = Asker(nvml, handle)
+        self.gpm: Gpm | None = None
+        try:
+            self.gpm = Gpm(nvml, gpu_handle, nvml.nvmlDeviceGetGpuInstanceId(handle))
+        except nvml.NVMLError as error:
+            check_alive(error.value)
+
+    def read(self, clock: Callable[[], int]) -> Values:
+        """Its values now."""
+        values = {**self.once, "sm_busy_pct": NOT_OF_MIG, **self._asker.values((MEMORY,))}
+        sane_memory(values)
+        if self.gpm is not None:
+            values |= self.gpm.read(clock)
+        return values
+
+
+class NvmlGpu:
+    """One GPU and its MIG instances. Used by one thread at a time, and never while the library is closed."""
+
+    NAME = "nvml"
+
+    def __init__(
+        self,
+        nvml: Any,
+        handle: Any,
+        number: int,
+        *,
+        session: int,
+        enter: Callable[[], AbstractContextManager[bool]],
+        clock: Callable[[], int],
+        epoch_us: Callable[[], int],
+        driver: tuple[int, ...],
+        host_memory_bytes: int,
+    ) -> None:
+        self.number = number
+        self.session = session
+        """Which opening of the library the handle is of."""
+        self.handle = handle
+        self._nvml = nvml
+        self._clock = clock
+        self._epoch_us = epoch_us
+        self._host_memory_bytes = host_memory_bytes
+        self._asker = Asker(nvml, handle)
+        self._throttled = throttle_counters(driver)
+        self._fields = Fields(nvml, handle, fields_of(driver))
+        self._energy: Values = {}
+        self._energy_ns: int | None = None
+        self._gpm = Gpm(nvml, handle, None)
+        self._meter = PcieMeter(nvml, handle, enter)
+        self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us)
+        self._rates = {key: Rate() for key in LINK_RATES}
+        self._once: Values = {}
+        self._seldom: Values = {}
+        self._seldom_ns: int | None = None
+        self._instances: dict[int, _Instance] = {}
+        self._lost_ns: int | None = None
+
+    def samples(self) -> tuple[DeviceSample, ...]:
+        """The GPU now, and each MIG instance behind it; raises DriverGone."""
+        t_ns = self._clock()
+        if self._lost_ns is not None and t_ns - self._lost_ns < SELDOM_NS:
+            return self.without_values(LOST)
+        try:
+            values, problem = self._read(t_ns)
+            of_instances = [(each, each.read(self._clock)) for each in self._instances.values()]
+        except GpuLost:
+            self._lost_ns = self._clock()
+            self._gpm.restart()
+            return self.without_values(LOST)
+        self._lost_ns = None
+        done_ns = self._clock()
+        return (
+            DeviceSample(self.number, self.NAME, done_ns, values, problem=problem),
+            *(
+                DeviceSample(each.number, self.NAME, done_ns, own, parent=self.number)
+                for each, own in of_instances
+            ),
+        )
+
+    def without_values(self, problem: Missing) -> tuple[DeviceSample, ...]:
+        """What is left to say where nothing can be read: which GPU it is, and why."""
+        t_ns = self._clock()
+        return (
+            DeviceSample(self.number, self.NAME, t_ns, self._once, problem=problem),
+            *(
+                DeviceSample(each.number, self.NAME, t_ns, each.once, parent=self.number, problem=problem)
+                for each in self._instances.values()
+            ),
+        )
+
+    def processes(self) -> tuple[GpuUse, ...] | Missing:
+        """Who uses the GPU or any of its instances; raises DriverGone."""
+        if self._lost_ns is not None:
+            return LOST
+        try:
+            if not self._instances:
+                return self._processes.read()
+            uses: list[GpuUse] = []
+            for instance in self._instances.values():
+                own = instance.processes.read()
+                if isinstance(own, Missing):
+                    return own
+                uses += own
+            return tuple(uses)
+        except GpuLost:
+            return LOST
+
+    def close(self) -> None:
+        """Give back what was taken of the library, which must be open still."""
+        for gpm in (self._gpm, *(each.gpm for each in self._instances.values())):
+            if gpm is not None:
+                gpm.close()
+
+    def _read(self, t_ns: int) -> tuple[Values, Missing | None]:
+        """The values, and why none of those that move could be read, if so."""
+        values = self._asker.values(OFTEN)
+        sane_memory(values)
+        fields = self._fields.read()
+        fields_ns = self._clock()
+        problem = _nothing_in((*values.values(), *fields.values()))
+        if self._seldom_ns is None or t_ns - self._seldom_ns >= SELDOM_NS:
+            self._read_seldom(fields)
+            self._seldom_ns = t_ns
+        if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
+            self._energy, self._energy_ns = self._asker.values((ENERGY,)), t_ns
+        values |= self._energy
+        values |= self._power(fields)
+        totals = {key: sum_told(fields, counters) for key, counters in self._throttled.items()}
+        values |= {key: total for key, total in totals.items() if total is not None}
+        gpm = self._gpm.read(self._clock)
+        values |= {key: gpm[key] for key in GPM_SHARES}
+        values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
+        self._own_memory(values)
+        if self._seldom["mig_mode"] == 1:
+            values = {key: _NOT_WITH_MIG if value == UNREPORTED else value for key, value in values.items()}
+        return {**self._once, **self._seldom, **values}, problem
+
+    def _read_seldom(self, fields: FieldValues) -> None:
+        unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]
+        self._once = {**self._once, **self._asker.values(unknown)}
+        seldom = self._asker.values(SELDOM)
+        uncounted = [key for key, ways in self._throttled.items() if sum_told(fields, ways) is None]
+        seldom |= self._asker.values([VIOLATIONS[key] for key in uncounted])
+        before, self._seldom = self._seldom, seldom
+        if isinstance(seldom["mig_mode"], Missing):
+            return  # nothing is known of instances now: those there are stay
+        if seldom["mig_mode"] != before.get("mig_mode", seldom["mig_mode"]):
+            self._asker.forget()
+        found = dict(self._found_instances()) if seldom["mig_mode"] == 1 else {}
+        for number, instance in self._instances.items():
+            if found.get(number) is not instance and instance.gpm is not None:
+                instance.gpm.close()
+        self._instances = found
+
+    def _found_instances(self) -> Iterator[tuple[int, _Instance]]:
+        try:
+            most = self._nvml.nvmlDeviceGetMaxMigDeviceCount(self.handle)
+        except self._nvml.NVMLError as error:
+            check_alive(error.value)
+            return
+        for place in range(min(most, _MIG_PER_GPU)):
+            try:
+                handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
+            except self._nvml.NVMLError as error:
+                check_alive(error.value)
+                continue
+            once = Asker(self._nvml, handle).values(ONCE[:2])
+            number = MIG_NUMBERS + _MIG_PER_GPU * self.number + place
+            known = self._instances.get(number)
+            told = {key: value for key, value in once.items() if not isinstance(value, Missing)}
+            if known is None or told.get("uuid", known.once["uuid"]) != known.once["uuid"]:
+                known = _Instance(self._nvml, self.handle, handle, number, once, self._epoch_us)
+            known.once = {**known.once, **told}
+            yield number, known
+
+    def _power(self, fields: FieldValues) -> Values:
+        milliwatts = fields.get(nvml_calls.POWER_INSTANT)
+        if milliwatts is None:
+            return self._asker.values((POWER,))
+        if isinstance(milliwatts, Missing):
+            return {"power_w": milliwatts}
+        return {"power_w": sane("power_w", milliwatts / 1000)}
+
+    def _rate(self, key: str, fields: FieldValues, t_ns: int, gpm: Values) -> Value:
+        """By a counter, else by GPM, else by the slow call."""
+        number, unit = LINK_RATES[key]
+        count = fields.get(number)
+        if isinstance(count, Missing):
+            return count
+        if count is not None:
+            return self._rates[key].of(count * unit, t_ns)
+        by_gpm = gpm[key]
+        if by_gpm not in GPM_DOES_NOT_TELL:
+            return by_gpm
+        return self._meter.read(t_ns)[key] if key.startswith("pcie") else UNREPORTED
+
+    def _own_memory(self, values: Values) -> None:
+        """A GPU without memory of its own reports the host's: that is not shown as its own."""
+        total = values["memory_total_bytes"]
+        if isinstance(total, (Missing, str)):
+            values["is_memory_shared"] = total
+            return
+        is_shared = abs(total - self._host_memory_bytes) < 2**20
+        values["is_memory_shared"] = int(is_shared)
+        if is_shared:
+            values |= dict.fromkeys(MEMORY.keys, _HOST_MEMORY)
+
+
+def _nothing_in(values: Sequence[Value]) -> Missing | None:
+    """Why there is no value among them; None if there is any."""
+    reasons = [value.reason for value in values if isinstance(value, Missing)]
+    return Missing(f"nothing can be read: {reasons[0]}") if reasons and len(reasons) == len(values) else None
