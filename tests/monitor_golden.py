@@ -129,9 +129,10 @@ def pictures() -> Iterator[tuple[str, str]]:
 def main() -> None:
     """Write all of them, and remove those that are no more."""
     FOLDER.mkdir(exist_ok=True)
+    drawn = dict(pictures())
     for old in FOLDER.glob("monitor_*.txt"):
         old.unlink()
-    for name, text in pictures():
+    for name, text in drawn.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ from monitor_golden import HANGS, LOST, NOT_HERE, foreign, model, no_gpu, pictur
 from monitor_samples import HOST, NOT_REPORTED, SECOND, START, process, sample, text_of, with_instances
 
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, Value
+from gputui.model.live import DeviceSample, LiveSample, Value
 from gputui.tui.monitor.accounts import Account, Ledger
 from gputui.tui.monitor.health import foreign_processes, health
 from gputui.tui.monitor.model import MonitorModel
@@ -294,3 +294,16 @@ def test_the_host_that_was_not_read_says_so() -> None:
         replace(sample(1, 11.0), host=replace(sample(1, 11.0).host, problem=Missing("/proc is not there")))
     )
     assert "/proc is not there" in picture(made, 80, 24, 11)
+
+
+@pytest.mark.parametrize("count", [1, 4, 8, 16])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+def test_what_was_spent_and_what_of_it_was_idle_is_told_in_every_form(
+    count: int, size: tuple[int, int]
+) -> None:
+    def idle(second: float) -> LiveSample:
+        return sample(count, second, processes=40, changes={n: {"sm_busy_pct": 0} for n in range(count)})
+
+    text = picture(model(idle, seconds=90), *size, 90)
+    assert "$0.92" in text or f"${0.918 / count:.2f}" in text
+    assert "idle" in text

@@ -41,7 +41,7 @@ def gpu_pane(
     lines = [heading(look, device, findings, width, gpus_of_box, is_selected=is_selected)]
     room = height - 1 - len(instances)
     tail: list[Line] = []
-    if room >= 4:
+    if has_account(height, len(instances)):
         used = account_text(look, (look.ledger.account(device.device),), gpus_of_box)
         tail = [fitted((Span(used, "dim"),), width)]
         room -= 1
@@ -55,6 +55,11 @@ def gpu_pane(
     lines += tail
     blank = fitted((), width)
     return [*lines, *[blank] * (height - len(lines))][:height]
+
+
+def has_account(height: int, instances: int) -> bool:
+    """Whether a pane has room for what its GPU has used."""
+    return height - 1 - instances >= 4
 
 
 def heading(

@@ -9,16 +9,16 @@ from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Account
-from gputui.tui.monitor.cells import clean, fitted, left, ruled
+from gputui.tui.monitor.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.monitor.charts import heat
 from gputui.tui.monitor.health import age
-from gputui.tui.monitor.look import Look, account_text, metric_lines, wrapped
+from gputui.tui.monitor.look import Look, account_text, metric_lines, used_in_short, wrapped
 from gputui.tui.monitor.metrics import HOST_METRICS, memory_of, number, percent, rate, word
 
 MOST_CHART_ROWS = 3
 
 
-def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool) -> Line:
+def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool, cost: str = "") -> Line:
     """`─ host ─ cpu 412 % of 24 cores ── mem 61 of 276 GiB ── load 4.4 ─`."""
     values = host.values
     name = clean(word(values, "name")[:256]).strip()
@@ -35,6 +35,8 @@ def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool) -> 
         parts.append(Span(f"cpu {percent(number(values, 'cpu_busy_pct'))}{cores}"))
         used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
         parts.append(Span("mem " + memory_of(used, total, look.units)))
+    if cost:
+        parts.append(Span(cost))
     load = number(values, "load_1min")
     if load is not None:
         parts.append(Span(f"load {load:.1f}"))
@@ -52,19 +54,30 @@ def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool) -> 
 
 
 def host_pane(
-    look: Look, host: DeviceSample, accounts: Sequence[Account], width: int, height: int
+    look: Look,
+    host: DeviceSample,
+    accounts: Sequence[Account],
+    width: int,
+    height: int,
+    *,
+    is_told: bool,
 ) -> list[Line]:
-    """Exactly so many lines; `accounts` are those of the box's GPUs, added up if there are several."""
+    """Exactly so many lines; `accounts` are those of the box's GPUs, added up if there are several.
+
+    `is_told` says whether each GPU tells in its own pane what it has used.
+    """
     if height < 1:
         return []
-    lines = [host_heading(host, look, width, brief=height < 3)]
+    has_tail = len(accounts) > 1 and height >= 2
+    cost = "" if has_tail or is_told or not accounts else used_in_short(look, accounts)
+    lines = [host_heading(host, look, width, brief=height < 3, cost=cost)]
     room = height - 1
     tail: list[Line] = []
-    if room >= 2 and len(accounts) > 1:
+    if has_tail:
         price = look.ledger.usd_per_hour
-        text = "all GPUs " + account_text(look, accounts, len(accounts))
-        if price is not None:
-            text += f" · {format_usd(price)}/h"
+        text = account_text(look, accounts, len(accounts))
+        rate_text = f" · {format_usd(price)}/h" if price is not None else ""
+        text += rate_text if width_of(text + rate_text) <= width else ""
         tail = [fitted((Span(text, "dim"),), width)]
         room -= 1
     lines += _rows(look, host, width, room)

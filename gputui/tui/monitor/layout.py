@@ -12,6 +12,8 @@ THREE_COLUMNS = 240
 """From these widths on, panes and rows stand beside each other."""
 STRIP_FROM = 9
 """From so many GPUs on there is a heat strip, a cell for each."""
+_ROOMY = 9
+"""With so many rows for processes, the host has a second one for what all GPUs have used."""
 STRIP_LABEL = 7
 """Cells before the first of the strip."""
 
@@ -107,6 +109,8 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
         rows = -(-entries // columns) + has_heading
         spare = height - rows - host_row - lower_rows - strip
         if spare >= 0:
+            if host_row and lower_rows + spare >= _ROOMY:
+                host_row, spare = 2, spare - 1
             lower_rows = lower_rows + spare if lower_rows else 0
             return _rows(width, rows, columns, instances_shown, has_heading, strip, host_row, lower_rows)
     lower_rows = lower_least if height >= 20 else 0

@@ -134,9 +134,13 @@ def device_title(device: DeviceSample) -> str:
 
 
 def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> str:
-    """What some GPUs have used: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`."""
+    """What one GPU has used: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`.
+
+    Of several: `all GPUs 35 min · 9.10 MJ · $21.40, idle 41 min of GPU time = $3.14`.
+    """
     ledger = look.ledger
-    parts = ["since start " + _elapsed(ledger.elapsed_ns)]
+    are_several = len(accounts) > 1
+    parts = [("all GPUs " if are_several else "since start ") + _elapsed(ledger.elapsed_ns)]
     if any(account.has_energy for account in accounts):
         digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
         about = "about " if any(account.energy_is_estimate for account in accounts) else ""
@@ -145,14 +149,28 @@ def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> s
     cost = ledger.cost_usd(ledger.elapsed_ns, share)
     idle_ns = sum(account.idle_ns for account in accounts)
     idle = f"idle {_elapsed(idle_ns)}" if idle_ns else ""
-    if len(accounts) > 1 and idle:
+    if are_several and idle:
         idle += " of GPU time"
     if cost is None:
         return " · ".join([*parts, *([idle] if idle else [])])
     idle_cost = ledger.cost_usd(idle_ns, 1 / max(gpus_of_box, 1))
     if idle and idle_cost is not None:
-        idle = f", of it {idle} = {_usd(idle_cost)}"
+        idle = f"{',' if are_several else ', of it'} {idle} = {_usd(idle_cost)}"
     return " · ".join([*parts, _usd(cost) + idle])
+
+
+def used_in_short(look: Look, accounts: Sequence[Account]) -> str:
+    """What all GPUs of the box have used, in few cells: `$2.68, idle $0.31`, or `1.30 MJ` without a price."""
+    ledger = look.ledger
+    cost = ledger.cost_usd(ledger.elapsed_ns)
+    if cost is not None:
+        idle_ns = sum(account.idle_ns for account in accounts)
+        idle = ledger.cost_usd(idle_ns, 1 / len(accounts))
+        return _usd(cost) + (f", idle {_usd(idle)}" if idle_ns and idle is not None else "")
+    if not any(account.has_energy for account in accounts):
+        return ""
+    digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
+    return f"{digits} {prefix}J"
 
 
 def _usd(amount: float) -> str:

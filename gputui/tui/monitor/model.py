@@ -12,7 +12,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.cells import clean, cut, filled, fitted, side_by_side, width_of
 from gputui.tui.monitor.details import details_lines, metrics_lines
-from gputui.tui.monitor.gpu_pane import gpu_pane, instance_line
+from gputui.tui.monitor.gpu_pane import gpu_pane, has_account, instance_line
 from gputui.tui.monitor.gpu_rows import GpuRows
 from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.tui.monitor.history import SECOND_NS, History
@@ -463,9 +463,15 @@ class MonitorModel:
                     sample.absent, width, max(layout.host.height - (3 if layout.host.height >= 8 else 1), 1)
                 )
                 lines += told
-                lines += host_pane(look, sample.host, accounts, width, layout.host.height - len(told))
+                room = layout.host.height - len(told)
+                lines += host_pane(look, sample.host, (), width, room, is_told=True)
             else:
-                lines += host_pane(look, sample.host, accounts, width, layout.host.height)
+                is_told = layout.form == "panes" and all(
+                    has_account(box.height, len(instances[gpu.device]))
+                    for gpu, box in zip(gpus, layout.gpus, strict=True)
+                )
+                host_rows = layout.host.height
+                lines += host_pane(look, sample.host, accounts, width, host_rows, is_told=is_told)
             lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
             lines += lower
         self._charts.turn()
