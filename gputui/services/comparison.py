@@ -363,10 +363,13 @@ def _disturbed(
 ) -> Verdict:
     """A difference between launches that others disturbed is not one between boxes.
 
-    With three launches a side the disturbance is in their spread; with fewer it is not, and the word is
-    taken back. A GPU's own clock does not stop for a busy host, so GPU rows keep theirs.
+    With three launches a side the disturbance is in their spread, and blocks in pairs share it; with fewer
+    and apart it is neither, and the word is taken back. A GPU's own clock does not stop for a busy host, so
+    GPU rows keep theirs.
     """
-    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing) or estimate.replicated:
+    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing):
+        return verdict
+    if estimate.replicated or estimate.paired:
         return verdict
     for side, letter in zip(pair, "ab", strict=True):
         if side is not None and side.result.case.variant.device_class == "cpu" and is_crowded(side.result):

@@ -74,7 +74,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 settings,
                 usd_per_hour=options.usd_per_hour,
                 ascii_only=options.is_ascii,
-                title=f"gputui  {options.title}",
+                title=options.title,
                 user=options.user,
             )
             if complaint:

@@ -209,3 +209,12 @@ def test_a_comparison_has_the_documented_keys(
         assert {*group, *(group["mean"] or {})} - {"low", "high", "ratio"} <= set(
             re.findall(r"`(\w+)`", told["groups"])
         )
+
+
+def test_what_would_have_shown_is_told_of_rows_that_are_same_or_inconclusive(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(place / "gpu.db")
+    text = " ".join(printed(capsys, monkeypatch, "compare", file, file).split())
+
+    assert re.search(r"smallest ratio that would have shown: \S.* 1\.\d+x", text)

@@ -109,6 +109,16 @@ def test_cases_of_launches_of_their_own_are_no_pairs() -> None:
     assert not row.estimate.paired
 
 
+def test_pairs_keep_their_word_where_others_held_the_cpus_of_both_alike() -> None:
+    a, b = alternating(
+        measured(FP32, steady(0.4), waited_share=0.5), measured(AMP, steady(0.1), waited_share=0.5)
+    )
+    apart = replace(b, measurements=tuple(replace(m, launch_id=7) for m in b.measurements))
+
+    assert [row.verdict.word for row in compared(a, b).rows] == ["faster"]
+    assert [row.verdict.word for row in compared(a, apart).rows] == ["inconclusive"]
+
+
 def test_three_launches_of_pairs_are_judged_by_their_own_spread() -> None:
     launches = [[(2.0 * x, 1.0) for x in steady(level)] for level in (1.0, 1.01, 0.99)]
     estimate = compare_pairs(launches, prior_sd=0.1)

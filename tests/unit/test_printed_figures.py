@@ -73,9 +73,10 @@ def center(values: Floats) -> float:
 
 def widened(values: Floats) -> float:
     """By what neighbouring blocks have in common; at most 9 blocks here, so nothing is merged."""
-    away = values - values.mean()
-    r = min(float((away[1:] * away[:-1]).sum() / (away * away).sum()), 0.9)
-    return float(np.sqrt((1 + r) / (1 - r))) if r > 0.2 else 1.0
+    away = stats.rankdata(values) - (len(values) + 1) / 2
+    r = float((away[1:] * away[:-1]).sum() / (away * away).sum())
+    r = min((len(values) * r + 1) / (len(values) - 4), 0.9)  # a short series shows too little
+    return float(np.sqrt((1 + r) / (1 - r))) if r > 0 else 1.0
 
 
 def tail_count(ways: Floats) -> int:
