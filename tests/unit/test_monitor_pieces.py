@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from gputui.tui.monitor.cells import clean, cut, fitted, left, line_width, right
 from gputui.tui.monitor.charts import Chart, ascii_glyph, bar, braille_glyph, heat, level_of, round_ceiling
 from gputui.tui.monitor.history import RINGS, History, Series
 from gputui.tui.monitor.layout import NOWHERE, Box, laid_out
-from gputui.tui.monitor.metrics import Units, degrees, gigahertz, memory, memory_of
+from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings, settings_path
 
 SECOND = 1_000_000_000
@@ -318,3 +319,9 @@ def test_a_failing_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: 
         save_settings(path, MonitorSettings(zoom_min=60))
     assert load_settings(path)[0].zoom_min == 5
     assert [file.name for file in tmp_path.iterdir()] == ["monitor.toml"]
+
+
+def test_the_docs_name_every_setting_and_every_metric(repository: Path) -> None:
+    text = (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
+    assert all(f"| `{field.name}` |" in text for field in fields(MonitorSettings))
+    assert all(f"| `{metric.id}` | {metric.title} |" in text for metric in METRICS)
