@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import sys
@@ -127,9 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _tell(f"this is a bug in gputui: {type(error).__name__}: {error}", "gputui --debug ... shows where")
         status = EXIT_BUG
-    status = _flushed(status if isinstance(status, int) else EXIT_DONE)
-    gc.freeze()  # else Python looks for cycles among all its objects before it ends: 15 ms of a snapshot
-    sys.exit(status)
+    sys.exit(_flushed(status if isinstance(status, int) else EXIT_DONE))
 
 
 def _flushed(status: int) -> int:

@@ -6,9 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
 from command_line import gputui
+from nvml.standin import standin_environment
 
 from gputui.errors import EXIT_MACHINE_LACKS
 
@@ -33,7 +36,7 @@ def snapshot(*words: str, env: Mapping[str, str] | None = None) -> Any:  # Any: 
 def test_the_host_is_one_line_with_rates() -> None:
     done = gputui("snapshot")
     assert (done.returncode, done.stderr) == (0, "")
-    first = done.stdout.splitlines()[0]
+    first = done.stdout.partition("\n")[0]
     assert first.startswith("host  ")
     for part in ("CPU ", "memory ", "load ", "network in ", "disk read "):
         assert part in first
@@ -59,8 +62,11 @@ def test_json_has_the_host_with_units_in_its_names() -> None:
     assert 0 <= host["age_s"] < 60
 
 
+NO_DRIVER = "driver error nvmlInitWithFlags 9\n"
+
+
 def test_without_a_gpu_the_reason_is_told_and_it_may_be_required() -> None:
-    done = gputui("snapshot", "--require-gpu", "--processes")
+    done = gputui("snapshot", "--require-gpu", "--processes", env=standin_environment(NO_DRIVER))
     assert done.returncode == EXIT_MACHINE_LACKS
     assert done.stdout.startswith("host  ")
     assert "no GPU can be read here" in done.stderr
@@ -69,3 +75,105 @@ def test_without_a_gpu_the_reason_is_told_and_it_may_be_required() -> None:
 
 def test_wrong_words_are_refused() -> None:
     assert gputui("snapshot", "--gpu").returncode == 2
+
+
+# GPUs, by the real pynvml on the stand-in library
+
+EIGHT = """
+driver gpus 8
+* name NVIDIA H200
+* sm_busy_pct 97
+* power_limit_mw 700000
+* memory_used_mib 4096
+"""
+
+
+def gpu_lines(scenario: str, *words: str) -> list[str]:
+    done = gputui("snapshot", *words, env=standin_environment(scenario))
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line for line in done.stdout.splitlines() if not line.startswith("host  ")]
+
+
+def gpus(scenario: str, *words: str) -> Any:  # Any: JSON
+    return snapshot(*words, env=standin_environment(scenario))["gpus"]
+
+
+def test_each_gpu_has_a_line_and_one_that_is_lost_says_so_in_its_place() -> None:
+    lines = gpu_lines(EIGHT + "5 error * 15\n")
+    assert [line.partition("  ")[0] for line in lines] == [f"GPU {n}" for n in range(8)]
+    assert lines[0].startswith("GPU 0  NVIDIA H200  busy 97 %  memory 4.00 GiB of ")
+    assert " of 700 W  " in lines[0]
+    assert "LOST: the GPU is lost: it fell off the bus" in lines[5]
+
+
+def test_what_ails_a_gpu_stands_on_its_line() -> None:
+    ill = "* event_reasons 0x4\n* pcie_width 4\n* pcie_width_max 16\n"
+    (found,) = gpus(EIGHT + "driver gpus 1\n" + ill)
+    assert [finding["word"] for finding in found["health"]] == ["POWER-CAPPED", "PCIe x4 of x16"]
+    assert all(finding["severity"] == "warn" and finding["why"] for finding in found["health"])
+
+
+def test_rates_are_known_since_everything_is_read_twice() -> None:
+    (found,) = gpus("driver gpus 1\n0 gpm 2 88\n0 gpm_supported 1\n")
+    second = {"missing": "known after the second reading"}
+    assert second not in found["values"].values()
+
+
+def test_processes_are_joined_with_the_host() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", "\x1b[31mred\n"], stdin=subprocess.PIPE, text=True
+    ) as running:
+        scenario = f"driver gpus 2\n1 process {running.pid} C 2048 55\n"
+        in_lines = gpu_lines(scenario, "--processes")[2:]
+        found = snapshot("--processes", env=standin_environment(scenario))["processes"]
+        running.communicate("\n")
+    (line,) = in_lines
+    assert line.startswith(f"PID {running.pid}  GPU 1  C  2.00 GiB  ")
+    assert line.endswith("[31mred ")
+    assert "\x1b" not in line
+    (process,) = found
+    assert process["uses"] == [{"device": 1, "kind": "C", "memory_bytes": 2**31, "sm_pct": 55.0}]
+    assert process["command"].endswith("\x1b[31mred\n")
+
+
+def test_a_name_cannot_take_the_terminal_over() -> None:
+    lines = gpu_lines("driver gpus 1\n0 name \\x1b]0;owned\\x07\\nGPU 9\n")
+    assert len(lines) == 1
+    assert lines[0].isprintable()
+
+
+def test_instances_follow_their_gpu() -> None:
+    found = gpus("driver gpus 2\n0 mig 1\n0 mig_slices 2\n")
+    assert [gpu["parent"] for gpu in found] == [None, 0, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"), [(9, "the NVIDIA driver is not loaded"), (18, "different versions: reboot")]
+)
+def test_a_driver_that_cannot_be_opened_is_told_with_its_cure(code: int, cause: str) -> None:
+    env = standin_environment(f"driver error nvmlInitWithFlags {code}\n")
+    done = gputui("snapshot", env=env)
+    assert done.returncode == 0
+    assert cause in done.stdout.splitlines()[1]
+    required = gputui("snapshot", "--require-gpu", env=env)
+    assert required.returncode == EXIT_MACHINE_LACKS
+    assert cause in required.stderr
+
+
+def test_a_library_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").touch()
+    done = gputui("snapshot", "--require-gpu", env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert done.returncode == EXIT_MACHINE_LACKS
+    assert "libnvidia-ml.so.1 was not found" in done.stderr
+
+
+def test_with_one_gpu_that_can_be_read_the_requirement_is_met() -> None:
+    env = standin_environment("driver gpus 2\n0 error * 15\n")
+    assert gputui("snapshot", "--require-gpu", env=env).returncode == 0
+
+
+def test_a_call_that_hangs_costs_its_own_gpu_alone() -> None:
+    hangs = "1 delay_ms nvmlDeviceGetUtilizationRates 600000\n"
+    found = gpus("driver gpus 3\n* sm_busy_pct 50\n" + hangs)
+    assert [gpu["problem"] is None for gpu in found] == [True, False, True]
+    assert found[1]["problem"].startswith("the driver has not answered for ")
