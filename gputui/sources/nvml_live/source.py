@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -328,6 +327,9 @@ def _version(nvml: Any) -> tuple[int, ...]:
 
 
 def _place(handle: Any) -> int | None:
+    """Where in memory the library keeps the device; the same place is the same device."""
+    import ctypes  # by now pynvml has loaded it
+
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
