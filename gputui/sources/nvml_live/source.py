@@ -256,16 +256,18 @@ class NvmlLive:
                 unreached[index] = Missing(nvml_codes.nvml_reason(error.value))
                 continue
             number = self._number(uuid or f"unnamed {index}", index)
+            if number in gpus:  # two of one name
+                number = self._number(f"{uuid} again at {index}", index)
             before = known.get(number)
-            is_same = (
-                before is not None and before.session == session and _place(before.handle) == _place(handle)
-            )
-            gpus[number] = (
-                before if before is not None and is_same else self._gpu(nvml, handle, number, session)
-            )
+            if before is None or before.session != session or _place(before.handle) != _place(handle):
+                before = self._gpu(nvml, handle, number, session)
+            gpus[number] = before
         for index, reason in unreached.items():
             free = (number for number in (index, *range(count + len(gpus))) if number not in gpus)
-            gpus[next(free)] = reason
+            number = next(free)
+            before = known.get(number)
+            # One that was reached before tells itself that it is lost, and which one it is.
+            gpus[number] = reason if before is None or before.session != session else before
         return gpus
 
     def _number(self, uuid: str, index: int) -> int:
