@@ -634,6 +634,27 @@ def test_a_gpu_that_is_added_is_found() -> None:
     assert sample[0]["values"]["temperature_c"] == 40
 
 
+def test_a_lost_gpu_keeps_its_name_when_another_is_added() -> None:
+    steps: list[Step] = [
+        ["sample", 0],
+        ["append", "0 error * 15\ndriver gpus 2"],
+        ["devices"],
+        ["sample", 0],
+        ["sample", 1],
+    ]
+    *_, devices, lost, added = take("driver gpus 1\n", *steps)
+    assert devices == [0, 1]
+    assert lost[0]["problem"]["missing"].startswith("the GPU is lost")
+    assert lost[0]["values"]["name"] == "NVIDIA H200"
+    assert added[0]["problem"] is None
+
+
+def test_gpus_of_one_uuid_are_both_there() -> None:
+    devices, first, second = take("driver gpus 2\n* uuid GPU-0\n", ["devices"], SAMPLE, ["sample", 1])
+    assert devices == [0, 1]
+    assert first[0]["problem"] is second[0]["problem"] is None
+
+
 def test_the_library_is_opened_anew_when_the_kernel_lists_other_gpus(tmp_path: Path) -> None:
     gpus = "proc/driver/nvidia/gpus"
     (tmp_path / gpus / "0000:1b:00.0").mkdir(parents=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -257,16 +256,18 @@ class NvmlLive:
                 unreached[index] = Missing(nvml_codes.nvml_reason(error.value))
                 continue
             number = self._number(uuid or f"unnamed {index}", index)
+            if number in gpus:  # two of one name
+                number = self._number(f"{uuid} again at {index}", index)
             before = known.get(number)
-            is_same = (
-                before is not None and before.session == session and _place(before.handle) == _place(handle)
-            )
-            gpus[number] = (
-                before if before is not None and is_same else self._gpu(nvml, handle, number, session)
-            )
+            if before is None or before.session != session or _place(before.handle) != _place(handle):
+                before = self._gpu(nvml, handle, number, session)
+            gpus[number] = before
         for index, reason in unreached.items():
             free = (number for number in (index, *range(count + len(gpus))) if number not in gpus)
-            gpus[next(free)] = reason
+            number = next(free)
+            before = known.get(number)
+            # One that was reached before tells itself that it is lost, and which one it is.
+            gpus[number] = reason if before is None or before.session != session else before
         return gpus
 
     def _number(self, uuid: str, index: int) -> int:
@@ -328,6 +329,9 @@ def _version(nvml: Any) -> tuple[int, ...]:
 
 
 def _place(handle: Any) -> int | None:
+    """Where in memory the library keeps the device; the same place is the same device."""
+    import ctypes  # by now pynvml has loaded it
+
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
