@@ -129,6 +129,7 @@ def test_where_the_peaks_are_known_peak_and_efficiency_sum_to_the_time_per_call(
             assert not isinstance(row.flops_per_call, Missing)
 
 
+@settings(deadline=None)
 @given(st.lists(NS, max_size=30), NS)
 def test_what_is_apportioned_sums_to_the_total_and_follows_the_weights(
     weights: list[int], total: int
@@ -143,6 +144,7 @@ def test_what_is_apportioned_sums_to_the_total_and_follows_the_weights(
         assert shares == [0] * len(weights)
 
 
+@settings(deadline=None)
 @given(NS, NS, st.integers(1, 999), st.integers(1, 999), st.integers(1, 20))
 def test_the_split_by_calls_is_exact_and_of_one_kind_where_the_other_did_not_change(
     time_a: int, time_b: int, calls_a: int, calls_b: int, steps: int
