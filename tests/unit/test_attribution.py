@@ -316,8 +316,10 @@ def test_a_pass_that_is_not_believed_attributes_nothing_and_says_why(spoilt: Pro
 def test_a_gpu_that_idles_longer_under_the_profiler_is_believed_and_one_that_works_longer_is_not() -> None:
     waited = side(row("aten::mm", 9), idle=(waits("dispatch", 9),), step_ms=10, on_gpu=True)
     worked = side(row("aten::mm", 11), step_ms=10, on_gpu=True)
+    crawled = side(row("aten::mm", 9), idle=(waits("dispatch", 22),), step_ms=10, on_gpu=True)
 
     assert doubtful(waited) == ""
+    assert "3.10 x the timed" in doubtful(crawled)
     assert "busy for 1.10 x" in doubtful(worked)
 
 
