@@ -27,6 +27,8 @@ BELIEVED_INFLATION = (0.9, 1.3)
 a neighbour changed what was measured."""
 MOST_INFLATION = 2.0
 """The same with what the profiler costs: steps of tiny operators reach it, and shares are rough beyond."""
+MOST_INFLATION_ON_DEVICE = 3.0
+"""Of a GPU only the causes of idle time are taken from what the profiler stretches."""
 MOST_BUSY = 1.05
 """Busy time of a GPU's pass against the timed step: more of it means that clocks changed in between."""
 NOT_EXPLAINED = "not explained"
@@ -247,7 +249,7 @@ def doubtful(side: ProfiledSide) -> str:
         net = seen if seen < 1 else 1.0  # idle time grows under a profiler, and is not taken from it
     else:
         net = _net_window_ns(found) / found.steps / side.step_ns
-    if seen > MOST_INFLATION or not low <= net <= high:
+    if seen > (MOST_INFLATION_ON_DEVICE if side.is_on_device else MOST_INFLATION) or not low <= net <= high:
         return f"the profiled step took {seen:.2f} x the timed one: shares of it may not be those of that"
     return ""
 

@@ -34,8 +34,8 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 """Between launches of one case on one machine, by device class and workload class."""
 
 PAIRED_SD: dict[tuple[str, str], float] = {
-    # 7 launches of a 1024^3 product in fp32 and bf16 on a 2-core box with a load of 12: single cases spread by
-    # sd 28 and 32 %, their ratio by 4.8 %.
+    # 7 launches of a 2048^3 product in fp32 and bf16 on a 2-core box with a load of 12: single cases spread
+    # by sd 28 and 32 %, their ratio by 4.8 %.
     ("cpu", "ceiling"): 0.05,
     # 3 launches of a small GPT's training in fp32 and bf16 on the same box, hours apart in load: 6 %.
     ("cpu", "training"): 0.06,

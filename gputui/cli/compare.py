@@ -62,7 +62,7 @@ _FORMS = (_Form(True, False, 100), _Form(False, False, 0), _Form(False, True, 0)
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
 def command(files: tuple[str, ...], by: str | None, pool: bool, form: str, trust: bool) -> int:
     """Compare result files; the first is the baseline. One file: its variants against each other."""
-    selections = [select_runs(text, trust=trust, pool=pool) for text in files]
+    selections = [select_runs(text, trust=trust, pool=pool, with_passes=True) for text in files]
     for selection in selections:
         for warning in selection.warnings:
             click.echo(warning, err=True)

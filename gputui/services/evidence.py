@@ -1,4 +1,4 @@
-"""What result files hold beside the speeds: read only of the runs and when it is asked for."""
+"""What result files hold beside the speeds; telemetry is read only of the runs and when it is asked for."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ class Evidence:
     """Profiled passes, conditions and cases of the runs of some selections, by run."""
 
     def __init__(self, selections: Sequence[Selection], *, trust: bool = False) -> None:
+        self._passes: dict[str, Mapping[int, ProfiledPass]] = {}
         self._runs: dict[str, Run] = {}
         self._files: dict[str, Path] = {}
         for selection in selections:
             for run in selection.runs:
                 self._runs.setdefault(run.summary.run_id, run)
                 self._files.setdefault(run.summary.run_id, selection.path)
+            self._passes.update(selection.passes)
         self._trust = trust
-        self._passes: dict[str, Mapping[int, ProfiledPass]] = {}
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
 
     def cases(self, run_id: str) -> tuple[CaseResult, ...]:

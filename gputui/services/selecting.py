@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError
+from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.services.places import default_result_file
 from gputui.store.opening import expanded
@@ -22,6 +24,8 @@ class Selection:
     path: Path
     runs: tuple[Run, ...]
     warnings: tuple[str, ...]
+    passes: Mapping[str, Mapping[int, ProfiledPass]]
+    """By run and case; empty if they were not asked for."""
 
 
 def split_selector(text: str) -> tuple[Path, str]:
@@ -63,8 +67,12 @@ def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
         return path, find_run(opened.summaries(), selector)
 
 
-def select_runs(text: str, *, trust: bool = False, pool: bool = False) -> Selection:
+def select_runs(
+    text: str, *, trust: bool = False, pool: bool = False, with_passes: bool = False
+) -> Selection:
     """The run of `F@RUN`, or all runs of `F`, with their blocks; with `pool` all runs of a label.
+
+    `with_passes`: read their profiled passes too, while the file is open: opening it is the dear part.
 
     Raises GputuiError if the file cannot be read, the run is unknown, or there is nothing to compare.
     """
@@ -77,4 +85,5 @@ def select_runs(text: str, *, trust: bool = False, pool: bool = False) -> Select
             raise GputuiError(
                 f"{path}: holds no run to compare", f"measure one: gputui run quick --db {path}"
             )
-        return Selection(text, path, tuple(file.run(s.run_id) for s in chosen), file.warnings)
+        passes = {s.run_id: file.profiled(s.run_id) for s in chosen} if with_passes else {}
+        return Selection(text, path, tuple(file.run(s.run_id) for s in chosen), file.warnings, passes)

@@ -159,13 +159,14 @@ class ResultFile:
 
     def profiled(self, run_id: str) -> dict[int, ProfiledPass]:
         """The profiled passes of a run by case, also those that came to nothing."""
+        listed = self._fetch("profiled_passes", run_id, "launch_id")
         parts: dict[str, dict[tuple[Cell, Cell], list[Row]]] = {}
-        for table in PROFILED_PARTS:
+        for table in PROFILED_PARTS if listed else ():
             found = parts.setdefault(table, {})
             for row in self._fetch(table, run_id):
                 found.setdefault((row["case_id"], row["launch_id"]), []).append(row)
         passes: dict[int, ProfiledPass] = {}
-        for row in self._fetch("profiled_passes", run_id, "launch_id"):
+        for row in listed:
             with self._valid(f"the profiled pass of case {row['case_id']} of run {run_id}"):
                 key = row["case_id"], row["launch_id"]
                 one = profiled_from(row, {name: rows.get(key, []) for name, rows in parts.items()})

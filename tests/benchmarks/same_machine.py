@@ -42,7 +42,7 @@ sizes = ["mini"]
 devices = ["cpu"]
 precisions = ["fp32"]
 threads = ["1", "all"]
-weight = 1.3
+weight = 1.7
 [[case]]
 workload = "spin"
 sizes = ["mini"]
@@ -56,10 +56,10 @@ version = 1
 argv = ["{python}", "{program}"]
 pattern = "done"
 devices = ["cpu"]
-weight = 0.7
+weight = 0.6
 """
 PROGRAM = """import os
-work = int(400_000 * float(os.environ["PLANTED_WORK"]))
+work = int(100_000 * float(os.environ["PLANTED_WORK"]))
 while True:
     for _ in range(5):
         total = 0
