@@ -52,10 +52,11 @@ class Pace:
             self._started_ns[index] = line.started_ns
             if self._is_of_this_clock:
                 self._begun_ns = min(self._started_ns.values())
-        elif isinstance(line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | Event | RunEnd):
-            if not self._is_of_this_clock:
-                passed_ns = line.t_ns - self._started_ns.get(index, line.t_ns)
-                self._begun_ns = time.monotonic_ns() - passed_ns
+        elif not self._is_of_this_clock and isinstance(
+            line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | Event | RunEnd
+        ):
+            passed_ns = line.t_ns - self._started_ns.get(index, line.t_ns)
+            self._begun_ns = time.monotonic_ns() - passed_ns
         if isinstance(line, LaunchEnd):
             self._done_weight += self._weights[index].pop(line.launch_id, 0.0)
 
@@ -88,7 +89,7 @@ class CaseCourse:
     """Index among the runs of the supervisor."""
     name: str
     state: str
-    """`waiting`, `starting`, `profiling`, `timing`, `ok`, `failed`, `skipped`, ...: an outcome once it ended."""
+    """`waiting`, `starting`, `profiling`, `warm` or `timing`; an outcome once it ended."""
     reason: str
     launches_done: int
     launches: int
@@ -148,6 +149,8 @@ class _Case:
     launches: int
     done: int = 0
     blocks: int = 0
+    has_result: bool = False
+    """A launch of it was `ok`: the result file will call it so."""
 
 
 class Course:
@@ -198,7 +201,7 @@ class Course:
         elif isinstance(line, ProfiledPass):
             case = self._cases.get((index, line.case_id))
             if case is not None and case.state == "profiling":
-                case.state = "ok" if case.done else "waiting"
+                case.state = "ok" if case.has_result else "waiting"
             if not line.is_valid and case is not None:
                 self._note(
                     index, None, "warning", f"{self._name(index, line.case_id)} not profiled: {line.reason}"
@@ -259,8 +262,9 @@ class Course:
         case = self._cases.get((index, line.case_id))
         if case is None:
             return
-        case.state, case.reason = line.outcome, line.reason
         case.done += 1
+        case.has_result |= line.outcome == "ok"
+        case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
         if line.outcome != "ok":
             self._note(
                 index,
