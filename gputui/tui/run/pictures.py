@@ -440,7 +440,9 @@ def _keys(model: RunModel, width: int) -> Line:
         names = ("attach", *names)
     if place == "watch" and len(model.in_progress) > 1 and not model.question:
         names = ("next", *names)
-    if place == "watch" and model.watched is None:
+    if place == "ended" and model.ended is not None and model.ended.wrong is not None:
+        names = tuple(name for name in names if name != "results")
+    if place == "watch" and model.watched is None and not model.question:
         names = ("back", "leave")
     spans: list[Span] = []
     for name in names:
