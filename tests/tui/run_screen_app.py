@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from textual.screen import Screen
+
 from gputui.tui.painting import FastPaint
 from gputui.tui.run.screen import RunScreen
 from gputui.tui.signals import end_by_signal
@@ -26,9 +28,8 @@ class RunScreenApp(FastPaint):
     def on_load(self) -> None:
         end_by_signal(asyncio.get_running_loop(), self.exit)
 
-    async def on_mount(self) -> None:
-        super().on_mount()
-        await self.push_screen(self.run_screen)
+    def get_default_screen(self) -> Screen[object]:
+        return self.run_screen  # type: ignore[return-value]
 
     def on_key(self, event: object) -> None:
         key = getattr(event, "key", "")

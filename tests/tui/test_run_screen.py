@@ -22,6 +22,7 @@ from run_screen_golden import FOLDER, HOSTILE, RUN, choosing, models, pictures, 
 from textual import events
 from textual.pilot import Pilot
 
+from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, Block
 from gputui.model.result import Run
 from gputui.services.starting import Asked, Draft, DraftChecker, command_line, read_draft
@@ -35,6 +36,12 @@ from gputui.tui.run.pictures import picture
 
 DEADLINE_S = 120.0
 PROGRAM = Path(__file__).with_name("run_screen_app.py")
+
+
+@pytest.fixture(autouse=True)
+def _probed_once(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The interpreter is asked once what it has: importing torch takes seconds."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "run-screen-cache"))
 
 
 @pytest.fixture
@@ -73,9 +80,14 @@ async def choose_file(pilot: Pilot[int], profile: Path) -> None:
     model = app.run_screen.model
     await until(pilot, lambda: model.profiles is not None)
     await pilot.press(*["down"] * len(model.profiles or ()), "enter")
-    app.run_screen.post_message(events.Paste(str(profile)))
+    app.post_message(events.Paste(str(profile)))
     await until(pilot, lambda: model.profile_name == str(profile) and model.is_checked)
     await pilot.press("enter")
+
+
+def is_timing(app: RunScreenApp) -> bool:
+    course = app.run_screen.model.course
+    return course is not None and course.strip is not None
 
 
 def stored(file: Path) -> Run:
@@ -91,8 +103,12 @@ def all_but_ids_and_times(run: Run) -> object:
         (
             replace(case, measurements=()),
             [
-                (m.launch_id, m.replicate, m.outcome, m.reason, m.precision_used, m.threads_used)
-                + tuple(f.key for f in m.figures)
+                (
+                    replace(
+                        m, blocks=(), figures=(), first_step_ns=0, warmup_ns=0, warmup_blocks=0, stable=None
+                    ),
+                    [f.key for f in m.figures],
+                )
                 for m in case.measurements
             ],
         )
@@ -143,8 +159,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         for viewer in (pilot, second):
             app = viewer.app
             assert isinstance(app, RunScreenApp)
-            model = app.run_screen.model
-            await until(viewer, lambda model=model: bool(model.course and model.course.strip))
+            await until(viewer, lambda app=app: is_timing(app))  # type: ignore[misc]
             assert f"run {run_dir.name[-8:]}" in shown(viewer)
             assert re.search(r"> spin mini cpu fp32 1 thread +timing +0/1", shown(viewer))
             assert "median" in shown(viewer)
@@ -160,8 +175,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         for viewer in (pilot, second):
             app = viewer.app
             assert isinstance(app, RunScreenApp)
-            model = app.run_screen.model
-            await until(viewer, lambda model=model: model.view == "ended")
+            await until(viewer, lambda app=app: app.run_screen.model.view == "ended")  # type: ignore[misc]
         assert one.run_screen.model.ended == two.run_screen.model.ended
         assert "interrupted: stopped by SIGTERM" in shown(pilot)
         await until(pilot, lambda: one.run_screen.in_progress == 0)
@@ -177,12 +191,11 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
     async with app.run_test(size=(80, 24)) as pilot:
         await choose_file(pilot, long_spin)
         await pilot.press("enter")
-        model = app.run_screen.model
-        await until(pilot, lambda: model.course is not None and model.course.strip is not None)
+        await until(pilot, lambda: is_timing(app))
         await pilot.press("escape")
         assert "1 run in progress: a watches it" in shown(pilot)
         await pilot.press("a")
-        await until(pilot, lambda: model.course is not None and model.course.strip is not None)
+        await until(pilot, lambda: is_timing(app))
         await pilot.press("q", "y")
         await until(pilot, lambda: app.said is not None)
         assert app.said is not None
@@ -192,9 +205,8 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
 
 
 def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
-    repository: Path, tmp_path: Path
+    repository: Path, long_spin: Path
 ) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=25, replicates=1)
     environment = {"PYTHONPATH": f"{repository}{os.pathsep}{PROGRAM.parents[1]}"}
     command = [sys.executable, str(PROGRAM)]
     with Terminal(command, environment=environment) as first:
@@ -202,7 +214,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.wait_for("at most", DEADLINE_S)
         first.type(b"k" + b"\x1b[B" * 30)
         first.wait_for("> of your own", DEADLINE_S)
-        first.type(b"\r" + str(profile).encode())
+        first.type(b"\r" + str(long_spin).encode())
         first.wait_for("1 case", DEADLINE_S)
         first.type(b"\r")
         first.wait_for("> [ Start ]", DEADLINE_S)
@@ -213,13 +225,16 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     run_dir = only_run_dir()
     with Terminal(command, environment=environment) as second:
         second.wait_for(f"run {run_dir.name[-8:]}", DEADLINE_S)
-        second.wait_for("finished", DEADLINE_S)
+        second.wait_for("timing", DEADLINE_S)
+        second.type(b"x")
+        second.wait_for("End run", DEADLINE_S)
+        second.type(b"y")
         second.wait_for("stored in", DEADLINE_S)
+        second.wait_for("interrupted", DEADLINE_S)
         second.type(b"q")
         assert second.ended() == 0
     wait_until_ended(run_dir)
-    (case,) = stored(Path(os.environ["GPUTUI_DB"])).cases
-    assert case.outcome == "ok"
+    assert stored(Path(os.environ["GPUTUI_DB"])).summary.status == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -238,10 +253,13 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     ],
 )
 def test_a_wrong_field_says_what_the_command_line_says(
-    spin: Path, field: str, text: str, option: str
+    spin: Path, capsys: pytest.CaptureFixture[str], field: str, text: str, option: str
 ) -> None:
     checked = DraftChecker().check(replace(Draft(profile=str(spin)), **{field: text}))
-    told = gputui("run", spin, option, text).stderr
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(spin), option, text])
+    assert left.value.code == checked.wrong[field].exit_code
+    told = capsys.readouterr().err
     assert told.startswith(f"gputui: {checked.wrong[field].message}\n  {checked.wrong[field].hint}"), told
     assert list(checked.wrong) == [field]
 
@@ -288,7 +306,10 @@ def test_a_python_without_torch_is_told_with_what_to_do(tmp_path: Path) -> None:
     model.form.texts["python"].insert(str(bare))
     model.know_checked(checked)
     assert "no torch in" in text_of(model, 120, 40)
-    assert "name an interpreter that has it" in text_of(model, 120, 40)
+    assert "name an interpreter that has it" in model.wrong()["profile"].hint
+    model.press("start")
+    assert model.view == "choose"
+    assert "needs torch" in text_of(model, 120, 40)
 
 
 def test_the_command_line_shown_means_the_same() -> None:
@@ -307,10 +328,9 @@ def test_the_command_line_shown_means_the_same() -> None:
         "-x'y",
         0.1,
     )
-    assert shlex.split(command_line(asked)) == (
-        "gputui run|my profile.toml|--db|~/r.db|--python|/a/python|--python|/b c/python|--device|gpu:0|--only|gemm"
-        "|--only|membw|--launches|3|--label=-x'y|--price|0.1"
-    ).replace("gputui run", "gputui|run").split("|")
+    words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
+    options = """ --device gpu:0 --only gemm --only membw --launches 3 "--label=-x'y" --price 0.1"""
+    assert shlex.split(command_line(asked)) == shlex.split(words + options)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in pictures()])

@@ -136,7 +136,7 @@ def _path_line(model: RunModel, width: int) -> Line:
 def _about(model: RunModel, width: int) -> list[Line]:
     """What the selected profile would do here: always four lines."""
     checked = model.checked
-    name = clean(model.profile_name) or "of your own"
+    name = clean(model.profile_name.rpartition("/")[2]) or "of your own"
     if checked is None or checked.draft.profile != model.profile_name:
         lines = [ruled((Span(name, "title"), Span("looking at this box ...", "dim")), width)]
         if model.probing:

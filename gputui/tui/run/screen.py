@@ -136,6 +136,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def on_paste(self, event: events.Paste) -> None:
         """Text from elsewhere is text, or nothing."""
+        event.stop()
         self.model.type(event.text)
         self._done()
 
