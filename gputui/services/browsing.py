@@ -1,4 +1,4 @@
-"""What the Results screen shows: which files there are, their runs, and one run with all that is known of it."""
+"""What the Results screen shows: files, their runs, and one run with all that is known of it."""
 
 from __future__ import annotations
 
