@@ -44,5 +44,13 @@ def theme_for(depth: Depth) -> Theme:
             "scrollbar-background-hover": "ansi_default",
             "scrollbar-background-active": "ansi_default",
             "input-cursor-text-style": "reverse",
+            "input-cursor-foreground": "ansi_default",
+            "input-cursor-background": "ansi_default",
+            "input-selection-foreground": "ansi_default",
+            "input-selection-background": colours["dim"],
+            "screen-selection-foreground": "ansi_default",
+            "screen-selection-background": colours["dim"],
+            "ansi-background": "ansi_default",
+            "ansi-foreground": "ansi_default",
         },
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar, cast
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
@@ -40,7 +40,7 @@ def shell_of(widget: Widget) -> Shell:
     return cast(Shell, widget.app)
 
 
-def bindings_of(actions: Iterable[Action]) -> list[Binding]:
+def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
     """Textual's bindings for actions: `next-tab` calls `action_next_tab`."""
     return [
         Binding(action.key, action.id.replace("-", "_"), action.title, show=False, tooltip=action.tooltip)
@@ -195,6 +195,12 @@ class ShellScreen(Screen[None]):
         else:
             self._then(outcome)
         self.refresh_lines()
+
+    def plain(self, text: str) -> str:
+        """The text as this terminal can show it."""
+        if not shell_of(self).ascii_only:
+            return text
+        return "".join(span.text for span in in_ascii((Span(text),)))
 
     def _arrived(self, job: Job[Any], outcome: object) -> None:
         self._post(JobArrived(job, outcome))

@@ -198,7 +198,7 @@ def _course(column: Sequence[float], width: int, *, ascii_only: bool) -> str:
     levels = []
     for place in range(columns):
         start = place * len(column) // columns
-        part = [v for v in column[start : max(start + 1, (place + 1) * len(column) // columns)]]
+        part = column[start : max(start + 1, (place + 1) * len(column) // columns)]
         known = [v for v in part if math.isfinite(v)]
         levels.append(level_of(max(known) - low, high - low, 4) if known else -1)
     glyph = ascii_glyph if ascii_only else braille_glyph
@@ -259,7 +259,7 @@ def not_profiled(reason: str, width: int) -> tuple[Line, ...]:
     """Why there is no anatomy, and how one is made."""
     return (
         *paragraph(f"not profiled: {reason}", width),
-        *paragraph("runs with a profiled pass (gputui run standard) show it here", width, "dim"),
+        *paragraph("runs with a profiled pass (gputui run quick) show it here", width, "dim"),
     )
 
 
