@@ -73,7 +73,7 @@ class ShellScreen(Screen[None]):
     ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
     ShellScreen > .shell-line { height: 1; width: 100%; }
     ShellScreen Input { border: none; height: 1; padding: 0; }
-    ShellScreen DataTable { background: ansi_default; height: 1fr; }
+    ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size-horizontal: 0; }
     ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
     ShellScreen DataTable > .datatable--header {
         background: ansi_default; color: ansi_default; text-style: bold;

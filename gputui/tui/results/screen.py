@@ -290,6 +290,8 @@ class ResultsScreen(ShellScreen):
             self.say(self._case_words(case), "accent")
         else:
             self.say("")
+        if name == "cases":
+            self._tell_case_row()
         self._focus_body()
 
     def _case_words(self, case: CaseResult) -> str:
@@ -368,6 +370,18 @@ class ResultsScreen(ShellScreen):
         elif name == "cases" and place < len(self._case_rows):
             self._case_id = self._case_rows[place].case.case_id
             self._show_tab("blocks")
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """What has no room in the row of a case stands below."""
+        event.stop()
+        if event.data_table.id == "cases" and self.level == "run" and self.tab == "cases":
+            self._tell_case_row()
+
+    def _tell_case_row(self) -> None:
+        place = self._table_of("cases").cursor_row
+        if place < len(self._case_rows):
+            row = self._case_rows[place]
+            self.say(f"{row.cells[0].strip()}: {row.cells[-1]}" if row.cells[-1] else "", "dim")
 
     def action_back(self) -> None:
         """Out of the filter, out of what is being read, or one level up; from the top to the monitor."""

@@ -21,13 +21,12 @@ from gputui.services.wording import (
     figure_seen,
     figure_text,
     half_width,
-    outcome_words,
 )
 from gputui.store.text import clean_text
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
 RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")
-CASE_HEADINGS = ("case", "rate", "95 %", "per step", "outcome", "flags")
+CASE_HEADINGS = ("case", "rate", "95 %", "per step", "outcome", "remarks")
 OPERATOR_HEADINGS = ("operator", "phase", "category", "calls", "per step", "share", "shapes")
 RUN_ORDERS: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("when", lambda run: -run.started_utc_us),
@@ -88,7 +87,7 @@ def case_rows(run: Run) -> list[CaseRow]:
     rows: list[CaseRow] = []
     for case in run.cases:
         speed = speed_of(case)
-        cells = (case_name(case), "—", "", "", outcome_words(case), _flags(case))
+        cells = (case_name(case), "—", "", "", case.outcome, case.reason)
         if isinstance(speed, SpeedEstimate):
             cells = (
                 case_name(case),
@@ -100,7 +99,7 @@ def case_rows(run: Run) -> list[CaseRow]:
             )
         rows.append(CaseRow(case, cells))
         for figure in figures_of(case):
-            said = (f"  {figure.title}", figure_text(figure), "", "", f"seen in {figure_seen(figure)}", "")
+            said = (f"  {figure.title}", figure_text(figure), "", "", "", f"seen in {figure_seen(figure)}")
             rows.append(CaseRow(case, said))
     return rows
 
