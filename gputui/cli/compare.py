@@ -11,7 +11,7 @@ import click
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import RatioEstimate
-from gputui.errors import EXIT_DONE
+from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_percent, format_ratio
 from gputui.services.comparing import ask
@@ -63,8 +63,13 @@ _FORMS = (_Form(True, False, 100), _Form(False, False, 0), _Form(False, True, 0)
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a side together.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
-def command(files: tuple[str, ...], by: str | None, pool: bool, form: str, trust: bool) -> int:
+@click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
+def command(
+    files: tuple[str, ...], by: str | None, pool: bool, form: str, trust: bool, on_screen: bool
+) -> int:
     """Compare result files; the first is the baseline. One file: its variants against each other."""
+    if on_screen:
+        return _show(files, plain=by is None and not pool and not trust and form == "text")
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
@@ -81,6 +86,17 @@ def command(files: tuple[str, ...], by: str | None, pool: bool, form: str, trust
                 click.echo()
             _print(comparison, whys[index], ignore)
     return EXIT_DONE
+
+
+def _show(files: tuple[str, ...], *, plain: bool) -> int:
+    """The Compare screen, which knows files alone."""
+    from gputui.cli.monitor import has_terminal, show_app
+
+    if not plain:
+        raise GputuiError("--tui goes with files alone", "leave the other options away")
+    if not has_terminal():
+        raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")
+    return show_app("compare", *files)
 
 
 def _print(comparison: Comparison, whys: Sequence[Why], ignore: str) -> None:

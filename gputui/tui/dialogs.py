@@ -9,11 +9,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from gputui.store.text import clean_text
+from gputui.tui.shell import shell_of
 
 _CSS = """
 {0} {{ align: center middle; background: ansi_default; }}
 {0} > Vertical {{
-    width: 76; max-width: 95%; height: auto; padding: 0 1; border: solid $border; background: ansi_default;
+    width: 76; max-width: 95%; height: auto; padding: 0 1; background: ansi_default;
 }}
 {0} Input {{ border: none; height: 1; padding: 0; background: ansi_default; }}
 """
@@ -32,7 +33,8 @@ class AskText(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Question and field."""
-        with Vertical():
+        with Vertical() as box:
+            box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static(clean_text(self._question), markup=False)
             field = Input(clean_text(self._value))
             field.cursor_blink = False
@@ -67,7 +69,8 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """The question and its answers."""
-        with Vertical():
+        with Vertical() as box:
+            box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static(clean_text(self._question), markup=False)
             yield Static("y yes    n no", markup=False)
 

@@ -15,7 +15,9 @@ from gputui.tui.shell import shell_of
 class LinesPage(ScrollView, can_focus=True):
     """Shows lines; arrows and page keys scroll."""
 
-    DEFAULT_CSS = "LinesPage { height: 1fr; background: ansi_default; overflow-x: hidden; }"
+    DEFAULT_CSS = (
+        "LinesPage { height: 1fr; background: ansi_default; overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    )
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -71,9 +71,11 @@ class ShellScreen(Screen[None]):
 
     DEFAULT_CSS = """
     ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
+    ShellScreen.-ascii Underline { display: none; }
+    ShellScreen.-ascii DataTable, ShellScreen.-ascii LinesPage { scrollbar-size: 0 0; }
     ShellScreen > .shell-line { height: 1; width: 100%; }
     ShellScreen Input { border: none; height: 1; padding: 0; }
-    ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size-horizontal: 0; }
+    ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
     ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
     ShellScreen DataTable > .datatable--header {
         background: ansi_default; color: ansi_default; text-style: bold;
@@ -97,6 +99,7 @@ class ShellScreen(Screen[None]):
         self._header, self._told, self._hints = (LinesView(depth) for _ in range(3))
         for view in (self._header, self._told, self._hints):
             view.add_class("shell-line")
+        self.set_class(shell_of(self).ascii_only, "-ascii")
         yield self._header
         yield from self.compose_body()
         yield self._told

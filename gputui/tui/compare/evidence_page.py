@@ -57,7 +57,7 @@ def _side(cell: Cell) -> str:
     cost = (
         ""
         if isinstance(cell.cost, Missing)
-        else f", {cost_text(cell)} {RATES[cell.result.case.unit].per_million}"
+        else f", {cost_text(cell)} for {RATES[cell.result.case.unit].per_million}"
     )
     uses = "".join(
         f", {format_percent(use.of_sheet)} of the data sheet's {'FLOP/s' if use.unit == 'flop' else 'B/s'}"
@@ -72,17 +72,16 @@ def _side(cell: Cell) -> str:
 
 
 def _method(estimate: RatioEstimate) -> Iterator[str]:
-    yield (
-        f"{estimate.method}; n {estimate.n_a}/{estimate.n_b} blocks, {estimate.launches_a}/{estimate.launches_b}"
-        f" launches{', compared in pairs' if estimate.paired else ''}"
-    )
+    pairs = ", compared in pairs" if estimate.paired else ""
+    launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
+    yield f"{estimate.method}; n {estimate.n_a}/{estimate.n_b} blocks, {launches}{pairs}"
     yield f"smallest ratio that would have shown: {format_ratio(estimate.resolvable)}"
     if not estimate.replicated:
         yield "the spread between launches is assumed, not measured: --launches 3 measures it"
 
 
 def distributions(row: Row, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
-    """How often blocks took how long, both sides over one axis of seconds per step, the speed's interval below."""
+    """How often blocks took how long, both sides over one axis of time, and the intervals of the speeds."""
     sides = [_seconds(cell) for cell in (row.a, row.b)]
     known = [seconds for side in sides for seconds in side]
     if not known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -15,7 +15,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_seconds
 from gputui.services.comparing import Answer, Asked, ask
-from gputui.services.comparison import Cell, Comparison, Row
+from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.explaining import Why
 from gputui.services.jobs import Job
 from gputui.services.printed import printed
@@ -181,7 +181,8 @@ class CompareScreen(ShellScreen):
         table.clear(columns=True)
         value = VALUES[self._value]
         case = f"case ({' '.join(common)})" if common else "case"
-        a, b = (f"{letter} {value}" if self._value else letter for letter in "ab")
+        unit = value if self._value else "" if is_wide else "per s"
+        a, b = (f"{letter} {unit}".strip() for letter in "ab")
         table.add_columns(*(Text(h) for h in (case, a, b, "b against a", "verdict", "remarks")))
         self._rows = [*shown.rows, *shown.one_sided]
         for row in self._rows:
@@ -189,8 +190,10 @@ class CompareScreen(ShellScreen):
                 table,
                 (
                     row_name(row, common, ignore, is_short=not is_wide),
-                    self._cell(row.a),
-                    self._cell(row.b),
+                    *(
+                        cell if is_wide else cell.removesuffix("/s")
+                        for cell in map(self._cell, (row.a, row.b))
+                    ),
                     ratio_text(row, wide=is_wide),
                     row.verdict.word,
                     "; ".join(filter(None, (*(f"{f.side} {f.word}" for f in row.flags), row.note))),
@@ -233,6 +236,10 @@ class CompareScreen(ShellScreen):
         place = self.query_one("#rows", DataTable).cursor_row
         return self._rows[place] if place < len(self._rows) else None
 
+    def _side_words(self, side: Side, width: int) -> str:
+        ignore = self._loaded.asked.ignore if self._loaded else ""
+        return clean_text(side_words(replace(side, name=_short(side.name)), ignore, width))
+
     def _why(self, row: Row) -> Why | None:
         if self._loaded is None:
             return None
@@ -252,7 +259,7 @@ class CompareScreen(ShellScreen):
         ignore = self._loaded.asked.ignore
         name = row_name(row, [], ignore)
         heads = [
-            (Span(f"{letter}  {clean_text(side_words(side, ignore, self.size.width - 3))}", "dim"),)
+            (Span(f"{letter}  {self._side_words(side, self.size.width - 3)}", "dim"),)
             for letter, side in (("a", shown.a), ("b", shown.b))
         ]
         page = evidence_page(row, name, self._why(row), self.size.width, ascii_only=shell_of(self).ascii_only)
@@ -302,10 +309,10 @@ class CompareScreen(ShellScreen):
         shown = self.comparison
         if shown is None or self._loaded is None:
             return
-        width, ignore = self.size.width, self._loaded.asked.ignore
+        width = self.size.width
         lines: list[Line] = []
         for letter, side in (("a", shown.a), ("b", shown.b)):
-            lines += paragraph(f"{letter}  {clean_text(side_words(side, ignore, 10_000))}", width, indent=3)
+            lines += paragraph(f"{letter}  {self._side_words(side, 10_000)}", width, indent=3)
         lines += [(), (Span("differs", "title"),)]
         for difference in shown.differs:
             lines += paragraph(f"  {clean_text(difference_words(difference))}", width, indent=4)

@@ -502,7 +502,7 @@ class ResultsScreen(ShellScreen):
                 "mark two runs with space first, the baseline first; marks are kept across files", "warn"
             )
             return
-        words = tuple(f"{path}@{run_id}" for path, run_id in self._marked)
+        words = tuple(f"{path}@{run_id.replace('-', '')[-8:]}" for path, run_id in self._marked)
         shell_of(self).open_screen("compare", words)
 
     def action_label(self) -> None:
