@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from moving_lines import MovingLines, Ticking
 from textual.pilot import Pilot
-from textual.widget import Widget
 
-from gputui.services.jobs import Job
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens import screens_here
 from gputui.tui.shell import ShellScreen

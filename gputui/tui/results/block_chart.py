@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from gputui.model.result import CaseResult
-from gputui.model.units import format_seconds
+from gputui.model.units import format_percent, format_seconds
 from gputui.services.speeds import CROWDED_SHARE
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.charts import ascii_glyph, braille_glyph, level_of
@@ -52,7 +52,9 @@ def block_chart(case: CaseResult, width: int, rows: int, *, ascii_only: bool) ->
     if any(p.is_crowded for p in points):
         marks = "".join("!" if any(p.is_crowded for p in pair) else " " for pair in pairs)
         lines.append((Span(f"{'crowded':>{_AXIS}} ", "dim"), Span(marks, "warn")))
-    lines.append((Span(f"{'':{_AXIS}} median {middle} per step, {_count(points)}", "dim"),))
+    spread = format_percent(high / low - 1)
+    said = f"median {middle} per step, the slowest {spread} above the fastest, {_count(points)}"
+    lines.append((Span(f"{'':{_AXIS}} {said}"[:width], "dim"),))
     return tuple(lines)
 
 

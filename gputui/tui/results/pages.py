@@ -126,11 +126,11 @@ def memory_page(
                 Span(f" {format_bytes(point.allocated_bytes)}"),
             )
         )
-    lines += [(Span(" " * 13 + "  ".join(f"{letter} {name}" for letter, name, _ in PARTS), "dim"),), ()]
-    lines.append((Span("".join((" " * 12, *(f"{name:>12}" for _, name, _ in PARTS))), "title"),))
+    lines += [(Span("    " + "  ".join(f"{letter} {name}" for letter, name, _ in PARTS), "dim"),), ()]
+    lines.append((Span("".join((" " * 11, *(f"{name[:10]:>11}" for _, name, _ in PARTS))), "title"),))
     for point in found.memory:
         cells = (format_bytes(of(point)) if of(point) else "0" for _, _, of in PARTS)
-        lines.append((Span(f"{POINTS[point.point]:12}" + "".join(f"{cell:>12}" for cell in cells)),))
+        lines.append((Span(f"{POINTS[point.point]:11}" + "".join(f"{cell:>11}" for cell in cells)),))
     return tuple(lines)
 
 
@@ -156,8 +156,8 @@ def telemetry_page(detail: RunDetail, width: int, height: int, *, ascii_only: bo
     last_us = max(s.t_us[-1] for s in detail.series)
     lines: list[Line] = list(
         paragraph(
-            f"{format_seconds((last_us - first_us) / 1e6)} of samples, in at most"
-            f" {max(len(s.t_us) for s in detail.series)} pieces; each number is of pieces",
+            f"{format_seconds((last_us - first_us) / 1e6)} of samples in"
+            f" {max(len(s.t_us) for s in detail.series)} pieces; the numbers are of their means",
             width,
             "dim",
         )

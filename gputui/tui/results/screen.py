@@ -27,11 +27,12 @@ from gputui.services.selecting import split_selector
 from gputui.services.wording import case_name, day
 from gputui.store.editing import label_run, remove_run
 from gputui.store.opening import expanded
-from gputui.store.selecting import check_label, find_run
+from gputui.store.selecting import MAX_LABEL, check_label, find_run
 from gputui.store.text import clean_text
 from gputui.tui.dialogs import AskText, Confirm
 from gputui.tui.lines import Line
 from gputui.tui.lines_page import LinesPage
+from gputui.tui.monitor.cells import cut
 from gputui.tui.results import pages
 from gputui.tui.results.actions import ACTIONS
 from gputui.tui.results.tables import (
@@ -54,6 +55,9 @@ from gputui.tui.results.tables import (
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
 TABS = ("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
+_LABEL = RUN_HEADINGS.index("label")
+_WIDE, _LABEL_CELLS = 100, 14
+"""From this width on labels are shown whole; below it status and box are worth more."""
 _OF_A_CASE = ("blocks", "operators", "step", "memory")
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
@@ -229,7 +233,8 @@ class ResultsScreen(ShellScreen):
         rows = [(run, run_row(run, self._mark_of(run))) for run in sorted_runs(held.runs, self._order)]
         kept = [(run, cells) for run, cells in rows if holds_text(cells, self._filter)]
         self._shown = [run for run, _ in kept]
-        self._fill("runs", [cells for _, cells in kept])
+        room = _LABEL_CELLS if self.size.width < _WIDE else MAX_LABEL
+        self._fill("runs", [(*c[:_LABEL], cut(c[_LABEL], room), *c[_LABEL + 1 :]) for _, c in kept])
         for place, run in enumerate(self._shown):
             if run.run_id == keeps:
                 self._table_of("runs").move_cursor(row=place)
@@ -599,6 +604,9 @@ class ResultsScreen(ShellScreen):
     def on_resize(self) -> None:
         """Pages are cut to the width."""
         super().on_resize()
+        if self.level == "runs":
+            here = self._run_here
+            self.call_after_refresh(lambda: self._fill_runs(here.run_id if here else ""))
         if self.level == "run":
             self.call_after_refresh(self._draw_tab)
 

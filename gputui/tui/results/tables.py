@@ -149,9 +149,9 @@ def _added_up(rows: Sequence[Operator], by: str) -> list[Operator]:
         groups.setdefault(row.category if by == "category" else row.phase, []).append(row)
     return [
         Operator(
-            phase=name if by == "phase" else "",
-            category=name if by == "category" else "",
-            operator=f"{len(members)} operators",
+            phase="",
+            category="",
+            operator=f"{name} ({len(members)} row{'s' if len(members) > 1 else ''})",
             shapes="",
             dtypes="",
             calls=sum(m.calls for m in members),
