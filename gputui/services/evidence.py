@@ -29,6 +29,16 @@ class Evidence:
         self._trust = trust
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
 
+    def keep(
+        self,
+        run_id: str,
+        passes: Mapping[int, ProfiledPass],
+        conditions: Mapping[int, CaseConditions],
+    ) -> None:
+        """What was already read of a run, so that its file is not opened again."""
+        self._passes[run_id] = passes
+        self._conditions[run_id] = conditions
+
     def cases(self, run_id: str) -> tuple[CaseResult, ...]:
         """All cases of a run."""
         return self._runs[run_id].cases
