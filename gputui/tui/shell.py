@@ -92,6 +92,8 @@ class ShellScreen(Screen[None]):
         self._then: Callable[[Any], None] = lambda outcome: None
         self._failed: Callable[[str, str], None] = lambda message, hint: None
         self._message: Line = ()
+        self.is_ready = False
+        """Whether its widgets are there."""
 
     def compose(self) -> ComposeResult:
         """Header, body, message, keys."""
@@ -127,7 +129,7 @@ class ShellScreen(Screen[None]):
 
     def refresh_lines(self) -> None:
         """Draw header, message and keys anew."""
-        if not self.is_mounted:
+        if not self.is_ready:
             return
         width = self.size.width
         screens = screens_line(self.ID)

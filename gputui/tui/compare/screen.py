@@ -89,6 +89,7 @@ class CompareScreen(ShellScreen):
 
     def on_mount(self) -> None:
         """What was asked for, else how to ask."""
+        self.is_ready = True
         if self._words:
             self._read(self._words)
         else:
@@ -97,7 +98,7 @@ class CompareScreen(ShellScreen):
     def show_words(self, words: tuple[str, ...]) -> None:
         """Compare these `F[@RUN]`, the first as the baseline."""
         self._words = words
-        if self.is_mounted:
+        if self.is_ready:
             self._read(words)
 
     @property
@@ -382,7 +383,6 @@ class CompareScreen(ShellScreen):
 
     def on_resize(self) -> None:
         """Other columns fit."""
-        super().on_resize()
         self.call_after_refresh(self._fill)
 
     def _show_page(self, heading: str, lines: tuple[Line, ...]) -> None:

@@ -118,16 +118,20 @@ class ResultsScreen(ShellScreen):
 
     def on_mount(self) -> None:
         """The runs of the default file if there is one, else the files."""
+        self.is_ready = True
         self.query_one(Tabs).can_focus = False
-        if not self._words:
+        if self._words:
+            self.show_words(self._words)
+        else:
             default = expanded(default_result_file()).absolute()
             self._list_files(opens=default if default.is_file() else None)
 
     def show_words(self, words: tuple[str, ...]) -> None:
         """Open `F` or `F@RUN`."""
         self._words = words
-        path, run = split_selector(words[0])
-        self.open_file(path.absolute(), run)
+        if self.is_ready:
+            path, run = split_selector(words[0])
+            self.open_file(path.absolute(), run)
 
     @property
     def level(self) -> str:
@@ -605,7 +609,6 @@ class ResultsScreen(ShellScreen):
 
     def on_resize(self) -> None:
         """Pages are cut to the width."""
-        super().on_resize()
         if self.level == "runs":
             here = self._run_here
             self.call_after_refresh(lambda: self._fill_runs(here.run_id if here else ""))
