@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.job import Serving
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import to_plain
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.advising import Advice
 from gputui.services.anatomy import timed_step_ns
+from gputui.services.buying import Buying
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.explaining import Why, sentence
 from gputui.services.figures import figures_of
@@ -89,6 +92,24 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
             for group in comparison.groups
         ],
         "unmeasured": [{"reason": reason, "cases": count} for reason, count in comparison.unmeasured],
+    }
+
+
+def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, Any]:
+    """The answer to one job, with rent against buy where it was asked for."""
+    plain: dict[str, Any] = to_plain(advice)
+    kind = "serving" if isinstance(advice.job, Serving) else "batch"
+    offers = [
+        {**told, "case": _case(offer.case)}
+        for told, offer in zip(plain["offers"], advice.offers, strict=True)
+    ]
+    return {
+        **plain,
+        "job": {"kind": kind, "text": advice.job.text, **plain["job"]},
+        "work": {**plain["work"], "parameters": dict(advice.work.parameters), "key": advice.work.key},
+        "offers": offers,
+        "left_out": [{"what": what, "reason": reason} for what, reason in advice.left_out],
+        "rent_or_buy": [to_plain(buying) for buying in buyings],
     }
 
 
