@@ -102,7 +102,7 @@ class Offer:
     device_class: str
     device_name: str
     case: Case
-    """The row that answers: of the device's variants the fastest, or the one that serves most in the bound."""
+    """The row that answers: of the device's variants the fastest, or that which serves most."""
     speed: SpeedEstimate
     price: Price | Missing
     share: float | Missing
@@ -325,18 +325,20 @@ def _load(job: Serving, result: CaseResult, speed: SpeedEstimate, share: float |
     loads = loads_of(result, job.percentile or "p99")
     if not loads:
         return Missing("its waits under load were not measured")
+    launches = sum(m.outcome == "ok" and bool(m.figures) for m in result.measurements)
     best: tuple[float, float] | None = None
     for fraction, figure in loads:
-        wait_s = figure.high
+        wait_s = figure.high if figure.launches == launches else None
         if wait_s is None or (job.bound_s is not None and wait_s > job.bound_s):
             break
         best = fraction, wait_s
     if best is None:
         fraction, figure = loads[0]
-        if figure.high is None:
-            why = _reason(figure.value)
+        if figure.high is None or figure.launches < launches:
+            why = _reason(figure.value) or "a launch could not serve it"
         else:
-            why = f"{job.percentile} is {format_seconds(figure.high)} at {fraction:.0%} of its throughput"
+            waited = f"{job.percentile or 'p99'} is {format_seconds(figure.high)}"
+            why = f"{waited} at {fraction:.0%} of its throughput"
         return Missing(f"not met at the least load measured: {why}")
     fraction, wait_s = best
     per_s = Span(speed.units_per_s, speed.low, speed.high).scaled(fraction)

@@ -80,7 +80,7 @@ def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str],
     elif power_from and isinstance(power_w, Missing):
         found = Missing(f"its power is not known ({power_w.reason}): state it with --power")
     else:
-        watts = power_w * boxes if isinstance(power_w, float) else 0.0
+        watts = 0.0 if isinstance(power_w, Missing) else power_w * boxes
         owning = Owning(watts, terms.power_usd_per_kwh, terms.cooling, terms.staff_usd_per_month)
         rent = offer.price.usd_per_hour * hours * boxes
         found = rent_or_buy(usd * boxes, rent, owning.usd_per_month(hours))
@@ -90,7 +90,7 @@ def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str],
         boxes=boxes,
         hours=hours,
         power_w=power_w,
-        power_from=power_from if isinstance(power_w, float) else "",
+        power_from="" if isinstance(power_w, Missing) else power_from,
         found=found,
         left_out=tuple(_left_out(terms)),
     )
