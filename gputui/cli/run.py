@@ -7,12 +7,13 @@ import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gputui.cli.recovered import tell_recovered
 from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
-from gputui.errors import EXIT_DONE, MachineLacks
+from gputui.errors import EXIT_DONE, GputuiError, MachineLacks
 from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -27,9 +28,13 @@ from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 
+if TYPE_CHECKING:
+    from gputui.model.machine import Machine
+    from gputui.services.repeating import Model
+
 
 @click.command()
-@click.argument("profile", default="quick")
+@click.argument("profile", required=False)
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
@@ -44,10 +49,11 @@ from gputui.store.writing import check_writable
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Order of launches and random inputs.")
 @click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
+@click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, as often.")
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
-    profile: str,
+    profile: str | None,
     db: Path | None,
     pythons: tuple[str, ...],
     device: str,
@@ -58,15 +64,19 @@ def command(
     instance: str | None,
     seed: int | None,
     trace: bool,
+    like: str | None,
     detach: bool,
     as_json: bool,
 ) -> int:
     """Measure PROFILE and store the result.
 
-    A name, a .toml file, or a workload of your own in a .py file; without one, `quick`.
+    A name, a .toml file, or a workload of your own in a .py file; without one, `quick`. With --like it is
+    the .toml or .py file whose programs or workload the other run had, if it had any.
     """
     check_label(label)
-    shipped = None if is_step_file(profile) else find_profile(profile)
+    model = None if like is None else _model(like, profile)
+    named = profile or ("" if model is not None else "quick")
+    shipped = find_profile(named) if named and not is_step_file(named) else None
     tell_recovered()
     target = expanded(default_result_file() if db is None else db).absolute()
     machine = describe_machine(hash_key())
@@ -74,13 +84,16 @@ def command(
     if db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     check_writable(target)
-    seed = secrets.randbelow(2**31) if seed is None else seed
+    if seed is None:
+        seed = secrets.randbelow(2**31) if model is None else model.run.summary.seed
     choices = Choices(device=device, only=only, replicates=launches, seed=seed, keeps_traces=trace)
 
     requests = []
     for stated in pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=_say_probing)
-        chosen_profile = shipped or profile_of_step(Path(profile), chosen.interpreter.executable)
+        is_own = bool(named) and shipped is None
+        given = profile_of_step(Path(named), chosen.interpreter.executable) if is_own else shipped
+        chosen_profile = _profile(given, model, machine, chosen)
         plan = resolve_plan(chosen_profile, chosen.interpreter, machine, choices)
         if not plan.launches:
             raise _nothing_to_run(chosen_profile, plan, chosen)
@@ -99,7 +112,43 @@ def command(
     hold_signals()
     runs = start_runs(requests, target)
     watched = watch(runs, [request.plan for request in requests])
-    return finish(runs, watched, target, as_json=as_json)
+    return finish(runs, watched, target, as_json=as_json, like="" if model is None else model.selector)
+
+
+def _model(like: str, profile: str | None) -> Model:
+    """The run to repeat, once it is clear that a profile beside it is one that it may need."""
+    from gputui.services.repeating import read_model
+
+    if profile is not None and not profile.endswith((".py", ".toml")):
+        raise GputuiError(
+            f"profile {profile} with --like {like}: the cases are those of the other run",
+            "leave the profile out; only a .py or .toml file is read beside it, for what result files lack",
+        )
+    return read_model(like)
+
+
+def _profile(given: Profile | None, model: Model | None, machine: Machine, chosen: Chosen) -> Profile:
+    """What is to be measured; of a run that is repeated it is said first what differs here."""
+    if model is None:
+        if given is None:
+            raise ValueError("a run has a profile or a model")
+        return given
+    from gputui.services.repeating import differences_here, repetition_of
+
+    repetition = repetition_of(model, given)
+    summary = model.run.summary
+    label = f" ({summary.label})" if summary.label else ""
+    click.echo(f"like run {summary.short_id}{label} of {model.text}", err=True)
+    differs = differences_here(model, machine, chosen.interpreter.runtime)
+    for what, there, here in differs:
+        click.echo(f"differs: {what}: {there} there, {here} here", err=True)
+    if not differs:
+        click.echo("differs: nothing that is recorded", err=True)
+    for name, reason in repetition.refused:
+        click.echo(f"not repeated: {name}: {reason}", err=True)
+    if repetition.left_out:
+        click.echo(f"not repeated: {_counted(repetition.left_out, 'case')} not tried there either", err=True)
+    return repetition.profile
 
 
 def _leave(runs: Sequence[LiveRun], as_json: bool) -> int:
