@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -106,7 +107,7 @@ def command(
     if detach:
         runs = start_runs(requests, target)
         wait_until_begun(runs)
-        return _leave(runs, as_json)
+        return _leave(runs, as_json, target, model)
     if sys.stderr.isatty():
         click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
@@ -151,7 +152,7 @@ def _profile(given: Profile | None, model: Model | None, machine: Machine, chose
     return repetition.profile
 
 
-def _leave(runs: Sequence[LiveRun], as_json: bool) -> int:
+def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Model | None) -> int:
     """Say how runs that were left to themselves are found again."""
     if as_json:
         click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
@@ -159,6 +160,9 @@ def _leave(runs: Sequence[LiveRun], as_json: bool) -> int:
     name = runs[0].short_id
     click.echo(f"run {' and '.join(run.short_id for run in runs)} goes on by itself")
     click.echo(f"watch it: gputui attach {name}; end it: gputui stop {name}")
+    if model is not None:
+        mine = shlex.quote(f"{target}@{name}")
+        click.echo(f"then: gputui compare {shlex.quote(model.selector)} {mine}")
     return EXIT_DONE
 
 

@@ -13,7 +13,7 @@ from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, program_case
 from gputui.model.result import CaseResult
-from gputui.services.profiles import Profile, ProfileCase, ProfileCommand
+from gputui.services.profiles import OwnStep, Profile, ProfileCase, ProfileCommand
 from gputui.services.repeating import Model, Repetition, differences_here, repetition_of
 from gputui.services.resolving import case_of
 from gputui.worker.workloads import workload_named
@@ -125,6 +125,19 @@ def test_what_this_version_cannot_repeat_is_told_with_the_reason(case: CaseResul
     found = repetition_of(model_of(done(real("gemm")), case))
     assert [why for _, why in found.refused if reason in why]
     assert [entry.workload for entry in found.profile.cases] == ["gemm"]
+
+
+def test_a_workload_of_somebodys_own_is_repeated_from_its_file() -> None:
+    own = replace(workload_named("spin"), name="hashing", version=4)
+    case = case_of(own, "mini", Variant("cpu", "fp32", "eager", "all"))
+    given = Profile("step", 4, "own", "?", 10, 1, (), own=OwnStep("/somewhere/step.py", own))
+
+    assert "give its STEP.py as well" in refused(done(case))
+    profile = repetition_of(model_of(done(case)), given).profile
+    assert profile.own == given.own
+    assert [entry.workload for entry in profile.cases] == ["hashing"]
+    changed_since = replace(given, own=OwnStep("/somewhere/step.py", replace(own, version=5)))
+    assert "is version 4 there and 5 here" in refused(done(case), given=changed_since)
 
 
 def program(workload: str, units: float = 1.0) -> CaseResult:
