@@ -64,8 +64,8 @@ class Batch:
     @property
     def text(self) -> str:
         """The job as it is parsed."""
-        until = "" if self.within_s is None else f" in {self.within_s!r}s"
-        return f"{self.amount!r} {self.unit} {self.verb}{until}"
+        until = "" if self.within_s is None else f" in {_plain(self.within_s)}s"
+        return f"{_plain(self.amount)} {self.unit} {self.verb}{until}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class Serving:
     @property
     def text(self) -> str:
         """The job as it is parsed."""
-        bound = "" if self.bound_s is None else f" {self.percentile}<{self.bound_s!r}s"
-        return f"{self.per_s!r} rps{bound}"
+        bound = "" if self.bound_s is None else f" {self.percentile}<{_plain(self.bound_s)}s"
+        return f"{_plain(self.per_s)} rps{bound}"
 
 
 Job = Batch | Serving
@@ -146,6 +146,11 @@ def _within(text: str, word: str, value: float) -> float:
 
 def _wrong(text: str, what: str, allowed: str) -> GputuiError:
     return GputuiError(f"--job {_short(text)!r}: {what}", f"allowed: {allowed}")
+
+
+def _plain(number: float) -> str:
+    """The number so that it is read back the same: `50000000`, `0.05`."""
+    return f"{number:.0f}" if number.is_integer() and number < 1e15 else repr(number)
 
 
 def _short(text: str) -> str:

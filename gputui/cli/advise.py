@@ -244,7 +244,13 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
         add_row(made, *cells)
     out.print(made)
     out.print()
-    out.print(Text(f"cheapest: {_picked(advice.cheapest)}"))
+    unpriced = [
+        f"{offer.box} {offer.device_class}"
+        for offer in advice.offers
+        if offer.meets and isinstance(offer.usd, Missing)
+    ]
+    without = f"; without a price: {', '.join(unpriced)}" if unpriced else ""
+    out.print(Text(f"cheapest: {_picked(advice.cheapest)}{without}"))
     out.print(Text(f"fastest: {_picked(advice.fastest)}"))
     out.print(Text(advice.gpu, style="bold"))
     for name in dict.fromkeys(offer.box for offer in advice.offers):
@@ -255,8 +261,7 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
         if not offer.meets:
-            why = offer.load.reason if isinstance(offer.load, Missing) else ""
-            out.print(Text(f"{where}: {_unmet(advice, why)}"))
+            out.print(Text(f"{where}: {_unmet(offer)}"))
         if offer.doubts:
             out.print(Text(f"{where}: {', '.join(offer.doubts)}"))
     for what, why in advice.left_out:
@@ -265,10 +270,11 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
         out.print(Text(f"assumed: {assumed}"))
 
 
-def _unmet(advice: Advice, why: str) -> str:
-    from gputui.analysis.job import Batch
-
-    return "not surely done in time" if isinstance(advice.job, Batch) else why
+def _unmet(offer: Offer) -> str:
+    """Why an offer is not among those that meet the job."""
+    if not isinstance(offer.time_s, Missing):
+        return "perhaps not done in time" if not offer.is_told else "not done in time"
+    return offer.load.reason if isinstance(offer.load, Missing) else ""
 
 
 def _batch_cells(offer: Offer) -> list[str]:
@@ -292,7 +298,7 @@ def _serving_cells(offer: Offer) -> list[str]:
         _row(offer),
         format_rate(load.per_s.value, "req"),
         format_percent(load.fraction),
-        format_seconds(load.wait_s),
+        "—" if isinstance(load.wait_s, Missing) else format_seconds(load.wait_s),
         boxes,
         _usd(offer),
     ]

@@ -22,8 +22,9 @@ from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.comparison import Side, SideCase
-from gputui.services.figures import CaseFigure, figures_of
+from gputui.services.figures import figures_of
 from gputui.services.speeds import is_crowded, speed_of
+from gputui.worker.latencies import QUEUE_GREW
 
 START_S = 600.0
 """Assumed: a rented box is paid for 10 minutes beside the work, for starting, fetching data and ending."""
@@ -82,8 +83,8 @@ class Load:
 
     fraction: float
     """The highest measured one that meets the bound."""
-    wait_s: float
-    """The percentile there, of the worst launch."""
+    wait_s: float | Missing
+    """The percentile there, of the worst launch; Missing where any wait will do and too few requests came."""
     per_s: Span
     """Requests per second at that load, one GPU or CPU."""
     needed: Span
@@ -115,6 +116,8 @@ class Offer:
     """Of the job with its start; of serving per month."""
     meets: bool
     """The deadline or the bound, also at the worse end of the interval; True without one."""
+    is_told: bool
+    """Whether that is known: False where waits were not measured, or the deadline lies in the interval."""
     doubts: tuple[str, ...]
     """What makes the row less sure."""
 
@@ -199,15 +202,17 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
         )
     wanted = (choice.workload,) if choice.workload else names
     having: dict[Work, set[str]] = {}
+    tried: list[CaseResult] = []
     weight: dict[Work, tuple[float, ...]] = {}
     for box in boxes:
         for case in (side_case.result for side_case in box.side.cases):
             work = case.case.work
-            if case.outcome != "ok" or work.workload not in wanted:
+            if work.workload not in wanted or choice.size not in ("", work.size):
                 continue
-            if choice.size and work.size != choice.size:
+            if choice.precision not in ("", case.case.variant.precision):
                 continue
-            if choice.precision and case.case.variant.precision != choice.precision:
+            if isinstance(speed_of(case), Missing):
+                tried.append(case)
                 continue
             having.setdefault(work, set()).add(box.side.name)
             flops = (case.case.flops_per_step or 0) / case.case.units_per_step
@@ -215,7 +220,8 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
     if not having:
         said = " ".join(filter(None, (" or ".join(wanted), choice.size, choice.precision)))
         raise GputuiError(
-            f"no box has measured {said}, which would answer {job.text!r}",
+            f"no box has measured {said}, which would answer {job.text!r}"
+            + (f" ({_why(tried[0])})" if tried else ""),
             f"measure it: gputui run --only {wanted[0]}; gputui profiles lists which has it",
         )
     return max(having, key=lambda work: (len(having[work]), *weight[work], work.size, work.version))
@@ -263,9 +269,10 @@ def _offer(job: Job, box: Box, found: SideCase, start_s: float, hours: float) ->
     if isinstance(job, Batch):
         time_s = _time(job, case, speed)
         meets = job.within_s is None or time_s.high + start_s <= job.within_s
+        is_told = meets or (job.within_s is not None and time_s.low + start_s > job.within_s)
         usd = _usd_of_job(time_s, price, share, start_s)
     else:
-        load = _load(job, found.result, speed, share)
+        load, is_told = _load(job, found.result, speed, share)
         meets = isinstance(load, Load)
         usd = load if isinstance(load, Missing) else _usd_per_month(load, price, share, hours)
     return Offer(
@@ -281,6 +288,7 @@ def _offer(job: Job, box: Box, found: SideCase, start_s: float, hours: float) ->
         load=load,
         usd=usd,
         meets=meets,
+        is_told=is_told,
         doubts=tuple(_doubts(job, box.side, found, speed)),
     )
 
@@ -320,47 +328,55 @@ def _reason(value: object) -> str:
     return value.reason if isinstance(value, Missing) else ""
 
 
-def _load(job: Serving, result: CaseResult, speed: SpeedEstimate, share: float | Missing) -> Load | Missing:
-    """The highest measured fraction whose wait meets the bound, in every launch and at all below it."""
-    loads = loads_of(result, job.percentile or "p99")
-    if not loads:
-        return Missing("its waits under load were not measured")
-    launches = sum(m.outcome == "ok" and bool(m.figures) for m in result.measurements)
-    best: tuple[float, float] | None = None
-    for fraction, figure in loads:
-        wait_s = figure.high if figure.launches == launches else None
-        if wait_s is None or (job.bound_s is not None and wait_s > job.bound_s):
+def _load(
+    job: Serving, result: CaseResult, speed: SpeedEstimate, share: float | Missing
+) -> tuple[Load | Missing, bool]:
+    """The highest measured fraction at which every launch meets the bound, and whether that is known.
+
+    A load that was too much for one launch ends the search; one with too few requests for the percentile
+    says nothing, and a higher one may.
+    """
+    best: tuple[float, float | Missing] | None = None
+    unknown, refusal = "its waits under load were not measured", ""
+    for fraction, waits in waits_of(result, job.percentile or "p99"):
+        absent = [wait.reason for wait in waits if isinstance(wait, Missing)]
+        longest = max((wait for wait in waits if not isinstance(wait, Missing)), default=0.0)
+        where = f"at {format_percent(fraction)} of its throughput"
+        grown = [reason for reason in absent if reason.startswith(QUEUE_GREW)]
+        if grown or (job.bound_s is not None and longest > job.bound_s):
+            waited = f"{job.percentile} is {format_seconds(longest)}"
+            refusal = f"not met {where}: {grown[0] if grown else waited}"
             break
-        best = fraction, wait_s
-    if best is None:
-        fraction, figure = loads[0]
-        if figure.high is None or figure.launches < launches:
-            why = _reason(figure.value) or "a launch could not serve it"
+        if not absent:
+            best = fraction, longest
+        elif job.bound_s is None:
+            best = fraction, Missing(absent[0])
         else:
-            waited = f"{job.percentile or 'p99'} is {format_seconds(figure.high)}"
-            why = f"{waited} at {fraction:.0%} of its throughput"
-        return Missing(f"not met at the least load measured: {why}")
+            unknown = f"cannot be told: {absent[0]} ({where})"
+    if best is None:
+        return Missing(refusal or unknown), bool(refusal)
     fraction, wait_s = best
     per_s = Span(speed.units_per_s, speed.low, speed.high).scaled(fraction)
     needed = Span(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
-    part = share if isinstance(share, float) else 1.0
+    part = 1.0 if isinstance(share, Missing) else share
     boxes = Span(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
-    return Load(fraction, wait_s, per_s, needed, boxes)
+    return Load(fraction, wait_s, per_s, needed, boxes), True
+
+
+def waits_of(result: CaseResult, percentile: str) -> list[tuple[float, list[float | Missing]]]:
+    """The percentile in each launch at each measured fraction of the throughput, the least first."""
+    found: dict[float, list[float | Missing]] = {}
+    for measurement in result.measurements:
+        for figure in measurement.figures if measurement.outcome == "ok" else ():
+            named = _UNDER_LOAD.fullmatch(figure.key)
+            if named is not None and named[1] == percentile:
+                found.setdefault(int(named[2]) / 100, []).append(figure.value)
+    return sorted(found.items(), key=lambda pair: pair[0])
 
 
 def _whole(count: float) -> float:
     """So many whole ones; a hair above a whole number, which binary fractions make of it, is that number."""
     return float(max(1, math.ceil(count * (1 - 1e-12))))
-
-
-def loads_of(result: CaseResult, percentile: str) -> list[tuple[float, CaseFigure]]:
-    """The percentile at each measured fraction of the throughput, the least first."""
-    found = []
-    for figure in figures_of(result):
-        named = _UNDER_LOAD.fullmatch(figure.key)
-        if named is not None and named[1] == percentile:
-            found.append((int(named[2]) / 100, figure))
-    return sorted(found, key=lambda pair: pair[0])
 
 
 def _doubts(job: Job, side: Side, found: SideCase, speed: SpeedEstimate) -> Iterable[str]:
@@ -434,14 +450,8 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
         missing = "CPU" if not cpus else "GPU"
         return f"whether a GPU is worth it cannot be told: no {missing} row answers the job"
     able_cpus, able_gpus = ([o for o in some if o.meets] for some in (cpus, gpus))
-    if not able_cpus:
-        return (
-            "a GPU is needed: no CPU meets the target"
-            if able_gpus
-            else "neither CPU nor GPU meets the target"
-        )
-    if not able_gpus:
-        return "GPU not worth it: a CPU meets the target, no GPU does"
+    if not able_cpus or not able_gpus:
+        return _one_sided(cpus, gpus, bool(able_cpus), bool(able_gpus))
     cheapest = _cheaper(able_cpus, able_gpus)
     if isinstance(job, Batch):
         return _gpu_word_of_batch(job, able_cpus, able_gpus, cheapest, start_s)
@@ -453,6 +463,21 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
     if cheapest == "gpu":
         return "a GPU is worth it: CPUs meet the target as well, but cost more"
     return "CPU and GPU both meet the target, and their costs are not told apart"
+
+
+def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gpu_meets: bool) -> str:
+    """Where only one kind of device, or none, is known to meet the target."""
+    cpu_fails, gpu_fails = (all(o.is_told for o in some) for some in (cpus, gpus))
+    if gpu_meets:
+        if cpu_fails:
+            return "a GPU is needed: no CPU meets the target"
+        return "a GPU meets the target; whether a CPU does cannot be told"
+    if cpu_meets:
+        does = "no GPU does" if gpu_fails else "whether a GPU does cannot be told"
+        return f"GPU not worth it: a CPU meets the target, {does}"
+    if cpu_fails and gpu_fails:
+        return "neither CPU nor GPU meets the target"
+    return "whether a GPU is worth it cannot be told: no row is known to meet the target"
 
 
 def _gpu_word_of_batch(

@@ -268,8 +268,14 @@ def served(per_s: float, *launches: Mapping[int, float | None], device_class: st
     )
 
 
+FEW = -1.0
+"""A wait that too few requests were measured for; None is a queue that grew."""
+
+
 def _wait(load: int, wait_s: float | None) -> Figure:
-    value = Missing("the queue grew: 9 of 99 unanswered") if wait_s is None else wait_s
+    value: float | Missing = Missing("the queue grew: 9 of 99 unanswered") if wait_s is None else wait_s
+    if wait_s == FEW:
+        value = Missing("5 requests; p99 needs 459")
     return Figure(0, 0, f"p99_at_{load}_s", f"p99 at {load}% load", "s", "less", "median", value, 500)
 
 
@@ -306,8 +312,36 @@ def test_a_bound_that_no_load_meets_is_said_with_the_wait_that_was_measured() ->
     (offer,) = advice.offers
     assert not offer.meets
     assert isinstance(offer.load, Missing)
-    assert "p99 is 10.0 ms at 25% of its throughput" in offer.load.reason
+    assert offer.load.reason == "not met at 25 % of its throughput: p99 is 10.0 ms"
+    assert offer.is_told
     assert isinstance(advice.cheapest, Missing)
+
+
+def test_a_load_with_too_few_requests_says_nothing_and_a_higher_one_may() -> None:
+    load = load_of(served(100, {25: FEW, 50: 0.02, 75: 0.04, 90: 0.3}), "200 rps p99<50ms")
+
+    assert isinstance(load, Load)
+    assert load.fraction == 0.75
+
+
+def test_where_no_load_had_enough_requests_it_cannot_be_told_and_is_no_failure() -> None:
+    slow = served(100, {25: FEW, 50: FEW, 75: FEW, 90: FEW})
+    quick_gpu = served(9000, WAITS, device_class="gpu")
+    advice = advise(parse_job("200 rps p99<50ms"), [box("a.db", slow), box("b.db", quick_gpu, gpus=1)])
+
+    cpu = offer_of(advice, "a.db cpu")
+    assert isinstance(cpu.load, Missing)
+    assert "cannot be told: 5 requests; p99 needs 459" in cpu.load.reason
+    assert (cpu.meets, cpu.is_told) == (False, False)
+    assert advice.gpu == "a GPU meets the target; whether a CPU does cannot be told"
+
+
+def test_without_a_bound_whatever_the_queue_bore_is_served() -> None:
+    load = load_of(served(100, {25: FEW, 50: FEW, 75: FEW, 90: None}), "200 rps")
+
+    assert isinstance(load, Load)
+    assert load.fraction == 0.75
+    assert isinstance(load.wait_s, Missing)
 
 
 def test_waits_that_were_not_measured_are_said_to_be() -> None:
