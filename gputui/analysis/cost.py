@@ -27,6 +27,13 @@ class Cost:
         """The case carries only a part of the price; the row is marked `share`."""
         return self.share < 1
 
+    def units_per_usd(self, unit: str) -> tuple[float, float, float] | Missing:
+        """Units of work that a dollar buys, and the ends of its interval; Missing where the box is free."""
+        if self.low <= 0:
+            return Missing("the box costs nothing")
+        millions = 1e6 * PRICE_SCALE.get(unit, 1.0)
+        return millions / self.usd_per_million, millions / self.high, millions / self.low
+
 
 def share_of_price(price: Price, device_class: str, gpus_used: int = 1) -> float | Missing:
     """The part of a box's price that a case carries: k of the n GPUs that the price buys.

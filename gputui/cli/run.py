@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gputui.cli.recovered import tell_recovered
 from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
-from gputui.errors import EXIT_DONE
+from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.services.interpreters import Chosen
+from gputui.services.profiles import Profile
 from gputui.services.running import LiveRun, start_runs, wait_until_begun
 from gputui.services.starting import Asked, launches_from, prepare, price_from
+from gputui.store.selecting import check_label
+
+if TYPE_CHECKING:
+    from gputui.model.machine import Machine
+    from gputui.services.repeating import Model
 
 
 @click.command()
-@click.argument("profile", default="quick")
+@click.argument("profile", required=False)
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
@@ -35,10 +44,11 @@ from gputui.services.starting import Asked, launches_from, prepare, price_from
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Order of launches and random inputs.")
 @click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
+@click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, as often.")
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
-    profile: str,
+    profile: str | None,
     db: Path | None,
     pythons: tuple[str, ...],
     device: str,
@@ -49,16 +59,20 @@ def command(
     instance: str | None,
     seed: int | None,
     trace: bool,
+    like: str | None,
     detach: bool,
     as_json: bool,
 ) -> int:
     """Measure PROFILE and store the result.
 
-    A name, a .toml file, or a workload of your own in a .py file; without one, `quick`.
+    A name, a .toml file, or a workload of your own in a .py file; without one, `quick`. With --like it is
+    the .toml or .py file whose programs or workload the other run had, if it had any.
     """
+    check_label(label)
+    model = None if like is None else _model(like, profile)
     tell_recovered()
     asked = Asked(
-        profile=profile,
+        profile=profile or ("" if model is not None else "quick"),
         db=db,
         pythons=pythons,
         device=device,
@@ -67,10 +81,15 @@ def command(
         label=label,
         price=price,
         instance=instance,
-        seed=seed,
+        seed=model.run.summary.seed if seed is None and model is not None else seed,
         keeps_traces=trace,
     )
-    prepared = prepare(asked, on_probe=_say_probing, on_planned=_announce)
+    prepared = prepare(
+        asked,
+        on_probe=_say_probing,
+        on_planned=_announce,
+        profile_of=None if model is None else partial(_profile_like, model),
+    )
     requests, target = prepared.requests, prepared.target
     if prepared.warning:
         click.echo(prepared.warning, err=True)
@@ -78,16 +97,48 @@ def command(
     if detach:
         runs = start_runs(requests, target)
         wait_until_begun(runs)
-        return _leave(runs, as_json)
+        return _leave(runs, as_json, target, model)
     if sys.stderr.isatty():
         click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
     runs = start_runs(requests, target)
     watched = watch(runs, [request.plan for request in requests])
-    return finish(runs, watched, target, as_json=as_json)
+    return finish(runs, watched, target, as_json=as_json, like="" if model is None else model.selector)
 
 
-def _leave(runs: Sequence[LiveRun], as_json: bool) -> int:
+def _model(like: str, profile: str | None) -> Model:
+    """The run to repeat, once it is clear that a profile beside it is one that it may need."""
+    from gputui.services.repeating import read_model
+
+    if profile is not None and not profile.endswith((".py", ".toml")):
+        raise GputuiError(
+            f"profile {profile} with --like {like}: the cases are those of the other run",
+            "leave the profile out; only a .py or .toml file is read beside it, for what result files lack",
+        )
+    return read_model(like)
+
+
+def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen: Chosen) -> Profile:
+    """What a run measured, to be measured again; it is said first what differs here."""
+    from gputui.services.repeating import differences_here, repetition_of
+
+    repetition = repetition_of(model, given)
+    summary = model.run.summary
+    label = f" ({summary.label})" if summary.label else ""
+    click.echo(f"like run {summary.short_id}{label} of {model.text}", err=True)
+    differs = differences_here(model, machine, chosen.interpreter.runtime)
+    for what, there, here in differs:
+        click.echo(f"differs: {what}: {there} there, {here} here", err=True)
+    if not differs:
+        click.echo("differs: nothing that is recorded", err=True)
+    for name, reason in repetition.refused:
+        click.echo(f"not repeated: {name}: {reason}", err=True)
+    if repetition.left_out:
+        click.echo(f"not repeated: {_counted(repetition.left_out, 'case')} not tried there either", err=True)
+    return repetition.profile
+
+
+def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Model | None) -> int:
     """Say how runs that were left to themselves are found again."""
     if as_json:
         click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
@@ -95,6 +146,9 @@ def _leave(runs: Sequence[LiveRun], as_json: bool) -> int:
     name = runs[0].short_id
     click.echo(f"run {' and '.join(run.short_id for run in runs)} goes on by itself")
     click.echo(f"watch it: gputui attach {name}; end it: gputui stop {name}")
+    if model is not None:
+        mine = shlex.quote(f"{target}@{name}")
+        click.echo(f"then: gputui compare {shlex.quote(model.selector)} {mine}")
     return EXIT_DONE
 
 

@@ -76,8 +76,11 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan]) -> Watched:
     return watched
 
 
-def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: bool) -> int:
-    """Results of every run, the next commands, and the exit status. Raises NotStored."""
+def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: bool, like: str = "") -> int:
+    """Results of every run, the next commands, and the exit status. Raises NotStored.
+
+    `like` is the run that was repeated, as `F@RUN`; empty for none.
+    """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.results import print_results
     from gputui.cli.tables import console
@@ -97,7 +100,7 @@ def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: 
             if len(results) > 1:
                 out.print(f"{result.summary.short_id}: {runtime_name(result.summary)}", markup=False)
             print_results(out, result)
-        _next_commands(target, [result.summary.short_id for result in results])
+        _next_commands(target, [result.summary.short_id for result in results], like)
     failed = any(case.outcome == "failed" for result in results for case in result.cases)
     status = exit_status_of(watched.ended)
     return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
@@ -122,13 +125,16 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     return "us" if said else "supervisor"
 
 
-def _next_commands(target: Path, short_ids: Sequence[str]) -> None:
+def _next_commands(target: Path, short_ids: Sequence[str], like: str) -> None:
     """What to type next; in an SSH shell also how the file is fetched."""
     file = shlex.quote(_shown(target))
     for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):
         click.echo(f"trace: {_shown(trace)}; {HOW_TO_OPEN}")
     click.echo(f"stored as {' and '.join(short_ids)} in {_shown(target)}")
-    if len(short_ids) > 1:
+    if like:
+        selected = " ".join(shlex.quote(f"{_shown(target)}@{short_id}") for short_id in short_ids)
+        click.echo(f"next: gputui compare {shlex.quote(like)} {selected}")
+    elif len(short_ids) > 1:
         selected = " ".join(f"{file}@{short_id}" for short_id in short_ids)
         click.echo(f"next: gputui compare {selected}")
     else:

@@ -246,7 +246,7 @@ def compare_sides(
     return Comparison(
         a=a,
         b=b,
-        differs=_differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
+        differs=differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
         rows=rows,
         one_sided=tuple(one_sided),
         groups=tuple(_group_means(rows)),
@@ -500,7 +500,7 @@ def _group_means(rows: Sequence[Row]) -> Iterable[GroupMean]:
             yield GroupMean(GROUPS[workload_class], geometric_mean(common), len(common), len(members))
 
 
-def _differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
+def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """What is recorded of both sides and differs, in the order people ask for it."""
     seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
     return tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)

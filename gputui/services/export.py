@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.job import Serving
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import to_plain
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.advising import Advice
 from gputui.services.anatomy import timed_step_ns
+from gputui.services.buying import Buying
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.explaining import Why, sentence
 from gputui.services.figures import figures_of
@@ -36,7 +39,7 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
                 "reason": case.reason,
                 "speed": _speed(speed_of(case)),
                 "waited_share": _number(waited_share(case)),
-                "cost": _cost(cost_of(case, run.summary.price)),
+                "cost": _cost(cost_of(case, run.summary.price), case.case.unit),
                 "figures": _figures(case),
                 "uses": [to_plain(use) for use in uses_of(case, run.cases, run.summary.machine)],
                 **({} if passes is None else {"profiled": _profiled(case, passes)}),
@@ -63,8 +66,8 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
         "rows": [
             {
                 **_case(row.case),
-                "a": _cell(row.a),
-                "b": _cell(row.b),
+                "a": _cell(row.a, row.case.unit),
+                "b": _cell(row.b, row.case.unit),
                 "ratio": _ratio(row.estimate),
                 "verdict": row.verdict.word,
                 "reason": row.verdict.reason,
@@ -75,7 +78,8 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
             for row in comparison.rows
         ],
         "one_sided": [
-            {**_case(row.case), "a": _cell(row.a), "b": _cell(row.b)} for row in comparison.one_sided
+            {**_case(row.case), "a": _cell(row.a, row.case.unit), "b": _cell(row.b, row.case.unit)}
+            for row in comparison.one_sided
         ],
         "groups": [
             {
@@ -89,6 +93,24 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
             for group in comparison.groups
         ],
         "unmeasured": [{"reason": reason, "cases": count} for reason, count in comparison.unmeasured],
+    }
+
+
+def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, Any]:
+    """The answer to one job, with rent against buy where it was asked for."""
+    plain: dict[str, Any] = to_plain(advice)
+    kind = "serving" if isinstance(advice.job, Serving) else "batch"
+    offers = [
+        {**told, "case": _case(offer.case)}
+        for told, offer in zip(plain["offers"], advice.offers, strict=True)
+    ]
+    return {
+        **plain,
+        "job": {"kind": kind, "text": advice.job.text, **plain["job"]},
+        "work": {**plain["work"], "parameters": dict(advice.work.parameters), "key": advice.work.key},
+        "offers": offers,
+        "left_out": [{"what": what, "reason": reason} for what, reason in advice.left_out],
+        "rent_or_buy": [to_plain(buying) for buying in buyings],
     }
 
 
@@ -138,12 +160,12 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: Cell, unit: str) -> dict[str, Any]:
     return {
         "outcome": "absent" if cell.result is None else cell.result.outcome,
         "precision_used": cell.precision_used,
         "speed": _speed(cell.speed),
-        "cost": _cost(cell.cost),
+        "cost": _cost(cell.cost, unit),
         "figures": [] if cell.result is None else _figures(cell.result),
         "uses": [to_plain(use) for use in cell.uses],
     }
@@ -169,11 +191,14 @@ def _speed(speed: SpeedEstimate | Missing) -> dict[str, Any]:
     return plain
 
 
-def _cost(cost: Cost | Missing) -> dict[str, Any]:
+def _cost(cost: Cost | Missing, unit: str) -> dict[str, Any]:
     if isinstance(cost, Missing):
         return {"usd_per_million": None, "missing": cost.reason}
     plain: dict[str, Any] = to_plain(cost)
-    return plain
+    bought = cost.units_per_usd(unit)
+    if isinstance(bought, Missing):
+        return {**plain, "units_per_usd": None}
+    return {**plain, "units_per_usd": dict(zip(("value", "low", "high"), bought, strict=True))}
 
 
 def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:

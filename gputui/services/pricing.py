@@ -9,6 +9,7 @@ from gputui.facts.instances import closest_instances, find_instance, list_price
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
+from gputui.model.result import RunSummary
 
 MAX_USD_PER_HOUR = 100_000.0
 
@@ -48,3 +49,28 @@ def _listed(instance: str) -> Price:
             "name it as PROVIDER/TYPE, or state the price with --price USD_PER_H",
         )
     return prices[0]
+
+
+def price_of_run(run: RunSummary) -> Price | Missing:
+    """The price stored with a run, else the list price of the instance that was detected."""
+    if isinstance(run.price, Price):
+        return run.price
+    instance = run.machine.instance_type
+    if isinstance(instance, Missing):
+        return Missing("no price: state one")
+    rows = find_instance(instance)
+    if not rows:
+        return Missing(f"no list price of {instance} is known: state one")
+    prices = [price for price in map(list_price, rows) if isinstance(price, Price)]
+    if not prices:
+        return Missing(f"no list price of {instance} is known: state one")
+    here = [price for price in prices if price.region == run.machine.region] or prices
+    if len(here) > 1:
+        return Missing(f"{instance} has {len(here)} list prices: state the one you pay")
+    return here[0]
+
+
+def price_source(price: Price) -> str:
+    """Who says so: `stated`, or provider, instance, region, kind and date of a list price."""
+    words = (price.provider, price.instance_type, price.region, price.kind, price.date)
+    return " ".join(filter(None, words))

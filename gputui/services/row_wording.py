@@ -107,5 +107,8 @@ def cost_text(cell: Cell) -> str:
     """What a million units of its work cost."""
     if not isinstance(cell.cost, Cost):
         return "—"
-    share = f" ({format_percent(cell.cost.share)} share)" if cell.cost.is_share else ""
-    return format_usd(cell.cost.usd_per_million) + share
+    cost = cell.cost
+    share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
+    half = math.expm1(math.log(cost.high / cost.low) / 2) if cost.low > 0 else 0.0
+    interval = f" ±{format_percent(half)}" if half else ""
+    return format_usd(cost.usd_per_million) + interval + share

@@ -34,7 +34,7 @@ class Asked:
     """What the options of `gputui run` say."""
 
     profile: str = "quick"
-    """A name, a .toml file, or a workload in a .py file."""
+    """A name, a .toml file, or a workload in a .py file; empty if another run says what is measured."""
     db: Path | None = None
     """None for the default result file."""
     pythons: tuple[str, ...] = ()
@@ -67,14 +67,17 @@ def prepare(
     *,
     on_probe: Callable[[str], None] = lambda path: None,
     on_planned: Callable[[Plan, Chosen, Path], None] = lambda plan, chosen, target: None,
+    profile_of: Callable[[Profile | None, Machine, Chosen], Profile] | None = None,
 ) -> Prepared:
     """Check all that was asked for and plan one run per interpreter; nothing is started.
 
     Blocks while interpreters are asked what they have, up to a minute each; `on_probe` is told then.
+    `profile_of` says what is measured where it is not the profile that was asked for, if one was.
     Raises GputuiError: the first thing that is wrong.
     """
     check_label(asked.label)
-    shipped = None if is_step_file(asked.profile) else find_profile(asked.profile)
+    is_shipped = bool(asked.profile) and not is_step_file(asked.profile)
+    shipped = find_profile(asked.profile) if is_shipped else None
     target = target_of(asked.db)
     machine = describe_machine(hash_key())
     price = price_of(asked.price, asked.instance, machine)
@@ -85,7 +88,13 @@ def prepare(
     requests = []
     for stated in asked.pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=on_probe)
-        profile = shipped or profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+        profile = shipped
+        if asked.profile and profile is None:
+            profile = profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+        if profile_of is not None:
+            profile = profile_of(profile, machine, chosen)
+        if profile is None:
+            raise ValueError("a run has a profile, or another run to be like")
         plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(asked, seed))
         check_something_runs(profile, plan, chosen)
         on_planned(plan, chosen, target)

@@ -18,6 +18,8 @@ ENOUGH_REQUESTS = 1000
 LEAST_OPEN_S = 0.5
 """A queue needs time to build up, however many requests a fast device answers in it."""
 SHORTEST_WAIT_S = 1e-6
+QUEUE_GREW = "the queue grew"
+"""How the reason of a missing wait begins where more came than could be served; else too few came."""
 OVERRUN = 2.0
 """A load that is not answered within so many times its own length is more than can be served."""
 
@@ -143,7 +145,7 @@ def open_loop_values(
         behind = found.sent - len(found.latencies_s)
         for share in (0.5, 0.99):
             values[_key(share, fraction)] = (
-                Value(None, len(found.latencies_s), f"the queue grew: {behind} of {found.sent} unanswered")
+                Value(None, len(found.latencies_s), f"{QUEUE_GREW}: {behind} of {found.sent} unanswered")
                 if behind
                 else percentile_value(found.latencies_s, share)
             )

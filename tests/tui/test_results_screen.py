@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from time import monotonic
+from typing import Any  # a screen, for mypy
 
 import pytest
 from journals import GPU_MACHINE
@@ -276,7 +277,7 @@ async def test_esc_goes_up_level_by_level_to_the_monitor(db: Path, monkeypatch: 
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "3", "enter")
-        screen = app.screen
+        screen: Any = app.screen
         assert isinstance(screen, ResultsScreen)
         levels = []
         while app.screen is screen:

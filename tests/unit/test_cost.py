@@ -28,6 +28,18 @@ def test_the_interval_of_the_cost_is_that_of_the_speed_turned_round() -> None:
     assert (cost().low, cost().high) == pytest.approx((0.8, 1.25))
 
 
+def test_a_dollar_buys_what_it_costs_turned_round_with_its_interval() -> None:
+    assert cost().units_per_usd("tok") == pytest.approx((1e6, 0.8e6, 1.25e6))
+    assert cost("run").units_per_usd("run") == pytest.approx((1e6, 0.8e6, 1.25e6))
+
+
+def test_a_box_that_is_free_sells_no_units() -> None:
+    free = cost_per_million(SPEED, "tok", price(0.0), "gpu")
+
+    assert isinstance(free, Cost)
+    assert isinstance(free.units_per_usd("tok"), Missing)
+
+
 def test_one_gpu_of_eight_carries_an_eighth_and_is_marked() -> None:
     eighth = cost(gpu_count=8)
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hand_made import make_run
 from journals import CPU_MACHINE, GPU_MACHINE
 
 from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.pricing import MAX_USD_PER_HOUR, price_of
+from gputui.services.pricing import MAX_USD_PER_HOUR, price_of, price_of_run, price_source
 
 
 def refused(usd_per_hour: float | None, instance: str | None) -> GputuiError:
@@ -85,3 +89,31 @@ def test_a_name_that_several_sell_is_ambiguous_and_lists_the_offers() -> None:
     assert "prices are listed" in error.message
     assert error.message.count("/h") > 1
     assert "PROVIDER/TYPE" in error.hint
+
+
+def price_on(instance: str) -> Price | Missing:
+    machine = replace(GPU_MACHINE, instance_type=instance)
+    return price_of_run(make_run(machine=machine).summary)
+
+
+def test_a_run_without_a_price_has_the_list_price_of_the_instance_it_was_on() -> None:
+    price = price_on("g4ad.xlarge")
+
+    assert isinstance(price, Price)
+    said = price_source(price)
+    assert said.startswith("aws g4ad.xlarge us-east-1 on-demand Linux 20")
+
+
+def test_the_price_stored_with_a_run_wins_over_the_list() -> None:
+    stored = Price(1.25, 1, "stated", "", "", "", "")
+    machine = replace(GPU_MACHINE, instance_type="g4ad.xlarge")
+
+    assert price_of_run(make_run(machine=machine, price=stored).summary) == stored
+
+
+def test_an_instance_that_is_not_listed_has_no_price_and_is_named() -> None:
+    price = price_on("q9.gigantic")
+
+    assert isinstance(price, Missing)
+    assert "q9.gigantic" in price.reason
+    assert isinstance(price_of_run(make_run(machine=CPU_MACHINE).summary), Missing)

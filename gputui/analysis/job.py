@@ -1,0 +1,157 @@
+"""A job in the user's words: `50M tokens train`, `1M img train in 8h`, `200 rps p99<50ms`."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from gputui.errors import GputuiError
+
+GRAMMAR = (
+    "AMOUNT tokens|img|seq train, AMOUNT tokens write, AMOUNT requests answer, each with `in 8h` if it has "
+    "to be done by then; or RATE rps, with p50<TIME or p99<TIME"
+)
+MOST = 1e18
+"""Units of work, requests per second, or seconds."""
+UNITS: dict[str, str] = {
+    "tok": "tok",
+    "token": "tok",
+    "tokens": "tok",
+    "img": "img",
+    "image": "img",
+    "images": "img",
+    "seq": "seq",
+    "text": "seq",
+    "texts": "seq",
+    "req": "req",
+    "request": "req",
+    "requests": "req",
+}
+"""What people write, and the unit of `units.RATES` that is meant."""
+VERBS: dict[str, tuple[str, ...]] = {
+    "tok": ("train", "write"),
+    "img": ("train",),
+    "seq": ("train",),
+    "req": ("answer",),
+}
+"""What can be done with a unit."""
+RATE_WORDS = ("rps", "req/s")
+PERCENTILES = {"p50": 0.5, "p99": 0.99}
+"""Those that are measured under load."""
+
+_SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+_DURATIONS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_AMOUNT = re.compile(_NUMBER + r"([kmbgt]?)", re.IGNORECASE)
+_DURATION = re.compile(_NUMBER + r"(us|µs|ms|s|min|h|d)", re.IGNORECASE)
+_BOUND = re.compile(r"(p50|p99)<=?(.+)", re.IGNORECASE)
+_SHOWN_LETTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """So much work, to be done once."""
+
+    amount: float
+    unit: str
+    """A name of `units.RATES`."""
+    verb: str
+    """`train`, `write` or `answer`."""
+    within_s: float | None
+    """When it has to be done; None if it does not matter."""
+
+    @property
+    def text(self) -> str:
+        """The job as it is parsed."""
+        until = "" if self.within_s is None else f" in {_plain(self.within_s)}s"
+        return f"{_plain(self.amount)} {self.unit} {self.verb}{until}"
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Requests that come at random, for as long as the service lives."""
+
+    per_s: float
+    percentile: str
+    """`p50` or `p99`; empty if any wait will do."""
+    bound_s: float | None
+    """What this percentile of the waits may be at most; None with no percentile."""
+
+    @property
+    def text(self) -> str:
+        """The job as it is parsed."""
+        bound = "" if self.bound_s is None else f" {self.percentile}<{_plain(self.bound_s)}s"
+        return f"{_plain(self.per_s)} rps{bound}"
+
+
+Job = Batch | Serving
+
+
+def parse_job(text: str) -> Job:
+    """Read one job. Raises GputuiError with the word that is wrong and what may stand there."""
+    words = text.split()
+    if not words:
+        raise _wrong(text, "is empty", GRAMMAR)
+    amount = _amount(text, words[0])
+    if len(words) == 1:
+        raise _wrong(text, f"{words[0]} of what?", GRAMMAR)
+    unit = words[1].lower()
+    if unit in RATE_WORDS:
+        return _serving(text, amount, "".join(words[2:]))
+    if unit not in UNITS:
+        raise _wrong(text, f"{_short(words[1])} is no unit", f"tokens, img, seq, requests or rps: {GRAMMAR}")
+    verbs = VERBS[UNITS[unit]]
+    if len(words) == 2:
+        raise _wrong(text, f"what is to be done with {words[1]}?", f"{' or '.join(verbs)}, after the unit")
+    verb = words[2].lower()
+    if verb not in verbs:
+        raise _wrong(text, f"{_short(words[2])} is nothing to do with {words[1]}", " or ".join(verbs))
+    rest = words[3:]
+    if not rest:
+        return Batch(amount, UNITS[unit], verb, None)
+    if rest[0].lower() != "in" or len(rest) == 1:
+        raise _wrong(text, f"{_short(' '.join(rest))} is too much", "in TIME, such as in 8h, or nothing")
+    return Batch(amount, UNITS[unit], verb, _duration(text, "".join(rest[1:])))
+
+
+def _serving(text: str, per_s: float, bound: str) -> Serving:
+    if not bound:
+        return Serving(per_s, "", None)
+    found = _BOUND.fullmatch(bound)
+    if found is None:
+        raise _wrong(text, f"{_short(bound)} is no bound", "p50<TIME or p99<TIME, such as p99<50ms")
+    return Serving(per_s, found[1].lower(), _duration(text, found[2]))
+
+
+def _amount(text: str, word: str) -> float:
+    found = _AMOUNT.fullmatch(word)
+    if found is None:
+        raise _wrong(text, f"{_short(word)} is no amount", "a number first, such as 50M, 1e9 or 200")
+    return _within(text, word, float(found[1]) * _SCALES[found[2].lower()])
+
+
+def _duration(text: str, word: str) -> float:
+    found = _DURATION.fullmatch(word)
+    if found is None:
+        raise _wrong(text, f"{_short(word)} is no time", "a number with us, ms, s, min, h or d, such as 50ms")
+    return _within(text, word, float(found[1]) * _DURATIONS[found[2].lower()])
+
+
+def _within(text: str, word: str, value: float) -> float:
+    if not math.isfinite(value) or not 0 < value <= MOST:
+        raise _wrong(text, f"{_short(word)} is out of range", f"more than 0, at most {MOST:g}")
+    return value
+
+
+def _wrong(text: str, what: str, allowed: str) -> GputuiError:
+    return GputuiError(f"--job {_short(text)!r}: {what}", f"allowed: {allowed}")
+
+
+def _plain(number: float) -> str:
+    """The number so that it is read back the same: `50000000`, `0.05`."""
+    return f"{number:.0f}" if number.is_integer() and number < 1e15 else repr(number)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}…"

@@ -1,0 +1,370 @@
+"""`gputui advise`: what my job takes and costs on each box that was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.absent import Missing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gputui.model.result import RunSummary
+    from gputui.services.advising import Advice, Box, Offer, Pick, Span
+    from gputui.services.buying import Buying
+    from gputui.services.selecting import Selection
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="F[@RUN]...")
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    required=True,
+    metavar="TEXT",
+    help="'50M tokens train', '1M img train in 8h', '200 rps p99<50ms'; repeatable.",
+)
+@click.option("--workload", metavar="NAME[:SIZE]", default="", help="Let this row answer.")
+@click.option("--precision", type=click.Choice(["fp32", "tf32", "amp"]), help="Only rows of this precision.")
+@click.option("--price", "prices", multiple=True, metavar="[F=]USD", help="What a whole box costs per hour.")
+@click.option("--instance", "instances", multiple=True, metavar="[F=]TYPE", help="Its list price instead.")
+@click.option(
+    "--cpu-price",
+    "cpu_prices",
+    multiple=True,
+    metavar="[F=]USD",
+    help="What a box costs per hour that has the CPU of F and no GPU.",
+)
+@click.option(
+    "--start",
+    type=click.FloatRange(0, 1440),
+    default=10.0,
+    metavar="MIN",
+    help="Minutes that are paid beside the work.  [10]",
+)
+@click.option(
+    "--hours-per-month",
+    type=click.FloatRange(0, 744, min_open=True),
+    default=730.0,
+    metavar="H",
+    help="Hours that boxes are rented or used.  [730]",
+)
+@click.option("--buy", multiple=True, metavar="[F=]USD", help="What such a box costs to buy.")
+@click.option("--power", type=click.FloatRange(0, 1e6), metavar="W", help="A box's power.  [its GPUs', seen]")
+@click.option("--power-price", type=click.FloatRange(0, 100), default=0.0, metavar="USD", help="Per kWh.")
+@click.option(
+    "--cooling",
+    type=click.FloatRange(0, 2),
+    default=0.0,
+    metavar="SHARE",
+    help="On top of power: 0.1 to 0.3.",
+)
+@click.option("--staff", type=click.FloatRange(0, 1e9), default=0.0, metavar="USD", help="Per month.")
+@click.option(
+    "--utilisation",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    metavar="SHARE",
+    help="Of these hours in which boxes work.  [1]",
+)
+@click.option("--pool", is_flag=True, help="Take the launches of all runs of a file together.")
+@click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(
+    files: tuple[str, ...],
+    jobs: tuple[str, ...],
+    workload: str,
+    precision: str | None,
+    prices: tuple[str, ...],
+    instances: tuple[str, ...],
+    cpu_prices: tuple[str, ...],
+    start: float,
+    hours_per_month: float,
+    buy: tuple[str, ...],
+    power: float | None,
+    power_price: float,
+    cooling: float,
+    staff: float,
+    utilisation: float,
+    pool: bool,
+    trust: bool,
+    as_json: bool,
+) -> int:
+    """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
+    from gputui.analysis.job import parse_job
+    from gputui.services.advising import Choice, advise
+    from gputui.services.buying import Terms, weigh
+    from gputui.services.selecting import select_runs
+
+    parsed = [parse_job(text) for text in jobs]
+    bought = _amounts("--buy", buy, files)
+    for option, number in (("--start", start), ("--hours-per-month", hours_per_month), ("--power", power)):
+        _check_finite(option, number)
+    for option, number in (("--power-price", power_price), ("--cooling", cooling), ("--staff", staff)):
+        _check_finite(option, number)
+    _check_finite("--utilisation", utilisation)
+    name, _, size = workload.partition(":")
+    if workload and not name:
+        raise GputuiError(f"--workload {workload}: names no workload", "NAME or NAME:SIZE, as gpt_train:base")
+    stated = _amounts("--price", prices, files)
+    typed = _by_file("--instance", instances, files)
+    cpus = _amounts("--cpu-price", cpu_prices, files)
+    selections = [select_runs(text, trust=trust, pool=pool) for text in files]
+    for selection in selections:
+        for warning in selection.warnings:
+            click.echo(warning, err=True)
+    boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
+    choice = Choice(name, size, precision or "")
+    terms = Terms(power_price, cooling, staff, utilisation, hours_per_month, power)
+    watts = _measured_watts(selections, trust)
+    answers = []
+    for job in parsed:
+        advice = advise(job, boxes, choice, start_s=start * 60, hours_per_month=hours_per_month)
+        answers.append((advice, weigh(advice, bought.get, terms, watts) if bought else ()))
+    if as_json:
+        from gputui.services.export import advice_as_json
+
+        plain = [advice_as_json(*answer) for answer in answers]
+        click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
+        return EXIT_DONE
+    from gputui.cli.tables import console
+
+    out = console()
+    runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
+    for number, (text, (advice, buyings)) in enumerate(zip(jobs, answers, strict=True)):
+        if number:
+            out.print()
+        out.print(text, style="bold", markup=False)
+        _print(out, advice, runs)
+        for buying in buyings:
+            out.print(_buying(buying), markup=False)
+    return EXIT_DONE
+
+
+def _check_finite(option: str, number: float | None) -> None:
+    if number is not None and not math.isfinite(number):
+        raise GputuiError(f"{option} {number}: is no amount", "a plain number")
+
+
+def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    """What was stated for each file: `F=VALUE` for one, `VALUE` for all that have no own."""
+    found: dict[str, str] = {}
+    for value in values:
+        file, has_file, rest = value.rpartition("=")
+        matching = [text for text in files if not has_file or file in _called(text)]
+        if not matching:
+            raise GputuiError(f"{option} {value}: {file} is none of the files", f"one of {', '.join(files)}")
+        for text in matching:
+            if has_file or text not in found:
+                found[text] = rest
+    return found
+
+
+def _called(text: str) -> tuple[str, ...]:
+    """What a user may call a file: as it was given, without its run, and by its name alone."""
+    from gputui.services.selecting import split_selector
+
+    path, _ = split_selector(text)
+    return text, str(path), path.name
+
+
+def _amounts(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for file, text in _by_file(option, values, files).items():
+        try:
+            found[file] = float(text)
+        except ValueError:
+            found[file] = math.nan
+        if not 0 <= found[file] <= 1e12:
+            raise GputuiError(f"{option} {text}: is no amount of money", f"USD, as {option} 3.50 or F=3.50")
+    return found
+
+
+def _box(
+    selection: Selection,
+    stated: dict[str, float],
+    typed: dict[str, str],
+    cpus: dict[str, float],
+    pool: bool,
+) -> Box:
+    from gputui.model.journal import Price
+    from gputui.services.advising import Box
+    from gputui.services.comparison import side_of_runs
+    from gputui.services.pricing import price_of, price_of_run
+
+    side = side_of_runs(selection.text, selection.runs, pool=pool)
+    text = selection.text
+    price = price_of(stated.get(text), typed.get(text), side.run.machine) or price_of_run(side.run)
+    cpu_price: Price | Missing = Missing("not stated")
+    if text in cpus:
+        cpu_price = Price(cpus[text], 0.0, "stated", "", "", "", "")
+    return Box(side, price, cpu_price)
+
+
+def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[str], float | Missing]:
+    """What the GPUs of a run took, median; read only when it is asked for."""
+    from gputui.store.reading import open_result
+
+    paths = {run.summary.run_id: selection.path for selection in selections for run in selection.runs}
+
+    def watts(run_id: str) -> float | Missing:
+        with open_result(paths[run_id], trust) as file:
+            devices = file.telemetry_summary(run_id).devices
+        known = [d.power_median_w for d in devices if not isinstance(d.power_median_w, Missing)]
+        return sum(known) if known else Missing("its GPUs' power was not measured")
+
+    return watts
+
+
+def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
+    """One answer: what was measured, the table, the picks, and all that was assumed."""
+    from rich.text import Text
+
+    from gputui.analysis.job import Batch
+    from gputui.cli.tables import add_row, table
+    from gputui.services.wording import device_words
+
+    out.print(Text(advice.stands_for))
+    out.print()
+    if isinstance(advice.job, Batch):
+        headings = ["box", "row", "rate", "time", "cost"]
+        rows = [_batch_cells(offer) for offer in advice.offers]
+    else:
+        percentile = advice.job.percentile or "p99"
+        headings = ["box", "row", "serves", "of its rate", percentile, "boxes", "$ per month"]
+        rows = [_serving_cells(offer) for offer in advice.offers]
+    made = table(headings, right=range(2, len(headings)), breaks=(0, 1))
+    for cells in rows:
+        add_row(made, *cells)
+    out.print(made)
+    out.print()
+    unpriced = [
+        f"{offer.box} {offer.device_class}"
+        for offer in advice.offers
+        if offer.meets and isinstance(offer.usd, Missing)
+    ]
+    without = f"; without a price: {', '.join(unpriced)}" if unpriced else ""
+    out.print(Text(f"cheapest: {_picked(advice.cheapest)}{without}"))
+    out.print(Text(f"fastest: {_picked(advice.fastest)}"))
+    out.print(Text(advice.gpu, style="bold"))
+    for name in dict.fromkeys(offer.box for offer in advice.offers):
+        mine = [offer for offer in advice.offers if offer.box == name]
+        words = device_words(runs[mine[0].run_id])
+        told = dict.fromkeys(_price(offer) for offer in mine)
+        out.print(Text(f"{name}: {words}; {'; '.join(told)}"))
+    for offer in advice.offers:
+        where = f"! {offer.box} {offer.device_class}"
+        if not offer.meets:
+            out.print(Text(f"{where}: {_unmet(offer)}"))
+        if offer.doubts:
+            out.print(Text(f"{where}: {', '.join(offer.doubts)}"))
+    for what, why in advice.left_out:
+        out.print(Text(f"left out: {what}: {why}"))
+    for assumed in advice.assumptions:
+        out.print(Text(f"assumed: {assumed}"))
+
+
+def _unmet(offer: Offer) -> str:
+    """Why an offer is not among those that meet the job."""
+    if not isinstance(offer.time_s, Missing):
+        return "perhaps not done in time" if not offer.is_told else "not done in time"
+    return offer.load.reason if isinstance(offer.load, Missing) else ""
+
+
+def _batch_cells(offer: Offer) -> list[str]:
+    from gputui.model.units import format_rate, format_seconds
+
+    time = "—" if isinstance(offer.time_s, Missing) else _with_half(offer.time_s, format_seconds)
+    rate = format_rate(offer.speed.units_per_s, offer.case.unit)
+    return [f"{offer.box} {offer.device_class}", _row(offer), rate, time, _usd(offer)]
+
+
+def _serving_cells(offer: Offer) -> list[str]:
+    from gputui.model.units import format_percent, format_rate, format_seconds
+
+    load = offer.load
+    if isinstance(load, Missing):
+        return [f"{offer.box} {offer.device_class}", _row(offer), "—", "—", "—", "—", "—"]
+    low, high = f"{load.boxes.low:.0f}", f"{load.boxes.high:.0f}"
+    boxes = f"{load.boxes.value:.0f}" + (f" ({low}–{high})" if low != high else "")
+    return [
+        f"{offer.box} {offer.device_class}",
+        _row(offer),
+        format_rate(load.per_s.value, "req"),
+        format_percent(load.fraction),
+        "—" if isinstance(load.wait_s, Missing) else format_seconds(load.wait_s),
+        boxes,
+        _usd(offer),
+    ]
+
+
+def _row(offer: Offer) -> str:
+    """The variant that answers: `amp compile`, `fp32 all`."""
+    variant = offer.case.variant
+    mode = "" if variant.mode == "eager" else variant.mode
+    threads = "" if variant.threads == "host" else {"1": "1t"}.get(variant.threads, variant.threads)
+    return " ".join(filter(None, (variant.precision, mode, threads)))
+
+
+def _with_half(span: Span, told: Callable[[float], str]) -> str:
+    """A figure and half its interval, as `show` prints them: `41.0 s ±4 %`."""
+    from gputui.model.units import format_percent
+
+    half = math.expm1(math.log(span.high / span.low) / 2) if span.low > 0 else 0.0
+    return f"{told(span.value)} ±{format_percent(half)}" if half > 0 else told(span.value)
+
+
+def _usd(offer: Offer) -> str:
+    from gputui.model.units import format_percent, format_usd
+
+    if isinstance(offer.usd, Missing):
+        return "—"
+    is_shared = isinstance(offer.share, float) and offer.share < 1 and isinstance(offer.load, Missing)
+    share = f" (share {format_percent(offer.share)})" if is_shared and isinstance(offer.share, float) else ""
+    return _with_half(offer.usd, format_usd) + share
+
+
+def _price(offer: Offer) -> str:
+    """What the offer was reckoned with: `gpu $3.59/h (aws p5.48xlarge us-east-1 on-demand 2026-07-20)`."""
+    from gputui.services.pricing import price_source
+
+    where = offer.device_class
+    if isinstance(offer.price, Missing):
+        return f"{where} no price: --price {offer.box}=USD_PER_H gives its cost"
+    if isinstance(offer.share, Missing):
+        return f"{where} no price ({offer.share.reason}): --cpu-price {offer.box}=USD_PER_H gives its cost"
+    return f"{where} ${offer.price.usd_per_hour:g}/h ({price_source(offer.price)})"
+
+
+def _picked(pick: Pick | Missing) -> str:
+    if isinstance(pick, Missing):
+        return f"— ({pick.reason})"
+    ties = f", not told apart from {', '.join(pick.ties)}" if pick.ties else ""
+    return f"{pick.box} {pick.device_class}{ties}"
+
+
+def _buying(buying: Buying) -> str:
+    """`buy a.db: $800000.00 pays after 53.3 months: rent $20000.00 a month, owning $5000.00`."""
+    from gputui.model.units import format_usd
+
+    of = f"{buying.boxes} boxes like {buying.box}" if buying.boxes > 1 else buying.box
+    found = buying.found
+    if isinstance(found, Missing):
+        return f"rent or buy {of}: {found.reason}"
+    months = found.months
+    said = (
+        f"never pays: {months.reason}" if isinstance(months, Missing) else f"pays after {months:.1f} months"
+    )
+    power = f", {buying.power_w:.0f} W a box ({buying.power_from})" if buying.power_from else ""
+    return (
+        f"rent or buy {of}: {format_usd(found.buy_usd)} {said}; rent {format_usd(found.rent_usd_per_month)}"
+        f" a month, owning {format_usd(found.own_usd_per_month)}, at {buying.hours:g} h of work{power};"
+        f" not counted: {', '.join(buying.left_out)}"
+    )

@@ -1,0 +1,193 @@
+"""`gputui advise` as it is typed and as it is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any  # JSON
+
+import pytest
+from journals import CPU_MACHINE, GPU_MACHINE, journal_lines, write_lines
+from rich.cells import cell_len
+
+from gputui.cli import main
+from gputui.model.case import Case, Variant
+from gputui.model.journal import CaseEnd, Figure, Line, Price
+from gputui.services.resolving import case_of
+from gputui.store.journal_reader import read_journal
+from gputui.store.writing import store_run
+from gputui.worker.workloads import workload_named
+
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+TRAIN, SERVE = "50M tokens train", "200 rps p99<50ms"
+CLOUD = Price(3.59, 2.0, "on-demand", "runpod", "2x H200", "EU-RO-1", "2026-07-01")
+
+
+def real(workload: str, device: str, size: str) -> Case:
+    threads = "all" if device == "cpu" else "host"
+    return case_of(workload_named(workload), size, Variant(device, "fp32", "eager", threads))
+
+
+def with_waits(lines: list[Line]) -> list[Line]:
+    """The second case waits longer the more it is loaded."""
+    told: list[Line] = []
+    for line in lines:
+        if isinstance(line, CaseEnd) and line.case_id == 1:
+            for load, wait_s in ((25, 0.01), (50, 0.02), (75, 0.04), (90, 0.2)):
+                title = f"p99 at {load}% load"
+                told.append(
+                    Figure(line.launch_id, 1, f"p99_at_{load}_s", title, "s", "less", "median", wait_s, 500)
+                )
+        told.append(line)
+    return told
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CPU box without a price, and a GPU box with a list price; three launches of training and serving."""
+    place = tmp_path_factory.mktemp("advise")
+    for number, (name, device, machine, price, scale) in enumerate(
+        (("cpu", "cpu", CPU_MACHINE, None, 10.0), ("gpu", "gpu", GPU_MACHINE, CLOUD, 0.1))
+    ):
+        cases = [real("gpt_train", device, "mini"), real("infer_rps", device, "mini-text")]
+        run_id = f"0194b5a0-0000-7000-8000-0000bbbb000{number}"
+        lines = journal_lines(
+            run_id=run_id, cases=cases, skipped=(), machine=machine, price=price, scale=scale, launches=3
+        )
+        store_run(place / f"{name}.db", read_journal(write_lines(place / run_id, with_waits(lines))), ())
+    return place
+
+
+@pytest.fixture
+def there(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the files is the working one, as names are short then."""
+    monkeypatch.chdir(place)
+    return place
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(("advise", *words))
+    streams = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, streams.out, streams.err
+
+
+def plain(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    status, out, err = said(capsys, *words, "--json")
+    assert (status, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "120"])
+@pytest.mark.usefixtures("there")
+def test_every_line_fits_and_no_cell_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    bought = ("--buy", "gpu.db=60000", "--power-price", "0.2", "--power", "1400")
+    status, out, _ = said(capsys, "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought)
+
+    assert status == 0
+    assert "…" not in out
+    assert max(map(cell_len, out.splitlines())) <= int(columns)
+
+
+@pytest.mark.usefixtures("there")
+def test_training_and_serving_are_answered_apart_with_what_was_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    status, out, err = said(capsys, "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE)
+
+    assert (status, err) == (0, "")
+    training, serving = out.split(SERVE)
+    assert "gpt_train mini (a GPT: layers 6, width 384, context 256, batch 2)" in training
+    assert "a ranking of boxes, not your time" in training
+    assert re.search(r"^fastest: gpu.db gpu$", training, re.MULTILINE)
+    assert "gpu $3.59/h (runpod 2x H200 EU-RO-1 on-demand 2026-07-01)" in training
+    assert "cpu no price: --price cpu.db=USD_PER_H gives its cost" in training
+    assert "assumed: every box is paid for 10 min 0 s" in training
+    assert "infer_rps mini-text" in serving
+    assert "75 %" in serving
+
+
+@pytest.mark.usefixtures("there")
+def test_prices_are_of_the_file_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (
+        "cpu.db",
+        "gpu.db",
+        "--job",
+        TRAIN,
+        "--price",
+        "cpu.db=0.36",
+        "--instance",
+        "gpu.db=g4ad.8xlarge",
+    )
+
+    offers = {offer["box"]: offer for offer in plain(capsys, *words)["answers"][0]["offers"]}
+
+    assert offers["cpu.db"]["price"]["usd_per_hour"] == 0.36
+    assert offers["cpu.db"]["price"]["kind"] == "stated"
+    listed = offers["gpu.db"]["price"]
+    assert (listed["provider"], listed["region"], listed["kind"]) == ("aws", "us-east-1", "on-demand Linux")
+    assert listed["date"]
+
+
+@pytest.mark.usefixtures("there")
+def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    rent = ("--price", f"{20_000 / 730}", "--staff", "5000", "--job", TRAIN)
+
+    _, out, _ = said(capsys, "gpu.db", *rent, "--buy", "800000")
+
+    assert "rent or buy gpu.db: $800000.00 pays after 53.3 months" in out
+    assert "not counted: power" in out
+    _, out, _ = said(capsys, "gpu.db", *rent, "--buy", "800000", "--utilisation", "0.2")
+    assert "never pays" in out
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("gpu.db", "--job", "50M kittens train"), "kittens is no unit"),
+        (("gpu.db", "--job", TRAIN, "--price", "free"), "--price free: is no amount of money"),
+        (("gpu.db", "--job", TRAIN, "--price", "x.db=3"), "x.db is none of the files"),
+        (("gpu.db", "--job", TRAIN, "--buy", "nan"), "--buy nan: is no amount of money"),
+        (("gpu.db", "--job", TRAIN, "--cooling", "nan"), "--cooling nan: is no amount"),
+        (("gpu.db", "--job", TRAIN, "--instance", "g9.huge"), "no such instance type"),
+        (("gpu.db", "--job", TRAIN, "--workload", ":base"), "names no workload"),
+        (("gpu.db", "--job", "1M img train"), "no box has measured conv_train"),
+        (("gone.db", "--job", TRAIN), "gone.db"),
+    ],
+)
+def test_wrong_input_is_told_with_its_value(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    status, out, err = said(capsys, *words)
+
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def keys_of(value: object) -> set[str]:
+    """All names in a piece of JSON; those of parameters are the workload's own."""
+    if isinstance(value, dict):
+        return set(value).union(*(keys_of(v) for k, v in value.items() if k != "parameters"))
+    return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
+
+
+@pytest.mark.usefixtures("there")
+def test_every_key_of_the_json_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, "--buy", "9000")
+
+    found = plain(capsys, *words)
+
+    assert found["schema"] == 1
+    page = PAGE.read_text()
+    assert {key for key in keys_of(found["answers"]) if f"`{key}`" not in page} == set()

@@ -1,0 +1,82 @@
+"""A colleague's run repeated: real runs of `spin`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import gputui, write_spin_profile
+
+from gputui.store.reading import open_result
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The result file of a colleague: one run with two launches, called `ana`."""
+    place = tmp_path_factory.mktemp("like")
+    profile = write_spin_profile(place / "spin.toml", budget_s=2, replicates=2)
+    state = {"GPUTUI_STATE": str(place / "state"), "XDG_CONFIG_HOME": str(place / "config")}
+    done = gputui("run", profile, "--db", place / "ana.db", "--label", "ana", "--seed", "7", env=state)
+    assert done.returncode == 0, done.stderr
+    profile.unlink()
+    return place / "ana.db"
+
+
+def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: Path, tmp_path: Path) -> None:
+    done = gputui("run", "--like", f"{theirs}@ana", "--db", tmp_path / "mine.db")
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    like = next(number for number, line in enumerate(lines) if line.startswith("like run "))
+    assert lines[like + 1].startswith("differs: ")
+    assert like < next(number for number, line in enumerate(lines) if " launch " in line)
+    with open_result(theirs) as file:
+        model = file.run(file.summaries()[0].run_id)
+    with open_result(tmp_path / "mine.db") as file:
+        mine = file.run(file.summaries()[0].run_id)
+    assert [case.case for case in mine.cases] == [case.case for case in model.cases]
+    assert (mine.summary.replicates, mine.summary.seed, mine.summary.budget_s) == (2, 7, 2)
+    assert (mine.summary.profile, mine.summary.profile_version) == ("spin", 1)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
+    words = shlex.split(line.removeprefix("next: gputui "))
+    assert words[1] == f"{theirs}@{model.summary.short_id}"
+    compared = gputui(*words)
+    assert compared.returncode == 0, compared.stderr
+    assert "spin" in compared.stdout
+
+
+def test_a_profile_beside_the_run_to_repeat_is_refused_unless_it_is_a_file(
+    theirs: Path, tmp_path: Path
+) -> None:
+    done = gputui("run", "quick", "--like", theirs, "--db", tmp_path / "mine.db")
+
+    assert done.returncode == 2
+    assert "profile quick with --like" in done.stderr
+    assert not (tmp_path / "mine.db").exists()
+
+
+def test_a_run_that_is_not_there_is_told_before_anything_is_measured(theirs: Path, tmp_path: Path) -> None:
+    done = gputui("run", "--like", f"{theirs}@eve", "--db", tmp_path / "mine.db")
+
+    assert done.returncode == 2
+    assert "there is no run 'eve'" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_program_of_theirs_is_not_repeated_without_its_profile(tmp_path: Path) -> None:
+    profile = tmp_path / "nap.toml"
+    profile.write_text(
+        'schema = 1\nversion = 1\ntitle = "nap"\nquestion = "?"\nbudget_s = 2\nreplicates = 1\n'
+        '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
+    )
+    assert gputui("run", profile, "--db", tmp_path / "a.db").returncode == 0
+
+    alone = gputui("run", "--like", tmp_path / "a.db", "--db", tmp_path / "b.db")
+    assert alone.returncode == 2
+    assert "result files do not hold commands: give its profile.toml as well" in alone.stderr
+
+    done = gputui("run", profile, "--like", tmp_path / "a.db", "--db", tmp_path / "b.db", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [case["workload"] for case in json.loads(done.stdout)["runs"][0]["cases"]] == ["command:nap"]

@@ -1,0 +1,431 @@
+"""Jobs on boxes whose speeds were chosen by hand, so that every figure can be worked out on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hand_made import NO_PRICE, make_run, measured, steady, unmeasured
+from journals import CPU_MACHINE, GPU_MACHINE
+
+from gputui.analysis.job import parse_job
+from gputui.analysis.owning import RentOrBuy
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case, Variant, Work
+from gputui.model.journal import Figure, Price
+from gputui.model.result import CaseResult
+from gputui.services.advising import Advice, Box, Choice, Load, Offer, Pick, Span, advise
+from gputui.services.buying import Terms, weigh
+from gputui.services.comparison import side_of_runs
+
+TOKENS_PER_STEP = 1000.0
+UNITS = {"gpt_train": "tok", "bert_ft": "seq", "infer_rps": "req", "infer_lat": "req"}
+
+
+def case_named(
+    workload: str,
+    device_class: str = "cpu",
+    *,
+    size: str = "mini",
+    precision: str = "fp32",
+    context: int = 128,
+) -> Case:
+    """A case of 1000 units per step; of a text classifier, where it serves."""
+    parameters: tuple[tuple[str, int | str], ...] = (("batch", 8), ("context", context), ("layers", 4))
+    if workload.startswith("infer"):
+        parameters = (*parameters, ("task", "text"))
+    return Case(
+        work=Work(workload, 1, size, "same", parameters),
+        variant=Variant(device_class, precision, "eager", "all" if device_class == "cpu" else "host"),
+        workload_class="inference" if workload.startswith("infer") else "training",
+        unit=UNITS[workload],
+        units_per_step=TOKENS_PER_STEP,
+        flops_per_step=10**9 if size == "mini" else 10**11,
+        bytes_per_step=None,
+    )
+
+
+def quick(case: Case, units_per_s: float, launches: int = 3) -> CaseResult:
+    """The case at this speed, the same in every launch."""
+    return measured(case, *[steady(case.units_per_step / units_per_s)] * launches)
+
+
+def price(usd_per_hour: float, gpus: float = 0) -> Price:
+    return Price(usd_per_hour, gpus, "stated", "", "", "", "")
+
+
+def box(
+    name: str, *cases: CaseResult, usd: float | None = None, gpus: int = 0, cpu: float | None = None
+) -> Box:
+    """A box with this price, buying so many GPUs."""
+    side = side_of_runs(name, [make_run(*cases, machine=GPU_MACHINE if gpus else CPU_MACHINE)])
+    cpu_price = Missing("not stated") if cpu is None else price(cpu)
+    return Box(side, NO_PRICE if usd is None else price(usd, gpus), cpu_price)
+
+
+def training_boxes(cpu_tok_per_s: float, gpu_tok_per_s: float) -> tuple[Box, Box]:
+    """A CPU box of $0.36 and a GPU box of $3.60 per hour."""
+    return (
+        box("cpu.db", quick(case_named("gpt_train"), cpu_tok_per_s), usd=0.36),
+        box("gpu.db", quick(case_named("gpt_train", "gpu"), gpu_tok_per_s), usd=3.60, gpus=1),
+    )
+
+
+def offer_of(advice: Advice, name: str) -> Offer:
+    (found,) = [offer for offer in advice.offers if f"{offer.box} {offer.device_class}" == name]
+    return found
+
+
+def test_time_is_work_by_speed_and_cost_is_that_time_with_its_start_at_the_price() -> None:
+    advice = advise(parse_job("36M tok train"), training_boxes(1e3, 1e4), start_s=600)
+
+    gpu = offer_of(advice, "gpu.db gpu")
+    assert isinstance(gpu.time_s, Span)
+    assert isinstance(gpu.usd, Span)
+    assert gpu.time_s.value == pytest.approx(3600, rel=1e-3)
+    assert gpu.usd.value == pytest.approx(4200 * 3.60 / 3600, rel=1e-3)
+    assert gpu.time_s.low < gpu.time_s.value < gpu.time_s.high
+    assert gpu.usd.low == pytest.approx((gpu.time_s.low + 600) * 0.001)
+    assert gpu.usd.high == pytest.approx((gpu.time_s.high + 600) * 0.001)
+
+
+def test_cheapest_and_fastest_are_named_apart() -> None:
+    advice = advise(parse_job("360M tok train"), training_boxes(5e3, 1e4))
+
+    assert advice.cheapest == Pick("cpu.db", "cpu", ())
+    assert advice.fastest == Pick("gpu.db", "gpu", ())
+    assert advice.gpu.startswith("a GPU costs more than the CPU")
+
+
+def test_boxes_whose_intervals_overlap_are_not_told_apart() -> None:
+    boxes = [
+        box(f"{name}.db", quick(case_named("gpt_train"), speed), usd=1)
+        for name, speed in (("a", 1000), ("b", 1001))
+    ]
+
+    advice = advise(parse_job("36M tok train"), boxes)
+
+    assert advice.fastest == Pick("b.db", "cpu", ("a.db cpu",))
+    assert advice.cheapest == Pick("b.db", "cpu", ("a.db cpu",))
+
+
+def test_a_job_that_a_cpu_ends_before_a_gpu_has_started_needs_none() -> None:
+    advice = advise(parse_job("1M tok train"), training_boxes(1e4, 1e6))
+
+    assert advice.gpu.startswith("GPU not worth it: a CPU has done it in 1 min 40 s, before a rented GPU")
+    assert "assumed" in advice.gpu
+
+
+def test_a_gpu_that_is_faster_and_cheaper_is_worth_it() -> None:
+    advice = advise(parse_job("1B tok train"), training_boxes(1e3, 1e6))
+
+    assert advice.gpu.startswith("a GPU is worth it")
+    assert advice.gpu.endswith("for less money")
+
+
+def test_a_cpu_that_keeps_the_deadline_for_less_needs_no_gpu() -> None:
+    advice = advise(parse_job("36M tok train in 3h"), training_boxes(5e3, 1e4))
+
+    assert advice.gpu == "GPU not worth it: a CPU is done within 3 h 0 min, for less"
+
+
+def test_a_deadline_that_only_the_gpu_keeps_leaves_the_cpu_out_of_the_choice() -> None:
+    advice = advise(parse_job("360M tok train in 11h"), training_boxes(5e3, 1e4))
+
+    assert advice.cheapest == Pick("gpu.db", "gpu", ())
+    assert not offer_of(advice, "cpu.db cpu").meets
+    assert advice.gpu == "a GPU is needed: no CPU meets the target"
+
+
+def test_without_a_price_there_is_time_and_no_cost() -> None:
+    advice = advise(parse_job("1M tok train"), [box("a.db", quick(case_named("gpt_train"), 1e3))])
+
+    (offer,) = advice.offers
+    assert isinstance(offer.time_s, Span)
+    assert isinstance(offer.usd, Missing)
+    assert isinstance(advice.cheapest, Missing)
+    assert isinstance(advice.fastest, Pick)
+
+
+def test_the_cpu_of_a_gpu_box_costs_what_a_cpu_box_is_stated_to() -> None:
+    both = [quick(case_named("gpt_train", device), speed) for device, speed in (("cpu", 1e3), ("gpu", 1e5))]
+    unpriced = advise(parse_job("36M tok train"), [box("a.db", *both, usd=3.6, gpus=1)])
+    priced = advise(parse_job("36M tok train"), [box("a.db", *both, usd=3.6, gpus=1, cpu=0.36)])
+
+    assert isinstance(offer_of(unpriced, "a.db cpu").usd, Missing)
+    assert isinstance(offer_of(unpriced, "a.db gpu").usd, Span)
+    cpu = offer_of(priced, "a.db cpu").usd
+    assert isinstance(cpu, Span)
+    assert cpu.value == pytest.approx((36_000 + 600) * 0.0001, rel=1e-3)
+
+
+def test_one_gpu_of_eight_carries_an_eighth_of_the_price_and_it_is_said() -> None:
+    gpu = quick(case_named("gpt_train", "gpu"), 1e4)
+    whole, eighth = (
+        advise(parse_job("36M tok train"), [box("a.db", gpu, usd=8, gpus=gpus)]) for gpus in (1, 8)
+    )
+
+    costs = [advice.offers[0].usd for advice in (whole, eighth)]
+    assert isinstance(costs[0], Span)
+    assert isinstance(costs[1], Span)
+    assert costs[0].value == pytest.approx(8 * costs[1].value)
+    assert any("share" in assumed for assumed in eighth.assumptions)
+
+
+def test_a_mini_model_is_a_ranking_and_no_time_of_the_users() -> None:
+    advice = advise(parse_job("1M tok train"), training_boxes(1e3, 1e4))
+
+    assert "a GPT: layers 4, context 128, batch 8" in advice.stands_for
+    assert "a ranking of boxes, not your time" in advice.stands_for
+
+
+def test_the_size_that_most_boxes_measured_answers_and_the_largest_of_those() -> None:
+    mini, base = (quick(case_named("gpt_train", size=size), 1e3) for size in ("mini", "base"))
+
+    assert advise(parse_job("1M tok train"), [box("a.db", mini, base), box("b.db", mini)]).work.size == "mini"
+    assert advise(parse_job("1M tok train"), [box("a.db", mini, base), box("b.db", base)]).work.size == "base"
+    chosen = advise(parse_job("1M tok train"), [box("a.db", mini, base)], Choice("gpt_train", "mini"))
+    assert chosen.work.size == "mini"
+
+
+def test_a_box_that_has_not_measured_it_is_named_with_the_reason() -> None:
+    case = case_named("gpt_train")
+    other = unmeasured(case, "oom", "8 GiB were not enough")
+    advice = advise(
+        parse_job("1M tok train"),
+        [box("a.db", quick(case, 1e3)), box("b.db", other), box("c.db", quick(case_named("bert_ft"), 1e3))],
+    )
+
+    assert [offer.box for offer in advice.offers] == ["a.db"]
+    assert ("b.db cpu", "gpt_train mini: oom: 8 GiB were not enough") in advice.left_out
+    assert ("c.db", "has no gpt_train mini") in advice.left_out
+
+
+def test_tokens_are_counted_in_texts_where_texts_were_measured() -> None:
+    boxes = [box("a.db", quick(case_named("bert_ft", context=128), 10))]
+
+    by_text = advise(parse_job("1000 texts train"), boxes).offers[0].time_s
+    by_token = advise(parse_job("128k tokens train"), boxes, Choice("bert_ft")).offers[0].time_s
+
+    assert by_text == by_token
+
+
+def test_the_fastest_precision_answers_unless_one_is_asked_for() -> None:
+    boxes = [
+        box(
+            "a.db",
+            quick(case_named("gpt_train"), 1e3),
+            quick(case_named("gpt_train", precision="amp"), 2e3),
+        )
+    ]
+
+    assert advise(parse_job("1M tok train"), boxes).offers[0].case.variant.precision == "amp"
+    asked = advise(parse_job("1M tok train"), boxes, Choice(precision="fp32"))
+    assert asked.offers[0].case.variant.precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("job", "choice", "said"),
+    [
+        ("1M img train", Choice(), "no box has measured conv_train"),
+        ("1M tok train", Choice("gpt_train", "xl"), "no box has measured gpt_train xl"),
+        ("1M tok train", Choice("decode"), "--workload decode: does not answer"),
+        ("9 rps", Choice(), "no box has measured infer_rps"),
+    ],
+)
+def test_a_job_that_no_row_answers_is_refused(job: str, choice: Choice, said: str) -> None:
+    with pytest.raises(GputuiError) as caught:
+        advise(parse_job(job), training_boxes(1e3, 1e4), choice)
+    assert said in caught.value.message
+    assert caught.value.hint
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
+    case = case_named("gpt_train")
+    crowded = measured(case, steady(1.0), waited_share=0.4)
+    side = side_of_runs("a.db", [make_run(crowded, status="interrupted")])
+
+    advice = advise(parse_job("1M tok train"), [Box(side, NO_PRICE, NO_PRICE)])
+
+    doubts = " ".join(advice.offers[0].doubts)
+    assert "others held its CPUs" in doubts
+    assert "interrupted" in doubts
+    assert "1 launch: the interval is mostly assumed" in doubts
+
+
+def served(per_s: float, *launches: Mapping[int, float | None], device_class: str = "cpu") -> CaseResult:
+    """A server of so many requests per second, with its p99 at each load in percent, for each launch."""
+    result = quick(case_named("infer_rps", device_class), per_s, len(launches))
+    return replace(
+        result,
+        measurements=tuple(
+            replace(measurement, figures=tuple(_wait(load, wait) for load, wait in waits.items()))
+            for measurement, waits in zip(result.measurements, launches, strict=True)
+        ),
+    )
+
+
+FEW = -1.0
+"""A wait that too few requests were measured for; None is a queue that grew."""
+
+
+def _wait(load: int, wait_s: float | None) -> Figure:
+    value: float | Missing = Missing("the queue grew: 9 of 99 unanswered") if wait_s is None else wait_s
+    if wait_s == FEW:
+        value = Missing("5 requests; p99 needs 459")
+    return Figure(0, 0, f"p99_at_{load}_s", f"p99 at {load}% load", "s", "less", "median", value, 500)
+
+
+WAITS = {25: 0.01, 50: 0.02, 75: 0.04, 90: 0.3}
+
+
+def load_of(result: CaseResult, job: str, usd: float | None = None, gpus: int = 0) -> Load | Missing:
+    return advise(parse_job(job), [box("a.db", result, usd=usd, gpus=gpus)]).offers[0].load
+
+
+def test_the_highest_load_that_meets_the_bound_gives_the_boxes() -> None:
+    load = load_of(served(100, WAITS, WAITS, WAITS), "200 rps p99<50ms")
+
+    assert isinstance(load, Load)
+    assert (load.fraction, load.wait_s) == (0.75, 0.04)
+    assert load.per_s.value == pytest.approx(75, rel=1e-3)
+    assert load.boxes.value == 3  # 200 / 75 = 2.7
+    assert load.boxes.low <= 3 <= load.boxes.high
+
+
+def test_a_load_counts_only_if_every_launch_met_the_bound() -> None:
+    worse = {**WAITS, 75: 0.06}
+    stuck: dict[int, float | None] = {**WAITS, 50: None, 75: None, 90: None}
+
+    for waits, fraction in ((worse, 0.5), (stuck, 0.25)):
+        load = load_of(served(100, WAITS, WAITS, waits), "200 rps p99<50ms")
+        assert isinstance(load, Load)
+        assert load.fraction == fraction
+
+
+def test_a_bound_that_no_load_meets_is_said_with_the_wait_that_was_measured() -> None:
+    advice = advise(parse_job("200 rps p99<5ms"), [box("a.db", served(100, WAITS), usd=1)])
+
+    (offer,) = advice.offers
+    assert not offer.meets
+    assert isinstance(offer.load, Missing)
+    assert offer.load.reason == "not met at 25 % of its throughput: p99 is 10.0 ms"
+    assert offer.is_told
+    assert isinstance(advice.cheapest, Missing)
+
+
+def test_a_load_with_too_few_requests_says_nothing_and_a_higher_one_may() -> None:
+    load = load_of(served(100, {25: FEW, 50: 0.02, 75: 0.04, 90: 0.3}), "200 rps p99<50ms")
+
+    assert isinstance(load, Load)
+    assert load.fraction == 0.75
+
+
+def test_where_no_load_had_enough_requests_it_cannot_be_told_and_is_no_failure() -> None:
+    slow = served(100, {25: FEW, 50: FEW, 75: FEW, 90: FEW})
+    quick_gpu = served(9000, WAITS, device_class="gpu")
+    advice = advise(parse_job("200 rps p99<50ms"), [box("a.db", slow), box("b.db", quick_gpu, gpus=1)])
+
+    cpu = offer_of(advice, "a.db cpu")
+    assert isinstance(cpu.load, Missing)
+    assert "cannot be told: 5 requests; p99 needs 459" in cpu.load.reason
+    assert (cpu.meets, cpu.is_told) == (False, False)
+    assert advice.gpu == "a GPU meets the target; whether a CPU does cannot be told"
+
+
+def test_without_a_bound_whatever_the_queue_bore_is_served() -> None:
+    load = load_of(served(100, {25: FEW, 50: FEW, 75: FEW, 90: None}), "200 rps")
+
+    assert isinstance(load, Load)
+    assert load.fraction == 0.75
+    assert isinstance(load.wait_s, Missing)
+
+
+def test_waits_that_were_not_measured_are_said_to_be() -> None:
+    load = load_of(quick(case_named("infer_rps"), 100), "200 rps p99<50ms")
+
+    assert load == Missing("its waits under load were not measured")
+
+
+def test_one_request_alone_above_the_bound_is_a_doubt() -> None:
+    alone = quick(case_named("infer_lat"), 10)
+    waits = Figure(0, 0, "p99_s", "p99 latency", "s", "less", "median", 0.08, 500)
+    alone = replace(alone, measurements=tuple(replace(m, figures=(waits,)) for m in alone.measurements))
+    side_box = box("a.db", served(100, WAITS), alone)
+
+    (offer,) = advise(parse_job("200 rps p99<50ms"), [side_box]).offers
+
+    assert any("one request at a time waits 80.0 ms" in doubt for doubt in offer.doubts)
+
+
+def test_serving_costs_whole_boxes_for_the_hours_of_a_month() -> None:
+    result = served(100, WAITS, WAITS, WAITS, device_class="gpu")
+    boxes = [box("a.db", result, usd=2, gpus=1)]
+
+    usd = advise(parse_job("200 rps p99<50ms"), boxes, hours_per_month=100).offers[0].usd
+
+    assert isinstance(usd, Span)
+    assert usd.value == pytest.approx(3 * 2 * 100)
+
+
+def test_gpus_of_one_box_serve_together() -> None:
+    load = load_of(served(100, WAITS, WAITS, WAITS, device_class="gpu"), "1000 rps p99<50ms", usd=8, gpus=8)
+
+    assert isinstance(load, Load)
+    assert load.needed.value == 14  # 1000 / 75 = 13.3
+    assert load.boxes.value == 2
+
+
+def test_a_cpu_that_meets_the_target_for_less_needs_no_gpu() -> None:
+    boxes = [
+        box("cpu.db", served(400, WAITS, WAITS, WAITS), usd=0.36),
+        box("gpu.db", served(9000, WAITS, WAITS, WAITS, device_class="gpu"), usd=3.6, gpus=1),
+    ]
+
+    advice = advise(parse_job("200 rps p99<50ms"), boxes)
+
+    assert advice.gpu == "GPU not worth it: 1 CPU box meets the target, for less"
+    assert advice.cheapest == Pick("cpu.db", "cpu", ())
+    assert advice.fastest == Pick("gpu.db", "gpu", ())
+
+
+def no_watts(run_id: str) -> float | Missing:
+    return Missing("its GPUs' power was not measured")
+
+
+def bought(terms: Terms, usd: float, job: str = "36M tok train") -> RentOrBuy | Missing:
+    boxes = training_boxes(1e3, 1e4)
+    gpu = [Box(boxes[1].side, price(20_000 / 730, 1), NO_PRICE)]
+    (buying,) = weigh(advise(parse_job(job), gpu), lambda name: usd, terms, no_watts)
+    return buying.found
+
+
+def test_800k_is_earned_back_in_53_months_against_a_rent_of_20k() -> None:
+    found = bought(Terms(staff_usd_per_month=5000), 800_000)
+
+    assert isinstance(found, RentOrBuy)
+    assert found.rent_usd_per_month == pytest.approx(20_000)
+    assert found.months == pytest.approx(53.3, abs=0.05)
+
+
+def test_a_box_that_works_half_of_the_time_is_earned_back_later_or_never() -> None:
+    found = bought(Terms(staff_usd_per_month=5000, utilisation=0.5), 800_000)
+    never = bought(Terms(staff_usd_per_month=5000, utilisation=0.2), 800_000)
+
+    assert isinstance(found, RentOrBuy)
+    assert isinstance(never, RentOrBuy)
+    assert found.months == pytest.approx(160)
+    assert isinstance(never.months, Missing)
+
+
+def test_power_that_nobody_measured_has_to_be_stated() -> None:
+    unknown = bought(Terms(power_usd_per_kwh=0.2), 1000)
+    stated = bought(Terms(power_usd_per_kwh=0.2, cooling=0.25, power_w=2000), 1000)
+
+    assert isinstance(unknown, Missing)
+    assert "--power" in unknown.reason
+    assert isinstance(stated, RentOrBuy)
+    assert stated.own_usd_per_month == pytest.approx(365)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputui.analysis.job import MOST, UNITS, VERBS, Batch, Job, Serving, parse_job
+from gputui.errors import EXIT_USAGE, GputuiError
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("50M tokens train", Batch(50e6, "tok", "train", None)),
+        ("1M img train", Batch(1e6, "img", "train", None)),
+        ("  2.5e9   TOK  Write ", Batch(2.5e9, "tok", "write", None)),
+        ("100k texts train in 8h", Batch(1e5, "seq", "train", 28800.0)),
+        ("3B requests answer in 2 d", Batch(3e9, "req", "answer", 172800.0)),
+        ("200 rps p99<50ms", Serving(200.0, "p99", 0.05)),
+        ("200 rps p99 < 50 ms", Serving(200.0, "p99", 0.05)),
+        ("1k req/s P50<=2s", Serving(1000.0, "p50", 2.0)),
+        ("7 rps", Serving(7.0, "", None)),
+    ],
+)
+def test_a_job_is_read_as_people_write_it(text: str, job: Job) -> None:
+    assert parse_job(text) == job
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "allowed"),
+    [
+        ("", "is empty", "tokens|img|seq train"),
+        ("many tokens train", "many is no amount", "50M"),
+        ("-5M tokens train", "-5M is no amount", "50M"),
+        ("0 tokens train", "0 is out of range", "more than 0"),
+        ("1e400 tokens train", "1e400 is out of range", "at most 1e+18"),
+        ("50M", "50M of what?", "tokens"),
+        ("50M kittens train", "kittens is no unit", "tokens, img, seq, requests or rps"),
+        ("50M tokens", "what is to be done with tokens?", "train or write"),
+        ("50M tokens fly", "fly is nothing to do with tokens", "train or write"),
+        ("1M img write", "write is nothing to do with img", "train"),
+        ("1M img train soon", "soon is too much", "in TIME"),
+        ("1M img train in", "in is too much", "in TIME"),
+        ("1M img train in 8x", "8x is no time", "50ms"),
+        ("200 rps p95<50ms", "p95<50ms is no bound", "p50<TIME or p99<TIME"),
+        ("200 rps p99<50", "50 is no time", "us, ms, s, min, h or d"),
+        ("200 rps p99<0ms", "0ms is out of range", "more than 0"),
+        ("٣ rps", "is no amount", "50M"),
+    ],
+)
+def test_what_is_no_job_is_refused_with_the_word_and_what_may_stand_there(
+    text: str, word: str, allowed: str
+) -> None:
+    with pytest.raises(GputuiError) as caught:
+        parse_job(text)
+    assert word in caught.value.message
+    assert allowed in caught.value.hint
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+AMOUNTS = st.floats(min_value=0, max_value=MOST, exclude_min=True, allow_subnormal=False)
+BATCHES = st.sampled_from([(unit, verb) for unit, verbs in VERBS.items() for verb in verbs]).flatmap(
+    lambda kind: st.builds(Batch, AMOUNTS, st.just(kind[0]), st.just(kind[1]), st.none() | AMOUNTS)
+)
+SERVINGS = st.builds(Serving, AMOUNTS, st.just(""), st.none()) | st.builds(
+    Serving, AMOUNTS, st.sampled_from(["p50", "p99"]), AMOUNTS
+)
+
+
+@given(BATCHES | SERVINGS)
+def test_a_job_that_is_written_out_is_read_back_the_same(job: Job) -> None:
+    assert parse_job(job.text) == job
+
+
+PIECES = (
+    "50M",
+    "1e9",
+    "200",
+    "rps",
+    "p99<50ms",
+    "p99",
+    "<",
+    "50",
+    "ms",
+    "train",
+    "write",
+    "answer",
+    "in",
+    "8h",
+)
+WORDS = st.sampled_from([*PIECES, *UNITS])
+
+
+def parsed_or_error(text: str) -> Job | GputuiError:
+    try:
+        return parse_job(text)
+    except GputuiError as error:
+        return error
+
+
+@given(st.text(max_size=40) | st.lists(WORDS, max_size=6).map(" ".join))
+def test_any_text_is_a_job_or_an_error_of_usage_with_a_hint(text: str) -> None:
+    found = parsed_or_error(text)
+    if isinstance(found, GputuiError):
+        assert found.exit_code == EXIT_USAGE
+        assert found.hint
+    else:
+        assert parse_job(found.text) == found

@@ -1,0 +1,196 @@
+"""Which cases of a stored run can be repeated, and why others cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hand_made import make_run, measured, steady, unmeasured
+from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
+
+from gputui import __version__
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case, Variant, program_case
+from gputui.model.result import CaseResult
+from gputui.services.profiles import OwnStep, Profile, ProfileCase, ProfileCommand
+from gputui.services.repeating import Model, Repetition, differences_here, repetition_of
+from gputui.services.resolving import case_of
+from gputui.worker.workloads import workload_named
+
+
+def real(workload: str, precision: str = "fp32", threads: str = "1", mode: str = "eager") -> Case:
+    """The case of a workload as it is declared today, on a CPU."""
+    return case_of(workload_named(workload), "mini", Variant("cpu", precision, mode, threads))
+
+
+def done(case: Case) -> CaseResult:
+    return measured(case, steady(0.1))
+
+
+def model_of(*cases: CaseResult, profiled: frozenset[int] = frozenset()) -> Model:
+    return Model("a.db@x", make_run(*cases), profiled, "a.db@00000001")
+
+
+def refused(*cases: CaseResult, given: Profile | None = None) -> str:
+    with pytest.raises(GputuiError) as caught:
+        repetition_of(model_of(*cases), given)
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.hint
+    return caught.value.message
+
+
+def repeated(repetition: Repetition) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    return [(case.workload, case.precisions, case.threads) for case in repetition.profile.cases]
+
+
+def test_cases_that_differ_in_precision_share_launches_again_and_others_do_not() -> None:
+    found = repetition_of(
+        model_of(
+            done(real("gemm")),
+            done(real("gemm", "amp")),
+            done(real("gemm", threads="all")),
+            done(real("spin")),
+        )
+    )
+
+    assert repeated(found) == [
+        ("gemm", ("fp32", "amp"), ("1",)),
+        ("gemm", ("fp32",), ("all",)),
+        ("spin", ("fp32",), ("1",)),
+    ]
+    assert found.refused == ()
+
+
+def test_launches_budget_and_name_are_those_of_the_other_run() -> None:
+    model = model_of(done(real("spin")))
+    summary = replace(model.run.summary, replicates=3, budget_s=77.0, profile="quick", profile_version=9)
+
+    profile = repetition_of(replace(model, run=replace(model.run, summary=summary))).profile
+
+    assert (profile.replicates, profile.budget_s) == (3, 77.0)
+    assert (profile.name, profile.version) == ("quick", 9)
+
+
+def test_a_compiled_case_is_compiled_and_a_profiled_one_profiled_again() -> None:
+    compiled = real("gpt_train", "fp32", "all", "compile")
+
+    found = repetition_of(
+        model_of(done(real("gpt_train", "fp32", "all")), done(compiled), profiled=frozenset({0}))
+    )
+
+    assert [(case.modes, case.is_profiled) for case in found.profile.cases] == [
+        (("eager",), True),
+        (("compile",), False),
+    ]
+
+
+def test_what_was_not_tried_there_is_not_tried_here() -> None:
+    found = repetition_of(
+        model_of(
+            done(real("spin")),
+            unmeasured(real("gemm"), "skipped", "no GPU"),
+            unmeasured(real("membw"), "oom", "8 GiB"),
+        )
+    )
+
+    assert [case.workload for case in found.profile.cases] == ["spin", "membw"]
+    assert found.left_out == 1
+
+
+def changed(case: Case, **parts: object) -> CaseResult:
+    return done(replace(case, work=replace(case.work, **parts)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (changed(real("spin"), version=99), "is version 99 there and 1 here: other work"),
+        (changed(real("spin"), size="huge"), "there is no size huge here, only mini, base"),
+        (
+            changed(
+                real("spin"), parameters=(("algorithm", "sha256"), ("piece_bytes", 262144), ("pieces", 31))
+            ),
+            "its size mini is other work here: pieces 31 there, 32 here",
+        ),
+        (changed(real("spin"), workload="of_ana"), "give its STEP.py as well"),
+        (done(replace(real("spin"), variant=Variant("cpu", "fp64", "eager", "1"))), "precision fp64 here"),
+        (done(replace(real("spin"), variant=Variant("gpu", "fp32", "eager", "host"))), "device gpu here"),
+        (done(replace(real("spin"), variant=Variant("cpu", "fp32", "compile", "1"))), "mode compile here"),
+    ],
+)
+def test_what_this_version_cannot_repeat_is_told_with_the_reason(case: CaseResult, reason: str) -> None:
+    assert reason in refused(case)
+
+    found = repetition_of(model_of(done(real("gemm")), case))
+    assert [why for _, why in found.refused if reason in why]
+    assert [entry.workload for entry in found.profile.cases] == ["gemm"]
+
+
+def test_a_workload_of_somebodys_own_is_repeated_from_its_file() -> None:
+    own = replace(workload_named("spin"), name="hashing", version=4)
+    case = case_of(own, "mini", Variant("cpu", "fp32", "eager", "all"))
+    given = Profile("step", 4, "own", "?", 10, 1, (), own=OwnStep("/somewhere/step.py", own))
+
+    assert "give its STEP.py as well" in refused(done(case))
+    profile = repetition_of(model_of(done(case)), given).profile
+    assert profile.own == given.own
+    assert [entry.workload for entry in profile.cases] == ["hashing"]
+    changed_since = replace(given, own=OwnStep("/somewhere/step.py", replace(own, version=5)))
+    assert "is version 4 there and 5 here" in refused(done(case), given=changed_since)
+
+
+def program(workload: str, units: float = 1.0) -> CaseResult:
+    return done(
+        program_case(
+            workload, 1, is_whole=True, device_class="cpu", unit="run", units=units, workload_class="host"
+        )
+    )
+
+
+def profile_with(command: ProfileCommand) -> Profile:
+    return Profile("own", 1, "own", "?", 10, 1, (), (command,))
+
+
+SLEEP = ProfileCommand("nap", 1, ("sleep", "0.01"), "", "run", 1.0, "cpu", "host", 1.0)
+
+
+def test_a_program_is_repeated_from_the_profile_that_declares_it_and_only_from_one() -> None:
+    assert "give its profile.toml" in refused(program("command:nap"))
+    found = repetition_of(model_of(program("command:nap")), profile_with(SLEEP))
+    assert found.profile.commands == (SLEEP,)
+    assert "is declared otherwise" in refused(program("command:nap", 5.0), given=profile_with(SLEEP))
+
+
+def test_a_recording_is_repeated_by_recording() -> None:
+    assert "gputui record" in refused(program("record:train"))
+
+
+def test_cases_of_the_given_profile_that_the_other_run_did_not_have_are_not_added() -> None:
+    spin = ProfileCase("gemm", ("mini",), ("cpu",), ("fp32",), ("1",), 1.0)
+    given = replace(profile_with(SLEEP), cases=(spin,))
+
+    assert repeated(repetition_of(model_of(done(real("spin"))), given)) == [("spin", ("fp32",), ("1",))]
+
+
+def test_what_differs_is_told_as_there_and_here() -> None:
+    model = model_of(done(real("spin")))
+    there = replace(model.run.summary, gputui_version="0.0.9")
+    older = replace(model, run=replace(model.run, summary=there))
+
+    other = replace(RUNTIME, torch_version="9.9.9")
+    told = {what: (on_a, on_b) for what, on_a, on_b in differences_here(older, GPU_MACHINE, other)}
+
+    assert told["torch"] == (str(RUNTIME.torch_version), "9.9.9")
+    assert told["gputui"] == ("0.0.9", __version__)
+    assert told["GPU"][0] == "none"
+
+
+def test_in_the_same_place_nothing_differs() -> None:
+    model = model_of(done(real("spin")))
+    same = replace(
+        model, run=replace(model.run, summary=replace(model.run.summary, gputui_version=__version__))
+    )
+
+    assert differences_here(same, CPU_MACHINE, RUNTIME) == ()
+    assert isinstance(model.run.summary.price, Missing)
