@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from gputui.cli.results import case_name
 from gputui.cli.tables import add_row, table
 from gputui.model.absent import Missing
 from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
 from gputui.services.anatomy import Anatomy, anatomy_of, is_believed
+from gputui.services.wording import case_name
 
 OPERATORS_SHOWN = 5
 _LEAST_SHARE = 0.005

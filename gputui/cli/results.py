@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -12,21 +11,20 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli.tables import Sheet, add_row, first_that_fits, table
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     RATES,
-    format_figure,
     format_percent,
     format_rate,
     format_seconds,
     format_usd,
 )
-from gputui.services.figures import CaseFigure, figures_of
+from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of
-from gputui.services.speeds import cost_of, is_crowded, speed_of, waited_share
+from gputui.services.speeds import cost_of, speed_of
 from gputui.services.utilisation import uses_of
+from gputui.services.wording import case_name, figure_seen, figure_text, half_width, outcome_words, run_notes
 
 
 def print_results(out: Console, run: Run) -> None:
@@ -38,7 +36,7 @@ def print_results(out: Console, run: Run) -> None:
         if isinstance(speed, SpeedEstimate):
             measured.append((case, speed))
         else:
-            unmeasured.setdefault(_why(case), []).append(case.case.name)
+            unmeasured.setdefault(outcome_words(case), []).append(case.case.name)
     if measured:
         full, short = _full(measured, run), _short(measured, run)
         sheet = first_that_fits(out.width, (full, short))
@@ -53,7 +51,7 @@ def print_results(out: Console, run: Run) -> None:
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
         out.print(Text(f"{shown}: {reason}"))
-    for line in _notes(run):
+    for line in run_notes(run):
         out.print(Text(line))
     out.print()
     judged = normality_of(run)
@@ -70,7 +68,7 @@ def print_figures(out: Console, run: Run) -> None:
         found = figures_of(case)
         if found:
             rows.append((case_name(case), "", ""))
-        rows += [(f"  {f.title}", figure_text(f), _seen(f)) for f in found]
+        rows += [(f"  {f.title}", figure_text(f), figure_seen(f)) for f in found]
     if not rows:
         return
     made = table(["figure", "value", "seen in"], right=(1,), breaks=(2,))
@@ -111,34 +109,6 @@ def print_uses(out: Console, run: Run) -> None:
                 "another device than its name says"
             )
         )
-
-
-def figure_text(figure: CaseFigure) -> str:
-    """Its value in its unit, or that there is none."""
-    return "—" if isinstance(figure.value, Missing) else format_figure(figure.value, figure.unit)
-
-
-def _seen(figure: CaseFigure) -> str:
-    """How often it was observed, and how far launches lie apart; or why there is none."""
-    if isinstance(figure.value, Missing):
-        return figure.value.reason
-    if figure.launches == 1 or figure.low is None or figure.high is None:
-        return f"{figure.observations}"
-    low, high = (format_figure(value, figure.unit) for value in (figure.low, figure.high))
-    return f"{figure.observations} in {figure.launches} launches: {low} to {high}"
-
-
-def case_name(case: CaseResult) -> str:
-    """The case's name with the type that `amp` became."""
-    used = {m.precision_used for m in case.measurements if m.precision_used}
-    name = case.case.name
-    types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))
-    return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
-
-
-def half_width(speed: SpeedEstimate) -> float:
-    """Half the 95 % interval, relative, taken on the log scale: 0.1 is a factor of 1.1 either way."""
-    return math.expm1(math.log(speed.high / speed.low) / 2)
 
 
 def _full(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sheet:
@@ -213,41 +183,3 @@ def _common_part(names: Sequence[str]) -> str:
     """The words that all names share, such as `gpu `."""
     shared = [word for word in names[0].split() if all(word in name.split() for name in names)]
     return "".join(f"{word} " for word in shared)
-
-
-def _why(case: CaseResult) -> str:
-    return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
-
-
-def _notes(run: Run) -> list[str]:
-    """What a reader must know to read the table rightly."""
-    notes = []
-    launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
-    if launches and min(launches) < 3:
-        how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
-        notes.append(
-            f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
-            f"launches vary elsewhere; {how}."
-        )
-    unsettled = [
-        case_name(c)
-        for c in run.cases
-        if any(m.outcome == "ok" and m.stable is False for m in c.measurements)
-    ]
-    if unsettled:
-        shown = ", ".join(unsettled[:3]) + (f" and {len(unsettled) - 3} more" if len(unsettled) > 3 else "")
-        notes.append(f"not stable after warm-up: {shown}")
-    crowded = [f"{case_name(c)} {_waited(c)}" for c in run.cases if is_crowded(c)]
-    if crowded:
-        shown = ", ".join(crowded[:3]) + (f" and {len(crowded) - 3} more" if len(crowded) > 3 else "")
-        notes.append(f"other processes held its CPUs during: {shown} of the time")
-    return notes
-
-
-def _is_recording(run: Run) -> bool:
-    return any(case.case.variant.device_class == WHOLE_BOX for case in run.cases)
-
-
-def _waited(case: CaseResult) -> str:
-    share = waited_share(case)
-    return "" if isinstance(share, Missing) else format_percent(share)

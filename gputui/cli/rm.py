@@ -20,7 +20,7 @@ def command(run: str, file: Path | None, yes: bool) -> int:
     """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""
     path, found = locate_run(run, file)
     if not yes:
-        from gputui.cli.tables import day
+        from gputui.services.wording import day
 
         label = f" ({found.label})" if found.label else ""
         what = f"run {found.short_id}{label}: {found.profile}, {found.status}, {day(found)}"

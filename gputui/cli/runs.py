@@ -44,7 +44,8 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         }
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
-    from gputui.cli.tables import add_row, console, day, device_words, table, torch_words
+    from gputui.cli.tables import add_row, console, table
+    from gputui.services.wording import day, device_words, torch_words
 
     made = table(["run", "when", "profile", "status", "label", "box", "torch"], breaks=(2, 4, 5))
     for summary in summaries:

@@ -10,10 +10,10 @@ import click
 
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
-from gputui.model.result import Run
-from gputui.model.units import format_bytes, format_percent, format_seconds
+from gputui.model.units import format_percent
 from gputui.services.selecting import run_and_file
 from gputui.services.traces import HOW_TO_OPEN, traces_of
+from gputui.services.wording import run_heading
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -46,7 +46,7 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
     from gputui.cli.tables import console
 
     out = console()
-    for line in _heading(found):
+    for line in run_heading(found):
         out.print(line, markup=False)
     out.print()
     print_results(out, found)
@@ -56,54 +56,6 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
     for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
         out.print(line, markup=False)
     return EXIT_DONE
-
-
-def _heading(run: Run) -> Iterator[str]:
-    from gputui.cli.tables import day
-
-    summary, machine, runtime = run.summary, run.summary.machine, run.summary.runtime
-    label = f" ({summary.label})" if summary.label else ""
-    ended_us = summary.ended_utc_us
-    took = "" if ended_us is None else f", {format_seconds((ended_us - summary.started_utc_us) / 1e6)}"
-    reason = f": {summary.status_reason}" if summary.status_reason else ""
-    yield (
-        f"run {summary.short_id}{label}: {summary.profile}, {summary.status}{reason}, {day(summary)}{took}"
-    )
-    cpu = machine.cpu
-    yield (
-        f"CPU      {_known(cpu.model)}, {cpu.usable_cores} cores, {cpu.usable_threads:g} of"
-        f" {cpu.host_threads} threads ({cpu.limited_by})"
-    )
-    memory = machine.memory
-    yield (f"memory   {format_bytes(memory.usable_bytes)} ({memory.limited_by})")
-    for gpu in machine.gpus:
-        size = "memory unknown" if isinstance(gpu.memory_bytes, Missing) else format_bytes(gpu.memory_bytes)
-        limit = gpu.power_limit_w
-        power = "" if isinstance(limit, Missing) else f", limit {limit:.0f} W"
-        yield (f"GPU {gpu.index}    {gpu.name}, {size}{power}")
-    if not machine.gpus:
-        yield (f"GPU      none: {machine.gpus_absent}")
-    layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
-    yield (f"platform {layers or 'unknown'}; instance {_known(machine.instance_type)}")
-    yield (f"system   {_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}")
-    yield (f"driver   {_known(machine.driver_version)}, CUDA up to {_known(machine.cuda_driver_version)}")
-    if not runtime.python_version:
-        yield f"runtime  {_known(runtime.torch_version)}"
-    else:
-        yield (
-            f"runtime  Python {runtime.python_version}, torch {_known(runtime.torch_version)},"
-            f" CUDA {_known(runtime.torch_cuda)}, cuDNN {_known(runtime.cudnn_version)}"
-        )
-    price = summary.price
-    if not isinstance(price, Missing):
-        source = " ".join(
-            filter(None, (price.kind, price.provider, price.instance_type, price.region, price.date))
-        )
-        yield (f"price    ${price.usd_per_hour:g}/h ({source})")
-
-
-def _known(value: object) -> str:
-    return f"— ({value.reason})" if isinstance(value, Missing) else str(value)
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:

@@ -1,0 +1,111 @@
+"""Rows of a comparison in words: what the printed table and the screen say of them."""
+
+from __future__ import annotations
+
+import math
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX
+from gputui.model.units import format_percent, format_rate, format_usd, three_digits
+from gputui.services.comparison import Cell, Comparison, Row, Side
+from gputui.services.wording import day, device_words, torch_words
+
+
+def side_words(side: Side, ignore: str, width: int) -> str:
+    """A side in one line: name, box, torch, price, launches, day; the last ones fall away if it is narrow."""
+    run = side.run
+    launches = max(
+        (len([m for m in c.result.measurements if m.outcome == "ok"]) for c in side.cases), default=0
+    )
+    platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
+    where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
+    parts = [
+        f"{ignore} {side.name}" if ignore else side.name,
+        where + device_words(run),
+        torch_words(run),
+        "" if isinstance(run.price, Missing) else f"${run.price.usd_per_hour:g}/h",
+        f"{launches} launch{'es' if launches != 1 else ''}",
+        day(run),
+    ]
+    parts = [part for part in parts if part]
+    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
+        parts.pop()
+    return "  ".join(parts)
+
+
+def difference_words(difference: tuple[str, str, str]) -> str:
+    """What differs and its two values; of machines only that they do."""
+    what, on_a, on_b = difference
+    return what if what == "machine" else f"{what} {on_a} / {on_b}"
+
+
+def words_of(row: Row) -> dict[str, str]:
+    """The words that tell a row from others of its workload, empty where they go without saying."""
+    variant = row.case.variant
+    if row.case.is_program:
+        device = "" if variant.device_class == WHOLE_BOX else variant.device_class
+        return {"size": "", "device": device, "precision": "", "mode": "", "threads": ""}
+    threads = {"1": "1t", "all": "all", "host": ""}.get(variant.threads, variant.threads)
+    words = {"size": row.case.work.size, "device": variant.device_class, "precision": variant.precision}
+    return {**words, "mode": "" if variant.mode == "eager" else variant.mode, "threads": threads}
+
+
+def common_words(comparison: Comparison, ignore: str) -> list[str]:
+    """What all rows share, to be said once in the heading."""
+    rows = [words_of(row) for row in comparison.rows]
+    keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
+    values = [{row[key] for row in rows} for key in keys]
+    return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
+
+
+def row_name(row: Row, common: list[str], ignore: str, *, is_short: bool = False) -> str:
+    """What a row is called, without what is said of all rows or is what the sides differ in."""
+    unsaid = ("", "all", *common) if is_short else ("", *common)
+    words = [word for key, word in words_of(row).items() if key != ignore and word not in unsaid]
+    return " ".join((row.case.work.workload, *words))
+
+
+def rate_text(cell: Cell) -> str:
+    """The speed of one side, else its outcome."""
+    if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
+        return format_rate(cell.speed.units_per_s, cell.result.case.unit)
+    return "—" if cell.result is None else cell.result.outcome
+
+
+def ratio_text(row: Row, *, wide: bool) -> str:
+    """B against A with its interval."""
+    return "—" if isinstance(row.estimate, Missing) else interval_text(row.estimate, wide=wide)
+
+
+def interval_text(estimate: object, *, wide: bool) -> str:
+    """A ratio told from the side of the larger: `10.8x ±0.2 less`, or with both ends."""
+    ratio, low, high = (getattr(estimate, name) for name in ("ratio", "low", "high"))
+    word = "more"
+    if ratio < 1:
+        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "less"
+    if wide:
+        return f"{three_digits(ratio)}x ({three_digits(low)}–{three_digits(high)}) {word}"
+    half = ratio * math.expm1(math.log(high / low) / 2)
+    return f"{three_digits(ratio)}x ±{three_digits(half)} {word}"
+
+
+def peaks_text(row: Row) -> str:
+    """Of both sides; empty where neither is known."""
+    sides = (peak_text(row.a), peak_text(row.b))
+    return "/".join(side or "—" for side in sides) if any(sides) else ""
+
+
+def peak_text(cell: Cell) -> str:
+    """Share of the data sheet's peak, of FLOPs before bytes; empty where none is known."""
+    shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
+    return format_percent(shares[0]) if shares else ""
+
+
+def cost_text(cell: Cell) -> str:
+    """What a million units of its work cost."""
+    if not isinstance(cell.cost, Cost):
+        return "—"
+    share = f" ({format_percent(cell.cost.share)} share)" if cell.cost.is_share else ""
+    return format_usd(cell.cost.usd_per_million) + share

@@ -1,0 +1,160 @@
+"""Runs and cases in words: what every table and screen calls them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.units import format_bytes, format_figure, format_percent, format_seconds
+from gputui.services.figures import CaseFigure
+from gputui.services.speeds import is_crowded, speed_of, waited_share
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def day(run: RunSummary) -> str:
+    """When a run was, in the time zone it was measured in: `20 Nov 14:02`; the year where it is another."""
+    zone = timezone(timedelta(minutes=run.utc_offset_min))
+    moment = datetime.fromtimestamp(run.started_utc_us / 1e6, zone)
+    year = "" if moment.year == datetime.now(zone).year else f" {moment.year}"
+    return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {moment:%H:%M}"
+
+
+def device_words(run: RunSummary) -> str:
+    """The box in a few words: its GPUs, or its processor and the cores a run may use."""
+    machine = run.machine
+    if machine.gpus:
+        names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
+        return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
+    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
+    model = model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
+    cores = machine.cpu.usable_cores
+    return f"{model}, {cores} core{'s' if cores > 1 else ''}"
+
+
+def torch_words(run: RunSummary) -> str:
+    """`torch 2.13.0+cpu`, or that there is none; empty for a recording, which asks no interpreter."""
+    version = run.runtime.torch_version
+    if not run.runtime.python_version:
+        return ""
+    return "no torch" if isinstance(version, Missing) else f"torch {version}"
+
+
+def case_name(case: CaseResult) -> str:
+    """The case's name with the type that `amp` became."""
+    used = {m.precision_used for m in case.measurements if m.precision_used}
+    name = case.case.name
+    types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))
+    return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
+
+
+def half_width(speed: SpeedEstimate) -> float:
+    """Half the 95 % interval, relative, taken on the log scale: 0.1 is a factor of 1.1 either way."""
+    return math.expm1(math.log(speed.high / speed.low) / 2)
+
+
+def figure_text(figure: CaseFigure) -> str:
+    """Its value in its unit, or that there is none."""
+    return "—" if isinstance(figure.value, Missing) else format_figure(figure.value, figure.unit)
+
+
+def run_heading(run: Run) -> Iterator[str]:
+    """Run, box and runtime, a line each."""
+    summary, machine, runtime = run.summary, run.summary.machine, run.summary.runtime
+    label = f" ({summary.label})" if summary.label else ""
+    ended_us = summary.ended_utc_us
+    took = "" if ended_us is None else f", {format_seconds((ended_us - summary.started_utc_us) / 1e6)}"
+    reason = f": {summary.status_reason}" if summary.status_reason else ""
+    yield (
+        f"run {summary.short_id}{label}: {summary.profile}, {summary.status}{reason}, {day(summary)}{took}"
+    )
+    cpu = machine.cpu
+    yield (
+        f"CPU      {known(cpu.model)}, {cpu.usable_cores} cores, {cpu.usable_threads:g} of"
+        f" {cpu.host_threads} threads ({cpu.limited_by})"
+    )
+    memory = machine.memory
+    yield (f"memory   {format_bytes(memory.usable_bytes)} ({memory.limited_by})")
+    for gpu in machine.gpus:
+        size = "memory unknown" if isinstance(gpu.memory_bytes, Missing) else format_bytes(gpu.memory_bytes)
+        limit = gpu.power_limit_w
+        power = "" if isinstance(limit, Missing) else f", limit {limit:.0f} W"
+        yield (f"GPU {gpu.index}    {gpu.name}, {size}{power}")
+    if not machine.gpus:
+        yield (f"GPU      none: {machine.gpus_absent}")
+    layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
+    yield (f"platform {layers or 'unknown'}; instance {known(machine.instance_type)}")
+    yield (f"system   {known(machine.os_name)}, kernel {known(machine.kernel)}, {known(machine.libc)}")
+    yield (f"driver   {known(machine.driver_version)}, CUDA up to {known(machine.cuda_driver_version)}")
+    if not runtime.python_version:
+        yield f"runtime  {known(runtime.torch_version)}"
+    else:
+        yield (
+            f"runtime  Python {runtime.python_version}, torch {known(runtime.torch_version)},"
+            f" CUDA {known(runtime.torch_cuda)}, cuDNN {known(runtime.cudnn_version)}"
+        )
+    price = summary.price
+    if not isinstance(price, Missing):
+        source = " ".join(
+            filter(None, (price.kind, price.provider, price.instance_type, price.region, price.date))
+        )
+        yield (f"price    ${price.usd_per_hour:g}/h ({source})")
+
+
+def known(value: object) -> str:
+    """A value, or a dash and why there is none."""
+    return f"— ({value.reason})" if isinstance(value, Missing) else str(value)
+
+
+def figure_seen(figure: CaseFigure) -> str:
+    """How often it was observed, and how far launches lie apart; or why there is none."""
+    if isinstance(figure.value, Missing):
+        return figure.value.reason
+    if figure.launches == 1 or figure.low is None or figure.high is None:
+        return f"{figure.observations}"
+    low, high = (format_figure(value, figure.unit) for value in (figure.low, figure.high))
+    return f"{figure.observations} in {figure.launches} launches: {low} to {high}"
+
+
+def outcome_words(case: CaseResult) -> str:
+    """How a case ended, and why it did so."""
+    return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
+
+
+def run_notes(run: Run) -> list[str]:
+    """What a reader must know to read the table rightly."""
+    notes = []
+    launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
+    if launches and min(launches) < 3:
+        how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
+        notes.append(
+            f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
+            f"launches vary elsewhere; {how}."
+        )
+    unsettled = [
+        case_name(c)
+        for c in run.cases
+        if any(m.outcome == "ok" and m.stable is False for m in c.measurements)
+    ]
+    if unsettled:
+        shown = ", ".join(unsettled[:3]) + (f" and {len(unsettled) - 3} more" if len(unsettled) > 3 else "")
+        notes.append(f"not stable after warm-up: {shown}")
+    crowded = [f"{case_name(c)} {_waited(c)}" for c in run.cases if is_crowded(c)]
+    if crowded:
+        shown = ", ".join(crowded[:3]) + (f" and {len(crowded) - 3} more" if len(crowded) > 3 else "")
+        notes.append(f"other processes held its CPUs during: {shown} of the time")
+    return notes
+
+
+def _is_recording(run: Run) -> bool:
+    return any(case.case.variant.device_class == WHOLE_BOX for case in run.cases)
+
+
+def _waited(case: CaseResult) -> str:
+    share = waited_share(case)
+    return "" if isinstance(share, Missing) else format_percent(share)
