@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -16,7 +17,7 @@ from gputui.services.anatomy import timed_step_ns
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.explaining import Why, sentence
 from gputui.services.figures import figures_of
-from gputui.services.normality import normality_of
+from gputui.services.normality import normality_of, normality_of_side
 from gputui.services.speeds import cost_of, speed_of, waited_share
 from gputui.services.utilisation import uses_of
 
@@ -119,7 +120,8 @@ def _number(value: float | Missing) -> float | None:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "run": summary_as_json(side.run)}
+    normality = [{"word": n.word, "text": n.text} for n in normality_of_side(side)]
+    return {"name": side.name, "run": summary_as_json(side.run), "normality": normality}
 
 
 def _case(case: Case) -> dict[str, Any]:
@@ -144,6 +146,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "precision_used": cell.precision_used,
         "speed": _speed(cell.speed),
         "cost": _cost(cell.cost),
+        "energy": _energy(cell.energy),
         "figures": [] if cell.result is None else _figures(cell.result),
         "uses": [to_plain(use) for use in cell.uses],
     }
@@ -173,6 +176,13 @@ def _cost(cost: Cost | Missing) -> dict[str, Any]:
     if isinstance(cost, Missing):
         return {"usd_per_million": None, "missing": cost.reason}
     plain: dict[str, Any] = to_plain(cost)
+    return plain
+
+
+def _energy(energy: Energy | Missing) -> dict[str, Any]:
+    if isinstance(energy, Missing):
+        return {"joules_per_unit": None, "missing": energy.reason}
+    plain: dict[str, Any] = to_plain(energy)
     return plain
 
 
