@@ -44,7 +44,7 @@ def harmless(text: str) -> str:
 
 def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict[str, Value]:
     case, estimate = row.case, row.estimate
-    is_known = isinstance(estimate, RatioEstimate)
+    known = estimate if isinstance(estimate, RatioEstimate) else None
     found = why.attribution if why is not None else None
     return {
         "case": case.name,
@@ -60,11 +60,11 @@ def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict
         "by": ignore,
         **_side("a", comparison.a, row.a),
         **_side("b", comparison.b, row.b),
-        "b_against_a": estimate.ratio if is_known else None,
-        "ratio_low": estimate.low if is_known else None,
-        "ratio_high": estimate.high if is_known else None,
-        "resolvable": estimate.resolvable if is_known else None,
-        "method": estimate.method if is_known else None,
+        "b_against_a": known.ratio if known else None,
+        "ratio_low": known.low if known else None,
+        "ratio_high": known.high if known else None,
+        "resolvable": known.resolvable if known else None,
+        "method": known.method if known else None,
         "verdict": row.verdict.word,
         "reason": row.verdict.reason,
         "note": row.note,

@@ -43,9 +43,7 @@ def escaped(text: str) -> str:
     return _LINKS.sub(lambda found: f"{found.group()}<!-- -->", plain)
 
 
-def _one(
-    comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Collection[str] | None
-) -> str:
+def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Collection[str] | None) -> str:
     naming = Naming(comparison, ignore)
     told = "; ".join(map(difference_words, comparison.differs)) or ("" if ignore else "nothing recorded")
     parts = [

@@ -75,12 +75,12 @@ class Naming:
 def row_table(
     comparison: Comparison, naming: Naming, form: Form, columns: Collection[str] | None = None
 ) -> Words:
-    """The rows and the means of their groups; `columns` are of COLUMNS, None is what the form has room for."""
+    """The rows and the means of their groups; `columns` are of COLUMNS, None: as many as fit."""
     if columns is None:
         has_peak = any(peak_text(row.a) or peak_text(row.b) for row in comparison.rows)
         columns = ["rate", "ratio", *(["n", *(["peak"] if has_peak else [])] if form.is_wide else [])]
     headings = [f"case ({' '.join(naming.common)})" if naming.common else "case"]
-    numeric = []
+    numeric: list[int] = []
     for column in COLUMNS[:2]:
         if column in columns:
             per_s = " per s" if form.is_short else ""

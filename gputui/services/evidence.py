@@ -49,7 +49,7 @@ class Evidence:
         return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))
 
     def powers(self, run_id: str, case_id: int) -> tuple[LaunchPower, ...] | Missing:
-        """What the GPU of a case drew in each launch. Raises GputuiError if the file can no longer be read."""
+        """What the GPU of a case drew in each launch. Raises GputuiError as `conditions` does."""
         if run_id not in self._powers:
             with open_result(self._files[run_id], self._trust) as file:
                 self._powers[run_id] = file.powers(run_id)

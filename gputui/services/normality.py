@@ -36,7 +36,7 @@ def normality_of(run: Run) -> tuple[Normality, ...]:
     """
     largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
     for case in run.cases:
-        work, variant = case.case.work, case.case.variant
+        variant = case.case.variant
         if not _measure(case) or case.outcome != "ok" or variant.threads == "1":
             continue
         key = (variant.device_class, case.device_index, case.device_name, _measure(case), variant.precision)

@@ -12,7 +12,7 @@ PREFIX = "reference:"
 
 
 def reference_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """$GPUTUI_REFERENCES, else `profiles/reference`: inside the package in a wheel, beside it in a checkout."""
+    """$GPUTUI_REFERENCES, else `profiles/reference`: inside the package in a wheel, else beside it."""
     stated = environ.get("GPUTUI_REFERENCES")
     if stated:
         return Path(stated)

@@ -27,7 +27,8 @@ def check_verdicts(comparisons: Sequence[Comparison], ignore: str, slower_pct: f
     Surely slower is a row with the verdict `slower` whose whole interval lies beyond. Unsure are rows that
     are inconclusive or not comparable, and slower ones whose interval holds the limit.
     """
-    failures, unsure = [], []
+    failures: list[str] = []
+    unsure: list[str] = []
     for comparison in comparisons:
         beside = f"{comparison.b.name} against {comparison.a.name}"
         if not any(isinstance(row.estimate, RatioEstimate) for row in comparison.rows):
@@ -51,9 +52,13 @@ def _unsure(row: Row, slower_pct: float | None) -> Iterable[str]:
     estimate = row.estimate
     if row.verdict.word in ("inconclusive", "not comparable"):
         yield f"is {row.verdict.word}: {row.verdict.reason}"
-    elif slower_pct is not None and row.verdict.word == "slower" and isinstance(estimate, RatioEstimate):
-        if estimate.low < _edge(slower_pct) <= estimate.high:
-            yield f"takes {_longer(estimate)} longer: {slower_pct:g} % is within the interval"
+    elif (
+        slower_pct is not None
+        and row.verdict.word == "slower"
+        and isinstance(estimate, RatioEstimate)
+        and estimate.low < _edge(slower_pct) <= estimate.high
+    ):
+        yield f"takes {_longer(estimate)} longer: {slower_pct:g} % is within the interval"
 
 
 def _edge(slower_pct: float) -> float:

@@ -30,7 +30,8 @@ def test_a_capped_gpu_is_below_normal_with_shortfall_and_likely_reasons() -> Non
     assert normality.word == "BELOW NORMAL"
     assert normality.text == (
         "BELOW NORMAL: gemm amp 400 TFLOP/s (elsewhere 769–798), 52 % of what this GPU does elsewhere: "
-        "likely a power cap, heat, another process on the GPU, or a slice of it; copy 4.28 TB/s (elsewhere 4.30)"
+        "likely a power cap, heat, another process on the GPU, or a slice of it; "
+        "copy 4.28 TB/s (elsewhere 4.30)"
     )
 
 
