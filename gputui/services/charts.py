@@ -168,8 +168,10 @@ def line_chart(title: str, unit: str, lines: Sequence[Line]) -> str:
         f'<text x="{_LEFT}" y="11">{safe(title)}: {_amount(low)} to {_amount(high)} {safe(unit)}</text>',
         f'<path class="grid" d="M{_LEFT} {bottom}H{_RIGHT}M{_LEFT} {top}H{_RIGHT}"/>',
         f'<text class="axis" x="{_LEFT}" y="{bottom + 12}">0 s</text>',
-        f'<text class="axis" x="{_RIGHT}" y="{bottom + 12}" text-anchor="end">'
-        f"{format_seconds(longest)}</text>",
+        (
+            f'<text class="axis" x="{_RIGHT}" y="{bottom + 12}" text-anchor="end">'
+            f"{format_seconds(longest)}</text>"
+        ),
     ]
     for line in lines:
         path, is_on = [], False
