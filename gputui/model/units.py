@@ -135,7 +135,7 @@ def format_figure(value: float, unit: str) -> str:
 
 
 def format_energy(joules_per_unit: float, unit: str) -> str:
-    """Energy for a unit of work: `0.37 J/img`, `12.0 mJ/tok`, `0.92 pJ/flop`."""
+    """Energy for a unit of work: `1.37 J/img`, `12.0 mJ/tok`, `0.92 pJ/flop`."""
     for scale, prefix in ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")):
         if joules_per_unit >= scale * _ROUNDS_UP:
             return f"{three_digits(joules_per_unit / scale)} {prefix}J/{unit}"

@@ -126,7 +126,7 @@ def _cell(column: str, row: Row) -> str:
 
 
 def energy_text(cell: Cell) -> str:
-    """`0.37 J/img (0.36–0.38)`; without an interval where launches are too few for one."""
+    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one."""
     energy = cell.energy
     if not isinstance(energy, Energy) or cell.result is None:
         return "—"
