@@ -290,6 +290,20 @@ def is_explained_by_clock(
     return touches and abs(math.log(estimate.ratio * clocks)) < abs(math.log(estimate.ratio)) / 2
 
 
+def is_left_by_waiting(estimate: RatioEstimate, waited_a: float, waited_b: float, band: float = BAND) -> bool:
+    """Whether a difference is still one after the time in which others held the CPUs is taken from both.
+
+    `waited_a` and `waited_b` are shares of the time, from 0 to below 1: of a step that takes t, t (1 - share)
+    is its own. The whole interval of the ratio of own times must lie beyond the band, on the same side.
+    """
+    if max(waited_a, waited_b) >= 1:
+        return False
+    own = (1 - waited_a) / (1 - waited_b)
+    if estimate.ratio > 1:
+        return estimate.low * own > 1 + band
+    return estimate.high * own < 1 / (1 + band)
+
+
 def judge(
     estimates: Sequence[RatioEstimate | Missing],
     band: float | Sequence[float] = BAND,

@@ -78,14 +78,13 @@ def _one_line(text: str) -> str:
 
 
 def _cases(plan: Plan) -> None:
+    from gputui.services.starting import reasons_of
+
     runs = [c.case.name for c in plan.cases if c.outcome is None]
     click.echo(f"\nwould run here ({len(runs)}):")
     for name in runs:
         click.echo(f"  {name}")
-    reasons: dict[str, list[str]] = {}
-    for case in plan.cases:
-        if case.outcome is not None:
-            reasons.setdefault(f"{case.outcome}: {case.reason}", []).append(case.case.name)
+    reasons = reasons_of(plan)
     if reasons:
         click.echo(f"\nwould not ({sum(map(len, reasons.values()))}):")
     for reason, names in reasons.items():

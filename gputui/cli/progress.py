@@ -18,11 +18,11 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     RunEnd,
-    RunStart,
 )
 from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_rate
+from gputui.services.course import Pace
 
 
 class Progress:
@@ -31,15 +31,11 @@ class Progress:
     def __init__(self, plans: Sequence[Plan], *, live: bool) -> None:
         self._plans = plans
         self._live = live
-        self._begun_s = time.monotonic()
-        """When the first run began, by the line heard last: a run that is watched again began long ago."""
-        self._started_ns: dict[int, int] = {}
+        self._pace = Pace(plans)
         self._now = "starting"
         self._timed: tuple[int, int] | None = None
         """Run and case of the last line, if that was a block; what it says is only made when it is drawn."""
         self._blocks: dict[tuple[int, int], list[Block]] = {}
-        self._done_weight = 0.0
-        self._weights = [{launch.launch_id: launch.weight for launch in plan.launches} for plan in plans]
         self._drawn_s = 0.0
 
     def __enter__(self) -> Progress:
@@ -62,15 +58,12 @@ class Progress:
             self._drawn_s = now_s
             width = shutil.get_terminal_size().columns
             now = self._of_block(*self._timed) if self._timed else self._now
-            text = f"{_clock(now_s - self._begun_s)} {self._remaining()}{now}"
+            text = f"{_clock(self._pace.elapsed_s())} {self._remaining()}{now}"
             print(f"\r\x1b[K{text[: width - 1]}", end="", file=sys.stderr, flush=True)
 
     def hear(self, index: int, line: Line) -> None:
         """One line of the journal of run `index`; also one that was written long before."""
-        if isinstance(line, RunStart):
-            self._started_ns[index] = line.started_ns
-        elif isinstance(line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | Event | RunEnd):
-            self._begun_s = time.monotonic() - (line.t_ns - self._started_ns.get(index, line.t_ns)) / 1e9
+        self._pace.hear(index, line)
         if not isinstance(line, Block):
             self._timed = None
         if isinstance(line, LaunchStart):
@@ -91,7 +84,6 @@ class Progress:
         elif isinstance(line, ProfiledPass) and not line.is_valid:
             self.say(f"{self._elapsed()} {self._name(index, line.case_id)}  not profiled: {line.reason}")
         elif isinstance(line, LaunchEnd):
-            self._done_weight += self._weights[index].pop(line.launch_id, 0.0)
             if line.log_tail:
                 self.say(f"{self._elapsed()} launch {line.launch_id + 1} {line.outcome}: {line.reason}")
                 self.say("\n".join(f"    {row}" for row in line.log_tail.split("\n")))
@@ -125,18 +117,12 @@ class Progress:
         return format_rate(case.units_per_step / step_ns * 1e9, case.unit)
 
     def _elapsed(self) -> str:
-        return _clock(time.monotonic() - self._begun_s)
+        return _clock(self._pace.elapsed_s())
 
     def _remaining(self) -> str:
-        """Time left, from the pace so far, never more than the budget leaves."""
-        left_weight = sum(sum(weights.values()) for weights in self._weights)
-        elapsed_s = time.monotonic() - self._begun_s
-        budget_s = sum(plan.budget_s for plan in self._plans)
-        left_s = max(budget_s - elapsed_s, 0.0)
-        if self._done_weight:
-            left_s = min(left_s, elapsed_s / self._done_weight * left_weight)
-        if not budget_s:
-            return ""  # a recording ends when its program does
+        left_s = self._pace.left_s()
+        if left_s is None:
+            return ""
         return f"~{_clock(left_s)} left " if left_s >= 1 else "nearly done "
 
     def _erase(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,20 +11,12 @@ import click
 
 from gputui.cli.recovered import tell_recovered
 from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
-from gputui.errors import EXIT_DONE, MachineLacks
-from gputui.machine import describe_machine, storage_warning
+from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
-from gputui.services.interpreters import Chosen, choose_interpreter
-from gputui.services.own_steps import is_step_file, profile_of_step
-from gputui.services.places import default_result_file, hash_key
-from gputui.services.pricing import price_of
-from gputui.services.profiles import Profile, find_profile
-from gputui.services.resolving import Choices, resolve_plan
-from gputui.services.running import LiveRun, RunRequest, start_runs, wait_until_begun
-from gputui.store.opening import expanded
-from gputui.store.selecting import check_label
-from gputui.store.writing import check_writable
+from gputui.services.interpreters import Chosen
+from gputui.services.running import LiveRun, start_runs, wait_until_begun
+from gputui.services.starting import Asked, launches_from, prepare, price_from
 
 
 @click.command()
@@ -38,9 +29,9 @@ from gputui.store.writing import check_writable
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or the UUID of a GPU.")
 @click.option("--only", multiple=True, metavar="WORKLOAD", help="Only this workload; repeatable.")
-@click.option("--launches", type=click.IntRange(1, 100), help="Launches per case.  [the profile's]")
+@click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
 @click.option("--label", default="", help="A name for this run.")
-@click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
+@click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Order of launches and random inputs.")
 @click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
@@ -65,30 +56,24 @@ def command(
 
     A name, a .toml file, or a workload of your own in a .py file; without one, `quick`.
     """
-    check_label(label)
-    shipped = None if is_step_file(profile) else find_profile(profile)
     tell_recovered()
-    target = expanded(default_result_file() if db is None else db).absolute()
-    machine = describe_machine(hash_key())
-    price_found = price_of(price, instance, machine)
-    if db is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(target)
-    seed = secrets.randbelow(2**31) if seed is None else seed
-    choices = Choices(device=device, only=only, replicates=launches, seed=seed, keeps_traces=trace)
-
-    requests = []
-    for stated in pythons or (None,):
-        chosen = choose_interpreter(stated, on_probe=_say_probing)
-        chosen_profile = shipped or profile_of_step(Path(profile), chosen.interpreter.executable)
-        plan = resolve_plan(chosen_profile, chosen.interpreter, machine, choices)
-        if not plan.launches:
-            raise _nothing_to_run(chosen_profile, plan, chosen)
-        _announce(plan, chosen, target)
-        requests.append(RunRequest(plan, chosen.interpreter.runtime, label, price_found))
-    warning = storage_warning(target, machine.layers)
-    if warning:
-        click.echo(warning, err=True)
+    asked = Asked(
+        profile=profile,
+        db=db,
+        pythons=pythons,
+        device=device,
+        only=only,
+        launches=launches,
+        label=label,
+        price=price,
+        instance=instance,
+        seed=seed,
+        keeps_traces=trace,
+    )
+    prepared = prepare(asked, on_probe=_say_probing, on_planned=_announce)
+    requests, target = prepared.requests, prepared.target
+    if prepared.warning:
+        click.echo(prepared.warning, err=True)
 
     if detach:
         runs = start_runs(requests, target)
@@ -133,16 +118,3 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
         err=True,
     )
     click.echo(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}", err=True)
-
-
-def _nothing_to_run(profile: Profile, plan: Plan, chosen: Chosen) -> MachineLacks:
-    reasons = dict.fromkeys(c.reason for c in plan.cases if c.reason)
-    version = chosen.interpreter.runtime.torch_version
-    if isinstance(version, Missing) and profile.cases:
-        return MachineLacks(
-            f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}",
-            "pip install torch, or name an interpreter that has it: --python ~/envs/torch/bin/python",
-        )
-    return MachineLacks(
-        f"profile {profile.name}: nothing can run here: {'; '.join(reasons)}", "gputui profiles"
-    )

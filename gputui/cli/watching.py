@@ -15,11 +15,11 @@ from types import FrameType
 import click
 
 from gputui.cli.progress import Progress
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
-from gputui.services.recovery import recover_now
-from gputui.services.running import LiveRun, follow, stop, wait_until_begun
+from gputui.services.finishing import see_stored
+from gputui.services.running import LiveRun, follow, stop
 from gputui.services.traces import HOW_TO_OPEN, traces_of
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -116,24 +116,10 @@ def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
 
 def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     """See that a run is stored: by its `supervisor`, or by `us` since that was killed. Raises NotStored."""
-    last = watched.stored.get(index)
-    if last is not None:
-        if last.exit_status:
-            why = last.message.removeprefix("gputui: ").split("\n")[0] or f"status {last.exit_status}"
-            raise NotStored(
-                f"run {run.short_id} was measured but not stored: {why}",
-                f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
-            )
-        return "supervisor"
-    wait_until_begun([run])
-    found = recover_now(run.run_dir)
-    if found is not None and found.stored is None:
-        raise NotStored(found.said)
-    said = found.said if found else ""
-    click.echo(f"the supervisor of run {run.short_id} was killed", err=True)
-    if said:
-        click.echo(said, err=True)
-    return "us"
+    said = see_stored(run, watched.stored.get(index))
+    for sentence in said:
+        click.echo(sentence, err=True)
+    return "us" if said else "supervisor"
 
 
 def _next_commands(target: Path, short_ids: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from gputui.analysis.verdict import (
     compare_pairs,
     geometric_mean,
     is_explained_by_clock,
+    is_left_by_waiting,
     judge,
 )
 from gputui.errors import GputuiError
@@ -374,22 +375,33 @@ def _disturbed(
 ) -> Verdict:
     """A difference between launches that others disturbed is not one between boxes.
 
-    With three launches a side the disturbance is in their spread, and blocks in pairs share it; with fewer
-    and apart it is neither, and the word is taken back. A GPU's own clock does not stop for a busy host, so
-    GPU rows keep theirs.
+    Blocks in pairs share it. With three launches a side it is in their spread as far as it changed from
+    launch to launch; where the difference is gone once the time that others held the CPUs is taken from
+    both sides, they are its cause. With fewer launches the word is taken back. A GPU's own clock does not
+    stop for a busy host, so GPU rows keep theirs.
     """
-    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing):
+    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing) or estimate.paired:
         return verdict
-    if estimate.replicated or estimate.paired:
-        return verdict
+    crowded = []
     for side, letter in zip(pair, "ab", strict=True):
         if side is not None and side.result.case.variant.device_class == "cpu" and is_crowded(side.result):
-            share = waited_share(side.result)
-            told = "" if isinstance(share, Missing) else f" {format_percent(share)} of the time"
-            return Verdict(
-                "inconclusive", f"others held the CPUs of {letter}{told}: run again when it is idle"
-            )
-    return verdict
+            crowded.append(f"{letter} {format_percent(_waited(side))}")
+    if not crowded:
+        return verdict
+    if estimate.replicated:
+        waited = [_waited(side) for side in pair]
+        if is_left_by_waiting(estimate, waited[0], waited[1]):
+            return verdict
+    told = f"others held the CPUs of {' and '.join(crowded)} of the time"
+    return Verdict("inconclusive", f"{told}: run again when it is idle")
+
+
+def _waited(side: SideCase | None) -> float:
+    """Share of the time in which others held the CPUs of a case; 0 where it is not known, and on a GPU."""
+    if side is None or side.result.case.variant.device_class != "cpu":
+        return 0.0
+    share = waited_share(side.result)
+    return 0.0 if isinstance(share, Missing) else share
 
 
 def _row(

@@ -62,14 +62,18 @@ def choose_interpreter(
     Raises GputuiError if the stated one cannot measure, or does not answer in `timeout_s` seconds.
     """
     if stated is not None:
-        return Chosen(_probe_cached(_stated_path(stated), timeout_s, on_probe), "--python")
+        return Chosen(_probe_cached(executable_at(stated), timeout_s, on_probe), "--python")
     for path, found_as in _candidates(environ):
         if _has_torch(path):
             return Chosen(_probe_cached(path, timeout_s, on_probe), found_as)
     return Chosen(_probe_cached(sys.executable, timeout_s, on_probe), "this Python")
 
 
-def _stated_path(stated: str) -> str:
+def executable_at(stated: str) -> str:
+    """The absolute path of the program that `--python` names; it is not executed.
+
+    Raises GputuiError if there is none.
+    """
     try:
         expanded = str(Path(stated).expanduser()) if stated.startswith("~") else stated
     except RuntimeError:  # there is no such user

@@ -35,6 +35,11 @@ def probe_cache() -> Path:
     return Path(platformdirs.user_cache_dir(APPLICATION)) / "probes"
 
 
+def copies_directory() -> Path:
+    """Where texts are written that a terminal may not have copied."""
+    return Path(platformdirs.user_cache_dir(APPLICATION)) / "copies"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """One thing that gputui keeps on this machine."""
@@ -56,6 +61,7 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
         _place("result file", default_result_file(environ)),
         _place("run directories", runs, note),
         _place("probes", probe_cache()),
+        _place("copied texts", copies_directory()),
         _place("key of hashes", _key_path(), "removed, this machine gets another id in new runs"),
     )
 

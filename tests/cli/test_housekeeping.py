@@ -166,6 +166,7 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
         "result file": True,
         "run directories": True,
         "probes": False,
+        "copied texts": False,
         "key of hashes": False,
     }
     assert places[0]["bytes"] == db.stat().st_size

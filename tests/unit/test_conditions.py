@@ -12,10 +12,17 @@ from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, STARTED_NS, journal_lines, write_lines, write_telemetry
 
 from gputui.analysis.priors import paired_prior_sd
-from gputui.analysis.verdict import RatioEstimate, compare_launches, compare_pairs, is_explained_by_clock
+from gputui.analysis.verdict import (
+    RatioEstimate,
+    Verdict,
+    compare_launches,
+    compare_pairs,
+    is_explained_by_clock,
+    is_left_by_waiting,
+)
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, Run
 from gputui.model.telemetry import Reading
 from gputui.services.comparison import (
     CAPPED,
@@ -137,6 +144,42 @@ def test_a_prior_of_pairs_is_never_wider_than_that_of_launches() -> None:
     for device in ("cpu", "gpu"):
         for workload_class in ("ceiling", "training", "inference", "host"):
             assert 0 < paired_prior_sd(device, workload_class) <= 0.1
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize(
+    ("factor", "waited_a", "waited_b", "expected"),
+    [
+        (2.0, 0.0, 0.0, True),
+        (2.0, 0.5, 0.0, False),  # a waited half of its time: both have the same of their own
+        (2.0, 0.6, 0.0, False),
+        (2.0, 0.3, 0.0, True),
+        (0.5, 0.0, 0.5, False),
+        (0.5, 0.5, 0.0, True),  # slower in spite of waiting less
+        (2.0, 1.0, 0.0, False),
+    ],
+)
+def test_what_is_left_of_a_difference_is_that_of_the_time_each_had_to_itself(
+    factor: float, waited_a: float, waited_b: float, expected: bool
+) -> None:
+    assert is_left_by_waiting(faster_by(factor), waited_a, waited_b) is expected
+
+
+def test_three_launches_that_differ_as_much_as_their_neighbours_did_are_inconclusive() -> None:
+    quiet = make_run(measured(FP32, *[steady(0.1)] * 3))
+    crowded = make_run(measured(FP32, *[steady(0.2)] * 3, waited_share=0.5))
+    slow = make_run(measured(FP32, *[steady(0.6)] * 3, waited_share=0.5))
+
+    def verdict(b: Run) -> Verdict:
+        (row,) = compare_sides(side_of_runs("a", [quiet]), side_of_runs("b", [b])).rows
+        return row.verdict
+
+    assert verdict(slow) == Verdict("slower", "")
+    assert verdict(crowded) == Verdict(
+        "inconclusive", "others held the CPUs of b 50 % of the time: run again when it is idle"
+    )
 
 
 # Clocks

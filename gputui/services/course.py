@@ -1,0 +1,313 @@
+"""How far runs have come, from the lines of their journals: what `gputui attach` and the screens show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.statistics import Interval, hodges_lehmann_interval, median
+from gputui.model.absent import Missing
+from gputui.model.journal import (
+    Block,
+    CaseEnd,
+    CaseWarm,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    RunEnd,
+    RunStart,
+    Stored,
+)
+from gputui.model.plan import PROFILED, Plan
+from gputui.model.profiled import ProfiledPass
+from gputui.model.units import format_rate
+from gputui.store.text import clean_text
+
+INTERVAL_BLOCKS = 400
+"""The running median and interval are made of the last blocks, at most so many: they are made anew twice a
+second."""
+EVENTS_KEPT = 200
+
+
+class Pace:
+    """Time that has passed and time that is left, of all runs of one supervisor."""
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self._begun_ns = time.monotonic_ns()
+        self._started_ns: dict[int, int] = {}
+        self._weights = [{launch.launch_id: launch.weight for launch in plan.launches} for plan in plans]
+        self._budget_s = sum(plan.budget_s for plan in plans)
+        self._done_weight = 0.0
+        self._is_of_this_clock = False
+
+    def trust_clock(self) -> None:
+        """The journals are of this boot: their clock is ours, and a case may be silent for long."""
+        self._is_of_this_clock = True
+
+    def hear(self, index: int, line: Line) -> None:
+        """One line of the journal of run `index`; also one that was written long before."""
+        if isinstance(line, RunStart):
+            self._started_ns[index] = line.started_ns
+            if self._is_of_this_clock:
+                self._begun_ns = min(self._started_ns.values())
+        elif not self._is_of_this_clock and isinstance(
+            line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | Event | RunEnd
+        ):
+            passed_ns = line.t_ns - self._started_ns.get(index, line.t_ns)
+            self._begun_ns = time.monotonic_ns() - passed_ns
+        if isinstance(line, LaunchEnd):
+            self._done_weight += self._weights[index].pop(line.launch_id, 0.0)
+
+    @property
+    def begun_ns(self) -> int:
+        """When the first run began, on this process's monotonic clock."""
+        return self._begun_ns
+
+    def elapsed_s(self) -> float:
+        """Since the first run began."""
+        return max((time.monotonic_ns() - self._begun_ns) / 1e9, 0.0)
+
+    def left_s(self) -> float | None:
+        """By the pace so far, never more than the budget leaves; None if nothing bounds the run."""
+        if not self._budget_s:
+            return None  # a recording ends when its program does
+        elapsed_s = self.elapsed_s()
+        left_s = max(self._budget_s - elapsed_s, 0.0)
+        if self._done_weight:
+            left_weight = sum(sum(weights.values()) for weights in self._weights)
+            left_s = min(left_s, elapsed_s / self._done_weight * left_weight)
+        return left_s
+
+
+@dataclass(frozen=True, slots=True)
+class CaseCourse:
+    """One case of a run in progress."""
+
+    run: int
+    """Index among the runs of the supervisor."""
+    name: str
+    state: str
+    """`waiting`, `starting`, `profiling`, `warm` or `timing`; an outcome once it ended."""
+    reason: str
+    launches_done: int
+    launches: int
+    """Timed launches planned; 0 for a case that is not run."""
+    blocks: int
+    """In all launches so far."""
+    rate: str
+    """Of the median block so far, as `1.2 GB/s`; empty before the first."""
+
+    @property
+    def is_now(self) -> bool:
+        """Whether a worker has it in hand."""
+        return self.state in ("starting", "profiling", "warm", "timing")
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The case that is being timed."""
+
+    name: str
+    step_s: tuple[float, ...]
+    """Seconds a step took, block by block, of this launch; the last ones if there are many."""
+    blocks: int
+    median_s: float
+    interval: Interval | Missing
+    """Of 95 %, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event, or the bad end of a launch."""
+
+    at_s: float
+    """Since the run began."""
+    level: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoursePicture:
+    """All that is shown of runs in progress at one moment."""
+
+    begun_ns: int
+    left_s: float | None
+    cases: tuple[CaseCourse, ...]
+    strip: Strip | None
+    events: tuple[Happened, ...]
+    """The newest last."""
+    is_storing: bool
+    """All is measured."""
+
+
+@dataclass(slots=True)
+class _Case:
+    state: str
+    reason: str
+    launches: int
+    done: int = 0
+    blocks: int = 0
+    has_result: bool = False
+    """A launch of it was `ok`: the result file will call it so."""
+
+
+class Course:
+    """Hears journals and knows how far they are. For one thread, as `follow` is."""
+
+    def __init__(self, plans: Sequence[Plan], *, is_of_this_clock: bool = False) -> None:
+        self.pace = Pace(plans)
+        if is_of_this_clock:
+            self.pace.trust_clock()
+        self._plans = plans
+        self._started_ns: dict[int, int] = {}
+        self._steps_ns: dict[tuple[int, int], list[float]] = {}
+        self._rates: dict[tuple[int, int], tuple[int, str]] = {}
+        self._timed: tuple[int, int] | None = None
+        self._first_of_launch = 0
+        self._events: list[Happened] = []
+        self.ended: dict[int, RunEnd] = {}
+        self.stored: dict[int, Stored] = {}
+        self._cases = {
+            (index, case.case_id): _Case(
+                case.outcome or "waiting",
+                case.reason,
+                sum(
+                    1
+                    for launch in plan.launches
+                    if launch.purpose != PROFILED and case.case_id in launch.case_ids
+                ),
+            )
+            for index, plan in enumerate(plans)
+            for case in plan.cases
+        }
+
+    def hear(self, index: int, line: Line) -> None:
+        """One line of the journal of run `index`; one of a case that the plan has not is passed over."""
+        self.pace.hear(index, line)
+        if isinstance(line, RunStart):
+            self._started_ns[index] = line.started_ns
+        elif isinstance(line, LaunchStart):
+            state = "profiling" if line.purpose == PROFILED else "starting"
+            for case_id in line.case_ids:
+                self._become(index, case_id, state)
+        elif isinstance(line, CaseWarm):
+            self._become(index, line.case_id, "warm")
+        elif isinstance(line, Block):
+            self._hear_block(index, line)
+        elif isinstance(line, CaseEnd):
+            self._hear_end(index, line)
+        elif isinstance(line, ProfiledPass):
+            case = self._cases.get((index, line.case_id))
+            if case is not None and case.state == "profiling":
+                case.state = "ok" if case.has_result else "waiting"
+            if not line.is_valid and case is not None:
+                self._note(
+                    index, None, "warning", f"{self._name(index, line.case_id)} not profiled: {line.reason}"
+                )
+        elif isinstance(line, LaunchEnd):
+            self._end_launch(index, line)
+        elif isinstance(line, Event):
+            self._note(index, line.t_ns, line.level, line.message)
+        elif isinstance(line, RunEnd):
+            self.ended[index] = line
+            self._timed = None
+            if line.status != "finished":
+                self._note(index, line.t_ns, "warning", f"run {line.status}: {line.reason}")
+        elif isinstance(line, Stored):
+            self.stored[index] = line
+
+    def picture(self) -> CoursePicture:
+        """How things stand."""
+        return CoursePicture(
+            begun_ns=self.pace.begun_ns,
+            left_s=self.pace.left_s(),
+            cases=tuple(
+                CaseCourse(
+                    index,
+                    self._name(index, case_id),
+                    case.state,
+                    clean_text(case.reason),
+                    case.done,
+                    case.launches,
+                    case.blocks,
+                    self._rate(index, case_id),
+                )
+                for (index, case_id), case in self._cases.items()
+            ),
+            strip=self._strip(),
+            events=tuple(self._events),
+            is_storing=len(self.ended) == len(self._plans),
+        )
+
+    def _become(self, index: int, case_id: int, state: str) -> None:
+        case = self._cases.get((index, case_id))
+        if case is not None:
+            case.state, case.reason = state, ""
+
+    def _hear_block(self, index: int, line: Block) -> None:
+        case = self._cases.get((index, line.case_id))
+        if case is None or line.steps < 1:
+            return
+        steps = self._steps_ns.setdefault((index, line.case_id), [])
+        if line.index == 0:
+            steps.clear()
+        steps.append(line.block_ns / line.steps)
+        case.state = "timing"
+        case.blocks += 1
+        self._timed = (index, line.case_id)
+
+    def _hear_end(self, index: int, line: CaseEnd) -> None:
+        case = self._cases.get((index, line.case_id))
+        if case is None:
+            return
+        case.done += 1
+        case.has_result |= line.outcome == "ok"
+        case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
+        if line.outcome != "ok":
+            self._note(
+                index,
+                line.t_ns,
+                "warning",
+                f"{self._name(index, line.case_id)} {line.outcome}: {line.reason}",
+            )
+
+    def _end_launch(self, index: int, line: LaunchEnd) -> None:
+        for (run, _), case in self._cases.items():
+            if run == index and case.state in ("starting", "warm", "timing", "profiling"):
+                case.state, case.reason = line.outcome, line.reason
+        if line.outcome != "ok" or line.log_tail:
+            said = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
+            self._note(index, line.t_ns, "warning", said)
+
+    def _note(self, index: int, t_ns: int | None, level: str, message: str) -> None:
+        began_ns = self._started_ns.get(index, 0)
+        at_s = self.pace.elapsed_s() if t_ns is None else max(t_ns - began_ns, 0) / 1e9
+        self._events.append(Happened(at_s, level, clean_text(message)))
+        del self._events[:-EVENTS_KEPT]
+
+    def _name(self, index: int, case_id: int) -> str:
+        name = clean_text(self._plans[index].cases[case_id].case.name)
+        return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
+
+    def _rate(self, index: int, case_id: int) -> str:
+        steps = self._steps_ns.get((index, case_id))
+        if not steps:
+            return ""
+        known = self._rates.get((index, case_id))
+        if known is not None and known[0] == len(steps) and self._timed != (index, case_id):
+            return known[1]
+        case = self._plans[index].cases[case_id].case
+        rate = format_rate(case.units_per_step / max(median(steps), 1e-9) * 1e9, case.unit)
+        self._rates[index, case_id] = (len(steps), rate)
+        return rate
+
+    def _strip(self) -> Strip | None:
+        if self._timed is None:
+            return None
+        steps = self._steps_ns[self._timed]
+        step_s = tuple(ns / 1e9 for ns in steps[-INTERVAL_BLOCKS:])
+        return Strip(
+            self._name(*self._timed), step_s, len(steps), median(step_s), hodges_lehmann_interval(step_s)
+        )

@@ -1,0 +1,55 @@
+"""Copying: by the terminal where it is known to obey, and always into a file that is named."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any  # whatever an app returns
+
+from textual.app import App
+
+LONGEST_OSC = 74_994
+"""Letters of base64 that xterm takes; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""
+_TERMINALS = ("xterm-kitty", "xterm-ghostty", "foot", "alacritty", "wezterm", "tmux", "screen")
+_PROGRAMS = ("WezTerm", "iTerm.app", "ghostty", "vscode", "WarpTerminal")
+
+
+def has_osc_52(environment: Mapping[str, str]) -> bool:
+    """Whether this terminal is known to take OSC 52; one that passes itself off as xterm is not known."""
+    term = environment.get("TERM", "")
+    return (
+        term.startswith(_TERMINALS)
+        or environment.get("TERM_PROGRAM", "") in _PROGRAMS
+        or bool(environment.get("WT_SESSION") or environment.get("KITTY_WINDOW_ID"))
+    )
+
+
+def osc_52(text: str) -> str:
+    """The sequence that puts a text into the terminal's clipboard; tmux takes it itself and passes it on."""
+    return f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
+
+
+def copy(app: App[Any], text: str, directory: Path) -> str:
+    """Copy a text; one sentence that says where it is now.
+
+    OSC 52 is never answered, so the file is left out only where the terminal is known to take it.
+    """
+    environment = os.environ
+    driver = app._driver
+    sent = False
+    if driver is not None and len(text) * 4 // 3 < LONGEST_OSC:
+        with suppress(OSError):
+            driver.write(osc_52(text))
+            sent = has_osc_52(environment)
+    if sent:
+        return "copied"
+    path = directory / "copied.txt"
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        return f"could not be copied: {path}: {error.strerror}"
+    return f"copied, if this terminal has a clipboard; also in {path}"

@@ -1,0 +1,473 @@
+"""The pictures of the Run screen: from its model to lines, without a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gputui.analysis.statistics import Interval
+from gputui.model.absent import Missing
+from gputui.model.units import format_seconds
+from gputui.services.course import CaseCourse, CoursePicture, Strip
+from gputui.services.profiles import Profile
+from gputui.services.starting import Checked, reasons_of
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.cells import clean, cut, filled, fitted, left, right, ruled, width_of
+from gputui.tui.monitor.charts import heat
+from gputui.tui.monitor.look import wrapped
+from gputui.tui.monitor.plain_ascii import in_ascii
+from gputui.tui.run.actions import KEYS, TITLES
+from gputui.tui.run.form import FIELDS, Text
+from gputui.tui.run.model import Ended, RunModel
+
+LEAST_WIDTH, LEAST_HEIGHT = 40, 10
+LEAST_PROFILES = 3
+_FOOTERS = {
+    "profiles": ("choose", "next", "start", "cases", "copy", "again"),
+    "form": ("choose", "next", "back"),
+    "path": ("choose", "back"),
+    "cases": ("back", "copy"),
+    "watch": ("stop", "copy", "back", "leave"),
+    "ended": ("results", "copy", "back", "leave"),
+    "starting": ("leave",),
+}
+_STATE_STYLES = {
+    "ok": "good",
+    "failed": "alarm",
+    "oom": "alarm",
+    "interrupted": "warn",
+    "timing": "accent",
+    "warm": "accent",
+    "starting": "accent",
+    "profiling": "accent",
+}
+
+
+def picture(
+    model: RunModel, width: int, height: int, now_ns: int, *, ascii_only: bool = False
+) -> tuple[Line, ...]:
+    """Exactly `height` lines of `width` cells."""
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT} cells are needed"),), width)]
+        lines = filled(lines, width, height)
+    else:
+        foot = _foot(model, width)
+        room = height - len(foot)
+        if model.view == "ended" and model.ended is not None:
+            body = _ended(model, model.ended, width, room)
+        elif model.view in ("watch", "ended"):
+            body = _watch(model, width, room, now_ns, ascii_only=ascii_only)
+        elif model.region == "cases" and model.checked is not None:
+            body = _cases_of_profile(model, model.checked, width, room)
+        else:
+            body = _choose(model, width, room)
+        lines = [*filled(body, width, room), *foot]
+    return tuple(in_ascii(line) for line in lines) if ascii_only else tuple(lines)
+
+
+# Choosing
+
+
+def _choose(model: RunModel, width: int, height: int) -> list[Line]:
+    form = _form(model, width)
+    about = _about(model, width)
+    command = wrapped(f"$ {clean(model.command)}", width - 2, 2)
+    below = [*about, *form, *[fitted((Span("  "), Span(row, "accent")), width) for row in command]]
+    room = height - 1 - len(below)
+    if room < LEAST_PROFILES:  # a low terminal: what the keys go to, and the rest out of sight
+        if model.region == "form" or model.view == "starting":
+            first = _first_shown(model.form.selected + 1, len(form), height - 1)
+            return [_heading(model, width), *form[first : first + height - 1]]
+        return [_heading(model, width), *_profiles(model, width, height - 5), *about]
+    return [_heading(model, width), *_profiles(model, width, room), *below]
+
+
+def _heading(model: RunModel, width: int) -> Line:
+    parts = [Span("What to measure", "title")]
+    count = len(model.in_progress)
+    if count:
+        runs = "1 run" if count == 1 else f"{count} runs"
+        parts.append(Span(f"{runs} in progress: {KEYS['attach']} watches it", "warn"))
+    return ruled(parts, width)
+
+
+def _profiles(model: RunModel, width: int, rows: int) -> list[Line]:
+    if model.profiles is None:
+        return [fitted((Span("  reading the profiles ...", "dim"),), width)]
+    entries = [_profile_line(profile, width) for profile in model.profiles]
+    entries.append(_path_line(model, width))
+    first = _first_shown(model.selected, len(entries), rows)
+    lines = []
+    for index in range(first, min(first + rows, len(entries))):
+        is_selected = index == model.selected
+        spans = entries[index]
+        if is_selected and model.region != "path":
+            style = "selected" if model.region == "profiles" else "title"
+            spans = (Span("> "), *(Span(span.text, style) for span in spans))
+        else:
+            spans = (Span("> " if is_selected else "  "), *spans)
+        lines.append(fitted(spans, width))
+    hidden = len(entries) - rows
+    if hidden > 0 and rows > 1:
+        note = f" {first + 1}-{first + rows} of {len(entries)} "
+        lines[-1] = fitted((*fitted(lines[-1], width - len(note)), Span(note, "dim")), width)
+    return lines
+
+
+def _profile_line(profile: Profile, width: int) -> Line:
+    minutes = f"{profile.budget_s / 60:.1f} min"
+    return fitted(
+        (
+            Span(left(clean(profile.name), 14), "accent"),
+            Span(right(minutes, 8) + "  "),
+            Span(clean(profile.question)),
+        ),
+        width - 2,
+    )
+
+
+def _path_line(model: RunModel, width: int) -> Line:
+    label = Span(left("of your own", 14), "accent")
+    if model.region == "path":
+        return (label, *_edited(model.path, width - 18))
+    text = clean(model.path.text) or "the path of a .toml profile, or of a workload in a .py file"
+    return fitted((label, Span(text, "" if model.path.text else "dim")), width - 2)
+
+
+def _about(model: RunModel, width: int) -> list[Line]:
+    """What the selected profile would do here: always four lines."""
+    checked = model.checked
+    name = clean(model.profile_name.rpartition("/")[2]) or "of your own"
+    if checked is None or checked.draft.profile != model.profile_name:
+        lines = [ruled((Span(name, "title"), Span("looking at this box ...", "dim")), width)]
+        if model.probing:
+            lines.append(_words(f"  asking {clean(model.probing)} what it has ...", width, "dim"))
+        return filled(lines, width, 4)
+    parts = [Span(name, "title")]
+    if checked.plans:
+        to_run = sum(1 for plan in checked.plans for case in plan.cases if case.outcome is None)
+        not_run = sum(len(plan.cases) for plan in checked.plans) - to_run
+        parts.append(Span(f"at most {format_seconds(sum(plan.budget_s for plan in checked.plans))}"))
+        parts.append(Span(_counted(to_run, "case")))
+        if not_run:
+            parts.append(Span(f"{not_run} cannot run here: {KEYS['cases']}", "warn"))
+    lines = [ruled(parts, width)]
+    if checked.plans:
+        workloads = dict.fromkeys(case.case.work.workload for case in checked.plans[0].cases)
+        lines.append(_words(f"  measures {', '.join(map(clean, workloads))}", width))
+    for text, style in _lessons(checked):
+        lines += [fitted((Span("  "), Span(row, style)), width) for row in wrapped(text, width - 2, 2)]
+    return filled(lines, width, 4)
+
+
+def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
+    """What is not here, and what to do about it; at most what is left out first."""
+    for chosen in checked.chosen:
+        runtime = chosen.interpreter.runtime
+        if isinstance(runtime.torch_version, Missing):
+            where = clean(chosen.interpreter.executable)
+            yield (
+                f"no torch in {where}: install it there, or name a Python that has it as interpreter",
+                "warn",
+            )
+        else:
+            python, torch = clean(runtime.python_version), clean(runtime.torch_version)
+            yield f"with Python {python}, torch {torch} ({clean(chosen.found_as)})", "dim"
+    machine = checked.machine
+    if machine is not None and not machine.gpus:
+        yield f"no GPU: {clean(str(machine.gpus_absent))}; what runs on the CPU works", "dim"
+        return
+    for plan in checked.plans:
+        for reason, names in reasons_of(plan).items():
+            yield f"{_counted(len(names), 'case')} {clean(reason)}", "dim"
+
+
+def _form(model: RunModel, width: int) -> list[Line]:
+    wrong = model.wrong()
+    lines = [ruled((Span("With", "title"),), width)]
+    for index, field in enumerate(FIELDS):
+        is_selected = model.region == "form" and model.form.selected == index
+        text = model.form.texts[field.name]
+        label = Span(
+            ("> " if is_selected else "  ") + left(field.title, 12), "title" if is_selected else "dim"
+        )
+        error = wrong.get(field.name)
+        room = width - 14
+        spans: list[Span]
+        if is_selected:
+            spans = [*_edited(text, min(room, 24) if error else room)]
+            if not text.text:
+                spans.append(Span(field.empty, "dim"))
+        elif text.text:
+            spans = [Span(cut(clean(text.text), min(room, 24) if error else room))]
+        else:
+            spans = [Span(field.empty, "dim")]
+        if error is not None:
+            spans = [*spans, Span("  ! ", "alarm"), Span(clean(error.message), "alarm")]
+        lines.append(fitted((label, *spans), width))
+    is_selected = model.region == "form" and model.form.field is None
+    start = Span("[ Start ]", "selected" if is_selected else "")
+    lines.append(fitted((Span("> " if is_selected else "  "), start, *_start_note(model)), width))
+    return lines
+
+
+def _start_note(model: RunModel) -> list[Span]:
+    if model.view == "starting":
+        return [Span("  starting ...", "accent")]
+    wrong = model.wrong()
+    if "profile" in wrong:
+        return [Span("  ! ", "alarm"), Span(clean(wrong["profile"].message), "alarm")]
+    if model.probing:
+        return [Span(f"  asking {clean(model.probing)} what it has ...", "dim")]
+    return [Span("  enter starts it; it then goes on by itself", "dim")]
+
+
+def _edited(text: Text, room: int) -> tuple[Span, ...]:
+    """The line that is edited, its cursor in sight."""
+    shown = clean(text.text) if len(clean(text.text)) == len(text.text) else _same_length(text.text)
+    first = max(text.cursor - room + 2, 0)
+    while width_of(shown[first : text.cursor]) > room - 1:
+        first += 1
+    under = shown[text.cursor : text.cursor + 1] or " "
+    after = cut(
+        shown[text.cursor + 1 :], max(room - width_of(shown[first : text.cursor]) - width_of(under), 0)
+    )
+    return (Span(shown[first : text.cursor]), Span(under, "selected"), Span(after))
+
+
+def _same_length(text: str) -> str:
+    return "".join(clean(c) or "·" for c in text)
+
+
+def _cases_of_profile(model: RunModel, checked: Checked, width: int, height: int) -> list[Line]:
+    lines: list[Line] = []
+    profile = checked.profile
+    if profile is not None:
+        lines += [
+            fitted((Span("  "), Span(row)), width) for row in wrapped(clean(profile.question), width - 2, 3)
+        ]
+    for plan in checked.plans:
+        runs = [clean(case.case.name) for case in plan.cases if case.outcome is None]
+        lines.append(_words(f"would run here ({len(runs)}):", width, "title"))
+        lines += [_words(f"  {name}", width) for name in runs]
+        reasons = reasons_of(plan)
+        if reasons:
+            lines.append(_words(f"would not ({sum(map(len, reasons.values()))}):", width, "title"))
+        for reason, names in reasons.items():
+            rows = wrapped(clean(reason), width - 4, 6)
+            lines += [fitted((Span("    "), Span(row, "warn")), width) for row in rows]
+            lines += [_words(f"  {clean(name)}", width, "dim") for name in names]
+    for error in checked.wrong.values():
+        lines += [
+            fitted((Span(row, "alarm"),), width) for row in wrapped(clean(f"{error}: {error.hint}"), width, 4)
+        ]
+    model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
+    heading = [
+        Span(clean(model.profile_name), "title"),
+        Span(_place(model.scrolled, height - 1, len(lines)), "dim"),
+    ]
+    return [ruled(heading, width), *lines[model.scrolled :]]
+
+
+# Watching
+
+
+def _watch(model: RunModel, width: int, height: int, now_ns: int, *, ascii_only: bool) -> list[Line]:
+    watched, course = model.watched, model.course
+    if watched is None or course is None:
+        return [ruled((Span("Run", "title"),), width), _words("  reading its journal ...", width, "dim")]
+    parts = [
+        Span(f"run {watched.in_progress.called}", "title"),
+        Span(clean(watched.plans[0].profile)),
+        Span(_clock((now_ns - course.begun_ns) / 1e9)),
+        Span(_remaining(course, now_ns), "accent"),
+    ]
+    others = len(model.in_progress) - 1
+    if others > 0:
+        parts.append(Span(f"{others} more: {KEYS['next']}", "warn"))
+    below = [*_strip(course, width, ascii_only=ascii_only), *_events(course, width, 3 if height < 30 else 8)]
+    into = fitted((Span(f"  into {clean(watched.target)}; {clean(watched.with_python)}", "dim"),), width)
+    room = height - 2 - len(below)
+    return [ruled(parts, width), into, *filled(_case_table(model, course, width, room), width, room), *below]
+
+
+def _remaining(course: CoursePicture, now_ns: int) -> str:
+    if course.is_storing:
+        return "storing"
+    if course.left_s is None:
+        return "until its program ends"
+    return f"~{_clock(course.left_s)} left" if course.left_s >= 1 else "nearly done"
+
+
+def _case_table(model: RunModel, course: CoursePicture, width: int, rows: int) -> list[Line]:
+    cases = [case for case in course.cases if case.launches]
+    not_run = len(course.cases) - len(cases)
+    name_width = width - 38
+    head = f"  {left('case', name_width)} {left('state', 11)} {right('done', 5)} {right('rate', 16)}"
+    lines = [fitted((Span(head, "dim"),), width)]
+    room = rows - 1 - (1 if not_run else 0)
+    now = next((i for i, case in enumerate(cases) if case.is_now), 0)
+    first = min(max(now - room // 2, 0) + model.scrolled, max(len(cases) - room, 0))
+    model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
+    lines += [_case_line(case, width, name_width) for case in cases[first : first + max(room, 0)]]
+    if len(cases) > room > 0:
+        place = f"{_place(first, room, len(cases))} cases"
+        lines[0] = fitted((*fitted(lines[0], width - len(place) - 1), Span(f" {place}", "dim")), width)
+    if not_run:
+        reason = next((case.reason for case in course.cases if not case.launches and case.reason), "")
+        lines.append(_words(f"  {_counted(not_run, 'case')} not run here: {clean(reason)}", width, "dim"))
+    return lines
+
+
+def _case_line(case: CaseCourse, width: int, name_width: int) -> Line:
+    mark = "> " if case.is_now else "  "
+    said = case.rate or (f"{case.blocks} blocks" if case.blocks else "")
+    return fitted(
+        (
+            Span(mark + left(clean(case.name), name_width) + " ", "" if case.is_now or case.rate else "dim"),
+            Span(left(case.state, 11), _STATE_STYLES.get(case.state, "dim")),
+            Span(" " + right(f"{case.launches_done}/{case.launches}", 5) + " "),
+            Span(right(said, 16)),
+        ),
+        width,
+    )
+
+
+def _strip(course: CoursePicture, width: int, *, ascii_only: bool) -> list[Line]:
+    """The blocks of the case that is timed: always four lines."""
+    strip = course.strip
+    if strip is None:
+        return filled([ruled((Span("Blocks"), Span("none is being timed", "dim")), width)], width, 4)
+    heading = ruled((Span(clean(strip.name)), Span(_counted(strip.blocks, "block"))), width)
+    low, high = min(strip.step_s), max(strip.step_s)
+    shown = strip.step_s[-(width - 4) :]
+    bars = heat([step - low for step in shown], max(high - low, 1e-12), ascii_only=ascii_only)
+    return [
+        heading,
+        fitted((Span("  "), Span(bars, "chart")), width),
+        _words(f"  {_spread(strip)}", width),
+        _words(f"  of steps from {format_seconds(low)} to {format_seconds(high)}", width, "dim"),
+    ]
+
+
+def _spread(strip: Strip) -> str:
+    interval = strip.interval
+    said = f"median {format_seconds(strip.median_s)} a step"
+    if isinstance(interval, Interval):
+        return f"{said}, 95 %: {format_seconds(interval.low)} to {format_seconds(interval.high)}"
+    return f"{said}; {interval.reason}"
+
+
+def _events(course: CoursePicture, width: int, rows: int) -> list[Line]:
+    lines = [ruled((Span("Events"),), width)]
+    if not course.events:
+        lines.append(_words("  none so far", width, "dim"))
+    for event in course.events[-rows:]:
+        style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
+        lines.append(
+            fitted((Span(f"  {_clock(event.at_s)} ", "dim"), Span(clean(event.message), style)), width)
+        )
+    return filled(lines, width, rows + 1)
+
+
+def _ended(model: RunModel, ended: Ended, width: int, height: int) -> list[Line]:
+    style = "good" if ended.status == "finished" else "warn"
+    heading = [Span(f"run {ended.in_progress.called}", "title"), Span(clean(ended.status), style)]
+    lines: list[Line] = []
+    if ended.wrong is not None:
+        text = f"{ended.wrong.message}: {ended.wrong.hint}" if ended.wrong.hint else ended.wrong.message
+        lines += [
+            fitted((Span("  "), Span(row, "alarm")), width) for row in wrapped(clean(text), width - 2, 6)
+        ]
+    else:
+        lines.append(_words(f"  stored in {clean(ended.target)}", width, "dim"))
+    for said in ended.said:
+        lines += [
+            fitted((Span("  "), Span(row, "warn")), width) for row in wrapped(clean(said), width - 2, 3)
+        ]
+    name_width = width - 37
+    if ended.rows:
+        head = f"  {left('case', name_width)} {right('rate', 16)} {right('95 %', 8)} {right('blocks', 7)}"
+        lines.append(fitted((Span(head, "dim"),), width))
+    for row in ended.rows:
+        name = Span("  " + left(clean(row.name), name_width) + " ", "" if row.rate else "dim")
+        spans: tuple[Span, ...]
+        if row.rate:
+            spans = (
+                name,
+                Span(right(row.rate, 16)),
+                Span(right(row.interval, 9)),
+                Span(right(str(row.blocks), 8)),
+            )
+        else:
+            spans = (name, Span(clean(row.why), "dim"))
+        lines.append(fitted(spans, width))
+    model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
+    if len(lines) > height - 1:
+        heading.append(Span(_place(model.scrolled, height - 1, len(lines)), "dim"))
+    return [ruled(heading, width), *lines[model.scrolled :]]
+
+
+# The last lines
+
+
+def _foot(model: RunModel, width: int) -> list[Line]:
+    return [*_said(model, width), _keys(model, width)]
+
+
+def _said(model: RunModel, width: int) -> list[Line]:
+    """Two lines: a question, what has just happened, or what is wrong in full."""
+    text, style = model.notice
+    if model.question == "stop":
+        called = model.watched.in_progress.called if model.watched is not None else ""
+        text, style = f"End run {called} and keep what is finished? y ends it, n lets it go on", "warn"
+    elif model.question == "leave":
+        words = model.parting_words or "a run is being started"
+        text, style = f"{words}. y leaves, n stays", "warn"
+    elif not text and model.view == "choose":
+        wrong = model.wrong()
+        named = model.editing if model.editing in wrong else next(iter(wrong), "")
+        if named:
+            error = wrong[named]
+            text, style = (f"{error.message}: {error.hint}" if error.hint else error.message), "alarm"
+    rows = wrapped(clean(text), width - 1, 2)
+    return filled([fitted((Span(" "), Span(row, style)), width) for row in rows], width, 2)
+
+
+def _keys(model: RunModel, width: int) -> Line:
+    place = model.region if model.view == "choose" else model.view
+    names: Sequence[str] = ("yes", "no") if model.question else _FOOTERS[place]
+    if model.view == "choose" and model.in_progress and not model.is_typing and not model.question:
+        names = ("attach", *names)
+    if place == "watch" and len(model.in_progress) > 1 and not model.question:
+        names = ("next", *names)
+    if place == "ended" and model.ended is not None and model.ended.wrong is not None:
+        names = tuple(name for name in names if name != "results")
+    if place == "watch" and model.watched is None and not model.question:
+        names = ("back", "leave")
+    spans: list[Span] = []
+    for name in names:
+        title = "Next run" if name == "next" and place == "watch" else TITLES[name]
+        spans += [Span(f" {KEYS[name]}", "accent"), Span(f" {title} ")]
+    return fitted(spans, width)
+
+
+def _words(text: str, width: int, style: str = "") -> Line:
+    return fitted((Span(text, style),), width)
+
+
+def _place(first: int, rows: int, count: int) -> str:
+    return f"{first + 1}-{min(first + rows, count)} of {count}"
+
+
+def _first_shown(selected: int, count: int, rows: int) -> int:
+    """Where a list begins so that the selected entry is in it."""
+    return min(max(selected - rows // 2, 0), max(count - rows, 0))
+
+
+def _counted(number: int, noun: str) -> str:
+    plural = "es" if noun.endswith("h") else "s"
+    return f"{number} {noun}{plural if number != 1 else ''}"
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(max(seconds, 0)) // 60}:{int(max(seconds, 0)) % 60:02d}"

@@ -1,0 +1,56 @@
+"""The Run screen alone in an app. Run by the tests in a pty; what it says at its end goes to stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from textual.screen import Screen
+
+from gputui.tui.painting import FastPaint
+from gputui.tui.run.screen import RunScreen
+from gputui.tui.signals import end_by_signal
+from gputui.tui.theme import Depth
+
+
+class RunScreenApp(FastPaint):
+    """One screen, and what it asks of the app."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self) -> None:
+        super().__init__(Depth.INDEXED)
+        self.run_screen = RunScreen(ascii_only=False)
+        self.said: str | None = None
+        self.results: list[tuple[str, tuple[str, ...]]] = []
+        self.digits: list[str] = []
+
+    def on_load(self) -> None:
+        end_by_signal(asyncio.get_running_loop(), self.exit)
+
+    def get_default_screen(self) -> Screen[object]:
+        return self.run_screen  # type: ignore[return-value]
+
+    def on_key(self, event: object) -> None:
+        key = getattr(event, "key", "")
+        if key.isdigit():
+            self.digits.append(key)
+
+    def on_run_screen_leave_asked(self, message: RunScreen.LeaveAsked) -> None:
+        self.said = message.said
+        self.exit(0)
+
+    def on_run_screen_results_asked(self, message: RunScreen.ResultsAsked) -> None:
+        self.results.append((message.target, message.run_ids))
+
+
+def main() -> int:
+    app = RunScreenApp()
+    status = app.run(mouse=False)
+    if app.said:
+        print(app.said)
+    return status or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,413 @@
+"""The Run screen as it is used: real runs of `spin`, in the app, in a pty, and against the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from builders import make_interpreter
+from command_line import gputui, only_run_dir, start_gputui, wait_until, wait_until_ended, write_spin_profile
+from pty_harness import Terminal
+from run_screen_app import RunScreenApp
+from run_screen_golden import FOLDER, HOSTILE, RUN, choosing, models, pictures, text_of, watching
+from textual import events
+from textual.pilot import Pilot
+
+from gputui.cli import main
+from gputui.model.journal import JOURNAL_NAME, Block
+from gputui.model.result import Run
+from gputui.services.starting import Asked, Draft, DraftChecker, command_line, read_draft
+from gputui.store.journal_reader import read_journal
+from gputui.store.reading import open_result
+from gputui.tui.cell_diff import width_of
+from gputui.tui.clipboard import has_osc_52, osc_52
+from gputui.tui.run.actions import ACTIONS, keys_table
+from gputui.tui.run.form import Text
+from gputui.tui.run.pictures import picture
+
+DEADLINE_S = 120.0
+PROGRAM = Path(__file__).with_name("run_screen_app.py")
+
+
+@pytest.fixture(autouse=True)
+def _probed_once(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The interpreter is asked once what it has: importing torch takes seconds."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "run-screen-cache"))
+
+
+@pytest.fixture
+def spin(tmp_path: Path) -> Path:
+    """A profile of one short run."""
+    return write_spin_profile(tmp_path / "spin.toml", budget_s=3, replicates=1)
+
+
+@pytest.fixture
+def long_spin(tmp_path: Path) -> Iterator[Path]:
+    """A profile that goes on until it is stopped; what still goes on at the end is."""
+    yield write_spin_profile(tmp_path / "long.toml", budget_s=600, replicates=1)
+    runs = Path(os.environ["GPUTUI_STATE"], "runs")
+    if runs.is_dir() and any(runs.iterdir()):
+        gputui("stop")
+
+
+async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
+    """Let the app work until something is true of it."""
+    end_s = monotonic() + DEADLINE_S
+    while not is_so():
+        assert monotonic() < end_s, shown(pilot)
+        await pilot.pause(0.02)
+
+
+def shown(pilot: Pilot[int]) -> str:
+    app = pilot.app
+    assert isinstance(app, RunScreenApp)
+    return text_of(app.run_screen.model, *app.size)
+
+
+async def choose_file(pilot: Pilot[int], profile: Path) -> None:
+    """Go to the end of the list, and name a profile there."""
+    app = pilot.app
+    assert isinstance(app, RunScreenApp)
+    model = app.run_screen.model
+    await until(pilot, lambda: model.profiles is not None)
+    await pilot.press(*["down"] * len(model.profiles or ()), "enter")
+    app.post_message(events.Paste(str(profile)))
+    await until(pilot, lambda: model.profile_name == str(profile) and model.is_checked)
+    await pilot.press("enter")
+
+
+def is_timing(app: RunScreenApp) -> bool:
+    course = app.run_screen.model.course
+    return course is not None and course.strip is not None
+
+
+def stored(file: Path) -> Run:
+    with open_result(file) as opened:
+        (summary,) = opened.summaries()
+        return opened.run(summary.run_id)
+
+
+def all_but_ids_and_times(run: Run) -> object:
+    """What two runs of the same profile on the same box have in common."""
+    summary = replace(run.summary, run_id="", started_utc_us=0, ended_utc_us=0, seed=0, machine=None)  # type: ignore[arg-type]
+    cases = [
+        (
+            replace(case, measurements=()),
+            [
+                (
+                    replace(
+                        m, blocks=(), figures=(), first_step_ns=0, warmup_ns=0, warmup_blocks=0, stable=None
+                    ),
+                    [f.key for f in m.figures],
+                )
+                for m in case.measurements
+            ],
+        )
+        for case in run.cases
+    ]
+    return summary, run.summary.machine.machine_id, run.summary.machine.cpu.model, cases
+
+
+async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path, tmp_path: Path) -> None:
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await choose_file(pilot, spin)
+        model = app.run_screen.model
+        for name, text in (("label", "[b]two[/b] 温度"), ("price", "1.25"), ("launches", "1")):
+            model.form.texts[name].insert(text)
+        model.form.texts["file"].insert(str(tmp_path / "tui.db"))
+        command = model.command
+        await pilot.press("enter")
+        await until(pilot, lambda: model.view == "ended")
+        assert model.ended is not None
+        assert model.ended.wrong is None
+        assert "[b]two[/b] 温度" in shown(pilot)
+        assert re.search(r"spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s +±[\d.]+ % +\d+", shown(pilot))
+        await pilot.press("o")
+        await until(pilot, lambda: bool(app.results))
+        assert app.results == [(str(tmp_path / "tui.db"), model.ended.in_progress.run_ids)]
+        await pilot.press("q")
+        await until(pilot, lambda: app.said == "")
+    words = shlex.split(command)
+    assert words[:3] == ["gputui", "run", str(spin)]
+    words[words.index(str(tmp_path / "tui.db"))] = str(tmp_path / "cli.db")
+    done = gputui(*words[1:])
+    assert done.returncode == 0, done.stderr
+    ours, theirs = stored(tmp_path / "tui.db"), stored(tmp_path / "cli.db")
+    assert ours.summary.label == "[b]two[/b] 温度"
+    assert all_but_ids_and_times(ours) == all_but_ids_and_times(theirs)
+
+
+async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_asks(
+    long_spin: Path, tmp_path: Path
+) -> None:
+    begun = gputui("run", long_spin, "--db", tmp_path / "a.db", "--detach")
+    assert begun.returncode == 0, begun.stderr
+    run_dir = only_run_dir()
+    other = start_gputui("attach")
+    one, two = RunScreenApp(), RunScreenApp()
+    async with one.run_test(size=(80, 24)) as pilot, two.run_test(size=(120, 40)) as second:
+        for viewer in (pilot, second):
+            app = viewer.app
+            assert isinstance(app, RunScreenApp)
+            await until(viewer, lambda app=app: is_timing(app))  # type: ignore[misc]
+            assert f"run {run_dir.name[-8:]}" in shown(viewer)
+            assert re.search(r"> spin mini cpu fp32 1 thread +timing +0/1", shown(viewer))
+            assert "median" in shown(viewer)
+        await pilot.press("x")
+        assert "End run" in shown(pilot)
+        await pilot.press("n")
+        assert "End run" not in shown(pilot)
+        await pilot.press("q")
+        assert "the run goes on" in shown(pilot)
+        await pilot.press("escape")
+        assert one.said is None
+        await pilot.press("x", "y")
+        for viewer in (pilot, second):
+            app = viewer.app
+            assert isinstance(app, RunScreenApp)
+            await until(viewer, lambda app=app: app.run_screen.model.view == "ended")  # type: ignore[misc]
+        assert one.run_screen.model.ended == two.run_screen.model.ended
+        assert "interrupted: stopped by SIGTERM" in shown(pilot)
+        await until(pilot, lambda: one.run_screen.in_progress == 0)
+        await pilot.press("escape")
+        assert "What to measure" in shown(pilot)
+    assert other.wait(DEADLINE_S) == 143
+    blocks = len(read_journal(run_dir).of(Block))
+    assert sum(len(m.blocks) for case in stored(tmp_path / "a.db").cases for m in case.measurements) == blocks
+
+
+async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(long_spin: Path) -> None:
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await choose_file(pilot, long_spin)
+        await pilot.press("enter")
+        await until(pilot, lambda: is_timing(app))
+        await pilot.press("escape")
+        assert "1 run in progress: a watches it" in shown(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: is_timing(app))
+        await pilot.press("q", "y")
+        await until(pilot, lambda: app.said is not None)
+        assert app.said is not None
+        assert f"gputui attach {only_run_dir().name[-8:]}" in app.said
+    wait_until(lambda: (only_run_dir() / JOURNAL_NAME).exists(), "it goes on")
+    assert gputui("attach", "no-such").stderr.count("in progress: ") == 1
+
+
+def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
+    repository: Path, long_spin: Path
+) -> None:
+    environment = {"PYTHONPATH": f"{repository}{os.pathsep}{PROGRAM.parents[1]}"}
+    command = [sys.executable, str(PROGRAM)]
+    with Terminal(command, environment=environment) as first:
+        first.wait_for("[ Start ]", DEADLINE_S)
+        first.wait_for("at most", DEADLINE_S)
+        first.type(b"k" + b"\x1b[B" * 30)
+        first.wait_for("> of your own", DEADLINE_S)
+        first.type(b"\r" + str(long_spin).encode())
+        first.wait_for("1 case", DEADLINE_S)
+        first.type(b"\r")
+        first.wait_for("> [ Start ]", DEADLINE_S)
+        first.type(b"\r")
+        first.wait_for("timing", DEADLINE_S)
+        first.signal(signal.SIGKILL)
+        assert first.ended() == -signal.SIGKILL
+    run_dir = only_run_dir()
+    with Terminal(command, environment=environment) as second:
+        second.wait_for(f"run {run_dir.name[-8:]}", DEADLINE_S)
+        second.wait_for("timing", DEADLINE_S)
+        second.type(b"x")
+        second.wait_for("End run", DEADLINE_S)
+        second.type(b"y")
+        second.wait_for("stored in", DEADLINE_S)
+        second.wait_for("interrupted", DEADLINE_S)
+        second.type(b"q")
+        assert second.ended() == 0
+    wait_until_ended(run_dir)
+    assert stored(Path(os.environ["GPUTUI_DB"])).summary.status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "option"),
+    [
+        ("launches", "0", "--launches"),
+        ("launches", "many", "--launches"),
+        ("price", "nan", "--price"),
+        ("price", "cheap", "--price"),
+        ("device", "toaster", "--device"),
+        ("device", "gpu:9", "--device"),
+        ("only", "gemmm", "--only"),
+        ("python", "/no/such/python", "--python"),
+        ("file", "/no/such/directory/a.db", "--db"),
+        ("label", "latest", "--label"),
+    ],
+)
+def test_a_wrong_field_says_what_the_command_line_says(
+    spin: Path, capsys: pytest.CaptureFixture[str], field: str, text: str, option: str
+) -> None:
+    checked = DraftChecker().check(replace(Draft(profile=str(spin)), **{field: text}))
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(spin), option, text])
+    assert left.value.code == checked.wrong[field].exit_code
+    told = capsys.readouterr().err
+    assert told.startswith(f"gputui: {checked.wrong[field].message}\n  {checked.wrong[field].hint}"), told
+    assert list(checked.wrong) == [field]
+
+
+async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await choose_file(pilot, spin)
+        model = app.run_screen.model
+        await pilot.press("escape", "tab", *["up"] * 7)
+        await pilot.press("tab", "tab") if model.region != "form" else None
+        model.form.selected = 0
+        await pilot.press(*"gpu:7")
+        await until(pilot, lambda: "device" in model.wrong())
+        assert "! --device gpu:7: no GPU" in shown(pilot)
+        await pilot.press(*["backspace"] * 5, *"cpu")
+        await until(pilot, lambda: model.is_checked and not model.wrong())
+        await pilot.press("down", "down", "0")
+        assert "! --launches: 0 is not in the range 1 to 100" in shown(pilot)
+        assert app.digits == []
+        await pilot.press("enter", "enter", "enter", "enter", "enter", "enter")
+        assert model.view == "choose"
+        assert "--launches: 0 is not in the range" in shown(pilot)
+        await pilot.press("escape", "3")
+        assert app.digits == ["3"]
+
+
+def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path / 'executed'}\n")
+    trap.chmod(0o755)
+    draft = Draft(profile=str(spin), python=str(trap))
+    assert DraftChecker().check(draft, editing="python").wrong == {}
+    assert not (tmp_path / "executed").exists()
+    assert "python" in DraftChecker().check(draft).wrong
+
+
+def test_a_python_without_torch_is_told_with_what_to_do(tmp_path: Path) -> None:
+    bare = tmp_path / "bare" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    draft = Draft(profile="quick", python=str(bare))
+    checked = DraftChecker().check(draft)
+    model = choosing()
+    model.form.texts["python"].insert(str(bare))
+    model.know_checked(checked)
+    assert "no torch in" in text_of(model, 120, 40)
+    assert "name an interpreter that has it" in model.wrong()["profile"].hint
+    model.press("start")
+    assert model.view == "choose"
+    assert "needs torch" in text_of(model, 120, 40)
+
+
+def test_the_command_line_shown_means_the_same() -> None:
+    draft = Draft(
+        "my profile.toml", "gpu:0", "gemm, membw", "3", "/a/python '/b c/python'", "-x'y", "0.1", "~/r.db"
+    )
+    asked, wrong = read_draft(draft)
+    assert not wrong
+    assert asked == Asked(
+        "my profile.toml",
+        Path("~/r.db"),
+        ("/a/python", "/b c/python"),
+        "gpu:0",
+        ("gemm", "membw"),
+        3,
+        "-x'y",
+        0.1,
+    )
+    words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
+    options = """ --device gpu:0 --only gemm --only membw --launches 3 "--label=-x'y" --price 0.1"""
+    assert shlex.split(command_line(asked)) == shlex.split(words + options)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in pictures()])
+def test_pictures_are_as_they_were(name: str) -> None:
+    assert dict(pictures())[name] == (FOLDER / name).read_text(encoding="utf-8"), (
+        "python tests/run_screen_golden.py"
+    )
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50), (40, 10), (61, 17), (20, 4)])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_line_has_the_width_of_the_terminal_and_nothing_it_would_obey(
+    size: tuple[int, int], ascii_only: bool
+) -> None:
+    width, height = size
+    for name, model in models():
+        lines = picture(model, width, height, 0, ascii_only=ascii_only)
+        assert len(lines) == height, name
+        for line in lines:
+            text = "".join(span.text for span in line)
+            assert width_of(text) == width, (name, text)
+            assert text.isprintable(), (name, text)
+            assert text.isascii() or not ascii_only, (name, text)
+
+
+def test_what_a_journal_says_of_others_is_shown_without_what_a_terminal_obeys() -> None:
+    made = watching()
+    made.know_in_progress((replace(RUN, called=HOSTILE),))
+    assert "\x1b" not in text_of(made, 200, 50)
+    assert "温度" in text_of(made, 200, 50)
+
+
+def test_a_paste_into_a_field_is_its_first_line_without_control_characters() -> None:
+    text = Text()
+    text.insert("one\x1b[31m two\nthree")
+    assert text.text == "one[31m two"
+    text.edit("home")
+    text.edit("delete")
+    text.insert("O")
+    assert text.text == "One[31m two"
+
+
+async def test_copying_names_the_file_where_the_terminal_is_not_known_to_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    app = RunScreenApp()
+    async with app.run_test(size=(200, 50)) as pilot:
+        model = app.run_screen.model
+        await until(pilot, lambda: model.is_checked)
+        await pilot.press("c")
+        path = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt")
+        assert str(path) in shown(pilot)
+        assert path.read_text() == "gputui run quick\n"
+    assert osc_52("a") == "\x1b]52;c;YQ==\x07"
+    assert has_osc_52({"TERM": "xterm-kitty"})
+    assert not has_osc_52({"TERM": "xterm-256color"})
+
+
+def test_keys_are_told_once_and_the_page_holds_them(repository: Path) -> None:
+    keys = [key for action in ACTIONS for key in action.key.split(",")]
+    assert len(keys) == len(set(keys))
+    assert keys_table() in (repository / "docs" / "run-screen.md").read_text(encoding="utf-8")
+
+
+def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path) -> None:
+    code = (
+        "import sys, gputui.tui.run.screen; "
+        "print(sorted({'torch', 'duckdb', 'pandas'} & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
+    assert said == "[]\n"
+
+
+def test_interpreters_that_were_asked_are_remembered_until_the_user_wants_to_look_again() -> None:
+    model = choosing(make_interpreter(cuda=None))
+    model.take_requests()
+    model.press("again")
+    (request,) = model.take_requests()
+    assert getattr(request, "anew", False)
