@@ -33,6 +33,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("stop", "stop", "End a run in progress and keep what is finished."),
     Command("record", "record", "Record the box while any program runs."),
     Command("compare", "compare", "Two result files, or the variants of one, side by side."),
+    Command("results", "results_screen", "Files and runs on the screen."),
     Command("fit", "fit", "Will training a model fit on a GPU, and with which tricks."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
@@ -85,7 +86,8 @@ class _Lazy(click.Group):
 def gputui(context: click.Context, debug: bool) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
-    Alone it shows the live monitor. Begin with `gputui run quick`, then `gputui compare a.db b.db`.
+    Alone it shows the live monitor, with the other screens on keys 2 to 5. Begin with `gputui run quick`,
+    then `gputui compare a.db b.db`.
     """
     if context.invoked_subcommand is None:
         from gputui.cli.monitor import command

@@ -75,7 +75,10 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
 )
 @click.option("--fail-if-unsure", is_flag=True, help="Exit 1 also if anything is inconclusive.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+@click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
+@click.pass_context
 def command(
+    context: click.Context,
     files: tuple[str, ...],
     by: str | None,
     baseline: str | None,
@@ -86,11 +89,14 @@ def command(
     slower_pct: float | None,
     fail_if_unsure: bool,
     trust: bool,
+    on_screen: bool,
 ) -> int:
     """Compare result files; the first is the baseline. One file: its variants against each other.
 
     `reference:NAME` is a file of those that come with gputui.
     """
+    if on_screen:
+        return _show(context, files)
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
@@ -117,6 +123,22 @@ def command(
 
 
 _WITH_ENERGY = ("csv", "json", "html")
+
+
+def _show(context: click.Context, files: tuple[str, ...]) -> int:
+    """The Compare screen, which knows files alone."""
+    from gputui.cli.monitor import has_terminal, show_app
+
+    stated = [name for name in context.params if _is_stated(context, name)]
+    if set(stated) != {"files", "on_screen"}:
+        raise GputuiError("--tui goes with files alone", "leave the other options away")
+    if not has_terminal():
+        raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")
+    return show_app("compare", *files)
+
+
+def _is_stated(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
 def _rendered(

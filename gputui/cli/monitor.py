@@ -32,6 +32,17 @@ def command(interval: float | None, price: float | None, is_ascii: bool, no_mous
     """
     if not has_terminal():
         return instead_of_live("gputui monitor")
+    return show_app(interval=interval, price=price, is_ascii=is_ascii, has_mouse=not no_mouse)
+
+
+def show_app(
+    *opens: str,
+    interval: float | None = None,
+    price: float | None = None,
+    is_ascii: bool = False,
+    has_mouse: bool = True,
+) -> int:
+    """The app on this terminal: the monitor, and what `opens` names on top of it; the exit status."""
     from gputui.services.live import live_collector
     from gputui.tui.live import LiveOptions, show_live, wants_ascii
 
@@ -40,8 +51,10 @@ def command(interval: float | None, price: float | None, is_ascii: bool, no_mous
         interval_s=interval,
         usd_per_hour=price,
         is_ascii=is_ascii or wants_ascii(),
-        has_mouse=not no_mouse,
+        has_mouse=has_mouse,
         user=user_name(),
+        has_screens=True,
+        opens=opens,
     )
     return show_live(live_collector, options)
 

@@ -30,6 +30,16 @@ class Evidence:
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
         self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {}
 
+    def keep(
+        self,
+        run_id: str,
+        passes: Mapping[int, ProfiledPass],
+        conditions: Mapping[int, CaseConditions],
+    ) -> None:
+        """What was already read of a run, so that its file is not opened again."""
+        self._passes[run_id] = passes
+        self._conditions[run_id] = conditions
+
     def cases(self, run_id: str) -> tuple[CaseResult, ...]:
         """All cases of a run."""
         return self._runs[run_id].cases

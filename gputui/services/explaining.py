@@ -21,6 +21,7 @@ from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import RATES, format_percent, format_seconds, three_digits, with_prefix
 from gputui.services.comparison import Cell, Comparison, Row
 from gputui.services.evidence import Evidence
+from gputui.services.speeds import speed_of
 from gputui.services.utilisation import own_ceiling, sheet_peak
 
 _SAID = {
@@ -70,6 +71,17 @@ def explain(comparison: Comparison, evidence: Evidence) -> tuple[Why, ...]:
         for row in comparison.rows
         if row.verdict.word in ("faster", "slower") and isinstance(row.estimate, RatioEstimate)
     )
+
+
+def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> tuple[Finding, ...]:
+    """What holds the step of one case back; none if it was not profiled, or its pass is not believed.
+
+    Raises GputuiError if the file can no longer be read.
+    """
+    used = [m.precision_used for m in case.measurements if m.outcome == "ok"]
+    cell = Cell(speed_of(case), Missing("not asked"), used[-1] if used else "", case, (), run)
+    seen = _seen(cell, evidence)
+    return () if isinstance(seen, Missing) else _findings(seen, evidence)
 
 
 def part_name(part: Part) -> str:

@@ -138,6 +138,10 @@ class ResultFile:
         self.warnings = warnings
         """What the user should know of this file, one sentence each."""
 
+    def interrupt(self) -> None:
+        """End the query that another thread waits for, if there is one; it raises there."""
+        self._connection.interrupt()
+
     def summaries(self) -> tuple[RunSummary, ...]:
         """All runs, newest first. Raises GputuiError if a row holds what cannot be."""
         return self._summaries(None)

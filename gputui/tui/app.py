@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from time import monotonic, monotonic_ns
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rich.cells import set_cell_size
 from textual import events
@@ -23,6 +23,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.painting import FastPaint
 from gputui.tui.quiet_input import TerminalClosed
+from gputui.tui.screens import ScreenEntry
 from gputui.tui.signals import end_by_signal
 from gputui.tui.theme import Depth
 
@@ -83,6 +84,14 @@ class KeyAction(Protocol):
         """As Textual names keys, separated by commas."""
 
 
+@runtime_checkable
+class TakesWords(Protocol):
+    """A screen that can be told what to show."""
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """What to show, as on the command line."""
+
+
 class SamplesArrived(Message, bubble=False):
     """The collector has something new."""
 
@@ -114,7 +123,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._view = LinesView(depth)
         self._mounted_s = self._painted_s = 0.0
         self._next: asyncio.TimerHandle | None = None
-        self._by_key = {key: action.id for action in actions for key in action.key.split(",")}
+        self.shown_actions = tuple(actions)
+        self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}
 
     def compose(self) -> ComposeResult:
         """The one widget."""
@@ -137,6 +147,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._bell.listener = None
         if self._next is not None:
             self._next.cancel()
+
+    def on_screen_resume(self) -> None:
+        """Another screen was left for this one."""
+        self.call_next(self.paint)
 
     def on_resize(self, event: events.Resize) -> None:
         """Another size: another picture."""
@@ -254,6 +268,7 @@ class MonitorApp(FastPaint):
         Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
         Binding("ctrl+l", "repaint", "Repaint", show=False, tooltip="Draw the whole screen again"),
+        Binding("question_mark", "help", "Help", tooltip="The keys of the screen that is shown"),
     ]
 
     def __init__(
@@ -264,8 +279,19 @@ class MonitorApp(FastPaint):
         actions: Iterable[KeyAction] = (),
         on_request: Callable[[object], None] = lambda request: None,
         depth: Depth | None = None,
+        screens: Iterable[ScreenEntry] = (),
+        ascii_only: bool = False,
     ) -> None:
         super().__init__(depth)
+        self.ascii_only = ascii_only
+        """Whether screens draw with ASCII alone."""
+        self._entries = {entry.id: entry for entry in screens}
+        self._opened: dict[str, Screen[None]] = {}
+        self._is_dressed = False
+        self.opens_first: tuple[str, tuple[str, ...]] | None = None
+        """The screen to begin with, and the words it is given; None for the monitor."""
+        for entry in self._entries.values():
+            self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
         self._monitor = MonitorScreen(model, collector, bell, self.depth, actions, on_request)
         self._collector = collector
@@ -293,6 +319,59 @@ class MonitorApp(FastPaint):
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         """Nobody looks any more."""
         self._leave(HUNG_UP)
+
+    def on_ready(self) -> None:
+        """The first picture stands: another screen may come."""
+        if self.opens_first is not None:
+            self.open_screen(*self.opens_first)
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
+        """Show a screen as it was left; `words` are what it is to show, as on the command line."""
+        entry = self._entries.get(screen_id)
+        if entry is None:
+            return
+        if not entry.place:
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            return
+        screen = self._opened.get(screen_id)
+        if screen is None:
+            from gputui.tui.screens import load_screen
+
+            self._dress()
+            screen = self._opened[screen_id] = load_screen(entry)
+            self.install_screen(screen, screen_id)
+        if self.screen is not screen:
+            if len(self.screen_stack) > 1:
+                self.switch_screen(screen)
+            else:
+                self.push_screen(screen)
+        if words and isinstance(screen, TakesWords):
+            screen.show_words(words)
+
+    def action_open_screen(self, screen_id: str) -> None:
+        """A key of a screen was pressed."""
+        self.open_screen(screen_id)
+
+    def action_help(self) -> None:
+        """The keys of the screen that is shown."""
+        from gputui.tui.help_screen import HelpScreen
+
+        self._dress()
+        actions = getattr(self.screen, "shown_actions", ())
+        self.push_screen(HelpScreen(tuple(actions), tuple(self._entries.values())))
+
+    def _dress(self) -> None:
+        """Stock widgets get our colours when the first of them is shown: the monitor has none."""
+        if self._is_dressed:
+            return
+        from gputui.tui.screen_theme import theme_for
+
+        self._is_dressed = True
+        self.animation_level = "none"
+        theme = theme_for(self.depth)
+        self.register_theme(theme)
+        self.theme = theme.name
 
     async def action_quit(self) -> None:
         """Leave."""

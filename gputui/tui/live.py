@@ -47,6 +47,10 @@ class LiveOptions:
     has_mouse: bool = True
     keeps_settings: bool = True
     user: str = ""
+    has_screens: bool = False
+    """Whether the keys 1 to 5 open the screens of the app."""
+    opens: tuple[str, ...] = ()
+    """The screen to begin with, and the words it is given; empty for the monitor."""
 
 
 def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
@@ -69,6 +73,9 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             from gputui.tui.app import MonitorApp
             from gputui.tui.monitor.actions import ACTIONS
             from gputui.tui.monitor.model import MonitorModel
+            from gputui.tui.screens import screens_here, screens_line
+
+            screens = screens_here() if options.has_screens else ()
 
             model = MonitorModel(
                 settings,
@@ -76,10 +83,21 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 ascii_only=options.is_ascii,
                 title=options.title,
                 user=options.user,
+                screens=screens_line("monitor") if screens else (),
             )
             if complaint:
                 model.say(complaint)
-            app = MonitorApp(model, feed, bell, ACTIONS, _Errands(feed, model.say).do)
+            app = MonitorApp(
+                model,
+                feed,
+                bell,
+                ACTIONS,
+                _Errands(feed, model.say).do,
+                screens=screens,
+                ascii_only=options.is_ascii,
+            )
+            if options.opens:
+                app.opens_first = (options.opens[0], options.opens[1:])
             status = app.run_until_ended(mouse=options.has_mouse)
         finally:
             feed.close()

@@ -68,6 +68,39 @@ _BY_DEPTH: Mapping[Depth, Mapping[str, str]] = {
     Depth.INDEXED: _INDEXED,
     Depth.TRUE: _TRUE,
 }
+WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
+    Depth.NONE: dict.fromkeys(
+        ("accent", "good", "warn", "alarm", "dim", "selected", "selected on"), "ansi_default"
+    ),
+    Depth.ANSI: {
+        "accent": "ansi_cyan",
+        "good": "ansi_green",
+        "warn": "ansi_yellow",
+        "alarm": "ansi_bright_red",
+        "dim": "ansi_bright_black",
+        "selected": "ansi_default",
+        "selected on": "ansi_default",
+    },
+    Depth.INDEXED: {
+        "accent": "#5fd7d7",
+        "good": "#5fd75f",
+        "warn": "#ffaf00",
+        "alarm": "#ff5f5f",
+        "dim": "#8a8a8a",
+        "selected": "#ffffff",
+        "selected on": "#005f87",
+    },
+    Depth.TRUE: {
+        "accent": "#5fd7d7",
+        "good": "#5fd75f",
+        "warn": "#ffaf00",
+        "alarm": "#ff5f5f",
+        "dim": "#8a8a8a",
+        "selected": "#ffffff",
+        "selected on": "#005f87",
+    },
+}
+"""Of stock widgets, as Textual writes colours: each is one of the 256, so both depths look the same."""
 STYLES: tuple[str, ...] = tuple(_ANSI)
 """All names that a span may have."""
 

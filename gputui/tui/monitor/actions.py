@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One thing a key does."""
-
-    id: str
-    """What `MonitorModel.press` takes."""
-    key: str
-    """As Textual names it; several are separated by commas, the one to show first."""
-    title: str
-    """One or two words."""
-    tooltip: str
-
+from gputui.tui.actions import Action as Action
+from gputui.tui.actions import shown_key as shown_key
+from gputui.tui.actions import table_of
 
 ACTIONS: tuple[Action, ...] = (
     Action("pause", "space", "Pause", "Hold the picture still; sampling goes on"),
@@ -50,28 +38,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("erase", "backspace", "Erase", "Take back a letter of the filter; elsewhere the same as Back"),
 )
 
-_SHOWN_KEYS = {
-    "slash": "/",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "plus": "+",
-    "minus": "-",
-    "escape": "esc",
-    "pagedown": "pgdn",
-    "pageup": "pgup",
-}
-
-
-def shown_key(action: Action) -> str:
-    """The first key of an action as a person would name it."""
-    first = action.key.partition(",")[0]
-    return _SHOWN_KEYS.get(first, first)
-
 
 def keys_table() -> str:
     """All keys as a Markdown table; docs/monitor.md holds it."""
-    rows = ["| key | action | what it does |", "|---|---|---|"]
-    for action in ACTIONS:
-        keys = ", ".join(f"`{_SHOWN_KEYS.get(key, key)}`" for key in action.key.split(","))
-        rows.append(f"| {keys} | {action.title} | {action.tooltip} |")
-    return "\n".join(rows) + "\n"
+    return table_of(ACTIONS)

@@ -10,7 +10,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Ledger
-from gputui.tui.monitor.cells import clean, cut, filled, fitted, side_by_side, width_of
+from gputui.tui.monitor.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
 from gputui.tui.monitor.details import details_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import gpu_pane, has_account, instance_line
 from gputui.tui.monitor.gpu_rows import GpuRows
@@ -66,6 +66,10 @@ class _Hits:
     list: Box | None = None
 
 
+_LEAST_LEFT = 16
+"""Cells for the name of the program and of the box, before words at the right give way."""
+
+
 class MonitorModel:
     """All that the Monitor screen knows; whoever has the terminal shows its lines and does its requests."""
 
@@ -77,9 +81,14 @@ class MonitorModel:
         ascii_only: bool = False,
         title: str = "",
         user: str = "",
+        screens: Line = (),
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told."""
+        """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
+
+        `screens` names the screens of the app, at the right end of the first line.
+        """
+        self._screens = screens
         self._settings = settings
         self._ascii_only = ascii_only
         self._title = clean(title[:1000]).strip()
@@ -484,6 +493,10 @@ class MonitorModel:
         rights = [Span(" · ".join(words), "dim")]
         if self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
+        if self._screens:
+            fits = width - line_width((*rights, *self._screens)) >= _LEAST_LEFT
+            words_kept = rights if fits else rights[:1] if self._paused is not None else []
+            rights = [*words_kept, Span("  "), *self._screens]
         room = width - sum(width_of(span.text) for span in rights) - 1
         lefts = fitted((Span("gputui", "title"), Span("  " + self._title if self._title else "")), room)
         return fitted((*lefts, Span(" "), *rights), width)

@@ -1,0 +1,17 @@
+"""`gputui results`: the app, begun on its Results screen."""
+
+from __future__ import annotations
+
+import click
+
+from gputui.cli.monitor import has_terminal, show_app
+from gputui.errors import GputuiError
+
+
+@click.command()
+@click.argument("file", required=False, metavar="F[@RUN]")
+def command(file: str | None) -> int:
+    """Look through result files, their runs and each run in full, on the screen."""
+    if not has_terminal():
+        raise GputuiError("gputui results: no terminal to draw on", "gputui runs F lists the runs of a file")
+    return show_app("results", *([file] if file else []))

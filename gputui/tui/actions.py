@@ -1,0 +1,64 @@
+"""What keys do: each action of each screen is declared once, and help, hints and docs are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a key does."""
+
+    id: str
+    """What the screen calls it."""
+    key: str
+    """As Textual names it; several are separated by commas, the one to show first."""
+    title: str
+    """One or two words."""
+    tooltip: str
+
+
+_SHOWN_KEYS = {
+    "slash": "/",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "plus": "+",
+    "minus": "-",
+    "question_mark": "?",
+    "escape": "esc",
+    "pagedown": "pgdn",
+    "pageup": "pgup",
+    "shift+tab": "shift-tab",
+    "ctrl+c": "ctrl-c",
+    "ctrl+l": "ctrl-l",
+    "ctrl+z": "ctrl-z",
+}
+
+
+def shown_key(action: Action) -> str:
+    """The first key of an action as a person would name it."""
+    return shown_keys(action)[0]
+
+
+def shown_keys(action: Action) -> tuple[str, ...]:
+    """All keys of an action as a person would name them."""
+    return tuple(_SHOWN_KEYS.get(key, key) for key in action.key.split(","))
+
+
+def table_of(actions: Iterable[Action]) -> str:
+    """Keys as a Markdown table, for the pages of docs/."""
+    rows = ["| key | action | what it does |", "|---|---|---|"]
+    for action in actions:
+        keys = ", ".join(f"`{key}`" for key in shown_keys(action))
+        rows.append(f"| {keys} | {action.title} | {action.tooltip} |")
+    return "\n".join(rows) + "\n"
+
+
+APP_ACTIONS: tuple[Action, ...] = (
+    Action("help", "question_mark", "Help", "The keys of the screen that is shown"),
+    Action("quit", "q", "Quit", "Leave gputui; a run in progress goes on"),
+    Action("repaint", "ctrl+l", "Repaint", "Draw the whole screen again"),
+    Action("interrupt", "ctrl+c", "Quit", "Leave, also in the middle of typing"),
+)
+"""Keys of every screen; those that open screens stand in `screens.SCREENS`."""

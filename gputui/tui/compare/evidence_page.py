@@ -1,0 +1,195 @@
+"""What the verdict of one row rests on: both distributions of blocks, the interval, and why sides differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from gputui.analysis.attribution import Attribution
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.units import RATES, format_percent, format_ratio, format_seconds
+from gputui.services.comparison import Cell, Row
+from gputui.services.explaining import Why, part_name, sentence, signed
+from gputui.services.row_wording import cost_text, rate_text, ratio_text
+from gputui.services.speeds import launches_of
+from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.charts import ascii_glyph, braille_glyph, level_of
+from gputui.tui.results.pages import paragraph
+
+_ROWS = 3
+_LABEL = 3
+
+
+def evidence_page(row: Row, name: str, why: Why | None, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
+    """All that is known of a row, from its blocks to its reasons."""
+    lines: list[Line] = [(Span(name, "title"), Span(f"  {row.verdict.word}", _style(row)))]
+    for text in (row.verdict.reason, row.note):
+        if text:
+            lines += paragraph(text, width, "warn")
+    lines += [(), *distributions(row, width, ascii_only=ascii_only), ()]
+    for letter, cell in (("a", row.a), ("b", row.b)):
+        lines += paragraph(f"{letter}  {_side(cell)}", width, indent=3)
+    lines.append(())
+    if isinstance(row.estimate, RatioEstimate):
+        lines += paragraph(f"b against a: {ratio_text(row, wide=True)}", width)
+        lines += [line for text in _method(row.estimate) for line in paragraph(text, width, "dim")]
+    for flag in row.flags:
+        lines += paragraph(
+            f"! {flag.side} {flag.word}: {format_percent(flag.share)} of the time", width, "warn"
+        )
+    lines += reasons(why, width)
+    return tuple(lines)
+
+
+def _style(row: Row) -> str:
+    return {"faster": "good", "slower": "warn"}.get(row.verdict.word, "dim")
+
+
+def _side(cell: Cell) -> str:
+    if cell.result is None:
+        return "does not have this case"
+    speed = cell.speed
+    if isinstance(speed, Missing):
+        return speed.reason
+    per_step = cell.result.case.units_per_step
+    low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
+    cost = (
+        ""
+        if isinstance(cell.cost, Missing)
+        else f", {cost_text(cell)} for {RATES[cell.result.case.unit].per_million}"
+    )
+    uses = "".join(
+        f", {format_percent(use.of_sheet)} of the data sheet's {'FLOP/s' if use.unit == 'flop' else 'B/s'}"
+        for use in cell.uses
+        if not isinstance(use.of_sheet, Missing)
+    )
+    return (
+        f"{rate_text(cell)}, {format_seconds(per_step / speed.units_per_s)} per step"
+        f" (95 %: {low} to {high}), {speed.blocks} blocks in {speed.launches}"
+        f" launch{'es' if speed.launches != 1 else ''}{cost}{uses}"
+    )
+
+
+def _method(estimate: RatioEstimate) -> Iterator[str]:
+    pairs = ", compared in pairs" if estimate.paired else ""
+    launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
+    yield f"{estimate.method}; n {estimate.n_a}/{estimate.n_b} blocks, {launches}{pairs}"
+    yield f"smallest ratio that would have shown: {format_ratio(estimate.resolvable)}"
+    if not estimate.replicated:
+        yield "the spread between launches is assumed, not measured: --launches 3 measures it"
+
+
+def distributions(row: Row, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
+    """How often blocks took how long, both sides over one axis of time, and the intervals of the speeds."""
+    sides = [_seconds(cell) for cell in (row.a, row.b)]
+    known = [seconds for side in sides for seconds in side]
+    if not known:
+        return ()
+    bounds = [*known, *(edge for cell in (row.a, row.b) for edge in _interval(cell))]
+    low, high = min(bounds), max(bounds)
+    if high <= low:
+        low, high = low * 0.99, high * 1.01
+    room = max(width - _LABEL - 2, 20)
+    lines: list[Line] = []
+    for letter, cell, seconds in zip("ab", (row.a, row.b), sides, strict=True):
+        heights = _histogram(seconds, low, high, 2 * room)
+        most = max(heights, default=0)
+        glyph = ascii_glyph if ascii_only else braille_glyph
+        levels = [level_of(h, most, 4 * _ROWS) if h else -1 for h in heights]
+        cells = [glyph(levels[i], levels[i + 1], _ROWS) for i in range(0, 2 * room, 2)]
+        for place in range(_ROWS if seconds else 0):
+            label = letter if place == _ROWS - 1 else ""
+            lines.append((Span(f"{label:>{_LABEL - 1}} "), Span("".join(c[place] for c in cells), "chart")))
+        edges = _interval(cell)
+        if edges:
+            lines.append((Span(" " * _LABEL), Span(_whisker(edges, low, high, room, ascii_only), "accent")))
+        else:
+            lines.append((Span(f"{letter:>{_LABEL - 1}} "), Span("no blocks", "dim")))
+    left, right = format_seconds(low), f"{format_seconds(high)} per step"
+    lines.append((Span(" " * _LABEL + left + right.rjust(room - len(left)), "dim"),))
+    return tuple(lines)
+
+
+def _seconds(cell: Cell) -> list[float]:
+    """Seconds per step of each block that counts."""
+    if cell.result is None:
+        return []
+    units = cell.result.case.units_per_step
+    return [seconds * units for launch in launches_of(cell.result) for seconds in launch]
+
+
+def _interval(cell: Cell) -> tuple[float, ...]:
+    """Low, middle and high of the time of a step."""
+    if cell.result is None or not isinstance(cell.speed, SpeedEstimate):
+        return ()
+    units, speed = cell.result.case.units_per_step, cell.speed
+    return units / speed.high, units / speed.units_per_s, units / speed.low
+
+
+def _place(seconds: float, low: float, high: float, columns: int) -> int:
+    """The column of a time; equal steps are equal ratios, so that sides of any distance fit."""
+    share = math.log(seconds / low) / math.log(high / low)
+    return min(max(int(share * columns), 0), columns - 1)
+
+
+def _histogram(seconds: Sequence[float], low: float, high: float, columns: int) -> list[float]:
+    """Smoothed a little: a block fills its column, and its neighbours by half."""
+    heights = [0.0] * columns
+    for one in seconds:
+        place = _place(one, low, high, columns)
+        for column, weight in ((place - 1, 0.5), (place, 1.0), (place + 1, 0.5)):
+            if 0 <= column < columns:
+                heights[column] += weight
+    return heights
+
+
+def _whisker(edges: Sequence[float], low: float, high: float, width: int, ascii_only: bool) -> str:
+    """The 95 % interval as a line with its ends, and the estimate on it."""
+    first, middle, last = (_place(edge, low, high, width) for edge in edges)
+    line, left, right, mark = ("-", "|", "|", "o") if ascii_only else ("─", "├", "┤", "●")
+    cells = [" "] * width
+    cells[first : last + 1] = line * (last - first + 1)
+    cells[first], cells[last] = left, right
+    cells[middle] = mark
+    return "".join(cells).rstrip()
+
+
+def reasons(why: Why | None, width: int) -> tuple[Line, ...]:
+    """Where the difference lies, a row for each part, and what holds each side back."""
+    if why is None:
+        return ()
+    lines: list[Line] = [(), (Span("why", "title"),)]
+    found = why.attribution
+    if isinstance(found, Attribution):
+        lines += paragraph(sentence(why.row, found), width)
+        lines.append((Span(f"  {'part of a step':26}{'a':>11}{'b':>11}{'b - a':>11}", "title"),))
+        shown = found.shown()
+        for part in shown:
+            cells = (format_time(part.time_a_ns), format_time(part.time_b_ns), signed(part.difference_ns))
+            lines.append((Span(f"  {part_name(part)[:26]:26}" + "".join(f"{c:>11}" for c in cells)),))
+        rest = found.difference_ns - sum(part.difference_ns for part in shown)
+        others = len(found.parts) - len(shown)
+        if others:
+            lines.append((Span(f"  {f'{others} others':26}{'':22}{signed(rest):>11}"),))
+        cells = (format_time(found.step_a_ns), format_time(found.step_b_ns), signed(found.difference_ns))
+        lines.append((Span(f"  {'the step':26}" + "".join(f"{c:>11}" for c in cells), "title"),))
+        doubts = f": {'; '.join(found.doubts)}" if found.doubts else ""
+        lines += paragraph(
+            f"{format_percent(found.coverage)} of what moved is in what both have; confidence"
+            f" {found.confidence}{doubts}",
+            width,
+            "dim",
+        )
+    else:
+        lines += paragraph(f"not attributed: {found.reason}", width, "dim")
+    for letter, findings in (("a", why.findings_a), ("b", why.findings_b)):
+        for finding in findings:
+            rough = " (rough)" if finding.confidence == "low" else ""
+            lines += paragraph(f"{letter} {finding.text}{rough}", width, indent=2)
+    return tuple(lines)
+
+
+def format_time(ns: int) -> str:
+    """A time that may be absent or, where a profiler's cost was taken out, below zero."""
+    return "" if ns == 0 else f"-{format_seconds(-ns * 1e-9)}" if ns < 0 else format_seconds(ns * 1e-9)

@@ -1,0 +1,61 @@
+"""The keys of the screen below, made from where they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import ModalScreen
+
+from gputui.tui.actions import APP_ACTIONS, Action, shown_keys
+from gputui.tui.lines import Line, Span
+from gputui.tui.lines_page import LinesPage
+from gputui.tui.screens import ScreenEntry
+
+
+class HelpScreen(ModalScreen[None]):
+    """All keys, one a line; any way back leaves it."""
+
+    DEFAULT_CSS = "HelpScreen { background: ansi_default; }"
+    BINDINGS = [  # noqa: RUF012 - Textual declares it so
+        Binding("escape,backspace,question_mark,q,enter", "leave", "Back", show=False),
+        Binding("j", "scroll(1)", show=False),
+        Binding("k", "scroll(-1)", show=False),
+    ]
+
+    def __init__(self, actions: Iterable[object], entries: Iterable[ScreenEntry]) -> None:
+        super().__init__()
+        self._actions = [action for action in actions if isinstance(action, Action)]
+        self._entries = tuple(entries)
+        self._page = LinesPage(id="help")
+
+    def compose(self) -> ComposeResult:
+        """The one page."""
+        yield self._page
+
+    def on_mount(self) -> None:
+        """Fill it."""
+        self._page.focus()
+        self.call_after_refresh(lambda: self._page.show(help_lines(self._actions, self._entries)))
+
+    def action_leave(self) -> None:
+        """Back to the screen below."""
+        self.dismiss(None)
+
+    def action_scroll(self, lines: int) -> None:
+        """By lines."""
+        self._page.scroll_relative(y=lines, animate=False)
+
+
+def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry]) -> tuple[Line, ...]:
+    """Key, title and what it does, the keys of the screen first."""
+    opening = [Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in entries]
+    lines: list[Line] = [(Span("Keys of this screen", "title"), Span("  (esc goes back)", "dim"))]
+    for group, heading in ((list(actions), ""), ([*opening, *APP_ACTIONS], "Keys of every screen")):
+        if heading:
+            lines += [(), (Span(heading, "title"),)]
+        for action in group:
+            keys = ", ".join(shown_keys(action))
+            lines.append((Span(f" {keys:14} ", "accent"), Span(f"{action.title:12} "), Span(action.tooltip)))
+    return tuple(lines)

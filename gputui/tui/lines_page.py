@@ -1,0 +1,44 @@
+"""A page of lines that is longer than the screen: stock scrolling over lines of our own."""
+
+from __future__ import annotations
+
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from gputui.tui.lines import Line
+from gputui.tui.lines_view import strip_of
+from gputui.tui.monitor.plain_ascii import in_ascii
+from gputui.tui.shell import shell_of
+
+
+class LinesPage(ScrollView, can_focus=True):
+    """Shows lines; arrows and page keys scroll."""
+
+    DEFAULT_CSS = (
+        "LinesPage { height: 1fr; background: ansi_default; overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    )
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: tuple[Line, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What it holds, as plain text."""
+        return "\n".join("".join(span.text for span in line).rstrip() for line in self._lines)
+
+    def show(self, lines: tuple[Line, ...], *, keeps_place: bool = False) -> None:
+        """Have these lines shown, from the top unless the place is kept."""
+        shell = shell_of(self)
+        self._lines = tuple(in_ascii(line) for line in lines) if shell.ascii_only else lines
+        self.virtual_size = Size(self.size.width, len(lines))
+        if not keeps_place:
+            self.scroll_to(0, 0, animate=False)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """The line at a row of what is in sight."""
+        place = y + self.scroll_offset.y
+        line = self._lines[place] if place < len(self._lines) else ()
+        return strip_of(line, self.size.width, shell_of(self).depth)

@@ -1,0 +1,1 @@
+"""The Results screen: files, runs, and one run in full."""

@@ -1,0 +1,25 @@
+"""Every key of the Results screen."""
+
+from __future__ import annotations
+
+from gputui.tui.actions import Action
+
+ACTIONS: tuple[Action, ...] = (
+    Action("enter", "enter", "Open", "Open the file, the run, or the blocks of the case under the cursor"),
+    Action("back", "escape,backspace", "Back", "Give up what is being read, else one level up"),
+    Action("open-path", "o", "Path", "Open a result file by typing its path"),
+    Action("filter", "slash", "Filter", "Show the runs or operators that hold a text"),
+    Action("sort", "s", "Sort", "Sort by the next column"),
+    Action("mark", "space", "Mark", "Mark the run, to compare it; again: not"),
+    Action("compare", "c", "Compare", "Compare the marked runs, the first as the baseline"),
+    Action("label", "l", "Label", "Give the run another label"),
+    Action("delete", "D", "Delete", "Remove the run from its file for good; asks first"),
+    Action("next-tab", "tab", "Next tab", "The next page of the run"),
+    Action("previous-tab", "shift+tab", "Tab before", "The page before"),
+    Action("next-case", "n", "Next case", "The next case that has such a page"),
+    Action("previous-case", "p", "Case before", "The case before"),
+    Action("group", "g", "Group", "Operators one by one, by category, or by phase"),
+    Action("reload", "r", "Reload", "Read the files again"),
+    Action("down", "j", "Down", "One line down, as the arrow does"),
+    Action("up", "k", "Up", "One line up"),
+)

@@ -1,0 +1,68 @@
+"""The screens of the app, in the order of their keys. A screen's code is loaded when it is first opened."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from gputui.tui.lines import Line, Span
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenEntry:
+    """One screen: adding one is its module and its line in SCREENS."""
+
+    key: str
+    id: str
+    title: str
+    short: str
+    """Three letters, for the header."""
+    place: str
+    """`module:Class`; empty for the monitor, which is always there. The class takes no arguments."""
+    tooltip: str
+
+
+SCREENS: tuple[ScreenEntry, ...] = (
+    ScreenEntry("1", "monitor", "Monitor", "Mon", "", "GPUs, host and processes, live"),
+    ScreenEntry("2", "run", "Run", "Run", "gputui.tui.run.screen:RunScreen", "Choose a profile and watch it"),
+    ScreenEntry(
+        "3", "results", "Results", "Res", "gputui.tui.results.screen:ResultsScreen", "Result files and runs"
+    ),
+    ScreenEntry(
+        "4", "compare", "Compare", "Cmp", "gputui.tui.compare.screen:CompareScreen", "Runs side by side"
+    ),
+)
+
+
+def screens_here() -> tuple[ScreenEntry, ...]:
+    """The screens that this installation has."""
+    return tuple(entry for entry in SCREENS if not entry.place or _is_there(entry.place.partition(":")[0]))
+
+
+def load_screen(entry: ScreenEntry) -> Screen[None]:
+    """A screen of this kind; imports what it needs."""
+    module, _, name = entry.place.partition(":")
+    made: Screen[None] = getattr(importlib.import_module(module), name)()
+    return made
+
+
+def screens_line(current: str) -> Line:
+    """All screens with their keys, the one that is shown in brackets: ` 1 Mon [3 Res]`."""
+    return tuple(
+        Span(f"[{entry.key} {entry.short}]", "accent")
+        if entry.id == current
+        else Span(f" {entry.key} {entry.short} ", "dim")
+        for entry in screens_here()
+    )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

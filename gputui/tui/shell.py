@@ -1,0 +1,235 @@
+"""What every screen beside the monitor has: a header with the screens, a line for messages, and its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from gputui.errors import GputuiError
+from gputui.services.jobs import Job
+from gputui.store.text import clean_text
+from gputui.tui.actions import Action, shown_key
+from gputui.tui.lines import Line, Span
+from gputui.tui.lines_view import LinesView
+from gputui.tui.monitor.cells import cut, fitted, line_width
+from gputui.tui.monitor.plain_ascii import in_ascii
+from gputui.tui.screens import screens_line
+from gputui.tui.theme import Depth
+
+T = TypeVar("T")
+
+
+class Shell(Protocol):
+    """What screens ask of the app."""
+
+    depth: Depth
+    ascii_only: bool
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
+        """Show a screen."""
+
+
+def shell_of(widget: Widget) -> Shell:
+    """The app of a widget."""
+    return cast(Shell, widget.app)
+
+
+def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
+    """Textual's bindings for actions: `next-tab` calls `action_next_tab`."""
+    return [
+        Binding(action.key, action.id.replace("-", "_"), action.title, show=False, tooltip=action.tooltip)
+        for action in actions
+    ]
+
+
+class JobTold(Message, bubble=False):
+    """A job says what it does now."""
+
+    def __init__(self, job: Job[Any], text: str) -> None:
+        super().__init__()
+        self.job = job
+        self.text = text
+
+
+class JobArrived(Message, bubble=False):
+    """A job has ended."""
+
+    def __init__(self, job: Job[Any], outcome: object) -> None:
+        super().__init__()
+        self.job = job
+        self.outcome = outcome
+
+
+class ShellScreen(Screen[None]):
+    """A header, a body that the subclass composes, a line for messages, and the keys of the moment."""
+
+    DEFAULT_CSS = """
+    ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
+    ShellScreen.-ascii Underline { display: none; }
+    ShellScreen.-ascii DataTable, ShellScreen.-ascii LinesPage { scrollbar-size: 0 0; }
+    ShellScreen > .shell-line { height: 1; width: 100%; }
+    ShellScreen Input { border: none; height: 1; padding: 0; }
+    ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
+    ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
+    ShellScreen DataTable > .datatable--header {
+        background: ansi_default; color: ansi_default; text-style: bold;
+    }
+    ShellScreen DataTable > .datatable--even-row { background: ansi_default; }
+    """
+    ID = ""
+    ACTIONS: tuple[Action, ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown_actions = self.ACTIONS
+        self._job: Job[Any] | None = None
+        self._then: Callable[[Any], None] = lambda outcome: None
+        self._failed: Callable[[str, str], None] = lambda message, hint: None
+        self._message: Line = ()
+        self.is_ready = False
+        """Whether its widgets are there."""
+
+    def compose(self) -> ComposeResult:
+        """Header, body, message, keys."""
+        depth = shell_of(self).depth
+        self._header, self._told, self._hints = (LinesView(depth) for _ in range(3))
+        for view in (self._header, self._told, self._hints):
+            view.add_class("shell-line")
+        self.set_class(shell_of(self).ascii_only, "-ascii")
+        yield self._header
+        yield from self.compose_body()
+        yield self._told
+        yield self._hints
+
+    def compose_body(self) -> ComposeResult:
+        """What the screen is about."""
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        """Another width: other cuts."""
+        self.call_after_refresh(self.refresh_lines)
+
+    def on_screen_resume(self) -> None:
+        """Shown again."""
+        self.refresh_lines()
+
+    def heading(self) -> str:
+        """What is shown, for the header."""
+        return ""
+
+    def hints(self) -> tuple[str, ...]:
+        """The ids of the actions that matter now, the most useful first."""
+        return tuple(action.id for action in self.ACTIONS)
+
+    def refresh_lines(self) -> None:
+        """Draw header, message and keys anew."""
+        if not self.is_ready:
+            return
+        width = self.size.width
+        screens = screens_line(self.ID)
+        room = max(width - line_width(screens) - 1, 0)
+        left = fitted((Span("gputui", "title"), Span(f"  {clean_text(self.heading())}")), room)
+        self._show(self._header, fitted((*left, Span(" "), *screens), width))
+        self._show(self._told, fitted(self._message, width))
+        self._show(self._hints, self._hints_line(width))
+
+    def say(self, text: str, style: str = "") -> None:
+        """One line for the user, until the next."""
+        self._message = (Span(cut(clean_text(text), 1000), style),) if text else ()
+        self.refresh_lines()
+
+    def say_error(self, error: GputuiError) -> None:
+        """What happened, and what to do next."""
+        self.say(f"{error.message}: {error.hint}" if error.hint else error.message, "warn")
+
+    def begin(
+        self,
+        work: Callable[[Job[T]], T],
+        then: Callable[[T], None],
+        failed: Callable[[str, str], None],
+    ) -> None:
+        """Do something that takes a while; what was under way is given up.
+
+        `then` gets the result; `failed` what happened and what to do next.
+        """
+        self.give_up()
+        self._then, self._failed = then, failed
+        self._job = Job(work, self._arrived, self._job_told)
+        self._job.start()
+        self.refresh_lines()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+        return self._job is not None
+
+    def give_up(self) -> bool:
+        """Cancel what is under way; whether anything was."""
+        if self._job is None:
+            return False
+        self._job.cancel()
+        self._job = None
+        return True
+
+    def on_unmount(self) -> None:
+        """Nothing is waited for."""
+        self.give_up()
+
+    def on_job_told(self, event: JobTold) -> None:
+        """Progress is shown as long as the job is the one that matters."""
+        if event.job is self._job:
+            self.say(f"{event.text} ... (esc gives up)", "dim")
+
+    def on_job_arrived(self, event: JobArrived) -> None:
+        """The result of the job that matters; of any other nobody wants to know."""
+        if event.job is not self._job:
+            return
+        self._job = None
+        self.say("")
+        outcome = event.outcome
+        if isinstance(outcome, GputuiError):
+            self._failed(outcome.message, outcome.hint)
+        elif isinstance(outcome, Exception):
+            self._failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
+        else:
+            self._then(outcome)
+        self.refresh_lines()
+
+    def plain(self, text: str) -> str:
+        """The text as this terminal can show it."""
+        if not shell_of(self).ascii_only:
+            return text
+        return "".join(span.text for span in in_ascii((Span(text),)))
+
+    def _arrived(self, job: Job[Any], outcome: object) -> None:
+        self._post(JobArrived(job, outcome))
+
+    def _job_told(self, job: Job[Any], text: str) -> None:
+        self._post(JobTold(job, text))
+
+    def _post(self, message: Message) -> None:
+        try:
+            self.post_message(message)
+        except RuntimeError:  # the app has ended in the meantime
+            return
+
+    def _show(self, view: LinesView, line: Line) -> None:
+        view.show((in_ascii(line) if shell_of(self).ascii_only else line,))
+
+    def _hints_line(self, width: int) -> Line:
+        by_id = {action.id: action for action in self.ACTIONS}
+        end = (Span("?", "accent"), Span(" Help", "dim"))
+        spans: list[Span] = []
+        for name in self.hints():
+            action = by_id[name]
+            hint = (Span(shown_key(action), "accent"), Span(f" {action.title}  ", "dim"))
+            if line_width((*spans, *hint, *end)) > width:
+                break
+            spans += hint
+        return fitted((*spans, *end), width)

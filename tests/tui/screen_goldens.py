@@ -1,0 +1,91 @@
+"""Pictures of the Results and Compare screens, kept as text in tests/tui/golden, looked at when they change.
+
+    python tests/tui/screen_goldens.py
+
+writes them anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from journals import GPU_MACHINE
+from shell_app import make_app, picture, press, settled
+from stored_runs import HOSTILE, store
+
+from gputui.services import wording
+
+FOLDER = Path(__file__).parent / "golden"
+SIZES = ((80, 24), (120, 40))
+FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("results-runs", ("3",)),
+    ("results-cases", ("down", "enter")),
+    ("results-blocks", ("tab",)),
+    ("results-operators", ("tab",)),
+    ("results-operators-by-category", ("g",)),
+    ("results-step", ("tab",)),
+    ("results-memory", ("tab",)),
+    ("results-telemetry", ("tab",)),
+    ("results-findings", ("tab", "tab")),
+    ("compare-nothing", ("4",)),
+    ("compare-rows", ("3", "escape", "down", "space", "up", "space", "c")),
+    ("compare-evidence", ("enter",)),
+    ("compare-reasons", ("escape", "down", "enter", "end")),
+)
+"""Pictures in the order they are come by, and the keys that lead to each."""
+
+
+class _Then(datetime):
+    """A clock of the year the runs are of: of another one a day is told with its year."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> _Then:
+        return cls(2026, 11, 20, tzinfo=tz)
+
+
+def store_three(directory: Path) -> Path:
+    """The result file that the pictures are of."""
+    db = directory / "a.db"
+    store(db, 1, label="fast box")
+    store(db, 2, label=HOSTILE, gpt_ms=160.0)
+    store(db, 3, status="interrupted", machine=GPU_MACHINE, profiled=False)
+    return db
+
+
+async def pictures(width: int, height: int) -> dict[str, str]:
+    """All pictures at one size, of the result file that GPUTUI_DB names."""
+    before = getattr(wording, "datetime")  # noqa: B009
+    setattr(wording, "datetime", _Then)  # noqa: B010
+    try:
+        app = make_app()
+        taken: dict[str, str] = {}
+        async with app.run_test(size=(width, height)) as pilot:
+            await settled(pilot)
+            for name, keys in FLOW:
+                await press(pilot, *keys)
+                taken[f"{name}-{width}x{height}"] = without_header(picture(app))
+        return taken
+    finally:
+        setattr(wording, "datetime", before)  # noqa: B010
+
+
+def without_header(text: str) -> str:
+    """The picture below the line that names the screens, which depends on what is installed."""
+    return text.partition("\n")[2]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        os.environ["GPUTUI_DB"] = str(store_three(Path(place)))
+        for size in SIZES:
+            for name, text in asyncio.run(pictures(*size)).items():
+                FOLDER.mkdir(exist_ok=True)
+                (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")

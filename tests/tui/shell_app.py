@@ -1,0 +1,58 @@
+"""The app with a still monitor, for tests of the screens on top of it; and pictures of it as text."""
+
+from __future__ import annotations
+
+from moving_lines import MovingLines, Ticking
+from textual.pilot import Pilot
+
+from gputui.tui.app import MonitorApp
+from gputui.tui.screens import screens_here
+from gputui.tui.shell import ShellScreen
+from gputui.tui.theme import Depth
+
+DEADLINE_S = 60.0
+
+
+def make_app(*opens: str, every_s: float | None = None, ascii_only: bool = False) -> MonitorApp:
+    """The app, with a monitor of small lines behind it."""
+    collector = Ticking(every_s)
+    app = MonitorApp(
+        MovingLines(is_still=every_s is None),
+        collector,
+        collector.bell,
+        (),
+        depth=Depth.INDEXED,
+        screens=screens_here(),
+        ascii_only=ascii_only,
+    )
+    if opens:
+        app.opens_first = (opens[0], opens[1:])
+    return app
+
+
+async def settled(pilot: Pilot[int]) -> None:
+    """Until nothing is under way on the screen that is shown, and it is drawn."""
+    from asyncio import sleep
+    from time import monotonic
+
+    until = monotonic() + DEADLINE_S
+    await pilot.pause()
+    while isinstance(screen := pilot.app.screen, ShellScreen) and screen.is_busy:
+        assert monotonic() < until, "the screen is still busy"
+        await sleep(0.01)
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    """Press keys one after the other, and wait for what they began."""
+    for key in keys:
+        await pilot.press(key)
+        await settled(pilot)
+
+
+def picture(app: MonitorApp) -> str:
+    """What stands on the screen, without blanks at the ends of lines."""
+    update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
+    lines = ["".join(segment.text for strip in line for segment in strip) for line in update.strips]  # type: ignore[union-attr]
+    return "\n".join(line.rstrip() for line in lines) + "\n"

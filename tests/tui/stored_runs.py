@@ -1,0 +1,121 @@
+"""Result files for tests of the screens: real DuckDB files, made of journals with chosen times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from journals import (
+    CPU_MACHINE,
+    STARTED_US,
+    journal_lines,
+    make_case,
+    make_telemetry,
+    write_lines,
+    write_telemetry,
+)
+
+from gputui.model.journal import Block, LaunchEnd, LaunchStart, Line
+from gputui.model.machine import Machine
+from gputui.model.plan import PROFILED
+from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
+
+MS = 1_000_000
+GIB = 2**30
+GEMM = make_case("gemm")
+GPT = replace(make_case("gpt_train"), workload_class="training", unit="tok", units_per_step=4096.0)
+HOSTILE = "[b]bold[/b] \x1b[31m[@click=app.quit]x[/]"
+"""A label that is markup and an escape sequence."""
+
+
+def run_id_of(number: int) -> str:
+    """The id of the run of this number; its short id is `cccc` and four digits."""
+    return f"0194b5a0-0000-7000-8000-0000cccc{number:04d}"
+
+
+def store(
+    db: Path,
+    number: int,
+    *,
+    label: str = "",
+    gpt_ms: float = 100.0,
+    gemm_ms: float = 20.0,
+    launches: int = 3,
+    machine: Machine = CPU_MACHINE,
+    status: str = "finished",
+    profiled: bool = True,
+) -> str:
+    """Store a run of two cases with steps of these lengths; gives its id."""
+    lines: list[Line] = []
+    for line in journal_lines(
+        run_id=run_id_of(number),
+        label=label,
+        cases=(GEMM, GPT),
+        skipped=(make_case("conv_train", device_class="gpu", precision="amp"),),
+        launches=launches,
+        machine=machine,
+        started_utc_us=STARTED_US + number * 3_600_000_000,
+        status=status,
+    ):
+        if isinstance(line, Block):
+            ns = round(line.steps * (gemm_ms, gpt_ms)[line.case_id] * MS * (1 + 1e-3 * (line.index % 3)))
+            line = replace(line, wall_ns=ns, cpu_ns=ns - 1000, waited_ns=ns // 5 if line.index == 4 else 0)
+        lines.append(line)
+    if profiled:
+        t_ns = 900_000_000_000
+        lines[-2:-2] = [
+            LaunchStart(90, 0, (1,), 1, 20.0, t_ns, PROFILED),
+            passed(1, 90, gpt_ms),
+            LaunchEnd(90, "ok", "", 0, "", t_ns + 1),
+        ]
+    run_dir = write_lines(db.parent / f"{db.stem}-{number}", lines)
+    write_telemetry(run_dir, make_telemetry(gpus=len(machine.gpus)))
+    contents = read_journal(run_dir)
+    store_run(db, contents, read_telemetry(run_dir))
+    return contents.start.run_id
+
+
+def passed(case_id: int, launch_id: int, step_ms: float) -> ProfiledPass:
+    """Ten steps, three quarters of which are products, a tenth Python."""
+    kinds: Sequence[tuple[str, str, str, str, float]] = (
+        ("backward", "gemm", "aten::mm", "64x64,64x64", 0.5),
+        ("forward", "gemm", "aten::linear", "8x64,64x64", 0.25),
+        ("forward", "attention", "aten::scaled_dot_product_attention", "2x6", 0.1),
+        ("optimizer", "optimizer", "aten::_fused_adamw_", "", 0.05),
+    )
+    rows = tuple(
+        Operator(phase, category, name, shapes, "float", 20, 20, round(10 * step_ms * share * MS), 0, 1)
+        for phase, category, name, shapes, share in kinds
+    )
+    idle = TimeSlice("forward", "idle", "python", round(10 * step_ms * 0.1 * MS))
+    slices = (*(TimeSlice(row.phase, "compute", "", row.time_ns) for row in rows), idle)
+    memory = tuple(
+        MemoryPoint(point, GIB, gradients * GIB, 2 * GIB, activations * GIB, 0, GIB // 2, 6 * GIB)
+        for point, gradients, activations in (
+            ("start", 0, 0),
+            ("after_forward", 0, 2),
+            ("after_backward", 1, 0),
+            ("after_optimizer", 1, 0),
+            ("peak", 1, 2),
+        )
+    )
+    return ProfiledPass(
+        launch_id=launch_id,
+        case_id=case_id,
+        is_valid=True,
+        reason="",
+        steps=10,
+        window_ns=sum(part.time_ns for part in slices),
+        events=80,
+        event_cost_ns=0,
+        unmatched_ns=0,
+        operators=rows,
+        slices=slices,
+        kernels=(Kernel("sgemm", "compute", "aten::mm", 200, rows[0].time_ns, 10),),
+        memory=memory,
+        memory_reason="",
+        trace_bytes=0,
+    )

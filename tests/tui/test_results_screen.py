@@ -1,0 +1,308 @@
+"""The Results screen on real result files, by its keys."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from journals import GPU_MACHINE
+from pty_harness import Terminal
+from screen_goldens import FOLDER, SIZES, pictures, store_three
+from shell_app import make_app, picture, press, settled
+from stored_runs import HOSTILE, run_id_of, store
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from gputui.store.editing import remove_run
+from gputui.store.locking import write_lock
+from gputui.store.reading import open_result
+from gputui.tui.app import MonitorApp
+from gputui.tui.dialogs import AskText, Confirm
+from gputui.tui.results.actions import ACTIONS
+from gputui.tui.results.screen import TABS, ResultsScreen
+from gputui.tui.screens import SCREENS
+
+
+def labels(db: Path) -> dict[str, str]:
+    """Label by short id, as the file has it."""
+    with open_result(db) as file:
+        return {run.short_id: run.label for run in file.summaries()}
+
+
+async def opened(pilot: Pilot[int], *words: str) -> ResultsScreen:
+    """The Results screen, once it has read what it began with."""
+    await settled(pilot)
+    assert isinstance(pilot.app, MonitorApp)
+    pilot.app.open_screen("results", words)
+    await settled(pilot)
+    screen = pilot.app.screen
+    assert isinstance(screen, ResultsScreen)
+    return screen
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return store_three(tmp_path)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_the_screens_are_as_the_pictures_say(
+    size: tuple[int, int], db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    for name, text in (await pictures(*size)).items():
+        assert text == (FOLDER / f"{name}.txt").read_text(encoding="utf-8"), name
+
+
+async def test_without_any_file_the_screen_says_how_to_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        shown = picture(app)
+        assert "No runs yet." in shown
+        assert "gputui run quick" in shown
+        assert "press 2" in shown
+
+
+async def test_files_of_the_data_directory_and_of_the_working_directory_are_listed(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    store(tmp_path / "here" / "mine.duckdb", 4)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        screen = await opened(pilot)
+        await press(pilot, "escape")
+        assert screen.level == "files"
+        shown = picture(app)
+        assert "a.db (default)" in shown
+        assert "mine.duckdb" in shown
+
+
+async def test_a_path_is_opened_by_typing_it_and_an_unreadable_one_is_told_where_it_was_asked_for(
+    db: Path,
+) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        screen = await opened(pilot)
+        for path, seen in ((str(db.parent / "b.db"), "there is no result file"), (str(db), "3 runs by when")):
+            await press(pilot, "o")
+            assert isinstance(app.screen, AskText)
+            app.screen.query_one(Input).value = path
+            await press(pilot, "enter")
+            assert seen in " ".join(picture(app).split())
+        assert screen.level == "runs"
+
+
+async def test_a_run_that_is_named_is_opened_at_once(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        screen = await opened(pilot, f"{db}@fast box")
+        assert screen.level == "run"
+        assert "cccc0001 fast box" in picture(app)
+
+
+async def test_runs_are_filtered_as_letters_are_typed_and_esc_shows_all_again(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await opened(pilot, str(db))
+        await press(pilot, "slash", *"h200")
+        assert "cccc0003" in picture(app)
+        assert "cccc0001" not in picture(app)
+        await press(pilot, "enter", "escape")
+        assert "cccc0001" in picture(app)
+
+
+async def test_runs_are_sorted_by_the_next_column_and_the_cursor_stays_on_its_run(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await opened(pilot, str(db))
+        await press(pilot, "down", "down", "s")
+        shown = picture(app)
+        assert "by label" in shown
+        assert shown.index("cccc0002") < shown.index("cccc0001") < shown.index("cccc0003")
+        await press(pilot, "enter")
+        assert "cccc0001 fast box" in picture(app)
+
+
+async def test_a_run_is_removed_only_after_yes(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await opened(pilot, str(db))
+        for refusal in ("n", "escape", "enter"):
+            await press(pilot, "D")
+            assert isinstance(app.screen, Confirm)
+            assert "Remove run cccc0003" in picture(app)
+            await press(pilot, refusal)
+            assert "cccc0003" in labels(db)
+        await press(pilot, "D", "y")
+        assert set(labels(db)) == {"cccc0001", "cccc0002"}
+        assert "removed cccc0003 in a.db" in picture(app)
+        assert "2 runs" in picture(app)
+
+
+async def test_a_run_that_somebody_else_removed_is_told_and_nothing_breaks(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        await opened(pilot, str(db))
+        remove_run(db, run_id_of(3))
+        await press(pilot, "D", "y")
+        assert "run cccc0003 is no longer in" in picture(app)
+        await press(pilot, "r")
+        assert "2 runs" in picture(app)
+
+
+async def test_a_label_is_given_and_one_that_cannot_be_is_refused_with_the_reason(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        await opened(pilot, str(db))
+        for text, seen in (("latest", "is no label"), ("baseline", "cccc0003 is now baseline")):
+            await press(pilot, "l")
+            assert isinstance(app.screen, AskText)
+            app.screen.query_one(Input).value = text
+            await press(pilot, "enter")
+            assert seen in picture(app)
+        assert labels(db)["cccc0003"] == "baseline"
+
+
+async def test_a_hostile_label_is_text_on_every_page(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{db}@cccc0002")
+        said = HOSTILE.replace("\x1b", "")
+        for _ in TABS:
+            assert said in picture(app)
+            assert "\x1b" not in picture(app)
+            await press(pilot, "tab")
+        await press(pilot, "escape")
+        assert said in picture(app)
+        await press(pilot, "down", "D")
+        assert said in " ".join(picture(app).replace("│", " ").split())
+
+
+async def test_every_page_of_every_run_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) -> None:
+    app = make_app(ascii_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(db))
+        assert picture(app).isascii()
+        for run in ("cccc0001", "cccc0003"):
+            screen = await opened(pilot, f"{db}@{run}")
+            for _ in TABS:
+                assert picture(app).isascii(), screen.tab
+                await press(pilot, "tab")
+
+
+async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "tab")
+        assert "gemm mini cpu fp32 all cores  (case 1 of 2)" in picture(app)
+        await press(pilot, "n")
+        assert "gpt_train mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
+        await press(pilot, "p")
+        assert "(case 1 of 2)" in picture(app)
+
+
+async def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, machine=GPU_MACHINE, profiled=False)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{tmp_path / 'a.db'}@latest")
+        for _ in range(3):
+            await press(pilot, "tab")
+        assert "no case of this run has a profiled pass" in picture(app)
+
+
+async def test_a_file_that_takes_long_is_given_up_by_esc_and_the_app_leaves_at_once(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        with write_lock(db):  # somebody writes: a reader waits in line
+            app.open_screen("results", (str(db),))
+            await pilot.pause()
+            screen = app.screen
+            assert isinstance(screen, ResultsScreen)
+            assert screen.is_busy
+            await pilot.press("escape")
+            await pilot.pause()
+            assert not screen.is_busy
+            assert "given up" in picture(app)
+            began = monotonic()
+            app.open_screen("results", (str(db),))
+            await pilot.press("q")
+        await pilot.pause()
+    assert app.return_value == 0
+    assert monotonic() - began < 5
+    assert threading.current_thread() is threading.main_thread()
+
+
+async def test_the_monitor_goes_on_while_another_screen_is_shown(db: Path) -> None:
+    app = make_app(every_s=0.01)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(db))
+        model = app._monitor._model
+        before = model.samples  # type: ignore[attr-defined]
+        until = monotonic() + 30
+        while model.samples == before:  # type: ignore[attr-defined]
+            assert monotonic() < until
+            await pilot.pause()
+        await press(pilot, "1")
+        assert picture(app).startswith("moving 80x24 samples ")
+
+
+async def test_help_lists_every_key_of_the_screen_and_of_all_screens(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 50)) as pilot:
+        await opened(pilot, str(db))
+        await press(pilot, "question_mark")
+        shown = picture(app)
+        for action in ACTIONS:
+            assert action.tooltip in shown
+        assert "Keys of every screen" in shown
+        await press(pilot, "escape")
+        assert "3 runs" in picture(app)
+
+
+async def test_esc_goes_up_level_by_level_to_the_monitor(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "3", "enter")
+        screen = app.screen
+        assert isinstance(screen, ResultsScreen)
+        levels = []
+        while app.screen is screen:
+            levels.append(screen.level)
+            await press(pilot, "escape")
+        assert levels == ["run", "runs", "files"]
+
+
+def test_keys_of_a_screen_are_declared_once() -> None:
+    keys = [key for action in ACTIONS for key in action.key.split(",")]
+    assert len(set(keys)) == len(keys)
+    assert not set(keys) & {entry.key for entry in SCREENS}
+
+
+def test_a_person_opens_a_file_from_the_shell_looks_and_leaves(db: Path, repository: Path) -> None:
+    import sys
+
+    command = [sys.executable, "-m", "gputui", "results", str(db)]
+    with Terminal(command, 80, 24, environment={"PYTHONPATH": str(repository)}) as terminal:
+        terminal.wait_for("fast box")
+        terminal.type(b"\r")
+        terminal.wait_for("Telemetry")
+        terminal.type(b"1")
+        terminal.wait_for("[1 Mon]")
+        terminal.type(b"3")
+        terminal.wait_for("[3 Res]")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        assert not terminal.is_alternate
