@@ -108,9 +108,11 @@ def _phrase(judged: CeilingJudgement) -> str:
             "or this is another device than its name says"
         )
     phrase = f"{ceiling.label} {rate} (elsewhere {_elsewhere(expectation, ceiling.unit, rate)})"
+    if round(judged.share, 2) < 1:
+        least = "" if expectation.measured_high is not None else "at least "
+        phrase = f"{phrase}, {format_percent(judged.share)} of what this GPU does {least}elsewhere"
     if judged.word == BELOW_NORMAL:
-        reasons = _REASONS.get(ceiling.measure, _OTHER_REASONS)
-        return f"{phrase}, {format_percent(1 - judged.share)} short: likely {reasons}"
+        return f"{phrase}: likely {_REASONS.get(ceiling.measure, _OTHER_REASONS)}"
     return phrase
 
 

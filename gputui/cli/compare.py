@@ -3,56 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.verdict import RatioEstimate
-from gputui.errors import EXIT_DONE, GputuiError
-from gputui.model.absent import Missing
-from gputui.model.units import RATES, format_percent, format_ratio
-from gputui.services.comparing import ask
-from gputui.services.comparison import (
-    DIMENSIONS,
-    Comparison,
-    Row,
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
+from gputui.services.comparing import Answer, Asked, ask
+from gputui.services.comparison import DIMENSIONS, Comparison
+from gputui.services.comparison_tables import (
+    COLUMNS,
+    Form,
+    Naming,
+    Words,
+    cost_table,
+    figure_table,
+    left_out,
+    normal_lines,
+    remarks,
+    row_table,
 )
 from gputui.services.explaining import Why
-from gputui.services.row_wording import (
-    common_words,
-    cost_text,
-    difference_words,
-    interval_text,
-    peak_text,
-    peaks_text,
-    rate_text,
-    ratio_text,
-    row_name,
-    side_words,
-)
+from gputui.services.row_wording import difference_words, side_words
+from gputui.services.verdict_check import check_verdicts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gputui.cli.tables import Sheet
+FORMATS = ("text", "markdown", "csv", "json", "html")
+_FORMS = ((100, Form()), (0, Form(is_wide=False)), (0, Form(is_wide=False, is_short=True)))
+"""With the columns of the terminal from which each is tried; the first that fits is taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How much a table says; the first that fits is taken."""
-
-    is_wide: bool
-    """The interval is printed with both ends, and the number of blocks beside it."""
-    is_short: bool
-    """Rates are said to be per second in the heading, and all cores of a CPU are not said."""
-    from_width: int
-    """Columns of the terminal from which it is tried."""
-
-
-_FORMS = (_Form(True, False, 100), _Form(False, False, 0), _Form(False, True, 0))
+def _columns(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Names of columns from a list with commas."""
+    if text is None:
+        return None
+    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
+    unknown = [word for word in chosen if word not in COLUMNS]
+    if unknown or not chosen:
+        raise GputuiError(
+            f"--columns {text}: {unknown[0] if unknown else 'nothing'} is no column",
+            f"one or more of {', '.join(COLUMNS)}, with commas between them",
+        )
+    return chosen
 
 
 @click.command()
@@ -60,52 +56,136 @@ _FORMS = (_Form(True, False, 100), _Form(False, False, 0), _Form(False, True, 0)
 @click.option(
     "--by", type=click.Choice(list(DIMENSIONS)), help="Compare the values of this within the files."
 )
+@click.option("--baseline", metavar="X", help="Which side is the baseline.  [the first]")
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a side together.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--columns",
+    callback=_columns,
+    metavar="C,...",
+    help=f"Of text and markdown: {', '.join(COLUMNS)}.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file, whole or not.")
+@click.option(
+    "--fail-if-slower",
+    "slower_pct",
+    type=click.FloatRange(min=0),
+    metavar="PCT",
+    help="Exit 1 if anything surely takes PCT % longer.",
+)
+@click.option("--fail-if-unsure", is_flag=True, help="Exit 1 also if anything is inconclusive.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
 @click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
+@click.pass_context
 def command(
-    files: tuple[str, ...], by: str | None, pool: bool, form: str, trust: bool, on_screen: bool
+    context: click.Context,
+    files: tuple[str, ...],
+    by: str | None,
+    baseline: str | None,
+    pool: bool,
+    form: str,
+    columns: tuple[str, ...] | None,
+    output: Path | None,
+    slower_pct: float | None,
+    fail_if_unsure: bool,
+    trust: bool,
+    on_screen: bool,
 ) -> int:
-    """Compare result files; the first is the baseline. One file: its variants against each other."""
+    """Compare result files; the first is the baseline. One file: its variants against each other.
+
+    `reference:NAME` is a file of those that come with gputui.
+    """
     if on_screen:
-        return _show(files, plain=by is None and not pool and not trust and form == "text")
+        return _show(context, files)
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
-    answer = asked.compared()
-    comparisons, whys, ignore = answer.comparisons, answer.whys, asked.ignore
-    if form == "json":
-        from gputui.services.export import comparison_as_json
+    with_energy = "energy" in columns if columns and form in ("text", "markdown") else form in _WITH_ENERGY
+    first = 0 if baseline is None else asked.baseline(baseline)
+    is_check = slower_pct is not None or fail_if_unsure
+    try:
+        answer = asked.compared(first, with_energy=with_energy)
+    except GputuiError as error:
+        raise (GputuiError(error.message, error.hint, EXIT_CASE_FAILED) if is_check else error) from None
+    text = _rendered(asked, answer, form, columns, output)
+    if output is not None:
+        from gputui.services.writing_text import write_whole
 
-        plain = [comparison_as_json(*pair) for pair in zip(comparisons, whys, strict=True)]
-        click.echo(json.dumps({"schema": 1, "by": ignore, "comparisons": plain}, indent=1))
-    else:
-        for index, comparison in enumerate(comparisons):
-            if index:
-                click.echo()
-            _print(comparison, whys[index], ignore)
-    return EXIT_DONE
+        write_whole(output, text)
+    elif text:
+        click.echo(text, nl=False)
+    if not is_check:
+        return EXIT_DONE
+    found = check_verdicts(answer.comparisons, asked.ignore, slower_pct)
+    for line in (*found.failures, *found.unsure):
+        click.echo(line, err=True)
+    return EXIT_CASE_FAILED if found.failures or (fail_if_unsure and found.unsure) else EXIT_DONE
 
 
-def _show(files: tuple[str, ...], *, plain: bool) -> int:
+_WITH_ENERGY = ("csv", "json", "html")
+
+
+def _show(context: click.Context, files: tuple[str, ...]) -> int:
     """The Compare screen, which knows files alone."""
     from gputui.cli.monitor import has_terminal, show_app
 
-    if not plain:
+    stated = [name for name in context.params if _is_stated(context, name)]
+    if set(stated) != {"files", "on_screen"}:
         raise GputuiError("--tui goes with files alone", "leave the other options away")
     if not has_terminal():
         raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")
     return show_app("compare", *files)
 
 
-def _print(comparison: Comparison, whys: Sequence[Why], ignore: str) -> None:
+def _is_stated(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+
+
+def _rendered(
+    asked: Asked, answer: Answer, form: str, columns: tuple[str, ...] | None, output: Path | None
+) -> str:
+    """The whole output; text for the terminal is printed as it is made, and nothing is left to write."""
+    pairs = list(zip(answer.comparisons, answer.whys, strict=True))
+    if form == "json":
+        from gputui.services.export import comparison_as_json
+
+        plain = [comparison_as_json(*pair) for pair in pairs]
+        return json.dumps({"schema": 1, "by": asked.ignore, "comparisons": plain}, indent=1) + "\n"
+    if form == "csv":
+        from gputui.services.comparison_csv import comparisons_as_csv
+
+        return comparisons_as_csv(pairs, asked.ignore)
+    if form == "markdown":
+        from gputui.services.comparison_markdown import comparisons_as_markdown
+
+        return comparisons_as_markdown(pairs, asked.ignore, columns)
+    if form == "html":
+        from gputui.services.comparison_page import comparisons_as_page
+
+        return comparisons_as_page(pairs, asked.ignore, asked.evidence)
+    from gputui.cli.tables import console
+
+    kept = None if output is None else StringIO()
+    out = console(kept)
+    for index, (comparison, whys) in enumerate(pairs):
+        if index:
+            out.print()
+        _print(out, comparison, whys, asked.ignore, columns)
+    return "" if kept is None else kept.getvalue()
+
+
+def _print(
+    out: Console,
+    comparison: Comparison,
+    whys: Sequence[Why],
+    ignore: str,
+    columns: tuple[str, ...] | None,
+) -> None:
     from rich.text import Text
 
-    from gputui.cli.tables import add_row, console, first_that_fits, table
+    from gputui.cli.tables import Sheet, add_row, first_that_fits, table
     from gputui.cli.why import print_whys
 
-    out = console()
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
         out.print(Text(f"{letter}  {side_words(side, ignore, out.width - 3)}"))
     if comparison.differs:
@@ -113,143 +193,34 @@ def _print(comparison: Comparison, whys: Sequence[Why], ignore: str) -> None:
     elif not ignore:
         out.print(Text("differs: nothing that is recorded"))
     out.print()
-    common = common_words(comparison, ignore)
-    notes: list[str] = []
-
-    def name(row: Row) -> str:
-        return row_name(row, common, ignore)
-
-    forms = [
-        _sheet(comparison, common, ignore, notes, form) for form in _FORMS if out.width >= form.from_width
-    ]
-    sheet = first_that_fits(out.width, forms)
-    made = table(sheet.headings, right=(1, 2, 3))
+    naming = Naming(comparison, ignore)
+    forms = [row_table(comparison, naming, f, columns) for width, f in _FORMS if out.width >= width]
+    sheet = first_that_fits(out.width, [Sheet(words.headings, words.rows) for words in forms])
+    made = table(sheet.headings, right=forms[0].numeric)
     for index, cells in enumerate(sheet.rows):
         is_mean = index >= len(comparison.rows)
         told = is_mean or comparison.rows[index].verdict.word in ("faster", "slower")
         add_row(made, *cells, style="italic" if is_mean else "bold" if told else "")
     out.print(made)
-    for number, note in enumerate(notes, 1):
+    for number, note in enumerate(naming.notes, 1):
         out.print(Text(f"[{number}] {note}"))
-    for line in (*_resolvable(comparison, name), *_flags(comparison, name)):
+    for line in (*remarks(comparison, naming), *normal_lines(comparison)):
         out.print(Text(line))
-    print_whys(out, whys, name)
-    _print_figures(out, comparison, common, ignore)
-    _print_costs(out, comparison, common, ignore)
-    for reason, count in comparison.unmeasured:
-        out.print(Text(f"{count} case{'s' if count > 1 else ''} on neither side: {reason}"))
-    for side, letter in ((comparison.a, "a"), (comparison.b, "b")):
-        alone = [
-            row for row in comparison.one_sided if (row.a if letter == "a" else row.b).result is not None
-        ]
-        if alone:
-            names = ", ".join(dict.fromkeys(row_name(row, common, ignore) for row in alone))
-            out.print(Text(f"only with {ignore} {side.name}: {names}"))
+    print_whys(out, whys, naming)
+    _print_words(out, figure_table(comparison, naming))
+    if columns is None or "cost" not in columns:
+        _print_words(out, cost_table(comparison, naming))
+    for line in left_out(comparison, naming):
+        out.print(Text(line))
 
 
-def _sheet(comparison: Comparison, common: list[str], ignore: str, notes: list[str], form: _Form) -> Sheet:
-    """The table in one of its forms; reasons are added to `notes` and referred to by number."""
-    from gputui.cli.tables import Sheet
-
-    headings = [f"case ({' '.join(common)})" if common else "case"]
-    headings += ["a per s", "b per s"] if form.is_short else ["a", "b"]
-    headings += ["b against a", "verdict"]
-    with_peak = form.is_wide and any(peak_text(row.a) or peak_text(row.b) for row in comparison.rows)
-    if form.is_wide:
-        headings += ["n", *(["of peak a/b"] if with_peak else [])]
-    rows = []
-    for row in comparison.rows:
-        cells = [row_name(row, common, ignore, is_short=form.is_short), rate_text(row.a), rate_text(row.b)]
-        if form.is_short:
-            cells = [cell.removesuffix("/s") for cell in cells]
-        cells += [ratio_text(row, wide=form.is_wide), _verdict(row, notes)]
-        if form.is_wide:
-            cells += [_counts(row), *([peaks_text(row)] if with_peak else [])]
-        rows.append(cells)
-    for group in comparison.groups:
-        mean = "—" if isinstance(group.mean, Missing) else interval_text(group.mean, wide=form.is_wide)
-        cells = [f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, ""]
-        rows.append(cells + [""] * (len(headings) - len(cells)))
-    return Sheet(headings, rows)
-
-
-def _resolvable(comparison: Comparison, name: Callable[[Row], str]) -> Iterable[str]:
-    """What would have shown where nothing did: `would have shown: gemm 1.31x, gpt_train 1.05x`."""
-    told = [
-        f"{name(row)} {format_ratio(row.estimate.resolvable)}"
-        for row in comparison.rows
-        if row.verdict.word in ("same", "inconclusive") and isinstance(row.estimate, RatioEstimate)
-    ]
-    if told:
-        yield f"smallest ratio that would have shown: {', '.join(told)}"
-
-
-def _flags(comparison: Comparison, name: Callable[[Row], str]) -> Iterable[str]:
-    """`! b power-capped: gpt_train 34 %, gemm 12 % of the time`, one line for each side and word."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in comparison.rows:
-        for flag in row.flags:
-            said = f"{name(row)} {format_percent(flag.share)}"
-            found.setdefault((flag.side, flag.word), []).append(said)
-    for (side, word), rows in sorted(found.items()):
-        yield f"! {side} {word}: {', '.join(rows)} of the time"
-
-
-def _verdict(row: Row, notes: list[str]) -> str:
-    said = "; ".join(filter(None, (row.verdict.reason, row.note)))
-    if not said:
-        return row.verdict.word
-    if said not in notes:
-        notes.append(said)
-    return f"{row.verdict.word} [{notes.index(said) + 1}]"
-
-
-def _counts(row: Row) -> str:
-    if isinstance(row.estimate, RatioEstimate):
-        return f"{row.estimate.n_a}/{row.estimate.n_b}"
-    return ""
-
-
-def _print_figures(out: Console, comparison: Comparison, common: list[str], ignore: str) -> None:
-    """What the cases gave besides their speed, side by side and without a verdict."""
+def _print_words(out: Console, words: Words | None) -> None:
     from gputui.cli.tables import add_row, table
-    from gputui.model.units import format_figure
-    from gputui.services.figures import figures_of
 
-    rows: list[tuple[str, str, str]] = []
-    for row in comparison.rows:
-        sides = [
-            {f.key: f for f in figures_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
-        ]
-        found = {**sides[1], **sides[0]}
-        if found:
-            rows.append((row_name(row, common, ignore), "", ""))
-        for key, figure in found.items():
-            told = [side.get(key) for side in sides]
-            said = [
-                "—" if f is None or isinstance(f.value, Missing) else format_figure(f.value, f.unit)
-                for f in told
-            ]
-            rows.append((f"  {figure.title}", said[0], said[1]))
-    if not rows:
+    if words is None:
         return
-    made = table(["figures, not judged", "a", "b"], right=(1, 2))
-    for cells in rows:
+    made = table(words.headings, right=words.numeric)
+    for cells in words.rows:
         add_row(made, *cells)
-    out.print()
-    out.print(made)
-
-
-def _print_costs(out: Console, comparison: Comparison, common: list[str], ignore: str) -> None:
-    """What a million units of each row's work cost, if a price is known on either side."""
-    from gputui.cli.tables import add_row, table
-
-    priced = [r for r in comparison.rows if isinstance(r.a.cost, Cost) or isinstance(r.b.cost, Cost)]
-    if not priced:
-        return
-    made = table(["cost", "a", "b", "for"], right=(1, 2))
-    for row in priced:
-        unit = RATES[row.case.unit].per_million
-        add_row(made, row_name(row, common, ignore), cost_text(row.a), cost_text(row.b), unit)
     out.print()
     out.print(made)

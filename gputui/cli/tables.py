@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import IO, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -12,9 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 
-def console() -> Console:
-    """A console of the terminal's width, or of 80 columns (or $COLUMNS) where there is none."""
+def console(file: IO[str] | None = None) -> Console:
+    """A console of the terminal's width, or of 80 columns (or $COLUMNS) where there is none.
+
+    It writes to `file` instead of stdout where one is given.
+    """
     return Console(
+        file=file,
         highlight=False,
         markup=False,
         emoji=False,

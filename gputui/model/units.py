@@ -132,3 +132,11 @@ def format_figure(value: float, unit: str) -> str:
         digits, prefix = with_prefix(value)
         return f"{digits} {prefix}B/s" if unit == "B/s" else f"{digits}{prefix}/s"
     return f"{value:.0f}" if value == round(value) else three_digits(value)
+
+
+def format_energy(joules_per_unit: float, unit: str) -> str:
+    """Energy for a unit of work: `1.37 J/img`, `12.0 mJ/tok`, `0.92 pJ/flop`."""
+    for scale, prefix in ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")):
+        if joules_per_unit >= scale * _ROUNDS_UP:
+            return f"{three_digits(joules_per_unit / scale)} {prefix}J/{unit}"
+    return f"{joules_per_unit / 1e-12:.2g} pJ/{unit}"

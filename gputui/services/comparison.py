@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import (
     GeometricMean,
     RatioEstimate,
@@ -28,6 +29,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_percent, format_seconds
+from gputui.services.energies import PowerOf, energy_of
 from gputui.services.figures import figures_of
 from gputui.services.speeds import (
     cost_of,
@@ -63,6 +65,7 @@ COLD_SHARE = 0.2
 ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 """By run and case."""
 
+NO_ENERGY = Missing("the power was not read")
 _ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
 Pairing = tuple[str, str, str, str, str]
 
@@ -98,6 +101,8 @@ class Cell:
     """FLOPs and bytes per second beside the peaks of the device."""
     run: RunSummary | None = None
     """Where `result` comes from."""
+    energy: Energy | Missing = NO_ENERGY
+    """Of the GPU, for a unit of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +222,17 @@ def telling_dimension(runs: Sequence[Run]) -> str:
 
 
 def compare_sides(
-    a: Side, b: Side, *, ignore: str = "", conditions: ConditionsOf | None = None
+    a: Side,
+    b: Side,
+    *,
+    ignore: str = "",
+    conditions: ConditionsOf | None = None,
+    powers: PowerOf | None = None,
 ) -> Comparison:
     """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
 
     `conditions` gives what the box did while a case was timed; without it rows carry no flags of telemetry.
+    `powers` gives what its GPU drew; without it rows carry no energy.
     """
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
@@ -238,7 +249,7 @@ def compare_sides(
     measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
     judged = [
-        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict), conditions)
+        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict), conditions, powers)
         for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
     ]
     one_sided = [row for row in judged if ignore and (row.a.result is None or row.b.result is None)]
@@ -399,8 +410,9 @@ def _row(
     estimate: RatioEstimate | Missing,
     verdict: Verdict,
     conditions: ConditionsOf | None,
+    powers: PowerOf | None,
 ) -> Row:
-    cells = [_cell(case, side) for case, side in zip(pair, sides, strict=True)]
+    cells = [_cell(case, side, powers) for case, side in zip(pair, sides, strict=True)]
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     clock = _explained_by_clock(cells, estimate, verdict, conditions)
@@ -476,7 +488,7 @@ def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict:
     return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
 
 
-def _cell(case: SideCase | None, side: Side) -> Cell:
+def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
     if case is None:
         absent = Missing("not in this run")
         return Cell(absent, absent, "", None)
@@ -489,6 +501,7 @@ def _cell(case: SideCase | None, side: Side) -> Cell:
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
         case.run,
+        NO_ENERGY if powers is None else energy_of(case.result, powers(case.run.run_id, case.result.case_id)),
     )
 
 

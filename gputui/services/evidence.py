@@ -9,7 +9,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.services.selecting import Selection
-from gputui.store.reading import CaseConditions, open_result
+from gputui.store.reading import CaseConditions, LaunchPower, TelemetrySeries, open_result
 
 NOT_PROFILED = "it has no profiled pass"
 
@@ -28,6 +28,7 @@ class Evidence:
             self._passes.update(selection.passes)
         self._trust = trust
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
+        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {}
 
     def keep(
         self,
@@ -56,3 +57,15 @@ class Evidence:
             with open_result(self._files[run_id], self._trust) as file:
                 self._conditions[run_id] = file.conditions(run_id)
         return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))
+
+    def powers(self, run_id: str, case_id: int) -> tuple[LaunchPower, ...] | Missing:
+        """What the GPU of a case drew in each launch. Raises GputuiError as `conditions` does."""
+        if run_id not in self._powers:
+            with open_result(self._files[run_id], self._trust) as file:
+                self._powers[run_id] = file.powers(run_id)
+        return self._powers[run_id].get(case_id, Missing("no power was sampled in its blocks"))
+
+    def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
+        """What the box did during a run, the host first. Raises GputuiError if it can no longer be read."""
+        with open_result(self._files[run_id], self._trust) as file:
+            return file.telemetry_series(run_id, pieces)

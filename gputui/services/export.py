@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
 from gputui.analysis.job import Serving
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
@@ -19,7 +20,7 @@ from gputui.services.buying import Buying
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.explaining import Why, sentence
 from gputui.services.figures import figures_of
-from gputui.services.normality import normality_of
+from gputui.services.normality import normality_of, normality_of_side
 from gputui.services.speeds import cost_of, speed_of, waited_share
 from gputui.services.utilisation import uses_of
 
@@ -141,7 +142,8 @@ def _number(value: float | Missing) -> float | None:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "run": summary_as_json(side.run)}
+    normality = [{"word": n.word, "text": n.text} for n in normality_of_side(side)]
+    return {"name": side.name, "run": summary_as_json(side.run), "normality": normality}
 
 
 def _case(case: Case) -> dict[str, Any]:
@@ -166,6 +168,7 @@ def _cell(cell: Cell, unit: str) -> dict[str, Any]:
         "precision_used": cell.precision_used,
         "speed": _speed(cell.speed),
         "cost": _cost(cell.cost, unit),
+        "energy": _energy(cell.energy),
         "figures": [] if cell.result is None else _figures(cell.result),
         "uses": [to_plain(use) for use in cell.uses],
     }
@@ -199,6 +202,13 @@ def _cost(cost: Cost | Missing, unit: str) -> dict[str, Any]:
     if isinstance(bought, Missing):
         return {**plain, "units_per_usd": None}
     return {**plain, "units_per_usd": dict(zip(("value", "low", "high"), bought, strict=True))}
+
+
+def _energy(energy: Energy | Missing) -> dict[str, Any]:
+    if isinstance(energy, Missing):
+        return {"joules_per_unit": None, "missing": energy.reason}
+    plain: dict[str, Any] = to_plain(energy)
+    return plain
 
 
 def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:

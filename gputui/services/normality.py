@@ -4,32 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.analysis.normal import Ceiling, Expectation, Normality, judge_normality
+from gputui.analysis.normal import NO_REFERENCE, Ceiling, Expectation, Normality, judge_normality
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.facts.gpus import find_gpu
 from gputui.facts.plausible import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult, Run
+from gputui.services.comparison import Side
 from gputui.services.speeds import speed_of
 
-_MEASURES = {"gemm": "matmul", "membw": "copy"}
+_CEILINGS = {"gemm": "matmul", "membw": "copy"}
+_LINKS = {"256m-h2d": "h2d_pinned", "256m-d2h": "d2h_pinned"}
+"""Sizes of `xfer` that are what the figures of links were measured with: large copies, pinned memory."""
 _SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
 """Sizes that do not fill a large GPU: the figures known from elsewhere are not of these."""
+
+
+def normality_of_side(side: Side) -> tuple[Normality, ...]:
+    """As `normality_of` for the cases of one side of a comparison, only where figures are known."""
+    run = Run(side.run, tuple(case.result for case in side.cases))
+    return tuple(one for one in normality_of(run) if one.word != NO_REFERENCE)
 
 
 def normality_of(run: Run) -> tuple[Normality, ...]:
     """One judgement per device that has a measured ceiling, GPUs first.
 
     Of each ceiling and precision only the largest size counts, and it is judged only if it is not small: the
-    figures known from elsewhere are of large products and copies.
+    figures known from elsewhere are of large products and copies. A link to the host counts where a figure is
+    known of that very GPU. Of trainings no figures are known.
     """
     largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
     for case in run.cases:
-        work, variant = case.case.work, case.case.variant
-        if work.workload not in _MEASURES or case.outcome != "ok" or variant.threads == "1":
+        variant = case.case.variant
+        if not _measure(case) or case.outcome != "ok" or variant.threads == "1":
             continue
-        key = (variant.device_class, case.device_index, case.device_name, work.workload, variant.precision)
+        key = (variant.device_class, case.device_index, case.device_name, _measure(case), variant.precision)
         known = largest.get(key)
         if known is None or known.case.units_per_step < case.case.units_per_step:
             largest[key] = case
@@ -47,21 +57,32 @@ def _ceiling(case: CaseResult, memory_gib: float | None) -> Ceiling | None:
     if not isinstance(speed, SpeedEstimate):
         return None
     work, variant = case.case.work, case.case.variant
-    measure = _MEASURES[work.workload]
+    measure = _measure(case)
+    is_link = work.workload == "xfer"
     expectation = None
     is_small = (work.workload, work.size) in _SMALL
     gpu = find_gpu(case.device_name, memory_gib) if variant.device_class == "gpu" else Missing("a CPU")
     if not isinstance(gpu, Missing) and not is_small:
         used = _precision_used(case)
         found = expected(gpu, measure, used)
-        if not isinstance(found, Missing):
+        if not isinstance(found, Missing) and not (is_link and found.confidence == "low"):
             expectation = Expectation(
                 found.measured_min, found.measured_max, found.warn_below, found.suspicious_above
             )
+    if is_link and expectation is None:
+        return None
     label = f"{work.workload} {variant.precision}" if measure == "matmul" else "copy"
+    if is_link:
+        label = "pinned copy to the GPU" if measure == "h2d_pinned" else "pinned copy from the GPU"
     if variant.device_class == "gpu" and is_small:
         label = f"{work.size} {label}"
     return Ceiling(label, measure, speed.units_per_s, case.case.unit, expectation)
+
+
+def _measure(case: CaseResult) -> str:
+    """What the facts call it; empty if they have nothing like it."""
+    work = case.case.work
+    return _CEILINGS.get(work.workload) or (_LINKS.get(work.size, "") if work.workload == "xfer" else "")
 
 
 def _precision_used(case: CaseResult) -> str:

@@ -10,6 +10,7 @@ from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.services.places import default_result_file
+from gputui.services.references import PREFIX, reference_file
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run, find_runs
@@ -29,9 +30,17 @@ class Selection:
 
 
 def split_selector(text: str) -> tuple[Path, str]:
-    """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides."""
+    """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides.
+
+    `reference:NAME` is the file of a reference. Raises GputuiError if there is none of that name.
+    """
     path = expanded(Path(text))
-    if "@" not in text or is_there(path):
+    if is_there(path):
+        return path, ""
+    if text.startswith(PREFIX):
+        name, _, run = text.removeprefix(PREFIX).partition("@")
+        return reference_file(name), run
+    if "@" not in text:
         return path, ""
     file, _, run = text.rpartition("@")
     return expanded(Path(file)), run

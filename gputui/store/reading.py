@@ -104,6 +104,16 @@ class CaseConditions:
     """Share of the samples more than COLD_C below the warmest of them: the device was still warming up."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchPower:
+    """What the GPU of a case drew during its blocks in one launch."""
+
+    case_id: int
+    launch_id: int
+    samples: int
+    mean_w: float
+
+
 COLD_C = 5.0
 """A cold GPU clocks higher for a while; sensors tell whole degrees, and steady work moves them by 1 or 2."""
 
@@ -291,6 +301,26 @@ class ResultFile:
                     one = strict(plain, CaseConditions)
                     found[one.case_id] = one
         return found
+
+    def powers(self, run_id: str) -> dict[int, tuple[LaunchPower, ...]]:
+        """By case, what its GPU drew in each launch; without those in whose blocks no power was sampled."""
+        if ("blocks", "t_us") not in self._columns or ("telemetry", "power_w") not in self._columns:
+            return {}
+        sql = f"""
+            SELECT b.case_id, b.launch_id, count(*), avg(t.power_w)
+            FROM {CATALOG}.main.blocks b
+            JOIN {CATALOG}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
+            JOIN {CATALOG}.main.telemetry t ON t.run_id = b.run_id AND t.device_index = c.device_index
+                AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
+            WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
+            GROUP BY b.case_id, b.launch_id ORDER BY b.case_id, b.launch_id"""
+        names = LaunchPower.__dataclass_fields__
+        found: dict[int, list[LaunchPower]] = {}
+        with self._valid(f"telemetry of run {run_id}"):
+            for row in rows_of(self._connection, self.db, sql, (run_id,)):
+                one = strict(dict(zip(names, row, strict=True)), LaunchPower)
+                found.setdefault(one.case_id, []).append(one)
+        return {case_id: tuple(powers) for case_id, powers in found.items()}
 
     def _summaries(self, run_id: str | None) -> tuple[RunSummary, ...]:
         machines = {row["run_id"]: row for row in self._fetch("machines", run_id)}

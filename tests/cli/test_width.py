@@ -197,14 +197,17 @@ def test_a_comparison_has_the_documented_keys(
     (comparison,) = compared["comparisons"]
 
     of_rows = {"ratio", "verdict", "flags", "why", "findings"}
+    of_sides = {"energy"}
     assert compared["by"] == ""
-    assert comparison.keys() == told.keys() - of_rows
+    assert comparison.keys() == told.keys() - of_rows - of_sides
     for row in comparison["rows"]:
         assert row.keys() - documented("A case:").keys() == {"a", "b", "note"} | of_rows
         assert (row["ratio"] is None) == (row["verdict"] == "not comparable")
         if row["ratio"]:
             assert row["ratio"].keys() == set(re.findall(r"`(\w+)`", told["ratio"]))
-        assert row["a"].keys() == {"outcome", "precision_used", "speed", "cost", "figures", "uses"}
+        assert row["a"].keys() == {"outcome", "precision_used", "speed", "cost", "energy", "figures", "uses"}
+        energy = set(re.findall(r"`(\w+)`", told["energy"]))
+        assert row["a"]["energy"].keys() <= energy
     for group in comparison["groups"]:
         assert {*group, *(group["mean"] or {})} - {"low", "high", "ratio"} <= set(
             re.findall(r"`(\w+)`", told["groups"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from time import monotonic
-from typing import Any  # a screen, for mypy
 
 import pytest
 from journals import GPU_MACHINE
@@ -277,11 +276,12 @@ async def test_esc_goes_up_level_by_level_to_the_monitor(db: Path, monkeypatch: 
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "3", "enter")
-        screen: Any = app.screen
+        screen = app.screen
         assert isinstance(screen, ResultsScreen)
+        results: ResultsScreen = screen
         levels = []
         while app.screen is screen:
-            levels.append(screen.level)
+            levels.append(results.level)
             await press(pilot, "escape")
         assert levels == ["run", "runs", "files"]
 

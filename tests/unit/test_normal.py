@@ -29,8 +29,9 @@ def test_a_capped_gpu_is_below_normal_with_shortfall_and_likely_reasons() -> Non
 
     assert normality.word == "BELOW NORMAL"
     assert normality.text == (
-        "BELOW NORMAL: gemm amp 400 TFLOP/s (elsewhere 769–798), 48 % short: likely a power cap, heat, "
-        "another process on the GPU, or a slice of it; copy 4.28 TB/s (elsewhere 4.30)"
+        "BELOW NORMAL: gemm amp 400 TFLOP/s (elsewhere 769–798), 52 % of what this GPU does elsewhere: "
+        "likely a power cap, heat, another process on the GPU, or a slice of it; "
+        "copy 4.28 TB/s (elsewhere 4.30)"
     )
 
 

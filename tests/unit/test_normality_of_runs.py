@@ -60,11 +60,13 @@ def test_an_h200_that_reaches_what_others_reach_is_normal_with_both_figures() ->
     assert "copy 4.28 TB/s (elsewhere 4.30)" in normality.text
 
 
-def test_an_h200_at_300_tflops_is_below_normal_by_the_share_it_is_short_of() -> None:
+def test_an_h200_at_300_tflops_is_below_normal_with_the_share_it_reaches() -> None:
     normality = judged(gemm(300), copy(4.28))
 
     assert normality.word == BELOW_NORMAL
-    assert normality.text.startswith("BELOW NORMAL: gemm amp 300 TFLOP/s (elsewhere 769–798), 61 % short")
+    assert normality.text.startswith(
+        "BELOW NORMAL: gemm amp 300 TFLOP/s (elsewhere 769–798), 39 % of what this GPU does elsewhere"
+    )
     assert "power cap" in normality.text
     assert "copy 4.28 TB/s" in normality.text
 
@@ -138,3 +140,40 @@ def test_a_run_without_a_ceiling_is_not_judged() -> None:
     training = at_rate(1000, "conv_train", "mini", "amp")
 
     assert normality_of(make_run(training, machine=GPU_MACHINE)) == ()
+
+
+def link(gb_per_s: float, size: str, device_name: str = H200) -> CaseResult:
+    return at_rate(gb_per_s * 1e9, "xfer", size, device_name=device_name)
+
+
+def test_a_large_pinned_copy_is_judged_by_what_that_gpu_reached_elsewhere() -> None:
+    normality = judged(link(55.4, "256m-h2d"), link(12.0, "256m-d2h"))
+
+    assert normality.word == BELOW_NORMAL
+    assert (
+        "pinned copy from the GPU 12.0 GB/s (elsewhere 55.0–55.1), 22 % of what this GPU does"
+        in normality.text
+    )
+    assert "PCIe link" in normality.text
+    assert "pinned copy to the GPU 55.4 GB/s (elsewhere 55.4–55.5)" in normality.text
+
+
+def test_a_link_faster_than_its_bus_is_an_error_of_measurement() -> None:
+    assert judged(link(80.0, "256m-h2d")).word == ABOVE_LIMIT
+
+
+@pytest.mark.parametrize("size", ["4k-h2d", "16m-d2h", "256m-both", "256m-h2d-pageable"])
+def test_copies_of_which_no_figures_of_the_same_work_are_known_are_not_judged(size: str) -> None:
+    assert normality_of(make_run(link(1.0, size), machine=GPU_MACHINE)) == ()
+
+
+def test_a_link_of_a_gpu_without_a_figure_is_not_judged() -> None:
+    assert normality_of(make_run(link(1.0, "256m-h2d", "NVIDIA A10G"), machine=GPU_MACHINE)) == ()
+
+
+def test_what_is_accepted_at_least_is_no_typical_figure() -> None:
+    (normality,) = normality_of(
+        make_run(link(14.0, "256m-h2d", "NVIDIA A100-SXM4-80GB"), machine=GPU_MACHINE)
+    )
+
+    assert "(elsewhere at least 21.0), 67 % of what this GPU does at least elsewhere" in normality.text

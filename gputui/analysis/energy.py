@@ -1,0 +1,64 @@
+"""What a unit of work takes in energy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.quantiles import t_quantile
+from gputui.analysis.statistics import sample_sd
+from gputui.analysis.verdict import LAUNCHES_MEASURED
+from gputui.model.absent import Missing
+
+LEAST_SAMPLES = 5
+"""Of power in one launch: half a second at 10 Hz; NVML itself averages over up to a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoweredLaunch:
+    """One launch of a case on one device."""
+
+    mean_power_w: float
+    """Over the samples that fall into its blocks."""
+    samples: int
+    s_per_unit: float
+    """Wall time of its blocks over the units of work done in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """Joules for one unit of work, of the whole device and of nothing else in the box."""
+
+    joules_per_unit: float
+    low: float | None
+    """95 %, from the spread of launches; None below 3 launches, as the next."""
+    high: float | None
+    mean_power_w: float
+    launches: int
+    samples: int
+
+
+def energy_per_unit(launches: Sequence[PoweredLaunch]) -> Energy | Missing:
+    """Mean power times seconds per unit, as the geometric mean of launches; Student's t on their logs.
+
+    A launch with fewer than LEAST_SAMPLES samples does not count. What the sensor itself is wrong by, a few
+    percent, is the same in every launch and not in the interval.
+    """
+    seen = [launch for launch in launches if launch.samples >= LEAST_SAMPLES and launch.mean_power_w > 0]
+    if not seen:
+        most = max((launch.samples for launch in launches), default=0)
+        return Missing(
+            f"at most {most} samples of power in a launch, {LEAST_SAMPLES} are needed"
+            if most
+            else "no power was sampled in its blocks"
+        )
+    logs = [math.log(launch.mean_power_w * launch.s_per_unit) for launch in seen]
+    center = math.fsum(logs) / len(logs)
+    low = high = None
+    if len(logs) >= LAUNCHES_MEASURED:
+        half = t_quantile(0.975, len(logs) - 1) * sample_sd(logs) / math.sqrt(len(logs))
+        low, high = math.exp(center - half), math.exp(center + half)
+    samples = sum(launch.samples for launch in seen)
+    power_w = math.fsum(launch.mean_power_w * launch.samples for launch in seen) / samples
+    return Energy(math.exp(center), low, high, power_w, len(seen), samples)

@@ -1,0 +1,370 @@
+"""`compare` as markdown, csv and a page: what they say, and that no name becomes markup or a formula."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hand_made import make_case, make_run, measured, steady
+from journals import GPU_MACHINE, H200, PRICE, journal_lines, make_telemetry, write_lines, write_telemetry
+
+from gputui.cli import main
+from gputui.errors import EXIT_DONE
+from gputui.model.case import Case
+from gputui.model.journal import Block, Price
+from gputui.services.charts import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
+from gputui.services.comparison import compare_sides, side_of_runs
+from gputui.services.comparison_csv import comparisons_as_csv, harmless
+from gputui.services.comparison_markdown import comparisons_as_markdown, escaped
+from gputui.services.comparison_page import comparisons_as_page
+from gputui.services.evidence import Evidence
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
+
+GEMM, CONV = make_case(device_class="gpu", precision="amp"), make_case("conv_train", device_class="gpu")
+HOSTILE = '<script>alert(1)</script>|`x`"onload=1 @everyone [a](http://evil)'
+STEP_S = {"a": 0.1, "b": 0.08}
+
+
+def stored(place: Path, name: str, step_s: float, *, run_id: str, price: Price | None = None) -> Path:
+    """Two GPU cases of three launches; every block of GEMM takes the same, of CONV twice as long."""
+    lines = journal_lines(
+        run_id=run_id,
+        cases=(GEMM, CONV),
+        skipped=(),
+        launches=3,
+        machine=replace(GPU_MACHINE, gpus=(H200,)),
+        price=price,
+    )
+    for place_in_list, line in enumerate(lines):
+        if isinstance(line, Block):
+            launch = 1 + 1e-3 * (line.launch_id - 2)
+            ns = round(
+                line.steps * step_s * (1 + line.case_id) * launch * (1 + 1e-3 * (line.index % 3)) * 1e9
+            )
+            lines[place_in_list] = replace(line, wall_ns=ns, device_ns=ns, cpu_ns=ns)
+    run_dir = write_lines(place / f"run-{name}", lines)
+    write_telemetry(run_dir, make_telemetry(seconds=40, gpus=1))
+    store_run(place / name, read_journal(run_dir), read_telemetry(run_dir))
+    return place / name
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    place = tmp_path_factory.mktemp("formats")
+    price = replace(PRICE, usd_per_hour=3.6, gpu_count=1)
+    return (
+        stored(place, "a.db", STEP_S["a"], run_id="0194b5a0-0000-7000-8000-00000000aaaa", price=price),
+        stored(place, "b.db", STEP_S["b"], run_id="0194b5a0-0000-7000-8000-00000000bbbb"),
+    )
+
+
+@pytest.fixture
+def said(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
+    def run(*words: str | Path) -> str:
+        with pytest.raises(SystemExit) as left:
+            main(["compare", *map(str, words)])
+        assert left.value.code == EXIT_DONE
+        return capsysbinary.readouterr().out.decode()
+
+    return run
+
+
+# csv
+
+
+def test_csv_has_a_row_for_each_case_with_figures_in_base_units(
+    files: tuple[Path, Path], said: Callable[..., str]
+) -> None:
+    text = said(*files, "--format", "csv")
+
+    assert text.count("\r\n") == 3
+    assert "\n" not in text.replace("\r\n", "")
+    rows = {row["workload"]: row for row in csv.DictReader(StringIO(text, newline=""))}
+    gemm = rows["gemm"]
+    flops = 2 * 1024**3
+    # Launches are -2, 0 and 2 thousandths off; the six blocks of each 0, 1, 2, 0, 1, 2 thousandths more.
+    assert float(gemm["a_units_per_s"]) == pytest.approx(flops / (0.1 * 1.001), rel=2e-4)
+    assert float(gemm["b_units_per_s"]) == pytest.approx(flops / (0.08 * 1.001), rel=2e-4)
+    assert float(gemm["b_against_a"]) == pytest.approx(0.1 / 0.08, rel=1e-6)
+    assert float(gemm["ratio_low"]) < 1.25 < float(gemm["ratio_high"])
+    # $3.60 an hour is $0.001 a second; a million TFLOP at so many a second.
+    per_million = 0.001 * 1e18 / float(gemm["a_units_per_s"])
+    assert float(gemm["a_usd_per_million"]) == pytest.approx(per_million, rel=1e-9)
+    assert gemm["b_usd_per_million"] == ""
+    assert (gemm["verdict"], gemm["a_launches"], gemm["a_blocks"]) == ("faster", "3", gemm["b_blocks"])
+    # Its launches are those after each of GEMM: a thousandth slower.
+    conv = float(rows["conv_train"]["a_units_per_s"])
+    assert conv == pytest.approx(flops / (0.2 * 1.001 * 1.001), rel=2e-4)
+
+
+def test_energy_in_csv_is_mean_power_times_seconds_per_unit(
+    files: tuple[Path, Path], said: Callable[..., str]
+) -> None:
+    rows = csv.DictReader(StringIO(said(*files, "--format", "csv"), newline=""))
+    gemm = next(row for row in rows if row["workload"] == "gemm")
+
+    # The power of the stand-in GPU goes from 600 to 607 W and round again: 603.5 W in the mean.
+    expected = 603.5 * 0.1 * 1.001 / (2 * 1024**3)
+    assert float(gemm["a_joules_per_unit"]) == pytest.approx(expected, rel=0.003)
+    assert float(gemm["a_joules_per_unit_low"]) < expected < float(gemm["a_joules_per_unit_high"])
+    assert float(gemm["b_joules_per_unit"]) == pytest.approx(expected * 0.8, rel=0.004)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
+def test_what_a_spreadsheet_would_run_gets_an_apostrophe(text: str) -> None:
+    assert harmless(text) == f"'{text}"
+    assert harmless(f"a{text}") == f"a{text}"
+
+
+def hostile_comparison(name: str) -> tuple[Evidence, list[tuple[object, tuple[()]]]]:
+    runs = [make_run(measured(make_case(name), *[steady(s)] * 3, device_name=name)) for s in (0.1, 0.2)]
+    sides = [side_of_runs(f"{name}.db", [run]) for run in runs]
+    evidence = Evidence([])
+    return evidence, [(compare_sides(*sides), ())]
+
+
+def test_a_hostile_name_is_one_harmless_cell_of_csv() -> None:
+    _, pairs = hostile_comparison('=cmd|"/c calc"!A1,\n2')
+
+    (row,) = csv.DictReader(StringIO(comparisons_as_csv(pairs, ""), newline=""))  # type: ignore[arg-type]
+
+    assert row["workload"] == '\'=cmd|"/c calc"!A1,\n2'
+    assert row["a_side"] == '\'=cmd|"/c calc"!A1,\n2.db'
+    assert row["verdict"] == "slower"
+
+
+def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
+    run = make_run(measured(GEMM, steady(0.1)))
+    other = make_run(measured(CONV, steady(0.1)))
+    comparison = compare_sides(side_of_runs("a", [run]), side_of_runs("b", [other]))
+
+    rows = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
+
+    assert {(row["a_outcome"], row["b_outcome"], row["verdict"]) for row in rows} == {
+        ("ok", "absent", "not comparable"),
+        ("absent", "ok", "not comparable"),
+    }
+    assert all(row["b_against_a"] == "" for row in rows)
+
+
+# markdown
+
+
+def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], said: Callable[..., str]) -> None:
+    text = said(*files, "--format", "markdown")
+    table = [line for line in text.splitlines() if line.startswith("|")]
+
+    assert table[0].startswith("| case (mini gpu) | a | b | b against a | verdict | n |")
+    assert set(table[1]) <= set("|-: ")
+    assert re.search(
+        r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| 1\.25x \(.*\) more \| faster ", text
+    )
+    assert "| cost | a | b | for |" in text
+    assert len({line.count("|") for line in table[:5]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gpt_train", "gpt_train"),
+        ("a|b", "a\\|b"),
+        ("see [1]", "see [1]"),
+        ("[1](http://evil)", "\\[1\\](http:<!-- -->//evil)"),
+        ("<b>&amp;", "\\<b\\>\\&amp;"),
+        ("@team #12", "@<!-- -->team #<!-- -->12"),
+        ("a.db@latest", "a.db@latest"),
+        ("one\n# two", "one # two"),
+        ("_x_ *y* `z`", "\\_x\\_ \\*y\\* \\`z\\`"),
+    ],
+)
+def test_names_cannot_become_markup(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+def test_a_hostile_name_does_not_break_the_table_of_markdown() -> None:
+    _, pairs = hostile_comparison(HOSTILE)
+
+    text = comparisons_as_markdown(pairs, "")  # type: ignore[arg-type]
+
+    assert "<script" not in re.sub(r"\\<", "", text)
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+
+
+# The page
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, whether they are closed in order, and the text."""
+
+    VOID = frozenset({"meta", "br"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.all: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.all.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
+    files: tuple[Path, Path], said: Callable[..., str]
+) -> None:
+    page = Elements(said(*files, "--format", "html"))
+
+    assert page.open == []
+    for words in (
+        "What differs",
+        "1.25x",
+        "faster",
+        "Times of blocks",
+        "a launch 3",
+        "Energy",
+        "power",
+        "SM clock",
+    ):
+        assert words in page.text, words
+    labels = [attributes.get("aria-label") or "" for tag, attributes in page.all if tag == "svg"]
+    assert labels[0] == "intervals of b against a, by row"
+    assert sum(label.startswith("times of blocks") for label in labels) == 2
+    assert sum(label.endswith("over time") for label in labels) == 3
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(
+    files: tuple[Path, Path], said: Callable[..., str]
+) -> None:
+    text = said(*files, "--format", "html")
+    page = Elements(text)
+
+    assert {tag for tag, _ in page.all}.isdisjoint(
+        {"script", "link", "img", "iframe", "object", "a", "image"}
+    )
+    for _, attributes in page.all:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "href", "style")]
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_a_hostile_name_is_only_text_on_the_page() -> None:
+    evidence, pairs = hostile_comparison(HOSTILE)
+    evidence = Evidence([], trust=False)
+    evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
+
+    page = Elements(comparisons_as_page(pairs, "", evidence))  # type: ignore[arg-type]
+
+    assert page.open == []
+    assert "script" not in {tag for tag, _ in page.all}
+    assert not [name for _, attributes in page.all for name in attributes if name.startswith("on")]
+    assert "alert(1)" in page.text
+
+
+def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks() -> None:
+    cases: Sequence[Case] = [make_case(f"work{number}") for number in range(30)]
+    runs = [make_run(*(measured(case, steady(step_s)) for case in cases)) for step_s in (0.1, 0.2)]
+    comparison = compare_sides(side_of_runs("a.db", runs[:1]), side_of_runs("b.db", runs[1:]))
+    evidence = Evidence([])
+    evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
+
+    page = comparisons_as_page([(comparison, ())], "", evidence)
+    many = strip_chart([Strip("a", "a launch 1", steady(0.1, 10_000))] * 12)
+
+    assert page.count('aria-label="times of blocks') == 30
+    assert len(page.encode()) + 30 * len(many.encode()) < 1_000_000
+
+
+def test_what_is_written_to_a_file_is_what_would_be_printed(
+    files: tuple[Path, Path], said: Callable[..., str], tmp_path: Path
+) -> None:
+    for form in ("text", "csv"):
+        there = tmp_path / f"out.{form}"
+        there.write_text("old")
+        assert said(*files, "--format", form, "-o", there) == ""
+        assert there.read_bytes().decode() == said(*files, "--format", form)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.text"]
+
+
+# Charts
+
+
+def positions(chart: str, kind: str) -> list[float]:
+    return [float(x) for x in re.findall(rf'class="{kind}[^"]*" d="M([\d.]+)', chart)]
+
+
+def test_equal_factors_are_equally_far_on_the_axis_of_intervals() -> None:
+    marks = [IntervalMark(f"r{x}", "faster", f"{x}x", x, x, x * 1.001) for x in (0.25, 0.5, 1.0, 2.0, 4.0)]
+    xs = positions(interval_chart(marks), "bar")
+
+    gaps = [b - a for a, b in itertools.pairwise(xs)]
+    assert gaps == pytest.approx([gaps[0]] * 4, abs=0.2)
+    assert min(xs) >= 0
+    assert max(xs) <= 360
+
+
+def test_verdicts_have_words_and_shapes_of_their_own() -> None:
+    words = ("faster", "slower", "same", "inconclusive")
+    shapes = set()
+    for word in words:
+        chart = interval_chart([IntervalMark("gemm", word, "1.10x", 1.1, 1.0, 1.2)])
+        assert f": {word}</text>" in chart
+        shape = re.search(r'class="mark [^"]*" (?:d="M[\d.]+ [\d.]+([^"]*)"|cx)', chart)
+        assert shape
+        shapes.add(shape.group(1))
+    assert len(shapes) == len(words)
+
+
+def test_both_sides_share_an_axis_of_block_times() -> None:
+    chart = strip_chart([Strip("a", "a launch 1", [0.1, 0.2]), Strip("b", "b launch 1", [0.2, 0.3])])
+    (a,), (b,) = (re.findall(rf'class="tick {side}" d="([^"]*)"', chart) for side in "ab")
+    on_a, on_b = ([float(x) for x in re.findall(r"M([\d.]+) ", path)] for path in (a, b))
+
+    assert on_a[1] == on_b[0]
+    assert on_b[1] - on_b[0] == pytest.approx(on_a[1] - on_a[0], abs=0.11)
+    assert "100 ms" in chart
+    assert "300 ms" in chart
+
+
+def test_bars_go_left_of_zero_and_right_of_it_by_their_size() -> None:
+    chart = bar_chart([Bar("gemm -60 ms", -60e6), Bar("casts +20 ms", 20e6)])
+    (x1, w1), (x2, w2) = (
+        (float(x), float(w)) for x, w in re.findall(r'<rect[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"', chart)
+    )
+
+    assert w1 == pytest.approx(3 * w2, abs=0.2)
+    assert x1 + w1 == pytest.approx(x2, abs=0.2)
+
+
+def test_a_line_stops_where_nothing_was_measured() -> None:
+    from gputui.services.charts import line_chart
+
+    values = [1.0, 2.0, float("nan"), 3.0]
+    chart = line_chart("power", "W", [Line("a", "a GPU 0", [0.0, 1.0, 2.0, 3.0], values)])
+    (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
+
+    assert re.sub(r"[\d. ]", "", path) == "MLM"
+    assert "nan" not in chart
+    assert line_chart("power", "W", [Line("a", "", [0.0], [float("nan")])]) == ""

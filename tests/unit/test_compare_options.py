@@ -1,0 +1,384 @@
+"""`compare`: the baseline, columns, references, checks for CI, and energy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_made import make_case, make_run, measured, steady, unmeasured
+from journals import GPU_MACHINE, make_journal
+from scipy import stats
+
+from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
+from gputui.cli import main
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NOT_STORED, EXIT_USAGE, GputuiError, NotStored
+from gputui.model.absent import Missing
+from gputui.model.result import CaseResult
+from gputui.model.units import format_energy
+from gputui.services.comparison import Comparison, compare_sides, side_of_runs
+from gputui.services.comparison_tables import Form, Naming, normal_lines, remarks, row_table
+from gputui.services.energies import energy_of
+from gputui.services.references import reference_directory, reference_file, reference_names
+from gputui.services.selecting import split_selector
+from gputui.services.verdict_check import check_verdicts
+from gputui.services.writing_text import write_whole
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.reading import LaunchPower
+from gputui.store.writing import store_run
+
+GEMM = make_case()
+GPU_GEMM = make_case(device_class="gpu", precision="amp")
+
+
+def three(step_s: float, spread: float = 1e-3) -> tuple[tuple[float, ...], ...]:
+    return tuple(steady(step_s * (1 + place * spread)) for place in (0, 1, -1))
+
+
+def compared(*a: CaseResult, b: tuple[CaseResult, ...]) -> Comparison:
+    return compare_sides(side_of_runs("a.db", [make_run(*a)]), side_of_runs("b.db", [make_run(*b)]))
+
+
+# Checks
+
+
+def slower_by(factor: float, spread: float = 1e-3) -> Comparison:
+    return compared(measured(GEMM, *three(0.1, spread)), b=(measured(GEMM, *three(0.1 * factor, spread)),))
+
+
+def test_a_row_whose_whole_interval_lies_beyond_the_limit_fails_the_check() -> None:
+    found = check_verdicts([slower_by(1.2)], "", 10)
+
+    (line,) = found.failures
+    assert line.startswith("check: b.db against a.db: gemm mini cpu fp32 all takes 20.0 % (19.")
+    assert line.endswith("longer, more than 10 %")
+    assert found.unsure == ()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.05, 0.5])
+def test_what_is_within_the_limit_or_faster_passes(factor: float) -> None:
+    found = check_verdicts([slower_by(factor)], "", 10)
+
+    assert (found.failures, found.unsure) == ((), ())
+
+
+def test_slower_with_the_limit_inside_the_interval_is_unsure_and_no_failure() -> None:
+    found = check_verdicts([slower_by(1.1, spread=0.01)], "", 10)
+
+    assert found.failures == ()
+    (line,) = found.unsure
+    assert line.endswith("longer: 10 % is within the interval")
+
+
+def test_inconclusive_and_not_comparable_rows_are_unsure() -> None:
+    other = make_case("membw")
+    comparison = compared(
+        measured(GEMM, steady(0.1)),
+        measured(other, steady(0.1)),
+        b=(measured(GEMM, steady(0.11)), unmeasured(other, "oom")),
+    )
+
+    found = check_verdicts([comparison], "", 5)
+
+    assert found.failures == ()
+    assert [line.partition(" is ")[2].partition(":")[0] for line in found.unsure] == [
+        "inconclusive",
+        "not comparable",
+    ]
+
+
+def test_nothing_comparable_fails_the_check() -> None:
+    comparison = compared(measured(GEMM, steady(0.1)), b=(unmeasured(GEMM, "oom"),))
+
+    assert check_verdicts([comparison], "", 5).failures == (
+        "check: b.db against a.db: nothing was comparable",
+    )
+    assert check_verdicts([comparison], "", None).failures != ()
+
+
+def test_without_a_limit_no_length_fails() -> None:
+    assert check_verdicts([slower_by(9.0)], "", None).failures == ()
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`a.db`, `slow.db` (1.5 times the time) and one launch of the same, `one.db`."""
+    made = tmp_path_factory.mktemp("options")
+    for number, (name, scale, launches) in enumerate((("a", 1.0, 5), ("slow", 1.5, 5), ("one", 1.0, 1))):
+        run_id = f"0194b5a0-0000-7000-8000-0000000000c{number}"
+        run_dir = made / f"run-{name}"
+        make_journal(run_dir, run_id=run_id, scale=scale, launches=launches, seed=number)
+        store_run(made / f"{name}.db", read_journal(run_dir), read_telemetry(run_dir))
+    return made
+
+
+Ran = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ran(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main(["compare", *words])
+        told = capsys.readouterr()
+        return int(left.value.code or 0), told.out, told.err
+
+    return run
+
+
+def test_the_check_exits_1_only_for_what_is_surely_slower(ran: Ran) -> None:
+    status, out, err = ran("a.db", "slow.db", "--fail-if-slower", "20")
+    assert (status, "slower" in out) == (EXIT_CASE_FAILED, True)
+    assert "gemm mini cpu fp32 all takes 50" in err
+
+    status, _, err = ran("slow.db", "a.db", "--fail-if-slower", "20")
+    assert (status, err) == (EXIT_DONE, "")
+
+
+def test_unsure_rows_warn_and_fail_only_when_asked(ran: Ran) -> None:
+    status, _, err = ran("a.db", "one.db", "--fail-if-slower", "20")
+    assert status == EXIT_DONE
+    assert "unsure: one.db against a.db: gemm mini cpu fp32 all is inconclusive" in err
+
+    assert ran("a.db", "one.db", "--fail-if-slower", "20", "--fail-if-unsure")[0] == EXIT_CASE_FAILED
+    assert ran("a.db", "one.db", "--fail-if-unsure")[0] == EXIT_CASE_FAILED
+
+
+@pytest.mark.parametrize("named", ["slow.db", "slow"])
+def test_the_baseline_may_be_any_side(ran: Ran, named: str) -> None:
+    _, out, _ = ran("a.db", "slow.db", "--baseline", named)
+
+    assert out.startswith("a  slow.db")
+    assert "more faster" in out
+
+
+def test_a_baseline_that_is_no_side_is_told_with_the_sides(ran: Ran) -> None:
+    status, _, err = ran("a.db", "slow.db", "--baseline", "b")
+
+    assert status == EXIT_USAGE
+    assert "--baseline b" in err
+    assert "a.db, slow.db" in err
+
+
+def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
+    _, out, _ = ran("a.db", "slow.db", "--columns", "ratio,energy")
+
+    heading = next(line for line in out.splitlines() if line.startswith("case"))
+    assert heading.endswith("b against a verdict energy a/b")
+    assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
+
+
+def test_a_column_that_is_none_is_told_with_those_there_are(ran: Ran) -> None:
+    status, _, err = ran("a.db", "slow.db", "--columns", "rate,speed")
+
+    assert status == EXIT_USAGE
+    assert "speed is no column" in err
+    assert "rate, ratio, n, peak, cost, energy" in err
+
+
+def test_output_that_cannot_be_written_is_told_and_exits_4(ran: Ran) -> None:
+    status, out, err = ran("a.db", "slow.db", "-o", "nowhere/out.txt")
+
+    assert (status, out) == (EXIT_NOT_STORED, "")
+    assert "nowhere/out.txt: cannot be written" in err
+
+
+def test_a_reference_is_compared_like_a_file(
+    ran: Ran, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "xeon.db").write_bytes((place / "slow.db").read_bytes())
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
+
+    _, out, _ = ran("a.db", "reference:xeon")
+    assert "b  reference:xeon" in out
+    assert "less slower" in out
+
+    status, _, err = ran("a.db", "reference:h200")
+    assert status == EXIT_USAGE
+    assert "reference:h200: no reference of that name" in err
+    assert "one of xeon" in err
+
+
+# References
+
+
+def test_the_shipped_directory_of_references_is_there_with_how_they_are_made() -> None:
+    directory = reference_directory({})
+
+    assert (directory / "README.md").is_file()
+
+
+def test_a_reference_may_name_a_run_and_a_file_of_that_name_goes_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "h200.db").touch()
+    (tmp_path / "notes.txt").touch()
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    assert reference_names(tmp_path) == ("h200",)
+    assert split_selector("reference:h200@latest~1") == (tmp_path / "h200.db", "latest~1")
+    (tmp_path / "reference:h200").touch()
+    assert split_selector("reference:h200") == (Path("reference:h200"), "")
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc/passwd", "", "h200.db"])
+def test_a_reference_is_one_of_its_directory(name: str, tmp_path: Path) -> None:
+    (tmp_path / "h200.db").touch()
+
+    with pytest.raises(GputuiError, match="no reference of that name"):
+        reference_file(name, tmp_path)
+
+
+# Writing
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_mode_and_links(tmp_path: Path) -> None:
+    target, link = tmp_path / "a.html", tmp_path / "link.html"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+
+    write_whole(link, "new\r\n")
+
+    assert target.read_bytes() == b"new\r\n"
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(target, "new \udcff")
+
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    with pytest.raises(NotStored, match="it is a directory"):
+        write_whole(tmp_path, "new")
+
+
+# Energy
+
+
+def test_energy_is_power_times_time_with_the_interval_of_the_launches() -> None:
+    launches = [PoweredLaunch(w, 40, s) for w, s in ((600.0, 0.001), (610.0, 0.00101), (590.0, 0.00102))]
+
+    found = energy_per_unit(launches)
+
+    assert isinstance(found, Energy)
+    joules = [0.6, 610 * 0.00101, 590 * 0.00102]
+    assert found.joules_per_unit == pytest.approx(stats.gmean(joules), rel=1e-12)
+    logs = [math.log(j) for j in joules]
+    ends = stats.t.interval(0.95, 2, loc=sum(logs) / 3, scale=stats.sem(logs))
+    assert found.low == pytest.approx(math.exp(ends[0]), rel=1e-6)
+    assert found.high == pytest.approx(math.exp(ends[1]), rel=1e-6)
+    assert found.mean_power_w == pytest.approx(600.0)
+    assert (found.launches, found.samples) == (3, 120)
+
+
+def test_two_launches_have_energy_without_an_interval() -> None:
+    found = energy_per_unit([PoweredLaunch(500.0, 5, 0.002)] * 2)
+
+    assert isinstance(found, Energy)
+    assert found.joules_per_unit == pytest.approx(1.0)
+    assert (found.low, found.high) == (None, None)
+
+
+def test_launches_with_few_samples_do_not_count() -> None:
+    assert energy_per_unit([PoweredLaunch(500.0, 4, 0.002)]) == Missing(
+        "at most 4 samples of power in a launch, 5 are needed"
+    )
+    assert energy_per_unit([]) == Missing("no power was sampled in its blocks")
+
+
+def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:
+    """10 steps of 0.1 s in each block at 300 W: 30 J a step."""
+    case = measured(GPU_GEMM, steady(0.1), steady(0.1))
+    powers = tuple(LaunchPower(0, launch, 60, 300.0) for launch in (0, 1))
+
+    found = energy_of(case, powers)
+
+    assert isinstance(found, Energy)
+    mean = 0.1 * (1 + 1e-3 * 0.25 / 6)
+    assert found.joules_per_unit * GPU_GEMM.units_per_step == pytest.approx(300 * mean, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (measured(GEMM, steady(0.1)), "power is read of GPUs only"),
+        (measured(GPU_GEMM, steady(0.1), device_name="NVIDIA H200 MIG 1g.18gb"), "slice"),
+        (
+            measured(replace(GPU_GEMM, work=replace(GPU_GEMM.work, parameters=(("ranks", 2),))), steady(0.1)),
+            "several GPUs",
+        ),
+    ],
+    ids=["cpu", "mig", "ranks"],
+)
+def test_there_is_no_energy_where_the_power_is_not_that_of_the_case(case: CaseResult, reason: str) -> None:
+    found = energy_of(case, (LaunchPower(0, 0, 60, 300.0),))
+
+    assert isinstance(found, Missing)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("joules", "unit", "text"),
+    [(0.374, "img", "374 mJ/img"), (0.012, "tok", "12.0 mJ/tok"), (9.2e-13, "flop", "0.92 pJ/flop")],
+)
+def test_energy_is_told_in_units_a_person_reads(joules: float, unit: str, text: str) -> None:
+    assert format_energy(joules, unit) == text
+
+
+# Normal, and impossible
+
+
+def on_h200(per_s: float) -> CaseResult:
+    case = replace(make_case("membw", size="base", device_class="gpu"), unit="B", bytes_per_step=2**31)
+    case = replace(case, units_per_step=float(2**31), flops_per_step=None)
+    return measured(case, steady(2**31 / per_s))
+
+
+def test_each_side_says_what_share_of_its_kind_it_reaches() -> None:
+    runs = [make_run(on_h200(per_s), machine=GPU_MACHINE) for per_s in (4.28e12, 2.62e12)]
+    comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
+
+    a, b = normal_lines(comparison)
+
+    assert a.startswith("a NORMAL: copy 4.28 TB/s")
+    assert b.startswith(
+        "b BELOW NORMAL: copy 2.62 TB/s (elsewhere 4.30), 61 % of what this GPU does elsewhere"
+    )
+
+
+def test_more_than_the_peak_is_called_an_error_of_measurement() -> None:
+    runs = [make_run(on_h200(per_s), machine=GPU_MACHINE) for per_s in (4.28e12, 9.6e12)]
+    comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
+
+    told = list(remarks(comparison, Naming(comparison, "")))
+    assert any("b membw: 200 % of the data sheet's peak is an error of measurement" in line for line in told)
+    assert "above the physical limit" in list(normal_lines(comparison))[1]
+
+
+def test_a_side_of_which_nothing_is_known_says_nothing() -> None:
+    assert list(normal_lines(slower_by(1.2))) == []
+
+
+def test_a_table_of_chosen_columns_keeps_name_and_verdict() -> None:
+    comparison = slower_by(1.2)
+
+    words = row_table(comparison, Naming(comparison, ""), Form(), ("n",))
+
+    assert words.headings == ("case (mini cpu fp32 all)", "verdict", "n")
+    assert words.rows == (("gemm", "slower", "18/18"),)
