@@ -8,15 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 
 import pytest
-from pty_harness import DEADLINE_S, Terminal
-
+import tomllib
 from nvml.standin import c_compiler, moving_gpus, standin_environment
+from pty_harness import DEADLINE_S, Terminal
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
 
@@ -113,7 +112,8 @@ def begin(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user, group=user, cwd="/"
     )
     children.append(child)
-    assert child.stdout is not None and child.stdout.readline()
+    assert child.stdout is not None
+    assert child.stdout.readline()
     return child
 
 
@@ -141,7 +141,8 @@ def test_without_a_driver_the_host_is_shown_with_the_cause_and_the_cure(
         leave(terminal)
     done = snapshot(box, "--require-gpu")
     assert done.returncode == 3
-    assert cause in done.stderr and cure in done.stderr
+    assert cause in done.stderr
+    assert cure in done.stderr
 
 
 def test_gputui_alone_is_the_monitor() -> None:
@@ -281,12 +282,12 @@ def test_nothing_raw_of_a_name_reaches_the_terminal(children: list[subprocess.Po
         terminal.type(b"i")
         terminal.wait_for("details")
         leave(terminal)
-        raw = bytes(terminal.raw)
+        raw = bytes(terminal.raw).replace(b"\x1b]22;default\x07", b"")  # the shape of the pointer
     for piece in (b"\x1b]0;", b"\x07", b"\x08", b"\xff", b"\xfe", b"\x80\xae", b"\x81\xa6", b"L" * 200):
         assert piece not in raw, piece
     left = re.sub(rb"\x1b(\[[0-9;?<>=$]*[ -/]*[@-~]|[78=>()][B0]?|P[^\x1b]*\x1b\\)", b"", raw)
     assert not re.search(rb"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]", left)
-    assert b"31m" not in raw.replace(b"38;5;31m", b"")
+    assert b"\x1b[31m" not in raw
     assert b"pwned" in raw
 
 
@@ -339,15 +340,15 @@ def test_a_process_is_ended_after_a_question(children: list[subprocess.Popen[byt
 
 def test_settings_are_remembered(tmp_path: Path) -> None:
     box = Box(gpus=1)
-    home = {"XDG_CONFIG_HOME": str(tmp_path)}
-    with box.monitor(**home) as terminal:
+    box.environment["XDG_CONFIG_HOME"] = str(tmp_path)
+    with box.monitor() as terminal:
         wait_for_pane(terminal, 0, "busy ", "%")
         terminal.type(b"]u-t")
         terminal.wait_for("every 2 s · charts 2 min")
         leave(terminal)
     kept = tomllib.loads((tmp_path / "gputui" / "monitor.toml").read_text())
     assert (kept["zoom_min"], kept["interval_s"], kept["memory_unit"], kept["tree"]) == (2, 2.0, "GB", True)
-    with box.monitor(**home) as terminal:
+    with box.monitor() as terminal:
         terminal.wait_for("every 2 s · charts 2 min")
         leave(terminal)
 
@@ -389,9 +390,9 @@ def test_without_colours_no_colour_is_sent_and_all_is_readable() -> None:
 def test_a_recording_is_played_back_in_the_panes(tmp_path: Path) -> None:
     box = Box("0 sm_busy_pct 77", gpus=1)
     file = tmp_path / "a.db"
+    sampled = ("--interval", "0.2", "--for", "2")
     recorded = subprocess.run(
-        [sys.executable, "-m", "gputui", "record", "--db", str(file), "--label", "mine"]
-        + ["--interval", "0.2", "--for", "2"],
+        [sys.executable, "-m", "gputui", "record", "--db", file, "--label", "mine", *sampled],
         env={**os.environ, **box.environment, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gputui.analysis.health import CAUSES, Finding, age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.accounts import CAUSES
 from gputui.tui.monitor.cells import clean, fitted, left, ruled, width_of
-from gputui.tui.monitor.health import Finding, age
 from gputui.tui.monitor.look import Look, account_text, device_title, wrapped
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
 

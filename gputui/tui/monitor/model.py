@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gputui.analysis.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.lines import Line, Span
@@ -14,7 +15,6 @@ from gputui.tui.monitor.cells import clean, cut, filled, fitted, side_by_side, w
 from gputui.tui.monitor.details import details_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import gpu_pane, has_account, instance_line
 from gputui.tui.monitor.gpu_rows import GpuRows
-from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.tui.monitor.history import SECOND_NS, History
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, laid_out
@@ -443,7 +443,7 @@ class MonitorModel:
         foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(
-                held.now_ns, gpu, held.ledger.account(gpu.device), foreign.get(gpu.device, 0), stale_s
+                held.now_ns, gpu, held.ledger.account(gpu.device).slowed, foreign.get(gpu.device, 0), stale_s
             )
             for gpu in gpus
         }

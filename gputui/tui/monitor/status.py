@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gputui.analysis.health import Finding
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.actions import ACTIONS, shown_key
 from gputui.tui.monitor.cells import clean, cut, fitted, line_width, width_of
-from gputui.tui.monitor.health import Finding
 
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 """With which a process can be ended, the mildest first."""
