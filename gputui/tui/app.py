@@ -250,11 +250,12 @@ class MonitorApp(FastPaint):
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("q", "quit", "Quit", tooltip="Leave"),
-        Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
-        Binding("ctrl+l", "repaint", "Repaint", show=False, tooltip="Draw the whole screen again"),
+        Binding("q", "quit"),
+        Binding("ctrl+c", "interrupt", priority=True),
+        Binding("ctrl+z", "suspend_process", priority=True),
+        Binding("ctrl+l", "repaint"),
     ]
+    """`monitor.actions.OF_THE_APP` says what they do."""
 
     def __init__(
         self,

@@ -48,10 +48,19 @@ ACTIONS: tuple[Action, ...] = (
     Action("slower", "minus", "Slower", "Sample less often, down to every ten seconds"),
     Action("back", "escape", "Back", "Leave details, metrics, the filter or the question"),
     Action("erase", "backspace", "Erase", "Take back a letter of the filter; elsewhere the same as Back"),
+    Action("keys", "question_mark", "Keys", "List all keys"),
 )
+OF_THE_APP: tuple[Action, ...] = (
+    Action("quit", "q", "Quit", "Leave; settings are remembered"),
+    Action("interrupt", "ctrl+c", "Interrupt", "Leave, with exit status 130"),
+    Action("repaint", "ctrl+l", "Repaint", "Draw the whole screen again, if something else wrote on it"),
+    Action("suspend_process", "ctrl+z", "Suspend", "Put the monitor aside; `fg` of the shell brings it back"),
+)
+"""What the app itself does, on whatever screen."""
 
 _SHOWN_KEYS = {
     "slash": "/",
+    "question_mark": "?",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "plus": "+",
@@ -64,14 +73,18 @@ _SHOWN_KEYS = {
 
 def shown_key(action: Action) -> str:
     """The first key of an action as a person would name it."""
-    first = action.key.partition(",")[0]
-    return _SHOWN_KEYS.get(first, first)
+    return shown_keys(action)[0]
+
+
+def shown_keys(action: Action) -> list[str]:
+    """All keys of an action as a person would name them."""
+    return [_SHOWN_KEYS.get(key, key) for key in action.key.split(",")]
 
 
 def keys_table() -> str:
     """All keys as a Markdown table; docs/monitor.md holds it."""
     rows = ["| key | action | what it does |", "|---|---|---|"]
-    for action in ACTIONS:
-        keys = ", ".join(f"`{_SHOWN_KEYS.get(key, key)}`" for key in action.key.split(","))
+    for action in (*ACTIONS, *OF_THE_APP):
+        keys = ", ".join(f"`{key}`" for key in shown_keys(action))
         rows.append(f"| {keys} | {action.title} | {action.tooltip} |")
     return "\n".join(rows) + "\n"

@@ -13,9 +13,10 @@ from gputui.tui.monitor.cells import clean, cut, fitted, line_width, width_of
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 """With which a process can be ended, the mildest first."""
 _HINTS: Mapping[str, tuple[str, ...]] = {
-    "": ("pause", "filter", "sort", "details", "metrics", "end"),
+    "": ("keys", "pause", "filter", "sort", "details", "metrics", "end"),
     "details": ("back", "next-gpu", "down", "pause"),
     "metrics": ("back", "toggle", "down", "up"),
+    "keys": ("back", "down", "up"),
 }
 _LEAST_WHY = 30
 """Cells that the reason of a finding needs beside counts."""
