@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from time import monotonic
 
 import pytest
 import tomllib
@@ -236,9 +235,9 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -
         wait_for_pane(terminal, 1, "the driver has not answered for ")
         moving = pane(terminal, 2)
         terminal.wait_for(lambda: pane(terminal, 2) != moving)
-        terminal.type(b"m")
-        terminal.wait_for("enter chooses, esc leaves")
-        terminal.type(b"\x1b")
+        terminal.type(b"?")
+        terminal.wait_for("─ keys ──")
+        terminal.type(b"?")
         wait_for_pane(terminal, 1, "the driver has not answered for ")
         leave(terminal)
 
@@ -428,25 +427,33 @@ def test_the_monitor_alone_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_stops_for_20_s_gets_one_frame_when_it_reads_on(tmp_path: Path) -> None:
-    """Meanwhile sampling goes on: the library is asked all the time."""
-    box = Box(gpus=8)
-    with box.monitor("--interval", "0.2", columns=200, lines=50) as terminal:
-        terminal.wait_for(lambda: "─ host " in terminal.text and "7 NVIDIA H200" in terminal.text)
-        threading.Event().wait(3)  # the beginning, in which pictures come quicker, is over
+def test_a_reader_that_stops_for_20_s_misses_no_sample_and_gets_one_frame() -> None:
+    """Meanwhile the GPU was busy, and is no more: the chart tells both."""
+    box = Box("0 sm_busy_pct 0", gpus=1)
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 0, "busy   0 %")
+        terminal.wait_for(lambda: len(set(BRAILLE.findall(pane(terminal, 0)))) > 3)
+        assert not BRAILLE.search(top_of_chart(terminal))
+        threading.Event().wait(3)  # at the beginning there are more pictures
         terminal.freeze()
-        cpu_before_s = terminal.cpu_s()
-        end_s = monotonic() + 20
-        while monotonic() < end_s:
-            threading.Event().wait(1)
-        assert terminal.cpu_s() > cpu_before_s  # it samples
         seen = len(terminal.raw)
+        box.now("0 sm_busy_pct 100")
+        threading.Event().wait(10)
+        box.now("0 sm_busy_pct 0")
+        threading.Event().wait(10)
         terminal.thaw()
-        terminal.type(b"m")
-        terminal.wait_for("enter chooses")
-        frames = bytes(terminal.raw[seen:]).count(b"\x1b[6n")
-        assert frames <= 4  # on its way, behind, of that second, of the key
+        terminal.wait_for(lambda: bool(BRAILLE.search(top_of_chart(terminal))))
+        wait_for_pane(terminal, 0, "busy   0 %")
+        assert bytes(terminal.raw[seen:]).count(b"\x1b[6n") <= 3  # on its way, behind, of that second
         leave(terminal)
+
+
+BRAILLE = re.compile("[\u2801-\u28ff]")
+
+
+def top_of_chart(terminal: Terminal) -> str:
+    """The upper half of the chart of how busy a GPU is, the bar beside it left out."""
+    return next(row for row in pane(terminal, 0).splitlines() if row.startswith("busy"))[30:]
 
 
 @pytest.mark.slow
