@@ -15,6 +15,7 @@ from monitor_samples import NOT_REPORTED, SECOND, START, sample, text_of, with_i
 
 from gputui.model.absent import Missing
 from gputui.model.live import GpuUse, LiveSample, ProcessSample
+from gputui.model.nvml_codes import LIBRARY_NOT_FOUND, nvml_reason
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 
@@ -91,7 +92,7 @@ def faulty(second: float) -> LiveSample:
 
 def no_gpu(second: float) -> LiveSample:
     """A box without a driver."""
-    reason = "libnvidia-ml.so.1 was not found: no NVIDIA driver here, or a container started without its GPUs"
+    reason = nvml_reason(LIBRARY_NOT_FOUND)
     return sample(0, second, absent={"nvml": Missing(reason), "amd": Missing("no amdgpu device in /sys")})
 
 
@@ -114,6 +115,9 @@ def pictures() -> Iterator[tuple[str, str]]:
     made.press("details")
     made.press("metrics")
     yield "monitor_metrics_80x24.txt", picture(made, 80, 24)
+    made.press("keys")
+    for width, height in SIZES:
+        yield f"monitor_keys_{width}x{height}.txt", picture(made, width, height)
     made = model(no_gpu)
     for width, height in SIZES:
         yield f"monitor_no_gpu_{width}x{height}.txt", picture(made, width, height)

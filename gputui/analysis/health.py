@@ -1,16 +1,19 @@
-"""What ails a GPU, in words."""
+"""What ails a GPU, in words: the one set of words and thresholds of the panes and of `snapshot`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gputui.model.absent import Missing
 from gputui.model.live import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
 from gputui.model.units import format_percent
 
-Severity = Literal["good", "warn", "alarm"]
+Severity = Literal["warn", "alarm"]
+"""Names of styles too."""
+Cause = Literal["power", "thermal", "other"]
 
 POWER_CAP = 0x4
 """NVML clocks-event reasons (nvml.h, nvmlClocksEventReasons). GpuIdle 0x1 and the clocks that an application
@@ -19,13 +22,29 @@ HW_SLOWDOWN = 0x8
 SW_THERMAL = 0x20
 HW_THERMAL = 0x40
 HW_POWER_BRAKE = 0x80
-SLOWED = POWER_CAP | HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_POWER_BRAKE
+
+CAUSES: tuple[tuple[Cause, str, int], ...] = (
+    ("power", "throttled_power_ns", POWER_CAP),
+    ("thermal", "throttled_thermal_ns", SW_THERMAL | HW_THERMAL),
+    ("other", "throttled_other_ns", HW_SLOWDOWN | HW_POWER_BRAKE),
+)
+"""Name, the driver's counter of nanoseconds, and the clocks-event reasons that stand for it now."""
 
 STALE_AFTER_S = 3.0
 BUSY_PCT = 10.0
 """From here on a GPU counts as busy: an idle one trains its link down to save power."""
-_TOLD_SHARE = 0.05
-"""A share of the time slowed that is worth a word although it is not slowed now."""
+TOLD_SHARE = 0.005
+"""A smaller part of the time slowed is not worth a word once it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slowed:
+    """For which part of the time just past a GPU was slowed."""
+
+    span_s: float = 0.0
+    """How long that time is."""
+    shares: Mapping[Cause, float | None] = field(default_factory=dict)
+    """0 to 1; None, or not there, where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,167 +52,147 @@ class Finding:
     """One thing that a person should know of a GPU."""
 
     word: str
-    """Short, in capitals where it is a state: `POWER-CAPPED`, `LOST`, `PCIe x4 of x16`."""
+    """Capitals where it is a state: `POWER-CAPPED 12 % of 5 min`, `LOST`, `PCIe x4 of x16`."""
     severity: Severity
     why: str
-    """One sentence."""
+    """One sentence without its stop."""
+    short: str = ""
+    """Where there is little room: `POWER-CAPPED 12 %`; empty if the word is short."""
+
+    @property
+    def brief(self) -> str:
+        """The shorter of the two."""
+        return self.short or self.word
 
 
 def health(
     now_ns: int,
     gpu: DeviceSample,
-    earlier: DeviceSample | None = None,
+    slowed: Slowed = Slowed(),
     foreign: int = 0,
     stale_after_s: float = STALE_AFTER_S,
 ) -> tuple[Finding, ...]:
     """What ails a GPU, the worst first; empty if nothing does.
 
-    `earlier` is the same GPU some minutes ago: its throttle counters give the share of the time between.
     `foreign` processes of others are on it (`foreign_processes`). With intervals above a second,
     `stale_after_s` should be more than two of them.
     """
-    found = [
-        *_reachable(now_ns, gpu, stale_after_s),
-        *_slowed(gpu, earlier),
-        *_errors(gpu),
-        *_link(gpu),
-        *_shared(foreign),
-    ]
-    order: tuple[Severity, ...] = ("alarm", "warn", "good")
-    return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
+    found = _reachable(now_ns, gpu, stale_after_s)
+    if gpu.problem is None:
+        found += [*_slowed(gpu, slowed), *_errors(gpu), *_link(gpu)]
+        if foreign:
+            who = "1 process" if foreign == 1 else f"{foreign} processes"
+            found.append(Finding("SHARED", "warn", f"{who} of other users on this GPU"))
+    return tuple(sorted(found, key=lambda finding: finding.severity != "alarm"))
 
 
-def foreign_processes(processes: Sequence[ProcessSample] | Missing, device: int, user: str) -> int:
-    """How many processes of other users are on a GPU.
+def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -> dict[int, int]:
+    """By device, how many processes of other users are on it; `user` is who looks, empty if not known.
 
-    Those of the host that a container cannot look at are not counted: they may be one's own.
+    A process is another's if its user is known and not `user`, or if the system hides it from us. Those of
+    the host that a container cannot look at are not counted: they may be one's own.
     """
+    found: dict[int, int] = {}
     if isinstance(processes, Missing):
-        return 0
-    return sum(
-        1
-        for process in processes
-        if any(use.device == device for use in process.uses)
-        and (process.user in (FOREIGN, HIDDEN) if isinstance(process.user, Missing) else process.user != user)
-    )
+        return found
+    for process in processes:
+        who = process.user
+        theirs = who in (FOREIGN, HIDDEN) if isinstance(who, Missing) else bool(user) and who != user
+        if theirs:
+            for device in {use.device for use in process.uses}:
+                found[device] = found.get(device, 0) + 1
+    return found
 
 
-def throttle_words(bits: int) -> tuple[str, ...]:
-    """What slows a GPU now, by its clocks-event reasons."""
-    words = (
-        (POWER_CAP, "POWER-CAPPED"),
-        (SW_THERMAL | HW_THERMAL, "THERMAL"),
-        (HW_POWER_BRAKE, "POWER BRAKE"),
-        (HW_SLOWDOWN, "HW SLOWDOWN"),
-    )
-    return tuple(word for mask, word in words if bits & mask)
+def is_lost(problem: Missing) -> bool:
+    """Whether a GPU is gone for good, and not only silent."""
+    return problem.reason.startswith(LOST)
+
+
+def age(seconds: float) -> str:
+    """`3 s`, `5 min`, `2.0 h`: few digits, so that it seldom changes."""
+    if seconds < 99.5:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Finding]:
     age_s = (now_ns - gpu.t_ns) / 1e9
-    is_stale = age_s >= stale_after_s
-    stale = f"STALE {_age(age_s)}"
+    stale = f"STALE {age(age_s)}" if age_s >= stale_after_s else ""
     if gpu.problem is None:
-        return [Finding(stale, "warn", f"the last reading is {_age(age_s)} old")] if is_stale else []
+        return [Finding(stale, "warn", f"the last reading is {age(age_s)} old")] if stale else []
     reason = gpu.problem.reason
-    if reason.startswith(LOST):
+    if is_lost(gpu.problem):
         return [Finding("LOST", "alarm", reason)]
-    return [Finding(stale if is_stale else "NO READING", "alarm", reason)]
+    return [Finding(stale or "NO READING", "alarm", reason)]
 
 
-def _slowed(gpu: DeviceSample, earlier: DeviceSample | None) -> list[Finding]:
-    bits = _whole(gpu, "throttle_bits")
-    if bits is None or gpu.problem is not None:
-        return []
+def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[Finding]:
+    bits = int(_number(gpu, "throttle_bits") or 0)
     found: list[Finding] = []
-    power = _share(gpu, earlier, "throttled_power_ns")
-    if bits & POWER_CAP or (power is not None and power >= _TOLD_SHARE):
-        found.append(Finding("POWER-CAPPED", "warn", _power_sentence(gpu, earlier, power)))
-    heat = _share(gpu, earlier, "throttled_thermal_ns")
-    if bits & (SW_THERMAL | HW_THERMAL) or (heat is not None and heat >= _TOLD_SHARE):
-        found.append(Finding("THERMAL", "alarm", _heat_sentence(gpu, earlier, heat)))
+    if bits & POWER_CAP or (slowed.shares.get("power") or 0) >= TOLD_SHARE:
+        found.append(_told("POWER-CAPPED", "warn", _power_sentence(gpu), slowed, "power"))
+    if bits & (SW_THERMAL | HW_THERMAL) or (slowed.shares.get("thermal") or 0) >= TOLD_SHARE:
+        found.append(_told("THERMAL", "alarm", _heat_sentence(gpu), slowed, "thermal"))
     if bits & HW_POWER_BRAKE:
-        why = "the box itself tells the GPU to draw less: its power supply is at its limit"
-        found.append(Finding("POWER BRAKE", "alarm", why))
-    if bits & HW_SLOWDOWN and not bits & (HW_THERMAL | HW_POWER_BRAKE):
+        why = "the box tells the GPU to draw less: its power supply is at its limit"
+        found.append(_told("POWER BRAKE", "alarm", why, slowed, "other"))
+    elif bits & HW_SLOWDOWN and not bits & HW_THERMAL:
         why = "the hardware has halved the clocks or worse: heat, or the power supply"
-        found.append(Finding("HW SLOWDOWN", "alarm", why))
+        found.append(_told("HW SLOWDOWN", "alarm", why, slowed, "other"))
     return found
 
 
-def _power_sentence(gpu: DeviceSample, earlier: DeviceSample | None, share: float | None) -> str:
+def _told(word: str, severity: Severity, why: str, slowed: Slowed, cause: Cause) -> Finding:
+    share = slowed.shares.get(cause)
+    if share is None or share < TOLD_SHARE:
+        return Finding(word, severity, why)
+    part = format_percent(share)
+    return Finding(f"{word} {part} of {age(slowed.span_s)}", severity, why, f"{word} {part}")
+
+
+def _power_sentence(gpu: DeviceSample) -> str:
     limit, default = _number(gpu, "power_limit_w"), _number(gpu, "power_limit_default_w")
     why = "the power limit holds the clocks down"
     if limit is not None:
         why += f": {limit:.0f} W"
         if default is not None and round(limit) < round(default):
             why += f", set below the {default:.0f} W it comes with"
-    return why + _of_the_time(gpu, earlier, share)
+    return why
 
 
-def _heat_sentence(gpu: DeviceSample, earlier: DeviceSample | None, share: float | None) -> str:
+def _heat_sentence(gpu: DeviceSample) -> str:
     now, limit = _number(gpu, "temperature_c"), _number(gpu, "temperature_limit_c")
     why = "heat holds the clocks down"
     if now is not None:
         why += f": {now:.0f} °C" + (f", slowed from {limit:.0f} °C on" if limit is not None else "")
-    return why + _of_the_time(gpu, earlier, share)
-
-
-def _of_the_time(gpu: DeviceSample, earlier: DeviceSample | None, share: float | None) -> str:
-    if share is None or earlier is None:
-        return ""
-    return f"; {format_percent(share)} of the last {_age((gpu.t_ns - earlier.t_ns) / 1e9)}"
-
-
-def _share(gpu: DeviceSample, earlier: DeviceSample | None, key: str) -> float | None:
-    """Of the time between two samples, 0 to 1; None where the counter is not known or began anew."""
-    if earlier is None or gpu.t_ns <= earlier.t_ns:
-        return None
-    now, then = _whole(gpu, key), _whole(earlier, key)
-    if now is None or then is None or now < then:
-        return None
-    return min(1.0, (now - then) / (gpu.t_ns - earlier.t_ns))
+    return why
 
 
 def _errors(gpu: DeviceSample) -> list[Finding]:
-    count = _whole(gpu, "ecc_uncorrected_count")
+    count = _number(gpu, "ecc_uncorrected_count")
     if not count:
         return []
-    many = "1 memory error" if count == 1 else f"{count} memory errors"
-    return [Finding(f"ECC errors {count}", "alarm", f"{many} could not be corrected: results may be wrong")]
+    many = "1 memory error" if count == 1 else f"{count:.0f} memory errors"
+    why = f"{many} could not be corrected: results may be wrong"
+    return [Finding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}")]
 
 
 def _link(gpu: DeviceSample) -> list[Finding]:
-    width, width_max = _whole(gpu, "pcie_width"), _whole(gpu, "pcie_width_max")
-    if gpu.problem is None and width and width_max and width < width_max:
-        why = f"the PCIe link has trained {width} of {width_max} lanes: copies to the GPU are slow"
-        return [Finding(f"PCIe x{width} of x{width_max}", "warn", why)]
-    generation, best = _whole(gpu, "pcie_generation"), _whole(gpu, "pcie_generation_max")
+    width, widest = _number(gpu, "pcie_width"), _number(gpu, "pcie_width_max")
+    if width and widest and width < widest:
+        why = f"the PCIe link has trained {width:.0f} of {widest:.0f} lanes: copies to the GPU are slow"
+        return [Finding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)]
+    generation, best = _number(gpu, "pcie_generation"), _number(gpu, "pcie_generation_max")
     busy = _number(gpu, "sm_busy_pct")
-    if gpu.problem is None and generation and best and generation < best and busy and busy >= BUSY_PCT:
-        why = f"the PCIe link runs at generation {generation} of {best} while the GPU is busy"
-        return [Finding(f"PCIe gen {generation} of {best}", "warn", why)]
+    if generation and best and generation < best and busy is not None and busy >= BUSY_PCT:
+        why = f"the PCIe link runs at generation {generation:.0f} of {best:.0f} while the GPU is busy"
+        return [Finding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)]
     return []
-
-
-def _shared(foreign: int) -> list[Finding]:
-    if not foreign:
-        return []
-    who = "1 process" if foreign == 1 else f"{foreign} processes"
-    return [Finding("SHARED", "warn", f"{who} of other users on this GPU")]
 
 
 def _number(gpu: DeviceSample, key: str) -> float | None:
     value = gpu.values.get(key)
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _whole(gpu: DeviceSample, key: str) -> int | None:
-    value = gpu.values.get(key)
-    return value if isinstance(value, int) else None
-
-
-def _age(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value

@@ -15,7 +15,7 @@ from gputui.services.places import Place, places
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(as_json: bool) -> int:
-    """Show where result file, run directories, probes and key lie, and how to remove them."""
+    """Show where result file, run directories, probes, settings and key lie, and how to remove them."""
     found = places()
     if as_json:
         plain = [
@@ -24,9 +24,9 @@ def command(as_json: bool) -> int:
         click.echo(json.dumps({"schema": 1, "places": plain}, indent=1))
         return EXIT_DONE
     for place in found:
-        click.echo(f"{place.what + ':':17}{place.path}  {_size(place)}")
+        click.echo(f"{place.what + ':':18}{place.path}  {_size(place)}")
         if place.note:
-            click.echo(f"{'':17}{place.note}")
+            click.echo(f"{'':18}{place.note}")
     there = [shlex.quote(str(place.path)) for place in found if place.exists]
     if there:
         click.echo(f"to remove all of it, your results too:\n  rm -r {' '.join(there)}")

@@ -33,11 +33,9 @@ def command(processes: bool, require_gpu: bool, in_json: bool) -> int:
     It takes half a second: rates need two readings.
     """
     sample = take_snapshot(processes=processes)
-    user = _user()
+    foreign = foreign_processes(sample.processes, _user())
     findings = {
-        (gpu.source, gpu.device): health(
-            sample.t_ns, gpu, foreign=foreign_processes(sample.processes, gpu.device, user)
-        )
+        (gpu.source, gpu.device): health(sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
         for gpu in sample.gpus
     }
     if in_json:

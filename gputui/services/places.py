@@ -13,6 +13,7 @@ import platformdirs
 
 from gputui.errors import GputuiError
 from gputui.model.journal import STORED_NAME
+from gputui.services.monitor_file import monitor_file
 
 APPLICATION = "gputui"
 KEY_BYTES = 32
@@ -62,6 +63,7 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
         _place("run directories", runs, note),
         _place("probes", probe_cache()),
         _place("copied texts", copies_directory()),
+        _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),
         _place("key of hashes", _key_path(), "removed, this machine gets another id in new runs"),
     )
 

@@ -25,7 +25,7 @@ _GPU_FILE = re.compile(r"/dev/(?:nvidia|dri/|kfd|dxg)")
 NOT_OF_HERE = Missing("a process of the host: this container cannot look at it")
 ANOTHER_HERE = Missing("a process of the host: in this container its PID is another's, which holds no GPU")
 UNSURE = Missing("cannot be told from a process of the host: its open files may not be looked at")
-ZOMBIE = Missing("it has ended, and its parent has not taken notice: a zombie")
+ZOMBIE = Missing("a zombie: it has ended, and its parent has not taken notice")
 NO_PROC = Missing("this system has no /proc")
 
 

@@ -59,6 +59,7 @@ APP_ACTIONS: tuple[Action, ...] = (
     Action("help", "question_mark", "Help", "The keys of the screen that is shown"),
     Action("quit", "q", "Quit", "Leave gputui; a run in progress goes on"),
     Action("repaint", "ctrl+l", "Repaint", "Draw the whole screen again"),
+    Action("suspend_process", "ctrl+z", "Suspend", "Put it aside; `fg` of the shell brings it back"),
     Action("interrupt", "ctrl+c", "Quit", "Leave, also in the middle of typing"),
 )
 """Keys of every screen; those that open screens stand in `screens.SCREENS`."""

@@ -17,6 +17,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputui.model.live import LiveSample
+from gputui.tui.actions import APP_ACTIONS
 from gputui.tui.bell import Bell
 from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
@@ -256,6 +257,10 @@ def ending_with(note: str, line: Line, width: int) -> Line:
     return (*kept, Span(" " * left), Span(note, "warn"))
 
 
+_ALWAYS = ("ctrl+c", "ctrl+z")
+"""Keys that no widget may take for itself."""
+
+
 class MonitorApp(FastPaint):
     """The monitor: one screen, ended by `q`, Ctrl-C, an ending signal or the end of the terminal.
 
@@ -264,11 +269,8 @@ class MonitorApp(FastPaint):
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("q", "quit", "Quit", tooltip="Leave"),
-        Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
-        Binding("ctrl+l", "repaint", "Repaint", show=False, tooltip="Draw the whole screen again"),
-        Binding("question_mark", "help", "Help", tooltip="The keys of the screen that is shown"),
+        Binding(action.key, action.id, action.title, show=False, priority=action.key in _ALWAYS)
+        for action in APP_ACTIONS
     ]
 
     def __init__(

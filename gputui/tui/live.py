@@ -60,9 +60,10 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     begins before the screen's own code is loaded. Settings that cannot be kept are told on stderr.
     """
     with first_picture(1, f"gputui  {options.title}"):
-        from gputui.tui.monitor.settings import load_settings, save_settings, settings_path
+        from gputui.services.monitor_file import monitor_file
+        from gputui.tui.monitor.settings import load_settings, save_settings
 
-        path = settings_path()
+        path = monitor_file()
         loaded, complaint = load_settings(path)
         settings = loaded if options.interval_s is None else replace(loaded, interval_s=options.interval_s)
         bell = Bell()

@@ -10,6 +10,7 @@ from command_line import Terminal
 from journals import STARTED_US, make_journal
 
 from gputui.cli import main
+from gputui.services.monitor_file import monitor_file
 from gputui.services.places import run_directories
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
@@ -155,18 +156,22 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
 ) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(db))
     make_journal(run_directories() / A, run_id=A)
+    kept = monitor_file()
+    kept.parent.mkdir(parents=True)
+    kept.touch()
     status, out, _ = said(capsys, "paths")
     assert status == 0
     assert str(db) in out
     assert "1 not stored" in out
     (removal,) = [line for line in out.split("\n") if line.startswith("  rm -r")]
-    assert removal.split() == ["rm", "-r", str(db), str(run_directories())]
+    assert removal.split() == ["rm", "-r", str(db), str(run_directories()), str(kept)]
     places = json.loads(said(capsys, "paths", "--json")[1])["places"]
     assert {place["what"]: place["exists"] for place in places} == {
         "result file": True,
         "run directories": True,
         "probes": False,
         "copied texts": False,
+        "monitor settings": True,
         "key of hashes": False,
     }
     assert places[0]["bytes"] == db.stat().st_size

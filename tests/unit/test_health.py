@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gputui.analysis.health import Finding, foreign_processes, health, throttle_words
+from gputui.analysis.health import Finding, Slowed, foreign_processes, health
 from gputui.model.absent import Missing
 from gputui.model.live import (
     ENDED,
@@ -22,6 +22,7 @@ from gputui.model.nvml_codes import GPU_IS_LOST, nvml_reason
 
 NOW_NS = 1000 * 10**9
 SECOND_NS = 10**9
+NOT_KNOWN = Slowed()
 NO_COUNTER = Missing("this GPU does not report it")
 
 
@@ -37,12 +38,12 @@ def gpu(
     return DeviceSample(0, "nvml", t_ns, {**(values or {}), **more}, problem=problem)
 
 
-def found(sample: DeviceSample, earlier: DeviceSample | None = None, foreign: int = 0) -> list[Finding]:
-    return list(health(NOW_NS, sample, earlier, foreign))
+def found(sample: DeviceSample, slowed: Slowed = NOT_KNOWN, foreign: int = 0) -> list[Finding]:
+    return list(health(NOW_NS, sample, slowed, foreign))
 
 
-def words(sample: DeviceSample, earlier: DeviceSample | None = None, foreign: int = 0) -> list[str]:
-    return [finding.word for finding in found(sample, earlier, foreign)]
+def words(sample: DeviceSample, slowed: Slowed = NOT_KNOWN, foreign: int = 0) -> list[str]:
+    return [finding.word for finding in found(sample, slowed, foreign)]
 
 
 HEALTHY: dict[str, Value] = {
@@ -66,24 +67,9 @@ def test_nothing_is_said_of_a_gpu_that_tells_nothing() -> None:
     assert words(gpu()) == []
 
 
-@pytest.mark.parametrize(
-    ("bits", "wanted"),
-    [
-        (0x0, ()),
-        (0x1, ()),
-        (0x2, ()),
-        (0x10 | 0x100, ()),
-        (0x4, ("POWER-CAPPED",)),
-        (0x8, ("HW SLOWDOWN",)),
-        (0x20, ("THERMAL",)),
-        (0x40, ("THERMAL",)),
-        (0x80, ("POWER BRAKE",)),
-        (0x8 | 0x40, ("THERMAL", "HW SLOWDOWN")),
-        (0x1 | 0x4 | 0x20, ("POWER-CAPPED", "THERMAL")),
-    ],
-)
-def test_throttle_bits_become_words_and_idling_is_no_throttling(bits: int, wanted: tuple[str, ...]) -> None:
-    assert throttle_words(bits) == wanted
+@pytest.mark.parametrize("bits", [0x0, 0x1, 0x2, 0x10 | 0x100])
+def test_idling_and_clocks_that_were_asked_for_are_no_throttling(bits: int) -> None:
+    assert words(gpu(throttle_bits=bits)) == []
 
 
 def test_a_hardware_slowdown_that_has_a_cause_is_called_by_it() -> None:
@@ -93,38 +79,34 @@ def test_a_hardware_slowdown_that_has_a_cause_is_called_by_it() -> None:
 
 
 def test_a_power_cap_tells_the_limit_and_its_share_of_the_last_minutes() -> None:
-    now = gpu(
-        throttle_bits=0x4,
-        power_limit_w=300.0,
-        power_limit_default_w=450.0,
-        throttled_power_ns=102 * SECOND_NS,
-    )
-    (finding,) = found(now, gpu(age_s=300, throttled_power_ns=0))
-    assert finding == Finding(
-        "POWER-CAPPED",
-        "warn",
-        "the power limit holds the clocks down: 300 W, set below the 450 W it comes with;"
-        " 34 % of the last 5 min",
-    )
+    now = gpu(throttle_bits=0x4, power_limit_w=300.0, power_limit_default_w=450.0)
+    assert found(now, Slowed(300.0, {"power": 0.34})) == [
+        Finding(
+            "POWER-CAPPED 34 % of 5 min",
+            "warn",
+            "the power limit holds the clocks down: 300 W, set below the 450 W it comes with",
+            "POWER-CAPPED 34 %",
+        )
+    ]
 
 
-def test_a_power_cap_without_counters_is_told_without_a_share() -> None:
-    (finding,) = found(gpu(throttle_bits=0x4, throttled_power_ns=NO_COUNTER), gpu(age_s=300))
-    assert finding.why == "the power limit holds the clocks down"
+def test_a_power_cap_of_unknown_share_is_told_without_one() -> None:
+    (finding,) = found(gpu(throttle_bits=0x4), Slowed(300.0, {"power": None}))
+    assert finding == Finding("POWER-CAPPED", "warn", "the power limit holds the clocks down")
 
 
 def test_what_held_the_clocks_down_a_moment_ago_is_told_although_it_does_not_now() -> None:
-    counters: dict[str, Value] = {"throttle_bits": 0, "throttled_thermal_ns": 40 * SECOND_NS}
-    now = gpu(counters, temperature_c=71.0, temperature_limit_c=87.0)
-    (finding,) = found(now, gpu(age_s=200, throttled_thermal_ns=0))
-    assert finding.word == "THERMAL"
+    now = gpu(throttle_bits=0, temperature_c=71.0, temperature_limit_c=87.0)
+    (finding,) = found(now, Slowed(200.0, {"thermal": 0.2}))
+    assert finding.word == "THERMAL 20 % of 3 min"
     assert finding.severity == "alarm"
-    assert finding.why.endswith("71 °C, slowed from 87 °C on; 20 % of the last 3 min")
+    assert finding.why.endswith("71 °C, slowed from 87 °C on")
+    assert words(now, Slowed(300.0, {"thermal": 0.004})) == []
 
 
-def test_a_counter_that_began_anew_gives_no_share() -> None:
-    now = gpu(throttle_bits=0, throttled_power_ns=5)
-    assert words(now, gpu(age_s=300, throttled_power_ns=10**12)) == []
+def test_values_that_are_no_numbers_are_no_findings() -> None:
+    nan = float("nan")
+    assert words(gpu(throttle_bits=nan, ecc_uncorrected_count=nan, pcie_width=nan, pcie_width_max=16)) == []
 
 
 def test_a_lost_gpu_is_lost_whoever_says_so() -> None:
@@ -159,7 +141,7 @@ def test_a_narrow_link_is_told_also_while_the_gpu_is_idle() -> None:
 
 def test_an_old_generation_is_told_only_while_the_gpu_is_busy() -> None:
     slow = {**HEALTHY, "pcie_generation": 1}
-    assert words(gpu(slow)) == ["PCIe gen 1 of 5"]
+    assert words(gpu(slow)) == ["PCIe gen1 of 5"]
     assert words(gpu({**slow, "sm_busy_pct": 0.0})) == []
     assert words(gpu({**slow, "sm_busy_pct": NO_COUNTER})) == []
 
@@ -182,11 +164,11 @@ def process(pid: int, user: str | Missing, device: int = 0) -> ProcessSample:
 
 def test_a_gpu_is_shared_with_processes_of_other_users() -> None:
     crowd = [process(1, "me"), process(2, "you"), process(3, FOREIGN), process(4, HIDDEN)]
-    assert foreign_processes(crowd, 0, "me") == 3
-    assert foreign_processes(crowd, 1, "me") == 0
-    assert foreign_processes(Missing("not asked for"), 0, "me") == 0
+    assert foreign_processes(crowd, "me") == {0: 3}
+    assert foreign_processes(crowd, "") == {0: 2}
+    assert foreign_processes(Missing("not asked for"), "me") == {}
 
 
 def test_processes_that_ended_or_cannot_be_looked_at_from_a_container_are_not_called_foreign() -> None:
     unknown = [process(1, ENDED), process(2, Missing("a process of the host"))]
-    assert foreign_processes(unknown, 0, "me") == 0
+    assert foreign_processes(unknown, "me") == {}

@@ -8,10 +8,10 @@ import pytest
 from monitor_golden import HANGS, LOST, NOT_HERE, foreign, model, no_gpu, picture
 from monitor_samples import HOST, NOT_REPORTED, SECOND, START, process, sample, text_of, with_instances
 
+from gputui.analysis.health import foreign_processes, health
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample, Value
 from gputui.tui.monitor.accounts import Account, Ledger
-from gputui.tui.monitor.health import foreign_processes, health
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.requests import EndProcess
 from gputui.tui.monitor.settings import MonitorSettings
@@ -22,7 +22,7 @@ def device(second: float = 0.0, **changes: Value) -> DeviceSample:
 
 
 def words(gpu: DeviceSample, *, now_ns: int | None = None, account: Account | None = None) -> list[str]:
-    findings = health(gpu.t_ns if now_ns is None else now_ns, gpu, account or Account())
+    findings = health(gpu.t_ns if now_ns is None else now_ns, gpu, (account or Account()).slowed)
     return [finding.word for finding in findings]
 
 
@@ -96,7 +96,7 @@ def test_a_link_trained_narrow_is_told_always_and_a_slow_one_only_while_busy() -
 
 
 def test_memory_errors_are_told() -> None:
-    assert words(device(ecc_uncorrected_count=3)) == ["ECC 3"]
+    assert words(device(ecc_uncorrected_count=3)) == ["ECC errors 3"]
 
 
 def test_an_old_reading_tells_its_age() -> None:

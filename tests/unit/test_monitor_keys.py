@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from monitor_golden import model, picture
 from monitor_samples import GIB, SECOND, START, process, sample, text_of, with_instances
+from textual.binding import Binding
 
 from gputui.model.absent import Missing
 from gputui.model.live import GpuUse
-from gputui.tui.monitor.actions import ACTIONS, keys_table
+from gputui.tui.actions import APP_ACTIONS
+from gputui.tui.app import MonitorApp
+from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, keys_table, shown_keys
 from gputui.tui.monitor.metrics import Units
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
@@ -42,15 +45,39 @@ def selected(made: MonitorModel, width: int = 120, height: int = 40) -> int | No
 def test_every_action_is_known_to_the_model_and_ids_and_keys_are_unique() -> None:
     made = monitor()
     ids = [action.id for action in ACTIONS]
-    keys = [key for action in ACTIONS for key in action.key.split(",")]
+    keys = [key for action in (*ACTIONS, *OF_THE_APP) for key in action.key.split(",")]
     assert len(set(ids)) == len(ids)
     assert len(set(keys)) == len(keys)
-    assert not {"q", "1", "2", "3", "4", "5", "question_mark"} & set(keys)
+    assert not {"1", "2", "3", "4", "5"} & set(keys)
     assert set(ids) == set(made._does)
     for action in ACTIONS:
         made.press(action.id)
         shown(made)
     assert made.press("no-such-action") is None
+
+
+def test_the_keys_of_the_app_are_those_that_are_listed() -> None:
+    bound = {(binding.action, binding.key) for binding in MonitorApp.BINDINGS if isinstance(binding, Binding)}
+    assert bound == {(action.id, action.key) for action in APP_ACTIONS}
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (120, 40)])
+def test_the_question_mark_lists_every_key_to_the_last(width: int, height: int) -> None:
+    made = monitor()
+    assert "? Keys" in shown(made, 80, 24)
+    made.press("keys")
+    seen: list[str] = []
+    for _ in range(200):
+        seen += shown(made, width, height).splitlines()
+        made.press("down")
+    for action in (*ACTIONS, *OF_THE_APP):
+        assert any(row.startswith(", ".join(shown_keys(action)) + "  ") for row in seen), action.id
+    made.press("back")
+    assert "─ keys" not in shown(made, width, height)
+    made.press("keys")
+    assert "─ keys" in shown(made, width, height)
+    made.press("keys")
+    assert "─ keys" not in shown(made, width, height)
 
 
 def test_the_docs_hold_the_table_of_keys(repository: Path) -> None:

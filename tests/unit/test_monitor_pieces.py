@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputui.errors import GputuiError
+from gputui.services.monitor_file import monitor_file
 from gputui.tui.lines import Span
 from gputui.tui.monitor.cells import clean, cut, fitted, left, line_width, right, ruled, width_of
 from gputui.tui.monitor.charts import Chart, ascii_glyph, bar, braille_glyph, heat, level_of, round_ceiling
 from gputui.tui.monitor.history import RINGS, History, Series
 from gputui.tui.monitor.layout import NOWHERE, Box, laid_out
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
-from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings, settings_path
+from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -266,9 +267,9 @@ def test_settings_come_back_as_they_were_kept(tmp_path: Path) -> None:
 
 
 def test_settings_lie_in_the_users_config_directory() -> None:
-    assert settings_path({"XDG_CONFIG_HOME": "/x"}) == Path("/x/gputui/monitor.toml")
-    assert settings_path({"HOME": "/home/ana"}) == Path("/home/ana/.config/gputui/monitor.toml")
-    assert settings_path({"HOME": "/home/ana", "XDG_CONFIG_HOME": "relative"}).parts[1] == "home"
+    assert monitor_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/gputui/monitor.toml")
+    assert monitor_file({"HOME": "/home/ana"}) == Path("/home/ana/.config/gputui/monitor.toml")
+    assert monitor_file({"HOME": "/home/ana", "XDG_CONFIG_HOME": "relative"}).parts[1] == "home"
 
 
 def test_without_a_file_settings_are_the_defaults(tmp_path: Path) -> None:

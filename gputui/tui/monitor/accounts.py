@@ -6,6 +6,7 @@ import copy
 from collections import deque
 from dataclasses import dataclass
 
+from gputui.analysis.health import CAUSES, Cause, Slowed
 from gputui.model.live import DeviceSample
 from gputui.tui.monitor.metrics import number
 
@@ -16,13 +17,6 @@ LONGEST_STEP_NS = 30 * 1_000_000_000
 IDLE_PCT = 1.0
 """A GPU that is busy for less than this share of the time is idle."""
 _HOUR_NS = 3600 * 1_000_000_000
-
-CAUSES: tuple[tuple[str, str, int], ...] = (
-    ("power", "throttled_power_ns", 0x4),
-    ("thermal", "throttled_thermal_ns", 0x20 | 0x40),
-    ("other", "throttled_other_ns", 0x8 | 0x80),
-)
-"""Name, the driver's counter of nanoseconds, and the clocks-event reasons (nvml.h) that stand for it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +114,12 @@ class Account:
             return 0.0
         return min(self._counts[-1].t_ns - self._counts[0].t_ns, WINDOW_NS) / 1e9
 
-    def throttled_share(self, cause: str) -> float | None:
+    @property
+    def slowed(self) -> Slowed:
+        """Shares of the last five minutes, or of what there is of them."""
+        return Slowed(self.throttle_span_s, {name: self.throttled_share(name) for name, _, _ in CAUSES})
+
+    def throttled_share(self, cause: Cause) -> float | None:
         """Part of the last five minutes, or of what there is of them, in which a cause slowed the GPU.
 
         None where nothing is known yet, or the driver's counter began anew.

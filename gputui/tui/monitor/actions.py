@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gputui.tui.actions import APP_ACTIONS, table_of
 from gputui.tui.actions import Action as Action
 from gputui.tui.actions import shown_key as shown_key
-from gputui.tui.actions import table_of
+from gputui.tui.actions import shown_keys as shown_keys
 
 ACTIONS: tuple[Action, ...] = (
     Action("pause", "space", "Pause", "Hold the picture still; sampling goes on"),
@@ -36,9 +37,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("slower", "minus", "Slower", "Sample less often, down to every ten seconds"),
     Action("back", "escape", "Back", "Leave details, metrics, the filter or the question"),
     Action("erase", "backspace", "Erase", "Take back a letter of the filter; elsewhere the same as Back"),
+    Action("keys", "question_mark", "Keys", "List all keys"),
 )
+OF_THE_APP: tuple[Action, ...] = tuple(action for action in APP_ACTIONS if action.id != "help")
+"""What the app itself does, on whatever screen."""
 
 
 def keys_table() -> str:
     """All keys as a Markdown table; docs/monitor.md holds it."""
-    return table_of(ACTIONS)
+    return table_of((*ACTIONS, *OF_THE_APP))

@@ -1,16 +1,16 @@
-"""Lists that take the place of the panes: all values of one GPU, and the metrics to choose from."""
+"""Lists that take the place of the panes: all values of one GPU, metrics to choose from, and the keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gputui.analysis.health import CAUSES, Finding, age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.accounts import CAUSES
+from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, shown_keys
 from gputui.tui.monitor.cells import clean, fitted, left, ruled, width_of
-from gputui.tui.monitor.health import Finding, age
 from gputui.tui.monitor.look import Look, account_text, device_title, wrapped
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
 
@@ -75,6 +75,18 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
         mark = "[x]" if metric.id in chosen else "[ ]"
         text = f"{mark} {left(metric.id, 13)} {metric.title}"
         lines.append(fitted((Span(left(text, width), "selected" if place == cursor else ""),), width))
+    return lines
+
+
+def keys_lines(width: int) -> list[Line]:
+    """All keys and what they do, as many lines as it takes."""
+    listed = [(", ".join(shown_keys(action)), action) for action in (*ACTIONS, *OF_THE_APP)]
+    lead = max(width_of(keys) for keys, _ in listed) + 2
+    lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
+    for keys, action in listed:
+        for number, row in enumerate(wrapped(action.tooltip, width - lead, 4)):
+            shown = Span(left("" if number else keys, lead), "accent")
+            lines.append(fitted((shown, Span(row)), width))
     return lines
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.analysis.health import Finding
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import clean, fitted, left, ruled
 from gputui.tui.monitor.charts import bar
-from gputui.tui.monitor.health import Finding
 from gputui.tui.monitor.look import Look, account_text, device_title, metric_lines, wrapped
 from gputui.tui.monitor.metrics import (
     ALWAYS,

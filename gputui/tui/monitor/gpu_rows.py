@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.health import Finding
 from gputui.model.live import DeviceSample
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import clean, filled, fitted, left, line_width, side_by_side
 from gputui.tui.monitor.charts import heat
 from gputui.tui.monitor.gpu_pane import instance_line
-from gputui.tui.monitor.health import Finding
 from gputui.tui.monitor.layout import STRIP_LABEL, Box, Layout
 from gputui.tui.monitor.look import NEARLY_FULL, Look, findings_spans
 from gputui.tui.monitor.metrics import ABSENT, degrees, memory, memory_of, number, percent, watts, word

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gputui.analysis.health import age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
@@ -11,7 +12,6 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Account
 from gputui.tui.monitor.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.monitor.charts import heat
-from gputui.tui.monitor.health import age
 from gputui.tui.monitor.look import Look, account_text, metric_lines, used_in_short, wrapped
 from gputui.tui.monitor.metrics import HOST_METRICS, memory_of, number, percent, rate, word
 

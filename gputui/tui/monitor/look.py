@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.health import Finding
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd, with_prefix
@@ -12,7 +13,6 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Account, Ledger
 from gputui.tui.monitor.cells import clean, cut, fitted, left, width_of
 from gputui.tui.monitor.charts import Chart, bar, round_ceiling
-from gputui.tui.monitor.health import Finding
 from gputui.tui.monitor.history import History, Series
 from gputui.tui.monitor.metrics import Metric, Units, word
 

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gputui.analysis.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
-from gputui.tui.monitor.details import details_lines, metrics_lines
+from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import gpu_pane, has_account, instance_line
 from gputui.tui.monitor.gpu_rows import GpuRows
-from gputui.tui.monitor.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.tui.monitor.history import SECOND_NS, History
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, laid_out
@@ -130,7 +130,8 @@ class MonitorModel:
             "end": self._ask,
             "next-gpu": self._next_gpu,
             "details": self._details,
-            "metrics": self._metrics,
+            "metrics": lambda: self._open("metrics"),
+            "keys": lambda: self._open("keys"),
             "toggle": self._toggle,
             "processes": self._processes,
             "zoom-in": lambda: self._zoom(-1),
@@ -265,7 +266,7 @@ class MonitorModel:
             self._question.signal = min(max(self._question.signal + step, 0), len(SIGNALS) - 1)
         elif self._mode == "metrics":
             self._scroll = min(max(self._scroll + by, 0), len(METRICS) - 1)
-        elif self._mode == "details":
+        elif self._mode in ("details", "keys"):
             self._scroll = max(self._scroll + by, 0)
         elif not self._settings.show_processes:
             self.say("processes are hidden: p shows them")
@@ -306,8 +307,9 @@ class MonitorModel:
         else:
             self._mode, self._scroll, self._question = "details", 0, None
 
-    def _metrics(self) -> None:
-        self._mode, self._scroll, self._question = ("" if self._mode == "metrics" else "metrics"), 0, None
+    def _open(self, mode: str) -> None:
+        """A list that needs no GPU; the same key closes it."""
+        self._mode, self._scroll, self._question = ("" if self._mode == mode else mode), 0, None
 
     def _toggle(self) -> Request | None:
         if self._question is not None:
@@ -452,7 +454,7 @@ class MonitorModel:
         foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(
-                held.now_ns, gpu, held.ledger.account(gpu.device), foreign.get(gpu.device, 0), stale_s
+                held.now_ns, gpu, held.ledger.account(gpu.device).slowed, foreign.get(gpu.device, 0), stale_s
             )
             for gpu in gpus
         }
@@ -460,7 +462,7 @@ class MonitorModel:
         body = height - 2
         out_of_sight = 0
         hidden_gpus = 0
-        if self._mode in ("details", "metrics") and (gpus or self._mode == "metrics"):
+        if self._mode in ("metrics", "keys") or (self._mode == "details" and gpus):
             lines += self._list(look, gpus, findings, sample, width, body)
         else:
             layout = laid_out(width, body, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
@@ -560,21 +562,27 @@ class MonitorModel:
         width: int,
         height: int,
     ) -> list[Line]:
-        """Details of a GPU or the choice of metrics, scrolled."""
+        """Details of a GPU, the choice of metrics, or the keys, scrolled."""
         self._hits.list = Box(0, 1, width, height)
         self._page = max(height - 2, 1)
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)
             top = self._scroll_top(height)
             return filled(lines[top : top + height], width, height)
+        if self._mode == "keys":
+            return self._scrolled(keys_lines(width), width, height)
         if self._selected_gpu is None:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
         lines = details_lines(look, gpu, findings[gpu.device], len(gpus), sample.absent, width)
         lines += [instance_line(look, one, width) for one in sample.gpus if one.parent == gpu.device]
+        return self._scrolled(lines, width, height)
+
+    def _scrolled(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:
+        """As far as `_scroll` says, and how much is below."""
         self._scroll = min(self._scroll, max(len(lines) - height, 0))
         below = len(lines) - height - self._scroll
-        seen = lines[self._scroll : self._scroll + height]
+        seen = list(lines[self._scroll : self._scroll + height])
         if below > 0:
             seen[-1] = fitted((Span(f"… {below + 1} more lines: down", "dim"),), width)
         return filled(seen, width, height)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
-from gputui.model.live import ProcessSample
+from gputui.model.live import ENDED, FOREIGN, HIDDEN, ProcessSample
 from gputui.tui.monitor.cells import clean
 from gputui.tui.monitor.metrics import ABSENT, Units, memory
 
@@ -43,7 +43,7 @@ def time_text(seconds: float) -> str:
 
 def is_of_here(process: ProcessSample) -> bool:
     """False if its PID is a number of the host, or of another container, that means nothing here."""
-    return not (
+    return process.command in (ENDED, FOREIGN, HIDDEN) or not (
         isinstance(process.start_ticks, Missing)
         and isinstance(process.command, Missing)
         and isinstance(process.parent_pid, Missing)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -40,13 +39,6 @@ class MonitorSettings:
     """Id of a column of the processes."""
     descending: bool = True
     tree: bool = False
-
-
-def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """`gputui/monitor.toml` in $XDG_CONFIG_HOME, else in `~/.config`."""
-    stated = environ.get("XDG_CONFIG_HOME", "")
-    base = Path(stated) if stated.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
-    return base / "gputui" / "monitor.toml"
 
 
 def load_settings(path: Path) -> tuple[MonitorSettings, str]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gputui.analysis.health import Finding
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.actions import ACTIONS, shown_key
 from gputui.tui.monitor.cells import clean, cut, fitted, line_width, width_of
-from gputui.tui.monitor.health import Finding
 
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 """With which a process can be ended, the mildest first."""
 _HINTS: Mapping[str, tuple[str, ...]] = {
-    "": ("pause", "filter", "sort", "details", "metrics", "end"),
+    "": ("keys", "pause", "filter", "sort", "details", "metrics", "end"),
     "details": ("back", "next-gpu", "down", "pause"),
     "metrics": ("back", "toggle", "down", "up"),
+    "keys": ("back", "down", "up"),
 }
 _LEAST_WHY = 30
 """Cells that the reason of a finding needs beside counts."""

@@ -1,0 +1,472 @@
+"""The command itself in a real pty, with GPUs that fail in every way the stand-in library knows."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import tomllib
+from nvml.standin import c_compiler, moving_gpus, standin_environment
+from pty_harness import DEADLINE_S, Terminal
+
+pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
+
+REPOSITORY = Path(__file__).parents[2]
+NOBODY = 65534
+
+
+class Box:
+    """A machine whose GPUs do what a scenario says; what is said later wins."""
+
+    def __init__(self, *lines: str, gpus: int = 3) -> None:
+        self.environment = standin_environment("\n".join([moving_gpus(gpus, 0), *lines, ""]))
+        self.scenario = Path(self.environment["GPUTUI_NVML_SCENARIO"])
+
+    def now(self, *lines: str) -> None:
+        """From now on this is so too. Written at once, so that half of it is never read."""
+        whole = self.scenario.with_suffix(".new")
+        whole.write_text("\n".join([self.scenario.read_text(), *lines, ""]))
+        whole.replace(self.scenario)
+
+    def monitor(
+        self, *words: str, columns: int = 120, lines: int = 40, command: str = "monitor", **changes: str
+    ) -> Terminal:
+        environment = {**self.environment, "PYTHONPATH": str(REPOSITORY), **changes}
+        called = [sys.executable, "-m", "gputui", *filter(None, [command]), *words]
+        return Terminal(called, columns, lines, environment=environment)
+
+
+def rows(terminal: Terminal) -> list[str]:
+    return terminal.text.splitlines()
+
+
+def pane(terminal: Terminal, gpu: int) -> str:
+    """The rows of one GPU, up to the next heading."""
+    found: list[str] = []
+    for row in terminal.screen.display:
+        if row.startswith("─"):
+            if found:
+                break
+            if not re.match(rf"─ ▸?{gpu} ", row):
+                continue
+        elif not found:
+            continue
+        found.append(row.rstrip())
+    return "\n".join(found)
+
+
+def wait_for_pane(terminal: Terminal, gpu: int, *wanted: str) -> None:
+    """Until the pane of a GPU holds all of it."""
+    terminal.wait_for(lambda: all(text in pane(terminal, gpu) for text in wanted))
+
+
+def leave(terminal: Terminal) -> None:
+    terminal.type(b"q")
+    assert terminal.ended() == 0
+    terminal.wait_for(lambda: not terminal.is_alternate and terminal.is_cursor_shown)
+
+
+def snapshot(box: Box, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gputui", "snapshot", *words],
+        env={**os.environ, **box.environment, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S * 2,
+    )
+
+
+def box_without_library() -> Box:
+    """Also on a machine that has the real one: it is hidden behind a file that is none."""
+    box = Box()
+    place = box.scenario.with_suffix(".empty")
+    place.mkdir()
+    (place / "libnvidia-ml.so.1").touch()
+    box.environment["LD_LIBRARY_PATH"] = str(place)
+    return box
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    begun: list[subprocess.Popen[bytes]] = []
+    yield begun
+    for child in begun:
+        child.kill()
+        child.communicate()
+
+
+def begin(
+    children: list[subprocess.Popen[bytes]], *words: str | bytes, user: int | None = None
+) -> subprocess.Popen[bytes]:
+    """A process that waits until it is ended, and is there when this returns."""
+    command: Sequence[str | bytes] = ["/bin/sh", "-c", "echo; read x", *words]
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user, group=user, cwd="/"
+    )
+    children.append(child)
+    assert child.stdout is not None
+    assert child.stdout.readline()
+    return child
+
+
+# Nothing to be read at the start
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause", "cure"),
+    [
+        (None, "libnvidia-ml.so.1 was not found", "--gpus all"),
+        (["driver error nvmlInitWithFlags 9"], "driver is not loaded", "modprobe nvidia"),
+        (["driver error nvmlInitWithFlags 18"], "driver and library have different versions", "reboot"),
+    ],
+    ids=["no library", "no driver", "versions differ"],
+)
+def test_without_a_driver_the_host_is_shown_with_the_cause_and_the_cure(
+    lines: list[str] | None, cause: str, cure: str
+) -> None:
+    box = box_without_library() if lines is None else Box(*lines)
+    with box.monitor() as terminal:
+        terminal.wait_for(cause)
+        assert cure in terminal.text
+        assert "no GPU" in rows(terminal)[1]
+        terminal.wait_for(lambda: any(re.match(r"cpu +\d+ %", row) for row in rows(terminal)))
+        leave(terminal)
+    done = snapshot(box, "--require-gpu")
+    assert done.returncode == 3
+    assert cause in done.stderr
+    assert cure in done.stderr
+
+
+def test_gputui_alone_is_the_monitor() -> None:
+    with Box(gpus=1).monitor(command="") as terminal:
+        wait_for_pane(terminal, 0, "NVIDIA H200", "busy ")
+        leave(terminal)
+
+
+# GPUs that fail
+
+
+def test_a_gpu_that_is_lost_at_the_start_keeps_its_place() -> None:
+    with Box("1 error * 15").monitor() as terminal:
+        wait_for_pane(terminal, 1, "LOST", "it fell off the bus; restart the box or take another")
+        wait_for_pane(terminal, 0, "NVIDIA H200", "busy ", "%")
+        wait_for_pane(terminal, 2, "NVIDIA H200", "busy ", "%")
+        leave(terminal)
+
+
+def test_a_gpu_that_is_lost_while_it_is_watched_heals_when_its_driver_does() -> None:
+    box = Box()
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 1, "H200", "busy ", "%")
+        box.now("1 error * 15")
+        wait_for_pane(terminal, 1, "─ 1 NVIDIA H200 ── LOST", "it fell off the bus", "busy   —")
+        assert "LOST" not in pane(terminal, 0) + pane(terminal, 2)
+        box.now("1 error * 0")
+        terminal.wait_for(lambda: "LOST" not in pane(terminal, 1) and "%" in pane(terminal, 1))
+        leave(terminal)
+
+
+def test_each_metric_fails_for_itself_and_heals() -> None:
+    """No permission for one, nothing at all of another, values that cannot be of a third."""
+    box = Box(
+        "0 error nvmlDeviceGetUtilizationRates 4",
+        "1 error * 3",
+        "2 sm_busy_pct 250",
+        "2 memory_total_mib 0",
+    )
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 0, "busy   —          no permission to ask the NVIDIA driver", "mem    ")
+        wait_for_pane(terminal, 1, "NO READING", "this GPU does not report it")
+        wait_for_pane(terminal, 2, "busy   —          the driver answered 250 %")
+        wait_for_pane(terminal, 2, "mem    —          the driver answered 0 bytes")
+        assert "250 GiB" not in terminal.text
+        box.now("0 error nvmlDeviceGetUtilizationRates 0", "2 sm_busy_pct 25", "2 memory_total_mib 143771")
+        terminal.wait_for(lambda: bool(re.search(r"busy +\d+ %", pane(terminal, 0))))
+        wait_for_pane(terminal, 2, "busy   25 %", "of 140.4")
+        leave(terminal)
+
+
+def test_a_gpu_whose_every_third_call_fails_is_shown_with_what_it_tells() -> None:
+    with Box("1 every * 3 999").monitor() as terminal:
+        terminal.wait_for(lambda: bool(re.search(r"(busy|mem|power) +\d", pane(terminal, 1))))
+        terminal.wait_for(lambda: bool(re.search(r"busy +\d+ %", pane(terminal, 2))))
+        terminal.wait_for(lambda: "LOST" not in pane(terminal, 1))
+        leave(terminal)
+
+
+def test_gpus_come_and_go() -> None:
+    """One is unplugged, one is added, then the driver is reloaded: nobody has to begin anew."""
+    box = Box(gpus=2)
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 1, "H200", "busy ", "%")
+        box.now("driver gpus 1")
+        wait_for_pane(terminal, 1, "LOST", "the driver lists it no more")
+        box.now("driver gpus 3")
+        wait_for_pane(terminal, 2, "H200", "busy ", "%")
+        wait_for_pane(terminal, 1, "H200", "%")
+        box.now("driver loaded 0")
+        wait_for_pane(terminal, 0, "NO READING", "driver")
+        assert "─ host " in terminal.text
+        box.now("driver loaded 2")
+        for gpu in range(3):
+            terminal.wait_for(lambda n=gpu: bool(re.search(r"busy +\d+ %", pane(terminal, n))))  # type: ignore[misc]
+        leave(terminal)
+
+
+def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -> None:
+    box = Box()
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 1, "H200", "busy ", "%")
+        box.now("1 delay_ms nvmlDeviceGetUtilizationRates 5000")
+        wait_for_pane(terminal, 1, "STALE", "the driver has not answered for ")
+        aged = pane(terminal, 1)
+        terminal.wait_for(lambda: pane(terminal, 1) != aged)
+        assert "STALE" not in pane(terminal, 0) + pane(terminal, 2)
+        box.now("1 delay_ms nvmlDeviceGetUtilizationRates 0")
+        terminal.wait_for(lambda: "STALE" not in pane(terminal, 1) and "%" in pane(terminal, 1))
+        box.now("1 delay_ms nvmlDeviceGetUtilizationRates 900000")
+        wait_for_pane(terminal, 1, "the driver has not answered for ")
+        moving = pane(terminal, 2)
+        terminal.wait_for(lambda: pane(terminal, 2) != moving)
+        terminal.type(b"?")
+        terminal.wait_for("─ keys ──")
+        terminal.type(b"?")
+        wait_for_pane(terminal, 1, "the driver has not answered for ")
+        leave(terminal)
+
+
+def test_mig_instances_stand_below_their_gpu() -> None:
+    with Box("1 mig 1", "1 mig_slices 3", "1 process 900001 C 512 7 2").monitor() as terminal:
+        terminal.wait_for(lambda: pane(terminal, 1).count("└ ") == 3)
+        assert "MIG 1g.18gb" in pane(terminal, 1)
+        assert "└" not in pane(terminal, 0)
+        terminal.wait_for(" 900001 ")
+        leave(terminal)
+
+
+# Processes
+
+
+HOSTILE = (
+    b"\x1b]0;pwned\x07",
+    b"\x1b[2J\x1b[31mred",
+    b"[bold red]markup[/]",
+    b"two\nlines\r\x08\x08",
+    "\u202etfel ot thgir\u2066".encode(),
+    b"\xff\xfe\x80 bad",
+    "\x9b5m\x85".encode(),
+    b"L" * 3000,
+)
+
+
+def test_nothing_raw_of_a_name_reaches_the_terminal(children: list[subprocess.Popen[bytes]]) -> None:
+    """Of a process, of a GPU; as long as it is shown, in its question, and when all is over."""
+    child = begin(children, *HOSTILE)
+    name = r"0 name \x1b]0;pwned\x07\x1b[2J[red]\n\xe2\x80\xae\xff\xc2\x9b5m"
+    with Box(name, f"0 process {child.pid} C 2048 55", gpus=1).monitor() as terminal:
+        terminal.wait_for(lambda: any(str(child.pid) in row and "pwned" in row for row in rows(terminal)))
+        wait_for_pane(terminal, 0, "pwned", "[red]")
+        terminal.type(b"\x1b[B")
+        terminal.type(b"x")
+        terminal.wait_for(f"End {child.pid} ")
+        terminal.type(b"\x1b")
+        terminal.wait_for(lambda: f"End {child.pid} " not in terminal.text)
+        terminal.type(b"i")
+        terminal.wait_for("details")
+        leave(terminal)
+        raw = bytes(terminal.raw).replace(b"\x1b]22;default\x07", b"")  # the shape of the pointer
+    for piece in (b"\x1b]0;", b"\x07", b"\x08", b"\xff", b"\xfe", b"\x80\xae", b"\x81\xa6", b"L" * 200):
+        assert piece not in raw, piece
+    left = re.sub(rb"\x1b(\[[0-9;?<>=$]*[ -/]*[@-~]|[78=>()][B0]?|P[^\x1b]*\x1b\\)", b"", raw)
+    assert not re.search(rb"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]", left)
+    assert b"\x1b[31m" not in raw
+    assert b"pwned" in raw
+
+
+def test_processes_that_ended_are_zombies_or_belong_to_others_are_told_apart(
+    children: list[subprocess.Popen[bytes]],
+) -> None:
+    zombie = begin(children)
+    zombie.kill()
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    vanished = begin([])
+    vanished.kill()
+    vanished.communicate()
+    foreign = begin(children, user=NOBODY).pid if os.getuid() == 0 else 1
+    pids = (zombie.pid, vanished.pid, foreign)
+    box = Box(*[f"0 process {pid} C 1024 {10 + n}" for n, pid in enumerate(pids)], gpus=1)
+    with box.monitor() as terminal:
+        terminal.wait_for(lambda: all(row_of(terminal, pid) for pid in pids))
+        assert "a zombie" in row_of(terminal, zombie.pid)
+        assert row_of(terminal, vanished.pid).endswith("[it has ended]")
+        wait_for_pane(terminal, 0, "SHARED")
+        box.now(f"0 process {foreign} -")
+        terminal.wait_for(lambda: "SHARED" not in pane(terminal, 0))
+        leave(terminal)
+
+
+def row_of(terminal: Terminal, pid: int) -> str:
+    return next((row for row in rows(terminal) if re.match(rf" *{pid} ", row)), "")
+
+
+def test_a_process_is_ended_after_a_question(children: list[subprocess.Popen[bytes]]) -> None:
+    child = begin(children)
+    with Box(f"0 process {child.pid} C 2048 55", gpus=1).monitor() as terminal:
+        terminal.wait_for(lambda: bool(row_of(terminal, child.pid)))
+        terminal.type(b"j")
+        terminal.type(b"x")
+        terminal.wait_for(f"End {child.pid} ")
+        terminal.type(b"\x1b")
+        terminal.wait_for(lambda: f"End {child.pid} " not in terminal.text)
+        assert child.poll() is None
+        terminal.type(b"x")
+        terminal.wait_for("SIGTERM?")
+        terminal.type(b"\r")
+        assert child.wait(DEADLINE_S) == -signal.SIGTERM
+        terminal.wait_for(f"SIGTERM was sent to process {child.pid}")
+        leave(terminal)
+
+
+# What is kept, and terminals that can do less
+
+
+def test_settings_are_remembered(tmp_path: Path) -> None:
+    box = Box(gpus=1)
+    box.environment["XDG_CONFIG_HOME"] = str(tmp_path)
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 0, "busy ", "%")
+        terminal.type(b"]u-t")
+        terminal.wait_for("every 2 s · charts 2 min")
+        leave(terminal)
+    kept = tomllib.loads((tmp_path / "gputui" / "monitor.toml").read_text())
+    assert (kept["zoom_min"], kept["interval_s"], kept["memory_unit"], kept["tree"]) == (2, 2.0, "GB", True)
+    with box.monitor() as terminal:
+        terminal.wait_for("every 2 s · charts 2 min")
+        leave(terminal)
+
+
+def test_a_dumb_terminal_gets_plain_text() -> None:
+    with Box(gpus=1).monitor(TERM="dumb") as terminal:
+        assert terminal.ended() == 0
+        terminal.wait_for(lambda: b"GPU 0  NVIDIA H200" in terminal.raw)
+        assert b"no terminal to draw on" in terminal.raw
+        assert b"\x1b" not in terminal.raw
+
+
+@pytest.mark.parametrize("words", [("monitor",), ()], ids=["monitor", "alone"])
+def test_a_pipe_gets_plain_text_and_a_word_on_stderr(words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gputui", *words],
+        env={**os.environ, **Box(gpus=1).environment, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S * 2,
+    )
+    assert done.returncode == 0
+    assert "GPU 0  NVIDIA H200" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "no terminal to draw on" in done.stderr
+
+
+def test_without_colours_no_colour_is_sent_and_all_is_readable() -> None:
+    with Box("0 error * 15", gpus=2).monitor(NO_COLOR="1") as terminal:
+        wait_for_pane(terminal, 0, "LOST")
+        wait_for_pane(terminal, 1, "POWER-CAPPED", "busy ")
+        leave(terminal)
+        codes = {
+            code for group in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw) for code in group.split(b";")
+        }
+        assert codes <= {b"", b"0", b"1", b"4", b"7"}
+
+
+def test_a_recording_is_played_back_in_the_panes(tmp_path: Path) -> None:
+    box = Box("0 sm_busy_pct 77", gpus=1)
+    file = tmp_path / "a.db"
+    sampled = ("--interval", "0.2", "--for", "2")
+    recorded = subprocess.run(
+        [sys.executable, "-m", "gputui", "record", "--db", file, "--label", "mine", *sampled],
+        env={**os.environ, **box.environment, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S * 4,
+    )
+    assert recorded.returncode == 0, recorded.stderr
+    with box_without_library().monitor("mine", str(file), command="replay") as terminal:
+        terminal.wait_for("replay of mine")
+        wait_for_pane(terminal, 0, "H200", "busy   77 %", "mem ")
+        leave(terminal)
+
+
+def test_the_monitor_alone_loads_nothing_heavy(tmp_path: Path) -> None:
+    """What it has loaded is written down by an exit handler in its own process."""
+    told = tmp_path / "modules"
+    code = (
+        "import atexit, pathlib, sys;"
+        f"atexit.register(lambda: pathlib.Path({str(told)!r}).write_text(' '.join(sys.modules)));"
+        "sys.argv = ['gputui', 'monitor'];"
+        "from gputui.cli import main; sys.exit(main())"
+    )
+    box = Box(gpus=1)
+    environment = {**box.environment, "PYTHONPATH": str(REPOSITORY)}
+    with Terminal([sys.executable, "-c", code], 120, 40, environment=environment) as terminal:
+        wait_for_pane(terminal, 0, "busy ", "%")
+        leave(terminal)
+    loaded = set(told.read_text().split())
+    assert "gputui.tui.app" in loaded
+    assert not loaded & {"duckdb", "numpy", "pandas", "torch"}
+
+
+# Long ones
+
+
+@pytest.mark.slow
+def test_a_reader_that_stops_for_20_s_misses_no_sample_and_gets_one_frame() -> None:
+    """Meanwhile the GPU was busy, and is no more: the chart tells both."""
+    box = Box("0 sm_busy_pct 0", gpus=1)
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 0, "busy   0 %")
+        terminal.wait_for(lambda: len(set(BRAILLE.findall(pane(terminal, 0)))) > 3)
+        assert not BRAILLE.search(top_of_chart(terminal))
+        threading.Event().wait(3)  # at the beginning there are more pictures
+        terminal.freeze()
+        seen = len(terminal.raw)
+        box.now("0 sm_busy_pct 100")
+        threading.Event().wait(10)
+        box.now("0 sm_busy_pct 0")
+        threading.Event().wait(10)
+        terminal.thaw()
+        terminal.wait_for(lambda: bool(BRAILLE.search(top_of_chart(terminal))))
+        wait_for_pane(terminal, 0, "busy   0 %")
+        assert bytes(terminal.raw[seen:]).count(b"\x1b[6n") <= 3  # on its way, behind, of that second
+        leave(terminal)
+
+
+BRAILLE = re.compile("[\u2801-\u28ff]")
+
+
+def top_of_chart(terminal: Terminal) -> str:
+    """The upper half of the chart of how busy a GPU is, the bar beside it left out."""
+    return next(row for row in pane(terminal, 0).splitlines() if row.startswith("busy"))[30:]
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_1800_pictures_of_the_panes() -> None:
+    """Every key makes a picture; the history is full before it is looked at."""
+    with Box(gpus=8).monitor("--interval", "0.2", columns=200, lines=50) as terminal:
+        terminal.wait_for(lambda: "7 NVIDIA H200" in terminal.text)
+        grown = []
+        for pictures in range(1, 1801):
+            terminal.type(b" ")
+            paused = pictures % 2 == 1
+            terminal.wait_for(lambda p=paused: ("PAUSED" in terminal.screen.display[0]) == p)  # type: ignore[misc]
+            if pictures in (600, 1200, 1800):
+                grown.append(terminal.rss_bytes())
+        assert grown[2] - grown[0] < 2 * 2**20
+        leave(terminal)
