@@ -101,6 +101,7 @@ def command(
     from gputui.analysis.job import parse_job
     from gputui.services.advising import Choice, advise
     from gputui.services.buying import Terms, weigh
+    from gputui.services.evidence import Evidence
     from gputui.services.selecting import select_runs
 
     parsed = [parse_job(text) for text in jobs]
@@ -121,12 +122,20 @@ def command(
         for warning in selection.warnings:
             click.echo(warning, err=True)
     boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
+    evidence = Evidence(selections, trust=trust)
     choice = Choice(name, size, precision or "")
     terms = Terms(power_price, cooling, staff, utilisation, hours_per_month, power)
     watts = _measured_watts(selections, trust)
     answers = []
     for job in parsed:
-        advice = advise(job, boxes, choice, start_s=start * 60, hours_per_month=hours_per_month)
+        advice = advise(
+            job,
+            boxes,
+            choice,
+            start_s=start * 60,
+            hours_per_month=hours_per_month,
+            conditions=evidence.conditions,
+        )
         answers.append((advice, weigh(advice, bought.get, terms, watts) if bought else ()))
     if as_json:
         from gputui.services.export import advice_as_json
@@ -326,8 +335,11 @@ def _usd(offer: Offer) -> str:
 
     if isinstance(offer.usd, Missing):
         return "—"
-    is_shared = isinstance(offer.share, float) and offer.share < 1 and isinstance(offer.load, Missing)
-    share = f" (share {format_percent(offer.share)})" if is_shared and isinstance(offer.share, float) else ""
+    if not isinstance(offer.load, Missing):
+        return format_usd(offer.usd.value)  # its interval is that of the number of boxes, beside it
+    share = ""
+    if not isinstance(offer.share, Missing) and offer.share < 1:
+        share = f" (share {format_percent(offer.share)})"
     return _with_half(offer.usd, format_usd) + share
 
 

@@ -21,9 +21,9 @@ from gputui.model.case import Case, Work
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent, format_seconds
-from gputui.services.comparison import Side, SideCase
+from gputui.services.comparison import Cell, ConditionsOf, Side, SideCase, flags_of
 from gputui.services.figures import figures_of
-from gputui.services.speeds import is_crowded, speed_of
+from gputui.services.speeds import speed_of
 from gputui.worker.latencies import QUEUE_GREW
 
 START_S = 600.0
@@ -159,25 +159,29 @@ def advise(
     *,
     start_s: float = START_S,
     hours_per_month: float = HOURS_PER_MONTH,
+    conditions: ConditionsOf | None = None,
 ) -> Advice:
     """Answer one job from what these boxes measured.
 
+    `conditions` gives what the box did while a case was timed; without it no doubt comes from telemetry.
     Raises GputuiError if no box has a row that answers it, with what would measure one.
     """
     work = _chosen_work(job, boxes, choice)
     offers: list[Offer] = []
     left_out: list[tuple[str, str]] = []
     for box in boxes:
+        said = len(offers) + len(left_out)
         for device_class in ("gpu", "cpu"):
             found = _measured_cases(box.side, work, device_class, choice.precision)
             if isinstance(found, Missing):
                 if found.reason:
                     left_out.append((f"{box.side.name} {device_class}", found.reason))
                 continue
-            made = [_offer(job, box, case, start_s, hours_per_month) for case in found]
+            made = [_offer(job, box, case, start_s, hours_per_month, conditions) for case in found]
             offers.append(max(made, key=lambda offer: (offer.meets, _pace(offer))))
-        if not any(case.result.case.work == work for case in box.side.cases):
-            left_out.append((box.side.name, f"has no {work.workload} {work.size}"))
+        if said == len(offers) + len(left_out):
+            row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
+            left_out.append((box.side.name, f"has no {row}"))
     offers.sort(key=_order)
     able = [offer for offer in offers if offer.meets]
     return Advice(
@@ -186,7 +190,10 @@ def advise(
         stands_for=_stands_for(work),
         offers=tuple(offers),
         left_out=tuple(left_out),
-        cheapest=_pick([(offer, offer.usd) for offer in able], "no offer has a price"),
+        cheapest=_pick(
+            [(offer, offer.usd) for offer in able],
+            "no offer has a price" if able else "nothing meets the job",
+        ),
         fastest=_fastest(job, able),
         gpu=_gpu_word(job, offers, start_s),
         assumptions=tuple(_assumptions(job, able or offers, start_s, hours_per_month)),
@@ -252,7 +259,9 @@ def _pace(offer: Offer) -> float:
     return offer.load.per_s.value if isinstance(offer.load, Load) else offer.speed.units_per_s
 
 
-def _offer(job: Job, box: Box, found: SideCase, start_s: float, hours: float) -> Offer:
+def _offer(
+    job: Job, box: Box, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
+) -> Offer:
     case = found.result.case
     speed = speed_of(found.result)
     if isinstance(speed, Missing):
@@ -289,7 +298,7 @@ def _offer(job: Job, box: Box, found: SideCase, start_s: float, hours: float) ->
         usd=usd,
         meets=meets,
         is_told=is_told,
-        doubts=tuple(_doubts(job, box.side, found, speed)),
+        doubts=tuple(_doubts(job, box.side, found, speed, conditions)),
     )
 
 
@@ -379,9 +388,12 @@ def _whole(count: float) -> float:
     return float(max(1, math.ceil(count * (1 - 1e-12))))
 
 
-def _doubts(job: Job, side: Side, found: SideCase, speed: SpeedEstimate) -> Iterable[str]:
-    if is_crowded(found.result):
-        yield "others held its CPUs"
+def _doubts(
+    job: Job, side: Side, found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | None
+) -> Iterable[str]:
+    cell = Cell(speed, Missing("not asked"), "", found.result, (), found.run)
+    for flag in flags_of(cell, "a", conditions):
+        yield f"{flag.word} {format_percent(flag.share)} of the time"
     if any(m.stable is False for m in found.result.measurements if m.outcome == "ok"):
         yield "not stable after warm-up"
     if found.run.status != "finished":
@@ -424,13 +436,13 @@ def _order(offer: Offer) -> tuple[bool, bool, float, float]:
 def _fastest(job: Job, able: Sequence[Offer]) -> Pick | Missing:
     """By time of the work; of serving by what one device serves within the bound."""
     if isinstance(job, Batch):
-        return _pick([(offer, offer.time_s) for offer in able], "no offer meets the deadline")
+        return _pick([(offer, offer.time_s) for offer in able], "nothing meets the deadline")
     spans: list[tuple[Offer, Span | Missing]] = []
     for offer in able:
         if isinstance(offer.load, Load):
             per_s = offer.load.per_s
             spans.append((offer, Span(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)))
-    return _pick(spans, "no offer meets the bound")
+    return _pick(spans, "nothing meets the bound")
 
 
 def _pick(spans: Sequence[tuple[Offer, Span | Missing]], absent: str) -> Pick | Missing:

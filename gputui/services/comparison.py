@@ -418,7 +418,7 @@ def _row(
     clock = _explained_by_clock(cells, estimate, verdict, conditions)
     note = "; ".join(filter(None, (note, _when_compiling_pays(pair, verdict), clock)))
     flags = tuple(
-        flag for cell, side in zip(cells, "ab", strict=True) for flag in _flags(cell, side, conditions)
+        flag for cell, side in zip(cells, "ab", strict=True) for flag in flags_of(cell, side, conditions)
     )
     return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note, flags)
 
@@ -443,7 +443,7 @@ def _explained_by_clock(
     return f"explained by clock: {known[1] / 1000:.2f} GHz on b, {known[0] / 1000:.2f} GHz on a"
 
 
-def _flags(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable[Flag]:
+def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable[Flag]:
     """What a reader must know of the time in which a case was measured."""
     if cell.result is None:
         return

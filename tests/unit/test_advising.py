@@ -19,6 +19,7 @@ from gputui.model.result import CaseResult
 from gputui.services.advising import Advice, Box, Choice, Load, Offer, Pick, Span, advise
 from gputui.services.buying import Terms, weigh
 from gputui.services.comparison import side_of_runs
+from gputui.store.reading import CaseConditions
 
 TOKENS_PER_STEP = 1000.0
 UNITS = {"gpt_train": "tok", "bert_ft": "seq", "infer_rps": "req", "infer_lat": "req"}
@@ -226,6 +227,29 @@ def test_the_fastest_precision_answers_unless_one_is_asked_for() -> None:
     assert asked.offers[0].case.variant.precision == "fp32"
 
 
+def test_a_gpu_that_was_throttled_while_it_was_timed_is_a_doubt() -> None:
+    def seen(run_id: str, case_id: int) -> CaseConditions:
+        absent = Missing("not seen")
+        return CaseConditions(case_id, 90, absent, absent, 0.3, 0.01, absent)
+
+    boxes = training_boxes(1e3, 1e4)
+    advice = advise(parse_job("1M tok train"), boxes, conditions=seen)
+
+    assert offer_of(advice, "gpu.db gpu").doubts == ("slowed by heat or a power brake 30 % of the time",)
+    assert offer_of(advice, "cpu.db cpu").doubts == ()
+
+
+def test_a_box_without_the_precision_asked_for_is_named() -> None:
+    boxes = [
+        box("a.db", quick(case_named("gpt_train", precision="amp"), 1e3)),
+        box("b.db", quick(case_named("gpt_train"), 1e3)),
+    ]
+
+    advice = advise(parse_job("1M tok train"), boxes, Choice(precision="amp"))
+
+    assert advice.left_out == (("b.db", "has no gpt_train mini amp"),)
+
+
 @pytest.mark.parametrize(
     ("job", "choice", "said"),
     [
@@ -251,7 +275,7 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
     advice = advise(parse_job("1M tok train"), [Box(side, NO_PRICE, NO_PRICE)])
 
     doubts = " ".join(advice.offers[0].doubts)
-    assert "others held its CPUs" in doubts
+    assert "its CPUs held by others 40 % of the time" in doubts
     assert "interrupted" in doubts
     assert "1 launch: the interval is mostly assumed" in doubts
 
