@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from builders import make_plan
 from run_screen_golden import RUN, lines_of, plan
 
+from gputui.analysis.health import throttle_words
 from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
+    TELEMETRY_NAME,
     Block,
     CaseEnd,
     CaseWarm,
@@ -21,7 +24,8 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.services.course import EVENTS_KEPT, INTERVAL_BLOCKS, Course
+from gputui.model.telemetry import HOST, Reading, encode_row, header
+from gputui.services.course import EVENTS_KEPT, INTERVAL_BLOCKS, Course, box_now
 
 SECOND = 10**9
 
@@ -140,3 +144,16 @@ def test_after_the_last_line_it_is_being_stored(status: str) -> None:
     assert seen.is_storing
     assert seen.strip is None
     assert bool(seen.events) == (status != "finished")
+
+
+def test_the_box_is_told_by_the_newest_readings_of_each_device(tmp_path: Path) -> None:
+    assert box_now(tmp_path) == ()
+    old = Reading(0, SECOND, {"power_w": 1.0})
+    rows = [Reading(0, 60 * SECOND + n, {"power_w": 100.0 + n, "throttle_bits": 4}) for n in range(900)]
+    host = Reading(HOST, 60 * SECOND, {"cpu_busy_pct": 101.4, "cpu_steal_pct": 7.0})
+    path = tmp_path / TELEMETRY_NAME
+    path.write_bytes(header() + b"".join(map(encode_row, (host,))))
+    assert box_now(tmp_path, 61 * SECOND) == ("host · CPU 101 % · 7 % taken by the hypervisor",)
+    path.write_bytes(header() + b"".join(map(encode_row, (old, host, *rows))) + encode_row(old)[:20])
+    assert box_now(tmp_path, 61 * SECOND) == (f"GPU 0 · 999 W · {throttle_words(4)[0]}",)
+    assert box_now(tmp_path, 90 * SECOND) == ()
