@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from textual.binding import Binding
 from textual.screen import Screen
 
 from gputui.tui.painting import FastPaint
@@ -17,6 +18,7 @@ class RunScreenApp(FastPaint):
     """One screen, and what it asks of the app."""
 
     ENABLE_COMMAND_PALETTE = False
+    BINDINGS = [Binding("q", "quit", "Quit")]  # noqa: RUF012 - Textual declares it so
 
     def __init__(self) -> None:
         super().__init__(Depth.INDEXED)
@@ -35,6 +37,10 @@ class RunScreenApp(FastPaint):
         key = getattr(event, "key", "")
         if key.isdigit():
             self.digits.append(key)
+
+    async def action_quit(self) -> None:
+        self.said = ""
+        self.exit(0)
 
     def on_run_screen_leave_asked(self, message: RunScreen.LeaveAsked) -> None:
         self.said = message.said
