@@ -1,9 +1,8 @@
-"""The Run screen alone in an app. Run by the tests in a pty; what it says at its end goes to stdout."""
+"""The Run screen alone in an app."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 
 from textual.binding import Binding
 from textual.screen import Screen
@@ -48,15 +47,3 @@ class RunScreenApp(FastPaint):
 
     def on_run_screen_results_asked(self, message: RunScreen.ResultsAsked) -> None:
         self.results.append((message.target, message.run_ids))
-
-
-def main() -> int:
-    app = RunScreenApp()
-    status = app.run(mouse=False)
-    if app.said:
-        print(app.said)
-    return status or 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -36,7 +36,6 @@ from gputui.tui.run.form import Text
 from gputui.tui.run.pictures import picture
 
 DEADLINE_S = 120.0
-PROGRAM = Path(__file__).with_name("run_screen_app.py")
 
 
 @pytest.fixture(autouse=True)
@@ -226,9 +225,11 @@ async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
 def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     repository: Path, long_spin: Path
 ) -> None:
-    environment = {"PYTHONPATH": f"{repository}{os.pathsep}{PROGRAM.parents[1]}"}
-    command = [sys.executable, str(PROGRAM)]
+    environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
+    command = [sys.executable, "-m", "gputui"]
     with Terminal(command, environment=environment) as first:
+        first.wait_for("2 Run", DEADLINE_S)
+        first.type(b"2")
         first.wait_for("[ Start ]", DEADLINE_S)
         first.wait_for("at most", DEADLINE_S)
         first.type(b"k" + b"\x1b[B" * 30)
@@ -243,6 +244,8 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         assert first.ended() == -signal.SIGKILL
     run_dir = only_run_dir()
     with Terminal(command, environment=environment) as second:
+        second.wait_for("2 Run", DEADLINE_S)
+        second.type(b"2")
         second.wait_for(f"run {run_dir.name[-8:]}", DEADLINE_S)
         second.wait_for("timing", DEADLINE_S)
         second.type(b"x")
@@ -250,6 +253,11 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         second.type(b"y")
         second.wait_for("stored in", DEADLINE_S)
         second.wait_for("interrupted", DEADLINE_S)
+        second.type(b"o")
+        second.wait_for("[3 Res]", DEADLINE_S)
+        second.wait_for(run_dir.name[-8:], DEADLINE_S)
+        second.type(b"2")
+        second.wait_for("stored in", DEADLINE_S)
         second.type(b"q")
         assert second.ended() == 0
         assert b"nanobind" not in second.raw

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import signal
 import threading
@@ -34,6 +33,7 @@ from gputui.services.running import (
 from gputui.services.speeds import speed_of
 from gputui.services.starting import DraftChecker, prepare, read_draft
 from gputui.services.traces import HOW_TO_OPEN, traces_of
+from gputui.services.wording import case_name, half_width, outcome_words
 from gputui.store.text import clean_text
 from gputui.tui.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.run.requests import Check, Start, Stop
@@ -285,12 +285,10 @@ def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
     for case in result.cases:
         speed = speed_of(case)
         blocks = sum(len(m.blocks) for m in case.measurements if m.outcome == "ok")
-        name = prefix + case.case.name
+        name = prefix + case_name(case)
         if isinstance(speed, SpeedEstimate):
-            half = math.expm1(math.log(speed.high / speed.low) / 2)
             rate = format_rate(speed.units_per_s, case.case.unit)
-            rows.append(ResultRow(name, rate, f"±{format_percent(half)}", blocks, ""))
+            rows.append(ResultRow(name, rate, f"±{format_percent(half_width(speed))}", blocks, ""))
         else:
-            why = f"{case.outcome}: {case.reason}" if case.reason else case.outcome
-            rows.append(ResultRow(name, "", "", blocks, why))
+            rows.append(ResultRow(name, "", "", blocks, outcome_words(case)))
     return rows

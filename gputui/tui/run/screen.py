@@ -17,9 +17,9 @@ from textual.strip import Strip
 
 from gputui.services.places import copies_directory
 from gputui.tui.clipboard import copy
-from gputui.tui.lines import Line
 from gputui.tui.lines_view import LinesView
 from gputui.tui.live import wants_ascii
+from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.painting import FastPaint
 from gputui.tui.run.actions import ACTIONS, BY_KEY
 from gputui.tui.run.errands import Errands
@@ -36,6 +36,7 @@ from gputui.tui.run.requests import (
     Unwatch,
     Watch,
 )
+from gputui.tui.screens import header_line
 from gputui.tui.theme import depth_of
 
 PAINT_EVERY_S = 1.0
@@ -87,14 +88,10 @@ class RunScreen(Screen[None], inherit_bindings=False):
     shown_actions = ACTIONS
     """What help shows."""
 
-    def __init__(
-        self, *, header: Callable[[int], Line] | None = None, ascii_only: bool | None = None
-    ) -> None:
-        """`header` draws a line of the given width above the picture."""
+    def __init__(self, *, ascii_only: bool | None = None) -> None:
         super().__init__()
-        self._header = header
         self.model = RunModel()
-        self._ascii_only = wants_ascii() if ascii_only is None else ascii_only
+        self._ascii_only = ascii_only
         self._errands = Errands(self._tell)
         self._view: LinesView | None = None
         self._next: asyncio.TimerHandle | None = None
@@ -191,9 +188,12 @@ class RunScreen(Screen[None], inherit_bindings=False):
     def _show(self, width: int, height: int) -> None:
         if self._view is None:
             return
-        head = () if self._header is None else (self._header(width),)
-        body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=self._ascii_only)
-        self._view.show((*head, *body))
+        app = self.app
+        head = (header_line("run", "run", width),) if isinstance(app, OpensScreens) else ()
+        of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
+        ascii_only = of_app if self._ascii_only is None else self._ascii_only
+        body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=ascii_only)
+        self._view.show((*(in_ascii(line) if ascii_only else line for line in head), *body))
 
     def _again(self) -> None:
         if self._next is not None:
