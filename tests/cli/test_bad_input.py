@@ -22,8 +22,9 @@ from journals import make_journal
 
 from gputui.cli import COMMANDS, main
 from gputui.cli import gputui as group
-from gputui.errors import EXIT_BUG
+from gputui.errors import EXIT_BUG, GputuiError
 from gputui.services.interpreters import choose_interpreter
+from gputui.services.starting import launches_from, price_from
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -381,6 +382,7 @@ def _numeric_options() -> Iterator[tuple[str, click.Option]]:
             is_number = isinstance(
                 parameter.type, click.IntRange | click.FloatRange | type(click.INT) | type(click.FLOAT)
             )
+            is_number |= getattr(parameter.type, "func", None) in (launches_from, price_from)
             if isinstance(parameter, click.Option) and is_number:
                 yield command.name, parameter
 
@@ -422,7 +424,7 @@ def test_a_number_that_cannot_be_is_refused_by_every_option_before_anything_is_d
 def _is_in_range(option: click.Option, text: str) -> bool:
     try:
         option.type.convert(text, option, None)
-    except click.ClickException:
+    except (click.ClickException, GputuiError):
         return False
     return not re.search(r"nan|inf|-|e999|\d{13}", text.lower())
 
