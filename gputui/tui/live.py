@@ -71,13 +71,13 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         feed.want_processes(settings.show_processes)
         feed.start()
         try:
+            from gputui.tui.actions import Action
             from gputui.tui.app import MonitorApp
             from gputui.tui.monitor.actions import ACTIONS
             from gputui.tui.monitor.model import MonitorModel
             from gputui.tui.screens import screens_here, screens_line
 
             screens = screens_here() if options.has_screens else ()
-
             model = MonitorModel(
                 settings,
                 usd_per_hour=options.usd_per_hour,
@@ -85,6 +85,10 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 title=options.title,
                 user=options.user,
                 screens=screens_line("monitor") if screens else (),
+                opening=[
+                    Action(entry.id, entry.key, entry.title, f"{entry.title}: {entry.tooltip}")
+                    for entry in screens
+                ],
             )
             if complaint:
                 model.say(complaint)

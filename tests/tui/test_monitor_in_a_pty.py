@@ -237,6 +237,7 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -
         terminal.wait_for(lambda: pane(terminal, 2) != moving)
         terminal.type(b"?")
         terminal.wait_for("─ keys ──")
+        assert "Results: Result files and runs" in terminal.text
         terminal.type(b"?")
         wait_for_pane(terminal, 1, "the driver has not answered for ")
         leave(terminal)

@@ -8,8 +8,9 @@ from gputui.analysis.health import CAUSES, Finding, age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent
+from gputui.tui.actions import Action, shown_keys
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, shown_keys
+from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP
 from gputui.tui.monitor.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.monitor.look import Look, account_text, device_title, wrapped
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
@@ -78,9 +79,9 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
     return lines
 
 
-def keys_lines(width: int) -> list[Line]:
-    """All keys and what they do, as many lines as it takes."""
-    listed = [(", ".join(shown_keys(action)), action) for action in (*ACTIONS, *OF_THE_APP)]
+def keys_lines(opening: Sequence[Action], width: int) -> list[Line]:
+    """All keys and what they do, those that open other screens too; as many lines as it takes."""
+    listed = [(", ".join(shown_keys(action)), action) for action in (*ACTIONS, *opening, *OF_THE_APP)]
     lead = max(width_of(keys) for keys, _ in listed) + 2
     lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
     for keys, action in listed:

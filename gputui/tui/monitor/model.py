@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from gputui.analysis.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
+from gputui.tui.actions import Action
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
@@ -82,13 +83,16 @@ class MonitorModel:
         title: str = "",
         user: str = "",
         screens: Line = (),
+        opening: Sequence[Action] = (),
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
 
-        `screens` names the screens of the app, at the right end of the first line.
+        `screens` names the screens of the app, at the right end of the first line; `opening`
+        are the keys to them.
         """
         self._screens = screens
+        self._opening = tuple(opening)
         self._settings = settings
         self._ascii_only = ascii_only
         self._title = clean(title[:1000]).strip()
@@ -570,7 +574,7 @@ class MonitorModel:
             top = self._scroll_top(height)
             return filled(lines[top : top + height], width, height)
         if self._mode == "keys":
-            return self._scrolled(keys_lines(width), width, height)
+            return self._scrolled(keys_lines(self._opening, width), width, height)
         if self._selected_gpu is None:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
