@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -97,10 +98,14 @@ def command(
     """
     if on_screen:
         return _show(context, files)
+    if columns is not None and form not in ("text", "markdown"):
+        raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
+    if slower_pct is not None and not math.isfinite(slower_pct):
+        raise GputuiError(f"--fail-if-slower {slower_pct}: is no percentage", "such as 5")
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
-    with_energy = "energy" in columns if columns and form in ("text", "markdown") else form in _WITH_ENERGY
+    with_energy = form in _WITH_ENERGY or (columns is not None and "energy" in columns)
     first = 0 if baseline is None else asked.baseline(baseline)
     is_check = slower_pct is not None or fail_if_unsure
     try:

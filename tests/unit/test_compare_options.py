@@ -184,6 +184,17 @@ def test_a_column_that_is_none_is_told_with_those_there_are(ran: Ran) -> None:
     assert "rate, ratio, n, peak, cost, energy" in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--columns", "rate", "--format", "csv"), ("--fail-if-slower", "nan"), ("--fail-if-slower", "inf")],
+)
+def test_what_would_silently_mean_nothing_is_refused(ran: Ran, words: tuple[str, ...]) -> None:
+    status, out, err = ran("a.db", "slow.db", *words)
+
+    assert (status, out) == (EXIT_USAGE, "")
+    assert words[0] in err
+
+
 def test_output_that_cannot_be_written_is_told_and_exits_4(ran: Ran) -> None:
     status, out, err = ran("a.db", "slow.db", "-o", "nowhere/out.txt")
 
