@@ -16,10 +16,12 @@ from gputui.services.comparing import Answer, Asked, ask
 from gputui.services.comparison import DIMENSIONS, Comparison
 from gputui.services.comparison_tables import (
     COLUMNS,
+    LONG_COLUMNS,
     Form,
     Naming,
     Words,
     cost_table,
+    energy_table,
     figure_table,
     left_out,
     normal_lines,
@@ -199,8 +201,13 @@ def _print(
         out.print(Text("differs: nothing that is recorded"))
     out.print()
     naming = Naming(comparison, ignore)
-    forms = [row_table(comparison, naming, f, columns) for width, f in _FORMS if out.width >= width]
-    sheet = first_that_fits(out.width, [Sheet(words.headings, words.rows) for words in forms])
+    beside = columns
+    while True:
+        forms = [row_table(comparison, naming, f, beside) for width, f in _FORMS if out.width >= width]
+        sheet = first_that_fits(out.width, [Sheet(words.headings, words.rows) for words in forms])
+        if sheet.width <= out.width or beside is None or LONG_COLUMNS.isdisjoint(beside):
+            break
+        beside = tuple(column for column in beside if column not in LONG_COLUMNS)
     made = table(sheet.headings, right=forms[0].numeric)
     for index, cells in enumerate(sheet.rows):
         is_mean = index >= len(comparison.rows)
@@ -213,8 +220,11 @@ def _print(
         out.print(Text(line))
     print_whys(out, whys, naming)
     _print_words(out, figure_table(comparison, naming))
-    if columns is None or "cost" not in columns:
+    apart = {"cost"} if columns is None else set(columns) - set(beside or ())
+    if "cost" in apart:
         _print_words(out, cost_table(comparison, naming))
+    if "energy" in apart:
+        _print_words(out, energy_table(comparison, naming))
     for line in left_out(comparison, naming):
         out.print(Text(line))
 

@@ -172,7 +172,7 @@ def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
     _, out, _ = ran("a.db", "slow.db", "--columns", "ratio,energy")
 
     heading = next(line for line in out.splitlines() if line.startswith("case"))
-    assert heading.endswith("b against a verdict energy a/b")
+    assert heading.endswith("b against a verdict energy a, b")
     assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
 
 
