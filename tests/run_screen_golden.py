@@ -39,6 +39,7 @@ SIZES = ((80, 24), (120, 40))
 SECOND = 10**9
 HOSTILE = "x\x1b]0;gone\x07\x1b[31m温度\u202ereversed"
 RUN = InProgress(("0194b5a0-0000-7000-8000-00001a2b3c4d",), "1a2b3c4d (night)")
+BOX = ("GPU 0 · 98 % busy · 691 W · 1620 MHz · 71 °C · POWER-CAPPED", "GPU 1 · 3 % busy · 80 W")
 _TOML = """
 schema = 1
 version = 1
@@ -126,7 +127,7 @@ def watching() -> RunModel:
     model.know_profiles(PROFILES)
     model.know_in_progress((RUN,))
     model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cpu"))
-    stood = type(seen)(0, 68.0, seen.cases, seen.strip, seen.events, seen.is_storing)
+    stood = type(seen)(0, 68.0, seen.cases, seen.strip, seen.events, seen.is_storing, BOX)
     model.know_course(RUN.run_ids[0], stood)
     return model
 

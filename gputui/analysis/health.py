@@ -116,6 +116,17 @@ def age(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def throttle_words(bits: int) -> tuple[str, ...]:
+    """What slows a GPU now, by its clocks-event reasons."""
+    words = (
+        (POWER_CAP, "POWER-CAPPED"),
+        (SW_THERMAL | HW_THERMAL, "THERMAL"),
+        (HW_POWER_BRAKE, "POWER BRAKE"),
+        (HW_SLOWDOWN, "HW SLOWDOWN"),
+    )
+    return tuple(word for mask, word in words if bits & mask)
+
+
 def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Finding]:
     age_s = (now_ns - gpu.t_ns) / 1e9
     stale = f"STALE {age(age_s)}" if age_s >= stale_after_s else ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from gputui.analysis.health import throttle_words
 from gputui.analysis.statistics import Interval, hodges_lehmann_interval, median
 from gputui.model.absent import Missing
 from gputui.model.journal import (
@@ -22,13 +24,16 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
-from gputui.model.units import format_rate
+from gputui.model.telemetry import HOST, Reading
+from gputui.model.units import format_bytes, format_rate
+from gputui.store.journal_reader import latest_readings
 from gputui.store.text import clean_text
 
 INTERVAL_BLOCKS = 400
 """The running median and interval are made of the last blocks, at most so many: they are made anew twice a
 second."""
 EVENTS_KEPT = 200
+READING_HOLDS_S = 10.0
 
 
 class Pace:
@@ -140,6 +145,47 @@ class CoursePicture:
     """The newest last."""
     is_storing: bool
     """All is measured."""
+    box: tuple[str, ...] = ()
+    """What the sampler read last, a line per GPU; of the host where there is none."""
+
+
+def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
+    """What the sampler of a run of this boot read last, as `GPU 0  98 % busy · 512 W · 1.98 GHz · 71 °C`.
+
+    `now_ns` is the monotonic time; a reading that is older than 10 s is left out.
+    """
+    now_ns = time.monotonic_ns() if now_ns is None else now_ns
+    readings = [r for r in latest_readings(run_dir) if now_ns - r.t_ns < READING_HOLDS_S * 1e9]
+    gpus = tuple(_gpu_words(reading) for reading in readings if reading.device != HOST)
+    return gpus or tuple(_host_words(reading) for reading in readings)
+
+
+def _gpu_words(reading: Reading) -> str:
+    values = reading.values
+    said = [f"GPU {reading.device}"]
+    for key, form in (
+        ("sm_busy_pct", "{:.0f} % busy"),
+        ("power_w", "{:.0f} W"),
+        ("sm_clock_mhz", "{:.0f} MHz"),
+        ("temperature_c", "{:.0f} °C"),
+    ):
+        if key in values:
+            said.append(form.format(values[key]))
+    return " · ".join([*said, *throttle_words(int(values.get("throttle_bits", 0)))])
+
+
+def _host_words(reading: Reading) -> str:
+    values = reading.values
+    said = ["host"]
+    if "cpu_busy_pct" in values:
+        said.append(f"CPU {values['cpu_busy_pct']:.0f} %")
+    if values.get("cpu_steal_pct", 0) >= 1:
+        said.append(f"{values['cpu_steal_pct']:.0f} % taken by the hypervisor")
+    if "cpu_clock_mhz" in values:
+        said.append(f"{values['cpu_clock_mhz']:.0f} MHz")
+    if "memory_used_bytes" in values:
+        said.append(f"{format_bytes(values['memory_used_bytes'])} in use")
+    return " · ".join(said)
 
 
 @dataclass(slots=True)

@@ -189,7 +189,12 @@ class Collector:
         self._rounds.restart(interval_s)
 
     def close(self) -> None:
-        """End all reading, within a tenth of a second; a call that hangs is left to itself."""
+        """End all reading, within a tenth of a second; a call that hangs is left to itself.
+
+        Called again it does nothing: what hangs is not waited for twice.
+        """
+        if self._closed.is_set():
+            return
         self._closed.set()
         self._rounds.close()
         deadline_s = time.monotonic() + _CLOSES_WITHIN_S

@@ -39,6 +39,8 @@ from gputui.store.text import clean_text
 _OF_CASES = (CaseWarm, Block, Figure, ProfiledPass, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
+_LATEST_ROWS = 256
+"""The host and many GPUs, a few times each."""
 _LONGEST_LINE = 16 * 2**20
 _DAMAGE_LISTED = 50
 L = TypeVar("L")
@@ -121,6 +123,23 @@ def read_telemetry(run_dir: Path) -> Iterator[Reading]:
                 yield from decode_rows(head + rows)
     except FileNotFoundError:
         return
+
+
+def latest_readings(run_dir: Path) -> tuple[Reading, ...]:
+    """The newest reading of each device in the telemetry that is being written, the host first.
+
+    Reads the end of the file alone; nothing if there is none.
+    """
+    head = header()
+    try:
+        with (run_dir / TELEMETRY_NAME).open("rb") as file:
+            rows = max(file.seek(0, 2) - len(head), 0) // ROW_BYTES
+            file.seek(len(head) + max(rows - _LATEST_ROWS, 0) * ROW_BYTES)
+            end = file.read(_LATEST_ROWS * ROW_BYTES)
+    except OSError:
+        return ()
+    newest = {reading.device: reading for reading in decode_rows(head + end)}
+    return tuple(newest[device] for device in sorted(newest))
 
 
 class JournalTail:

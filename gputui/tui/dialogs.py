@@ -16,7 +16,7 @@ _CSS = """
 {0} > Vertical {{
     width: 76; max-width: 95%; height: auto; padding: 0 1; background: ansi_default;
 }}
-{0} Input {{ border: none; height: 1; padding: 0; background: ansi_default; }}
+{0} Input, {0} Input:focus {{ border: none; height: 1; padding: 0; background: ansi_default; }}
 """
 
 

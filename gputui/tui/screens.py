@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from gputui.store.text import clean_text
 from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.cells import fitted, line_width
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -59,6 +61,14 @@ def screens_line(current: str) -> Line:
         else Span(f" {entry.key} {entry.short} ", "dim")
         for entry in screens_here()
     )
+
+
+def header_line(current: str, heading: str, width: int) -> Line:
+    """The first line of a screen: what is shown, and the screens."""
+    screens = screens_line(current)
+    room = max(width - line_width(screens) - 1, 0)
+    left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
+    return fitted((*left, Span(" "), *screens), width)
 
 
 def _is_there(module: str) -> bool:

@@ -19,7 +19,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.monitor.cells import cut, fitted, line_width
 from gputui.tui.monitor.plain_ascii import in_ascii
-from gputui.tui.screens import screens_line
+from gputui.tui.screens import header_line
 from gputui.tui.theme import Depth
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class ShellScreen(Screen[None]):
     ShellScreen.-ascii Underline { display: none; }
     ShellScreen.-ascii DataTable, ShellScreen.-ascii LinesPage { scrollbar-size: 0 0; }
     ShellScreen > .shell-line { height: 1; width: 100%; }
-    ShellScreen Input { border: none; height: 1; padding: 0; }
+    ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
     ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
     ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
     ShellScreen DataTable > .datatable--header {
@@ -132,10 +132,7 @@ class ShellScreen(Screen[None]):
         if not self.is_ready:
             return
         width = self.size.width
-        screens = screens_line(self.ID)
-        room = max(width - line_width(screens) - 1, 0)
-        left = fitted((Span("gputui", "title"), Span(f"  {clean_text(self.heading())}")), room)
-        self._show(self._header, fitted((*left, Span(" "), *screens), width))
+        self._show(self._header, header_line(self.ID, self.heading(), width))
         self._show(self._told, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 

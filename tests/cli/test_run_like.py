@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import gputui, write_spin_profile
+from command_line import gputui
+from journals import journal_lines, write_lines
 
+from gputui.model.case import Variant
+from gputui.model.journal import RunStart
+from gputui.services.resolving import case_of
+from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
+from gputui.store.writing import store_run
+from gputui.worker.workloads import workload_named
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The result file of a colleague: one run with two launches, called `ana`."""
+    """The result file of a colleague: a run called `ana` on another box, of two launches of one case."""
     place = tmp_path_factory.mktemp("like")
-    profile = write_spin_profile(place / "spin.toml", budget_s=2, replicates=2)
-    state = {"GPUTUI_STATE": str(place / "state"), "XDG_CONFIG_HOME": str(place / "config")}
-    done = gputui("run", profile, "--db", place / "ana.db", "--label", "ana", "--seed", "7", env=state)
-    assert done.returncode == 0, done.stderr
-    profile.unlink()
+    spin = case_of(workload_named("spin"), "mini", Variant("cpu", "fp32", "eager", "1"))
+    lines = journal_lines(label="ana", cases=[spin], skipped=(), launches=2, profile="spin", seed=7)
+    lines = [replace(line, budget_s=8.0) if isinstance(line, RunStart) else line for line in lines]
+    store_run(place / "ana.db", read_journal(write_lines(place / "run", lines)), ())
     return place / "ana.db"
 
 
@@ -30,14 +37,14 @@ def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: 
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     like = next(number for number, line in enumerate(lines) if line.startswith("like run "))
-    assert lines[like + 1].startswith("differs: ")
+    assert lines[like + 1].startswith("differs: machine: a1b2c3d4e5f6 there, ")
     assert like < next(number for number, line in enumerate(lines) if " launch " in line)
     with open_result(theirs) as file:
         model = file.run(file.summaries()[0].run_id)
     with open_result(tmp_path / "mine.db") as file:
         mine = file.run(file.summaries()[0].run_id)
     assert [case.case for case in mine.cases] == [case.case for case in model.cases]
-    assert (mine.summary.replicates, mine.summary.seed, mine.summary.budget_s) == (2, 7, 2)
+    assert (mine.summary.replicates, mine.summary.seed, mine.summary.budget_s) == (2, 7, 8)
     assert (mine.summary.profile, mine.summary.profile_version) == ("spin", 1)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
     words = shlex.split(line.removeprefix("next: gputui "))
@@ -68,7 +75,7 @@ def test_a_run_that_is_not_there_is_told_before_anything_is_measured(theirs: Pat
 def test_a_program_of_theirs_is_not_repeated_without_its_profile(tmp_path: Path) -> None:
     profile = tmp_path / "nap.toml"
     profile.write_text(
-        'schema = 1\nversion = 1\ntitle = "nap"\nquestion = "?"\nbudget_s = 2\nreplicates = 1\n'
+        'schema = 1\nversion = 1\ntitle = "nap"\nquestion = "?"\nbudget_s = 8\nreplicates = 1\n'
         '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
     )
     assert gputui("run", profile, "--db", tmp_path / "a.db").returncode == 0

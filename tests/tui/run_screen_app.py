@@ -1,10 +1,10 @@
-"""The Run screen alone in an app. Run by the tests in a pty; what it says at its end goes to stdout."""
+"""The Run screen alone in an app."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 
+from textual.binding import Binding
 from textual.screen import Screen
 
 from gputui.tui.painting import FastPaint
@@ -17,6 +17,7 @@ class RunScreenApp(FastPaint):
     """One screen, and what it asks of the app."""
 
     ENABLE_COMMAND_PALETTE = False
+    BINDINGS = [Binding("q", "quit", "Quit")]  # noqa: RUF012 - Textual declares it so
 
     def __init__(self) -> None:
         super().__init__(Depth.INDEXED)
@@ -36,21 +37,13 @@ class RunScreenApp(FastPaint):
         if key.isdigit():
             self.digits.append(key)
 
+    async def action_quit(self) -> None:
+        self.said = ""
+        self.exit(0)
+
     def on_run_screen_leave_asked(self, message: RunScreen.LeaveAsked) -> None:
         self.said = message.said
         self.exit(0)
 
     def on_run_screen_results_asked(self, message: RunScreen.ResultsAsked) -> None:
         self.results.append((message.target, message.run_ids))
-
-
-def main() -> int:
-    app = RunScreenApp()
-    status = app.run(mouse=False)
-    if app.said:
-        print(app.said)
-    return status or 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

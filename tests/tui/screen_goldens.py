@@ -62,8 +62,8 @@ def store_three(directory: Path) -> Path:
 
 async def pictures(width: int, height: int) -> dict[str, str]:
     """All pictures at one size, of the result file that GPUTUI_DB names."""
-    before = getattr(wording, "datetime")  # noqa: B009
-    setattr(wording, "datetime", _Then)  # noqa: B010
+    before = vars(wording)["datetime"]
+    vars(wording)["datetime"] = _Then
     try:
         app = make_app()
         taken: dict[str, str] = {}
@@ -74,7 +74,7 @@ async def pictures(width: int, height: int) -> dict[str, str]:
                 taken[f"{name}-{width}x{height}"] = without_header(picture(app))
         return taken
     finally:
-        setattr(wording, "datetime", before)  # noqa: B010
+        vars(wording)["datetime"] = before
 
 
 def without_header(text: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from journals import GPU_MACHINE
 from screen_goldens import store_three
 from shell_app import make_app, picture, press, settled
 from stored_runs import HOSTILE, store
@@ -20,9 +23,14 @@ from gputui.tui.dialogs import AskText
 from gputui.tui.lines_page import LinesPage
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store_three(tmp_path_factory.mktemp("stored"))
+
+
 @pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return store_three(tmp_path)
+def db(stored: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(stored, tmp_path / "a.db"))
 
 
 async def opened(pilot: Pilot[int], *words: str) -> CompareScreen:
@@ -80,7 +88,7 @@ async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
                 capture_output=True,
                 text=True,
                 check=True,
-                env={**__import__("os").environ, "COLUMNS": "119"},
+                env={**os.environ, "COLUMNS": "119"},
             ).stdout
             assert " ".join(printed.split()) in page(screen)
             assert f"$ gputui compare {asked[0]}" in page(screen)
@@ -116,8 +124,6 @@ async def test_a_row_that_says_nothing_tells_why(tmp_path: Path) -> None:
 
 
 async def test_cases_that_only_one_file_has_are_not_comparable_and_say_so(tmp_path: Path) -> None:
-    from journals import GPU_MACHINE
-
     store(tmp_path / "a.db", 1)
     store(tmp_path / "b.db", 2, machine=GPU_MACHINE)
     app = make_app()
@@ -176,15 +182,15 @@ async def test_files_are_typed_and_what_cannot_be_compared_is_told_with_the_next
 
 
 async def test_a_hostile_name_is_text_here_too(tmp_path: Path) -> None:
-    db = tmp_path / "[red]x[/red].db"
+    db = tmp_path / "[red]x.db"
     store(db, 1, label=HOSTILE)
     store(db, 2)
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        assert "[red]x[/red].db@cccc0002 against [red]x[/red].db@cccc0001" in picture(app)
+        assert "[red]x.db@cccc0002 against [red]x.db@cccc0001" in picture(app)
         await press(pilot, "enter")
-        assert "[red]x[/red].db@cccc0001" in page(screen)
+        assert "[red]x.db@cccc0001" in page(screen)
 
 
 async def test_everything_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tomllib
 from nvml.standin import c_compiler, moving_gpus, standin_environment
-from pty_harness import DEADLINE_S, Terminal
+from pty_harness import DEADLINE_S, END_SIGNALS, Terminal
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
 
@@ -384,6 +384,42 @@ def test_without_colours_no_colour_is_sent_and_all_is_readable() -> None:
             code for group in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw) for code in group.split(b";")
         }
         assert codes <= {b"", b"0", b"1", b"4", b"7"}
+
+
+def test_a_small_terminal_without_unicode_and_mouse_is_served_too() -> None:
+    with Box("0 error * 15", gpus=2).monitor("--ascii", "--no-mouse", columns=40, lines=10) as terminal:
+        terminal.wait_for("LOST")
+        terminal.type(b"?")
+        terminal.wait_for("more lines: down")
+        terminal.type(b"?")
+        terminal.resize(30, 8)
+        terminal.wait_for("gputui needs 40x10 cells here;")
+        terminal.resize(80, 24)
+        terminal.wait_for("- host ")
+        leave(terminal)
+        raw = bytes(terminal.raw)
+    assert raw.isascii()
+    assert b"?1000h" not in raw
+
+
+@pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
+def test_a_signal_ends_it_while_a_call_hangs_and_the_terminal_is_as_before(number: signal.Signals) -> None:
+    box = Box(gpus=2)
+    with box.monitor() as terminal:
+        wait_for_pane(terminal, 1, "H200", "busy ", "%")
+        box.now("1 delay_ms nvmlDeviceGetUtilizationRates 900000")
+        wait_for_pane(terminal, 1, "STALE")
+        terminal.signal(number)
+        assert terminal.ended() == 128 + number
+        terminal.wait_for(lambda: not terminal.is_alternate and terminal.is_cursor_shown)
+        assert terminal.attributes_now == terminal.attributes_before
+
+
+def test_a_closed_terminal_ends_it() -> None:
+    with Box(gpus=1).monitor() as terminal:
+        wait_for_pane(terminal, 0, "busy ", "%")
+        terminal.close()
+        assert terminal.process.wait(DEADLINE_S) == 129
 
 
 def test_a_recording_is_played_back_in_the_panes(tmp_path: Path) -> None:

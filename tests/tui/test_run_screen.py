@@ -25,6 +25,7 @@ from textual.pilot import Pilot
 from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, Block
 from gputui.model.result import Run
+from gputui.recording.lock import read_holder
 from gputui.services.starting import Asked, Draft, DraftChecker, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
@@ -35,7 +36,6 @@ from gputui.tui.run.form import Text
 from gputui.tui.run.pictures import picture
 
 DEADLINE_S = 120.0
-PROGRAM = Path(__file__).with_name("run_screen_app.py")
 
 
 @pytest.fixture(autouse=True)
@@ -204,12 +204,32 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
     assert gputui("attach", "no-such").stderr.count("in progress: ") == 1
 
 
+async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
+    long_spin: Path, tmp_path: Path
+) -> None:
+    assert gputui("run", long_spin, "--db", tmp_path / "a.db", "--detach").returncode == 0
+    app = RunScreenApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: is_timing(app))
+        holder = read_holder(only_run_dir())
+        assert holder is not None
+        os.kill(holder.pid, signal.SIGKILL)
+        await until(pilot, lambda: app.run_screen.model.view == "ended")
+        assert "its supervisor was killed" in shown(pilot)
+        assert f"the supervisor of run {only_run_dir().name[-8:]} was killed" in shown(pilot)
+        assert app.run_screen.model.ended is not None
+        assert app.run_screen.model.ended.wrong is None
+    assert stored(tmp_path / "a.db").summary.run_id == only_run_dir().name
+
+
 def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     repository: Path, long_spin: Path
 ) -> None:
-    environment = {"PYTHONPATH": f"{repository}{os.pathsep}{PROGRAM.parents[1]}"}
-    command = [sys.executable, str(PROGRAM)]
+    environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
+    command = [sys.executable, "-m", "gputui"]
     with Terminal(command, environment=environment) as first:
+        first.wait_for("2 Run", DEADLINE_S)
+        first.type(b"2")
         first.wait_for("[ Start ]", DEADLINE_S)
         first.wait_for("at most", DEADLINE_S)
         first.type(b"k" + b"\x1b[B" * 30)
@@ -224,6 +244,8 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         assert first.ended() == -signal.SIGKILL
     run_dir = only_run_dir()
     with Terminal(command, environment=environment) as second:
+        second.wait_for("2 Run", DEADLINE_S)
+        second.type(b"2")
         second.wait_for(f"run {run_dir.name[-8:]}", DEADLINE_S)
         second.wait_for("timing", DEADLINE_S)
         second.type(b"x")
@@ -231,8 +253,14 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         second.type(b"y")
         second.wait_for("stored in", DEADLINE_S)
         second.wait_for("interrupted", DEADLINE_S)
+        second.type(b"o")
+        second.wait_for("[3 Res]", DEADLINE_S)
+        second.wait_for(run_dir.name[-8:], DEADLINE_S)
+        second.type(b"2")
+        second.wait_for("stored in", DEADLINE_S)
         second.type(b"q")
         assert second.ended() == 0
+        assert b"nanobind" not in second.raw
     wait_until_ended(run_dir)
     assert stored(Path(os.environ["GPUTUI_DB"])).summary.status == "interrupted"
 

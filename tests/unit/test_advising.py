@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 from hand_made import NO_PRICE, make_run, measured, steady, unmeasured
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE
 
 from gputui.analysis.job import parse_job
@@ -401,6 +403,17 @@ def test_gpus_of_one_box_serve_together() -> None:
     assert isinstance(load, Load)
     assert load.needed.value == 14  # 1000 / 75 = 13.3
     assert load.boxes.value == 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(min_value=0.5, max_value=1e5), st.floats(min_value=0.5, max_value=1e6))
+def test_boxes_are_the_fewest_that_serve_the_target(per_s: float, target: float) -> None:
+    load = load_of(served(per_s, WAITS), f"{target!r} rps p99<50ms")
+
+    assert isinstance(load, Load)
+    assert load.boxes.value * load.per_s.value >= target * (1 - 1e-9)
+    assert load.boxes.value == 1 or (load.boxes.value - 1) * load.per_s.value < target
+    assert load.boxes.low <= load.boxes.value <= load.boxes.high
 
 
 def test_a_cpu_that_meets_the_target_for_less_needs_no_gpu() -> None:

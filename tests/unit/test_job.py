@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.analysis.job import MOST, UNITS, VERBS, Batch, Job, Serving, parse_job
@@ -67,6 +67,7 @@ SERVINGS = st.builds(Serving, AMOUNTS, st.just(""), st.none()) | st.builds(
 )
 
 
+@settings(deadline=None)
 @given(BATCHES | SERVINGS)
 def test_a_job_that_is_written_out_is_read_back_the_same(job: Job) -> None:
     assert parse_job(job.text) == job
@@ -98,6 +99,7 @@ def parsed_or_error(text: str) -> Job | GputuiError:
         return error
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40) | st.lists(WORDS, max_size=6).map(" ".join))
 def test_any_text_is_a_job_or_an_error_of_usage_with_a_hint(text: str) -> None:
     found = parsed_or_error(text)

@@ -10,7 +10,7 @@ from monitor_samples import HOST, NOT_REPORTED, SECOND, START, process, sample, 
 
 from gputui.analysis.health import foreign_processes, health
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample, Value
+from gputui.model.live import ENDED, FOREIGN, HIDDEN, DeviceSample, LiveSample, Value
 from gputui.tui.monitor.accounts import Account, Ledger
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.requests import EndProcess
@@ -245,6 +245,16 @@ def test_a_process_of_the_host_is_labelled_and_cannot_be_ended_from_here() -> No
     assert made.press("end") is None
     assert "31337 is a number of the host" in picture(made, 120, 40, 1)
     assert made.press("toggle") is None
+
+
+@pytest.mark.parametrize("why", [ENDED, FOREIGN, HIDDEN])
+def test_a_process_that_ended_or_is_hidden_is_not_taken_for_one_of_the_host(why: Missing) -> None:
+    gone = replace(foreign(31337, 0), user=why, command=why, parent_pid=why, start_ticks=why)
+    made = model(lambda second: replace(sample(1, second), processes=(gone,)), seconds=1)
+    assert f"[{why.reason}]" in picture(made, 200, 50, 1)
+    made.press("down")
+    assert made.press("end") is None
+    assert f"31337 cannot be ended: its start time is not known ({why.reason})" in picture(made, 200, 50, 1)
 
 
 def test_ending_asks_and_names_the_start_of_the_process() -> None:

@@ -99,6 +99,8 @@ def value_text(key: str, value: Value, units: Units) -> str:
     if key == "throttle_bits":
         names = [name for bit, name in REASONS if int(value) & bit]
         return ", ".join(names) or "none"
+    if key == "mig_mode":
+        return "on" if value else "off"
     if key == "is_memory_shared":
         return "yes" if value else "no"
     for ending, show in _SHOWN_BY_ENDING:
@@ -130,7 +132,7 @@ def _label(key: str) -> str:
         if ending and key.endswith(ending):
             key = key[: -len(ending)]
             break
-    return clean(key).replace("_", " ")
+    return clean(key.removeprefix("gpm_").removeprefix("is_")).replace("_", " ")
 
 
 def _in_columns(shown: Sequence[tuple[str, str]], width: int) -> list[Line]:

@@ -151,7 +151,10 @@ class ResultsScreen(ShellScreen):
             case "runs" if self._held is not None:
                 marks = f", {len(self._marked)} marked" if self._marked else ""
                 by = RUN_ORDERS[self._order][0]
-                return f"{self._held.path.name}: {len(self._shown)} runs by {by}{marks}"
+                count = len(self._shown)
+                of = f" of {len(self._held.runs)} holding {self._filter}," if self._filter else ""
+                of = of or (" run" if count == 1 else " runs")
+                return f"{self._held.path.name}: {count}{of} by {by}{marks}"
             case "run" if self._detail is not None:
                 summary = self._detail.run.summary
                 return f"{summary.short_id} {summary.label or summary.profile}, {day(summary)}"

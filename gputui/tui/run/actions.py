@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.tui.monitor.actions import Action, shown_key
+from gputui.tui.actions import Action, shown_key, table_of
 
 ACTIONS: tuple[Action, ...] = (
     Action("down", "down,j", "Down", "Go to the next profile, field, case or line"),
@@ -33,8 +33,4 @@ BY_KEY: dict[str, str] = {key: action.id for action in ACTIONS for key in action
 
 def keys_table() -> str:
     """All keys as a Markdown table; docs/run-screen.md holds it."""
-    rows = ["| key | action | what it does |", "|---|---|---|"]
-    for action in ACTIONS:
-        keys = ", ".join(f"`{'esc' if key == 'escape' else key}`" for key in action.key.split(","))
-        rows.append(f"| {keys} | {action.title} | {action.tooltip} |")
-    return "\n".join(rows) + "\n"
+    return table_of(ACTIONS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic
 
 from gputui.analysis.verdict import SpeedEstimate
@@ -17,7 +17,7 @@ from gputui.model.result import Run
 from gputui.model.units import format_percent, format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.course import Course
+from gputui.services.course import Course, box_now
 from gputui.services.finishing import see_stored
 from gputui.services.profiles import shipped_profiles
 from gputui.services.recovery import recover_orphans
@@ -33,6 +33,7 @@ from gputui.services.running import (
 from gputui.services.speeds import speed_of
 from gputui.services.starting import DraftChecker, prepare, read_draft
 from gputui.services.traces import HOW_TO_OPEN, traces_of
+from gputui.services.wording import case_name, half_width, outcome_words
 from gputui.store.text import clean_text
 from gputui.tui.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.run.requests import Check, Start, Stop
@@ -196,7 +197,8 @@ class Errands:
         watched = WatchedRuns(group, plans, str(runs[0].target), with_python)
         self._say_unless(ends, lambda model: model.know_watched(watched))
         holder = read_holder(runs[0].run_dir)
-        course = Course(plans, is_of_this_clock=holder is not None and holder.boot_id == boot_id())
+        is_here = holder is not None and holder.boot_id == boot_id()
+        course = Course(plans, is_of_this_clock=is_here)
         told_s = 0.0
         for index, line in follow(runs, TELL_EVERY_S):
             if ends.is_set():
@@ -205,15 +207,18 @@ class Errands:
                 course.hear(index, line)
             if monotonic() - told_s >= TELL_EVERY_S and (line is None or told_s):
                 told_s = monotonic()
-                self._tell_course(run_id, course, ends)
-        self._tell_course(run_id, course, ends)
+                self._tell_course(runs, course, ends, is_here=is_here)
+        self._tell_course(runs, course, ends, is_here=is_here)
         ended = _finished(runs, plans, course, group)
         self._started.pop(run_id, None)
         self._say_unless(ends, lambda model: model.know_ended(ended))
 
-    def _tell_course(self, run_id: str, course: Course, ends: threading.Event) -> None:
-        picture = course.picture()
-        self._say_unless(ends, lambda model: model.know_course(run_id, picture))
+    def _tell_course(
+        self, runs: tuple[LiveRun, ...], course: Course, ends: threading.Event, *, is_here: bool
+    ) -> None:
+        under_way = next((run for index, run in enumerate(runs) if index not in course.ended), runs[-1])
+        picture = replace(course.picture(), box=box_now(under_way.run_dir) if is_here else ())
+        self._say_unless(ends, lambda model: model.know_course(runs[0].run_id, picture))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -280,12 +285,10 @@ def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
     for case in result.cases:
         speed = speed_of(case)
         blocks = sum(len(m.blocks) for m in case.measurements if m.outcome == "ok")
-        name = prefix + case.case.name
+        name = prefix + case_name(case)
         if isinstance(speed, SpeedEstimate):
-            half = math.expm1(math.log(speed.high / speed.low) / 2)
             rate = format_rate(speed.units_per_s, case.case.unit)
-            rows.append(ResultRow(name, rate, f"±{format_percent(half)}", blocks, ""))
+            rows.append(ResultRow(name, rate, f"±{format_percent(half_width(speed))}", blocks, ""))
         else:
-            why = f"{case.outcome}: {case.reason}" if case.reason else case.outcome
-            rows.append(ResultRow(name, "", "", blocks, why))
+            rows.append(ResultRow(name, "", "", blocks, outcome_words(case)))
     return rows

@@ -104,7 +104,8 @@ class RunModel:
         """`stop` or `leave`: what yes and no are for."""
         self.notice: tuple[str, str] = ("", "")
         """Text and style."""
-        self._attaches = True
+        self._has_looked = False
+        """Whether runs in progress are known."""
         self._requests: list[Request] = []
 
     # What is shown
@@ -204,7 +205,8 @@ class RunModel:
 
     def opened(self) -> None:
         """The screen was opened: a run in progress is watched as soon as it is known."""
-        self._attaches = self.view == "choose" and self.region == "profiles"
+        if self._has_looked and self.in_progress and self.view == "choose" and self.region == "profiles":
+            self._watch(self.in_progress[0])
 
     # What became known
 
@@ -221,9 +223,9 @@ class RunModel:
     def know_in_progress(self, found: tuple[InProgress, ...]) -> None:
         """The runs in progress, newest first."""
         self.in_progress = found
-        if found and self._attaches and self.view == "choose":
+        if found and not self._has_looked and self.view == "choose":
             self._watch(found[0])
-        self._attaches = False
+        self._has_looked = True
 
     def know_started(self, started: InProgress) -> None:
         """What was asked for has begun."""
@@ -391,10 +393,9 @@ class RunModel:
         self._check()
 
     def _leave(self) -> bool:
-        """Say first that a run goes on; without one, leaving is for the program around this screen."""
+        """Say first that a run goes on; without one the key is for the program around this screen."""
         if not self.in_progress and self.view != "starting":
-            self._ask(Leave(""))
-            return True
+            return False
         self.question = "leave"
         return True
 

@@ -109,7 +109,7 @@ def _profiles(model: RunModel, width: int, rows: int) -> list[Line]:
     hidden = len(entries) - rows
     if hidden > 0 and rows > 1:
         note = f" {first + 1}-{first + rows} of {len(entries)} "
-        lines[-1] = fitted((*fitted(lines[-1], width - len(note)), Span(note, "dim")), width)
+        lines[-1] = _noted(lines[-1], note, width)
     return lines
 
 
@@ -286,8 +286,15 @@ def _watch(model: RunModel, width: int, height: int, now_ns: int, *, ascii_only:
         parts.append(Span(f"{others} more: {KEYS['next']}", "warn"))
     below = [*_strip(course, width, ascii_only=ascii_only), *_events(course, width, 3 if height < 30 else 8)]
     into = fitted((Span(f"  into {clean(watched.target)}; {clean(watched.with_python)}", "dim"),), width)
-    room = height - 2 - len(below)
-    return [ruled(parts, width), into, *filled(_case_table(model, course, width, room), width, room), *below]
+    box = _box(course, width, 1 if height < 30 else 4)
+    room = height - 2 - len(below) - len(box)
+    return [
+        ruled(parts, width),
+        into,
+        *box,
+        *filled(_case_table(model, course, width, room), width, room),
+        *below,
+    ]
 
 
 def _remaining(course: CoursePicture, now_ns: int) -> str:
@@ -296,6 +303,16 @@ def _remaining(course: CoursePicture, now_ns: int) -> str:
     if course.left_s is None:
         return "until its program ends"
     return f"~{_clock(course.left_s)} left" if course.left_s >= 1 else "nearly done"
+
+
+def _box(course: CoursePicture, width: int, rows: int) -> list[Line]:
+    """What the sampler reads now, as many devices as there is room for."""
+    lines = [_words(f"  {clean(said)}", width) for said in course.box[:rows]]
+    more = len(course.box) - rows
+    if lines and more > 0:
+        note = f" and {_counted(more, 'GPU')} more"
+        lines[-1] = _noted(lines[-1], note, width)
+    return lines
 
 
 def _case_table(model: RunModel, course: CoursePicture, width: int, rows: int) -> list[Line]:
@@ -311,7 +328,7 @@ def _case_table(model: RunModel, course: CoursePicture, width: int, rows: int) -
     lines += [_case_line(case, width, name_width) for case in cases[first : first + max(room, 0)]]
     if len(cases) > room > 0:
         place = f"{_place(first, room, len(cases))} cases"
-        lines[0] = fitted((*fitted(lines[0], width - len(place) - 1), Span(f" {place}", "dim")), width)
+        lines[0] = _noted(lines[0], f" {place}", width)
     if not_run:
         reason = next((case.reason for case in course.cases if not case.launches and case.reason), "")
         lines.append(_words(f"  {_counted(not_run, 'case')} not run here: {clean(reason)}", width, "dim"))
@@ -457,6 +474,13 @@ def _words(text: str, width: int, style: str = "") -> Line:
 
 def _place(first: int, rows: int, count: int) -> str:
     return f"{first + 1}-{min(first + rows, count)} of {count}"
+
+
+def _noted(line: Line, note: str, width: int) -> Line:
+    """A line with a note at its right end."""
+    *before, last = line
+    bare = (*before, Span(last.text.rstrip(), last.style))
+    return fitted((*fitted(bare, width - len(note)), Span(note, "dim")), width)
 
 
 def _first_shown(selected: int, count: int, rows: int) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from time import monotonic_ns
+from typing import Protocol, runtime_checkable
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,9 +17,9 @@ from textual.strip import Strip
 
 from gputui.services.places import copies_directory
 from gputui.tui.clipboard import copy
-from gputui.tui.lines import Line
 from gputui.tui.lines_view import LinesView
 from gputui.tui.live import wants_ascii
+from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.painting import FastPaint
 from gputui.tui.run.actions import ACTIONS, BY_KEY
 from gputui.tui.run.errands import Errands
@@ -35,10 +36,19 @@ from gputui.tui.run.requests import (
     Unwatch,
     Watch,
 )
+from gputui.tui.screens import header_line
 from gputui.tui.theme import depth_of
 
 PAINT_EVERY_S = 1.0
 """While a run is watched: its clock moves."""
+
+
+@runtime_checkable
+class OpensScreens(Protocol):
+    """An app of several screens."""
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
+        """Show a screen; `words` are what it is to show, as on the command line."""
 
 
 class _Learnt(Message, bubble=False):
@@ -52,8 +62,8 @@ class _Learnt(Message, bubble=False):
 class RunScreen(Screen[None], inherit_bindings=False):
     """Choose what to measure, start it, watch it, leave it and come back.
 
-    The app is told by `ResultsAsked` and `LeaveAsked`. Digits and other keys that have no meaning here go on
-    to the app, but while text is typed.
+    The app is told by `ResultsAsked` and `LeaveAsked` if it listens to them; else its `open_screen` and its
+    action `quit` are used. Keys that have no meaning here go on to the app, but while text is typed.
     """
 
     DEFAULT_CSS = "RunScreen { overflow: hidden; }"
@@ -75,15 +85,13 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     ID = "run"
     ACTIONS = ACTIONS
+    shown_actions = ACTIONS
+    """What help shows."""
 
-    def __init__(
-        self, *, header: Callable[[int], Line] | None = None, ascii_only: bool | None = None
-    ) -> None:
-        """`header` draws a line of the given width above the picture."""
+    def __init__(self, *, ascii_only: bool | None = None) -> None:
         super().__init__()
-        self._header = header
         self.model = RunModel()
-        self._ascii_only = wants_ascii() if ascii_only is None else ascii_only
+        self._ascii_only = ascii_only
         self._errands = Errands(self._tell)
         self._view: LinesView | None = None
         self._next: asyncio.TimerHandle | None = None
@@ -100,7 +108,6 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Begin to look around."""
-        self.model.opened()
         self._errands.open()
         self._show(*self.app.size)
 
@@ -111,8 +118,9 @@ class RunScreen(Screen[None], inherit_bindings=False):
             self._next.cancel()
 
     def on_screen_resume(self) -> None:
-        """It is looked at again."""
-        self.call_next(self.paint)
+        """It is looked at again: a run in progress is watched at once."""
+        self.model.opened()
+        self.call_next(self._done)
 
     def on_resize(self, event: events.Resize) -> None:
         """Another size: another picture."""
@@ -165,10 +173,11 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw the picture as it is now."""
-        if self._view is not None and self.is_current and all(self._view.size):
-            self._show(*self._view.size)
-            if isinstance(self.app, FastPaint):
-                self.app.paint_now(self._view)
+        if self._view is None or not self.is_current or not all(self._view.size):
+            return
+        self._show(*self._view.size)
+        if isinstance(self.app, FastPaint):
+            self.app.paint_now(self._view)
         if self.model.view == "watch":
             self._again()
 
@@ -179,9 +188,12 @@ class RunScreen(Screen[None], inherit_bindings=False):
     def _show(self, width: int, height: int) -> None:
         if self._view is None:
             return
-        head = () if self._header is None else (self._header(width),)
-        body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=self._ascii_only)
-        self._view.show((*head, *body))
+        app = self.app
+        head = (header_line("run", "run", width),) if isinstance(app, OpensScreens) else ()
+        of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
+        ascii_only = of_app if self._ascii_only is None else self._ascii_only
+        body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=ascii_only)
+        self._view.show((*(in_ascii(line) if ascii_only else line for line in head), *body))
 
     def _again(self) -> None:
         if self._next is not None:
@@ -213,6 +225,19 @@ class RunScreen(Screen[None], inherit_bindings=False):
             case Copy():
                 self.model.say(copy(self.app, request.text, copies_directory()))
             case OpenResults():
-                self.post_message(self.ResultsAsked(request.target, request.run_ids))
+                self._open_results(request)
             case Leave():
-                self.post_message(self.LeaveAsked(request.said))
+                self._leave(request)
+
+    def _open_results(self, request: OpenResults) -> None:
+        app = self.app
+        if isinstance(app, OpensScreens) and not hasattr(app, "on_run_screen_results_asked"):
+            app.open_screen("results", (f"{request.target}@{request.run_ids[0][-8:]}",))
+        else:
+            self.post_message(self.ResultsAsked(request.target, request.run_ids))
+
+    def _leave(self, request: Leave) -> None:
+        if hasattr(self.app, "on_run_screen_leave_asked"):
+            self.post_message(self.LeaveAsked(request.said))
+        else:
+            self.call_next(self.app.run_action, "quit")

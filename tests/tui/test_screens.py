@@ -1,0 +1,86 @@
+"""The screens of the app as a whole: what is loaded when, how one is added, and what docs say of them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shell_app import make_app, picture, press, settled
+
+from gputui.tui.actions import APP_ACTIONS, Action, table_of
+from gputui.tui.compare.actions import ACTIONS as COMPARE_ACTIONS
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.results.actions import ACTIONS as RESULTS_ACTIONS
+from gputui.tui.screens import SCREENS, screens_here, screens_line
+
+LOADED = """
+import json, sys
+import gputui.tui.app, gputui.tui.live, gputui.tui.monitor.model, gputui.services.live
+from gputui.tui.screens import screens_here, screens_line
+screens_line("monitor")
+print(json.dumps([name for name in sys.modules]))
+"""
+
+
+def test_the_monitor_alone_loads_no_other_screen_and_nothing_that_they_need() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert not {name.partition(".")[0] for name in loaded} & {"duckdb", "numpy", "pandas", "torch"}
+    assert "textual.widgets._data_table" not in loaded
+    assert not [name for name in loaded if name.startswith("gputui.tui") and name.endswith(".screen")]
+
+
+def test_every_screen_that_is_here_can_be_loaded_and_keys_are_unique() -> None:
+    for entry in screens_here():
+        module, _, name = entry.place.partition(":")
+        assert not entry.place or hasattr(importlib.import_module(module), name)
+    assert len({entry.key for entry in SCREENS}) == len({entry.id for entry in SCREENS}) == len(SCREENS)
+
+
+def test_the_screen_that_is_shown_stands_in_brackets() -> None:
+    text = "".join(span.text for span in screens_line("results"))
+    assert "[3 Res]" in text
+    assert " 1 Mon " in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_monitor_names_the_screens_wherever_they_fit(width: int) -> None:
+    made = MonitorModel(MonitorSettings(), title="a box of some name", screens=screens_line("monitor"))
+    first = "".join(span.text for span in made.lines(width, 24, 1)[0])
+    assert len(first) == width
+    assert ("[1 Mon]" in first) is (width >= 40)
+    assert ("charts" in first) is (width >= 80)
+
+
+async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        for entry in screens_here():
+            await press(pilot, entry.key)
+            if entry.place:
+                assert f"[{entry.key} {entry.short}]" in picture(app)
+        results = app._opened["results"]
+        await press(pilot, "1", "3")
+        assert app.screen is results
+
+
+async def test_help_of_the_monitor_is_one_key_away() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "question_mark")
+        assert "Keys of every screen" in picture(app)
+        await press(pilot, "escape")
+        assert picture(app).startswith("moving")
+
+
+@pytest.mark.parametrize(
+    "actions", [RESULTS_ACTIONS, COMPARE_ACTIONS, APP_ACTIONS], ids=["results", "compare", "app"]
+)
+def test_the_page_of_the_screens_lists_every_key(actions: tuple[Action, ...], repository: Path) -> None:
+    assert table_of(actions) in (repository / "docs" / "screens.md").read_text(encoding="utf-8")
