@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from textwrap import wrap
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -12,6 +13,9 @@ from gputui.tui.actions import APP_ACTIONS, Action, shown_keys
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_page import LinesPage
 from gputui.tui.screens import ScreenEntry
+
+_SENTENCES_FROM = 29
+"""The column in which it stands what a key does."""
 
 
 class HelpScreen(ModalScreen[None]):
@@ -37,7 +41,9 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Fill it."""
         self._page.focus()
-        self.call_after_refresh(lambda: self._page.show(help_lines(self._actions, self._entries)))
+        self.call_after_refresh(
+            lambda: self._page.show(help_lines(self._actions, self._entries, self.size.width))
+        )
 
     def action_leave(self) -> None:
         """Back to the screen below."""
@@ -48,8 +54,8 @@ class HelpScreen(ModalScreen[None]):
         self._page.scroll_relative(y=lines, animate=False)
 
 
-def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry]) -> tuple[Line, ...]:
-    """Key, title and what it does, the keys of the screen first."""
+def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width: int) -> tuple[Line, ...]:
+    """Key, title and what it does, the keys of the screen first; long sentences go on below themselves."""
     opening = [Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in entries]
     lines: list[Line] = [(Span("Keys of this screen", "title"), Span("  (esc goes back)", "dim"))]
     for group, heading in ((list(actions), ""), ([*opening, *APP_ACTIONS], "Keys of every screen")):
@@ -57,5 +63,7 @@ def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry]) -> tup
             lines += [(), (Span(heading, "title"),)]
         for action in group:
             keys = ", ".join(shown_keys(action))
-            lines.append((Span(f" {keys:14} ", "accent"), Span(f"{action.title:12} "), Span(action.tooltip)))
+            first, *more = wrap(action.tooltip, max(width - _SENTENCES_FROM - 1, 20)) or [""]
+            lines.append((Span(f" {keys:14} ", "accent"), Span(f"{action.title:12} "), Span(first)))
+            lines += [(Span(" " * _SENTENCES_FROM + rest),) for rest in more]
     return tuple(lines)

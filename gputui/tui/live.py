@@ -116,7 +116,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
 def wants_ascii(environment: dict[str, str] | None = None) -> bool:
     """Whether the terminal is to get nothing beyond ASCII: GPUTUI_ASCII, or an encoding without more."""
     environ = os.environ if environment is None else environment
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
+    # Not sys.stdout, which Textual replaces while it runs: screens ask again then.
+    encoding = (getattr(sys.__stdout__, "encoding", None) or "ascii").lower().replace("-", "")
     return environ.get("GPUTUI_ASCII", "") not in ("", "0") or encoding != "utf8"
 
 
