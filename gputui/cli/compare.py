@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -15,10 +16,12 @@ from gputui.services.comparing import Answer, Asked, ask
 from gputui.services.comparison import DIMENSIONS, Comparison
 from gputui.services.comparison_tables import (
     COLUMNS,
+    LONG_COLUMNS,
     Form,
     Naming,
     Words,
     cost_table,
+    energy_table,
     figure_table,
     left_out,
     normal_lines,
@@ -97,10 +100,14 @@ def command(
     """
     if on_screen:
         return _show(context, files)
+    if columns is not None and form not in ("text", "markdown"):
+        raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
+    if slower_pct is not None and not math.isfinite(slower_pct):
+        raise GputuiError(f"--fail-if-slower {slower_pct}: is no percentage", "such as 5")
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
-    with_energy = "energy" in columns if columns and form in ("text", "markdown") else form in _WITH_ENERGY
+    with_energy = form in _WITH_ENERGY or (columns is not None and "energy" in columns)
     first = 0 if baseline is None else asked.baseline(baseline)
     is_check = slower_pct is not None or fail_if_unsure
     try:
@@ -194,8 +201,13 @@ def _print(
         out.print(Text("differs: nothing that is recorded"))
     out.print()
     naming = Naming(comparison, ignore)
-    forms = [row_table(comparison, naming, f, columns) for width, f in _FORMS if out.width >= width]
-    sheet = first_that_fits(out.width, [Sheet(words.headings, words.rows) for words in forms])
+    beside = columns
+    while True:
+        forms = [row_table(comparison, naming, f, beside) for width, f in _FORMS if out.width >= width]
+        sheet = first_that_fits(out.width, [Sheet(words.headings, words.rows) for words in forms])
+        if sheet.width <= out.width or beside is None or LONG_COLUMNS.isdisjoint(beside):
+            break
+        beside = tuple(column for column in beside if column not in LONG_COLUMNS)
     made = table(sheet.headings, right=forms[0].numeric)
     for index, cells in enumerate(sheet.rows):
         is_mean = index >= len(comparison.rows)
@@ -208,8 +220,11 @@ def _print(
         out.print(Text(line))
     print_whys(out, whys, naming)
     _print_words(out, figure_table(comparison, naming))
-    if columns is None or "cost" not in columns:
+    apart = {"cost"} if columns is None else set(columns) - set(beside or ())
+    if "cost" in apart:
         _print_words(out, cost_table(comparison, naming))
+    if "energy" in apart:
+        _print_words(out, energy_table(comparison, naming))
     for line in left_out(comparison, naming):
         out.print(Text(line))
 

@@ -20,6 +20,8 @@ _MOST_TICKS = 150
 """Of one launch: more would hide each other."""
 _LOG_FROM = 4.0
 """Ratio of the longest to the shortest from which times are drawn on a log axis."""
+_LEAST_SPAN = 0.2
+"""Of the highest value that a chart over time is high, so that a watt or two does not look like a storm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def line_chart(title: str, unit: str, lines: Sequence[Line]) -> str:
     if not known:
         return ""
     low, high = min(known), max(known)
-    margin = 0.05 * (high - low) or max(abs(high) * 0.05, 1.0)
+    margin = max(0.05 * (high - low), (_LEAST_SPAN * abs(high) - (high - low)) / 2, 0.5)
     longest = max((s for line in lines for s in line.seconds), default=0.0) or 1.0
     across = _Scale(0.0, longest)
     top, bottom = 20.0, 96.0

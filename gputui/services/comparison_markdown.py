@@ -62,7 +62,7 @@ def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Coll
         *(_why(why, naming) for why in whys),
         _list(unattributed(whys, naming)),
         _table(figure_table(comparison, naming)),
-        _table(None if columns is not None and "cost" in columns else cost_table(comparison, naming)),
+        _table(cost_table(comparison, naming) if columns is None else None),
         _list(left_out(comparison, naming)),
     ]
     return "\n".join(part for part in parts if part)

@@ -29,7 +29,7 @@ from gputui.services.comparison_tables import (
     Naming,
     Words,
     cost_table,
-    energy_text,
+    energy_table,
     figure_table,
     left_out,
     normal_lines,
@@ -102,7 +102,7 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
         _part("Why", "".join(_why(why, naming) for why in whys) + _list(unattributed(whys, naming))),
         _part("Times of blocks", "".join(_strips(row, naming) for row in comparison.rows)),
         _part("Cost", _table(costs)),
-        _part("Energy", _table(_energy(comparison, naming))),
+        _part("Energy", _table(energy_table(comparison, naming))),
         _part("Figures", _table(figures)),
         _part("Telemetry", _telemetry(comparison, evidence)),
         _list(left_out(comparison, naming)),
@@ -146,15 +146,6 @@ def _strips(row: Row, naming: Naming) -> str:
             strips.append(Strip(letter, f"{letter} launch {number}", times))
     chart = strip_chart(strips)
     return f"<h3>{safe(naming.name(row))}</h3>{chart}" if chart else ""
-
-
-def _energy(comparison: Comparison, naming: Naming) -> Words | None:
-    rows = [
-        (naming.name(row), energy_text(row.a), energy_text(row.b))
-        for row in comparison.rows
-        if energy_text(row.a) != "—" or energy_text(row.b) != "—"
-    ]
-    return Words(("energy of the GPU", "a", "b"), tuple(rows), (1, 2)) if rows else None
 
 
 def _telemetry(comparison: Comparison, evidence: Evidence) -> str:

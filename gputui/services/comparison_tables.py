@@ -28,6 +28,8 @@ from gputui.services.wording import figure_text
 
 COLUMNS = ("rate", "ratio", "n", "peak", "cost", "energy")
 """What may be chosen for the table of rows, in their order; its name and verdict are always there."""
+LONG_COLUMNS = {"cost", "energy"}
+"""Those that have a table of their own where they do not fit beside the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def row_table(
             cells += [rate.removesuffix("/s") for rate in rates] if form.is_short else rates
         if "ratio" in columns:
             cells.append(ratio_text(row, wide=form.is_wide))
-        cells += [naming.verdict(row), *(_cell(column, row) for column in rest)]
+        cells += [naming.verdict(row), *(_cell(column, row, form) for column in rest)]
         rows.append(tuple(cells))
     for group in comparison.groups if ratio_place is not None else ():
         mean = group.mean
@@ -110,29 +112,32 @@ def row_table(
     return Words(tuple(headings), tuple(rows), tuple(numeric))
 
 
-_HEADINGS = {"n": "n", "peak": "of peak a/b", "cost": "cost a/b", "energy": "energy a/b"}
+_HEADINGS = {"n": "n", "peak": "of peak a/b", "cost": "cost a, b", "energy": "energy a, b"}
 
 
-def _cell(column: str, row: Row) -> str:
+def _cell(column: str, row: Row, form: Form) -> str:
     if column == "n":
         return f"{row.estimate.n_a}/{row.estimate.n_b}" if isinstance(row.estimate, RatioEstimate) else ""
     if column == "peak":
         return peaks_text(row)
-    sides = [cost_text(cell) if column == "cost" else energy_text(cell) for cell in (row.a, row.b)]
+    sides = [
+        cost_text(cell) if column == "cost" else energy_text(cell, with_interval=form.is_wide)
+        for cell in (row.a, row.b)
+    ]
     if sides == ["—", "—"]:
         return ""
     unit = f" for {RATES[row.case.unit].per_million}" if column == "cost" else ""
-    return f"{sides[0]} / {sides[1]}{unit}"
+    return f"{sides[0]}, {sides[1]}{unit}"
 
 
-def energy_text(cell: Cell) -> str:
+def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
     """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one."""
     energy = cell.energy
     if not isinstance(energy, Energy) or cell.result is None:
         return "—"
     unit = cell.result.case.unit
     told = format_energy(energy.joules_per_unit, unit)
-    if energy.low is None or energy.high is None:
+    if energy.low is None or energy.high is None or not with_interval:
         return told
     return f"{told} ({_number(energy.low, unit)}–{_number(energy.high, unit)})"
 
@@ -165,6 +170,16 @@ def cost_table(comparison: Comparison, naming: Naming) -> Words | None:
         if isinstance(row.a.cost, Cost) or isinstance(row.b.cost, Cost)
     ]
     return Words(("cost", "a", "b", "for"), tuple(rows), (1, 2)) if rows else None
+
+
+def energy_table(comparison: Comparison, naming: Naming) -> Words | None:
+    """Joules for a unit of each row's work, if they are known on either side; else None."""
+    rows = [
+        (naming.name(row), energy_text(row.a), energy_text(row.b))
+        for row in comparison.rows
+        if isinstance(row.a.energy, Energy) or isinstance(row.b.energy, Energy)
+    ]
+    return Words(("energy of the GPU", "a", "b"), tuple(rows), (1, 2)) if rows else None
 
 
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:

@@ -155,6 +155,22 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
     assert all(row["b_against_a"] == "" for row in rows)
 
 
+# Energy in text
+
+
+def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
+    files: tuple[Path, Path], said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    text = said(*files, "--columns", "rate,ratio,n,peak,cost,energy")
+
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("faster", "nJ/flop", "TFLOP", "1.25x"):
+        assert words in text
+
+
 # markdown
 
 

@@ -172,7 +172,7 @@ def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
     _, out, _ = ran("a.db", "slow.db", "--columns", "ratio,energy")
 
     heading = next(line for line in out.splitlines() if line.startswith("case"))
-    assert heading.endswith("b against a verdict energy a/b")
+    assert heading.endswith("b against a verdict energy a, b")
     assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
 
 
@@ -182,6 +182,17 @@ def test_a_column_that_is_none_is_told_with_those_there_are(ran: Ran) -> None:
     assert status == EXIT_USAGE
     assert "speed is no column" in err
     assert "rate, ratio, n, peak, cost, energy" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--columns", "rate", "--format", "csv"), ("--fail-if-slower", "nan"), ("--fail-if-slower", "inf")],
+)
+def test_what_would_silently_mean_nothing_is_refused(ran: Ran, words: tuple[str, ...]) -> None:
+    status, out, err = ran("a.db", "slow.db", *words)
+
+    assert (status, out) == (EXIT_USAGE, "")
+    assert words[0] in err
 
 
 def test_output_that_cannot_be_written_is_told_and_exits_4(ran: Ran) -> None:

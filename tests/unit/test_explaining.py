@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import re
@@ -254,3 +255,15 @@ def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(
     text = on_one_line(said(store(tmp_path, "a.db", lines, gpus=1), "--by", "precision"))
 
     assert "a power-capped: a power cap held the clock down for 50 % of the time, to 1.8" in text
+
+
+def test_markdown_and_the_page_say_why_as_well(both: Path, said: Callable[..., str]) -> None:
+    sentence = "b's step is 50.0 ms shorter"
+    markdown = said(both, "--by", "precision", "--format", "markdown")
+    page = said(both, "--by", "precision", "--format", "html")
+
+    assert f"**why gpt_train:** {sentence}" in markdown
+    assert "| part of a step | a | b | b - a |" in markdown
+    assert html.escape(sentence) in page
+    assert 'aria-label="parts of the difference of a step"' in page
+    assert re.search(r"<text [^>]*>gemm -[\d.]+ ms</text>", page)
