@@ -77,7 +77,13 @@ class ShellScreen(Screen[None]):
     ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
     ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
     ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
-    ShellScreen DataTable > .datatable--header {
+    ShellScreen Underline:ansi > .underline--bar { color: $accent; background: $border-blurred; }
+    ShellScreen Tabs Tab:ansi.-active {
+        text-style: $block-cursor-text-style;
+        color: $block-cursor-foreground;
+        background: $block-cursor-background;
+    }
+    ShellScreen DataTable:ansi > .datatable--header {
         background: ansi_default; color: ansi_default; text-style: bold;
     }
     ShellScreen DataTable > .datatable--even-row { background: ansi_default; }
