@@ -37,6 +37,10 @@ class LinesPage(ScrollView, can_focus=True):
             self.scroll_to(0, 0, animate=False)
         self.refresh()
 
+    def step(self, lines: int) -> None:
+        """Scroll."""
+        self.scroll_relative(y=lines, animate=False)
+
     def render_line(self, y: int) -> Strip:
         """The line at a row of what is in sight."""
         place = y + self.scroll_offset.y

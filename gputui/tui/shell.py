@@ -77,7 +77,13 @@ class ShellScreen(Screen[None]):
     ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
     ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
     ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
-    ShellScreen DataTable > .datatable--header {
+    ShellScreen Underline:ansi > .underline--bar { color: $accent; background: $border-blurred; }
+    ShellScreen Tabs Tab:ansi.-active {
+        text-style: $block-cursor-text-style;
+        color: $block-cursor-foreground;
+        background: $block-cursor-background;
+    }
+    ShellScreen DataTable:ansi > .datatable--header {
         background: ansi_default; color: ansi_default; text-style: bold;
     }
     ShellScreen DataTable > .datatable--even-row { background: ansi_default; }
@@ -174,6 +180,19 @@ class ShellScreen(Screen[None]):
         self._job = None
         return True
 
+    def action_down(self) -> None:
+        """As the arrow."""
+        self._step(1)
+
+    def action_up(self) -> None:
+        """As the arrow."""
+        self._step(-1)
+
+    def _step(self, lines: int) -> None:
+        step = getattr(self.focused, "step", None)
+        if step is not None:
+            step(lines)
+
     def on_unmount(self) -> None:
         """Nothing is waited for."""
         self.give_up()
@@ -197,12 +216,6 @@ class ShellScreen(Screen[None]):
         else:
             self._then(outcome)
         self.refresh_lines()
-
-    def plain(self, text: str) -> str:
-        """The text as this terminal can show it."""
-        if not shell_of(self).ascii_only:
-            return text
-        return "".join(span.text for span in in_ascii((Span(text),)))
 
     def _arrived(self, job: Job[Any], outcome: object) -> None:
         self._post(JobArrived(job, outcome))

@@ -22,8 +22,9 @@ from gputui.store.reading import open_result
 from gputui.tui.app import MonitorApp
 from gputui.tui.dialogs import AskText, Confirm
 from gputui.tui.results.actions import ACTIONS
-from gputui.tui.results.screen import TABS, ResultsScreen
-from gputui.tui.screens import SCREENS
+from gputui.tui.results.run_pane import TABS
+from gputui.tui.results.screen import ResultsScreen
+from gputui.tui.screens import SCREENS, screens_here
 
 
 def labels(db: Path) -> dict[str, str]:
@@ -72,7 +73,7 @@ async def test_without_any_file_the_screen_says_how_to_make_one(
         shown = picture(app)
         assert "No runs yet." in shown
         assert "gputui run quick" in shown
-        assert "press 2" in shown
+        assert ("press 2" in shown) is any(entry.id == "run" for entry in screens_here())
 
 
 async def test_files_of_the_data_directory_and_of_the_working_directory_are_listed(
@@ -201,7 +202,7 @@ async def test_every_page_of_every_run_is_drawn_in_ascii_where_nothing_else_can_
         for run in ("cccc0001", "cccc0003"):
             screen = await opened(pilot, f"{db}@{run}")
             for _ in TABS:
-                assert picture(app).isascii(), screen.tab
+                assert picture(app).isascii(), screen.level
                 await press(pilot, "tab")
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import ContentSwitcher, DataTable
 
@@ -36,6 +34,7 @@ from gputui.tui.compare.evidence_page import evidence_page
 from gputui.tui.dialogs import AskText
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_page import LinesPage
+from gputui.tui.plain_table import PlainTable
 from gputui.tui.results.pages import paragraph
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
@@ -79,11 +78,12 @@ class CompareScreen(ShellScreen):
         self._value = 0
         self._rows: list[Row] = []
         self._page_heading = ""
+        self._table = PlainTable(id="rows")
 
     def compose_body(self) -> ComposeResult:
         """The rows, a page for what a row rests on, and one for what cannot be shown."""
         with ContentSwitcher(initial="notice", id="level"):
-            yield DataTable(id="rows", cursor_type="row", cell_padding=1)
+            yield self._table
             yield LinesPage(id="page")
             yield LinesPage(id="notice")
 
@@ -177,37 +177,28 @@ class CompareScreen(ShellScreen):
             return
         ignore, is_wide = self._loaded.asked.ignore, self.size.width >= _WIDE
         common = common_words(shown, ignore)
-        table: DataTable[Text] = self.query_one("#rows", DataTable)
-        place = table.cursor_row
-        table.clear(columns=True)
         value = VALUES[self._value]
-        case = f"case ({' '.join(common)})" if common else "case"
         unit = value if self._value else "" if is_wide else "per s"
-        a, b = (f"{letter} {unit}".strip() for letter in "ab")
-        table.add_columns(*(Text(h) for h in (case, a, b, "b against a", "verdict", "remarks")))
+        case = f"case ({' '.join(common)})" if common else "case"
+        headings = (case, f"a {unit}".strip(), f"b {unit}".strip(), "b against a", "verdict", "remarks")
         self._rows = [*shown.rows, *shown.one_sided]
-        for row in self._rows:
-            self._add(
-                table,
-                (
-                    row_name(row, common, ignore, is_short=not is_wide),
-                    *(
-                        cell if is_wide else cell.removesuffix("/s")
-                        for cell in map(self._cell, (row.a, row.b))
-                    ),
-                    ratio_text(row, wide=is_wide),
-                    row.verdict.word,
-                    "; ".join(filter(None, (*(f"{f.side} {f.word}" for f in row.flags), row.note))),
-                ),
-            )
+        rows = [self._row_cells(row, common, ignore, is_wide) for row in self._rows]
         for group in shown.groups:
             mean = "—" if isinstance(group.mean, Missing) else interval_text(group.mean, wide=is_wide)
-            self._add(table, (f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, "", ""))
-        table.move_cursor(row=min(place, max(table.row_count - 1, 0)))
+            rows.append((f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, "", ""))
+        self._table.fill(rows, headings)
         self._tell_row()
 
-    def _add(self, table: DataTable[Text], cells: Sequence[str]) -> None:
-        table.add_row(*(Text(self.plain(clean_text(cell)), no_wrap=True) for cell in cells))
+    def _row_cells(self, row: Row, common: list[str], ignore: str, is_wide: bool) -> tuple[str, ...]:
+        a, b = (self._cell(cell) for cell in (row.a, row.b))
+        return (
+            row_name(row, common, ignore, is_short=not is_wide),
+            a if is_wide else a.removesuffix("/s"),
+            b if is_wide else b.removesuffix("/s"),
+            ratio_text(row, wide=is_wide),
+            row.verdict.word,
+            "; ".join(filter(None, (*(f"{f.side} {f.word}" for f in row.flags), row.note))),
+        )
 
     def _cell(self, cell: Cell) -> str:
         """One side of a row, as VALUES says."""
@@ -234,7 +225,7 @@ class CompareScreen(ShellScreen):
 
     @property
     def _row_here(self) -> Row | None:
-        place = self.query_one("#rows", DataTable).cursor_row
+        place = self._table.cursor_row
         return self._rows[place] if place < len(self._rows) else None
 
     def _side_words(self, side: Side, width: int) -> str:
@@ -365,21 +356,6 @@ class CompareScreen(ShellScreen):
         """Read again what is compared."""
         if self._words:
             self._read(self._words, self._loaded.baseline if self._loaded else 0)
-
-    def action_down(self) -> None:
-        """As the arrow."""
-        self._move(1)
-
-    def action_up(self) -> None:
-        """As the arrow."""
-        self._move(-1)
-
-    def _move(self, step: int) -> None:
-        focused = self.focused
-        if isinstance(focused, DataTable):
-            focused.move_cursor(row=max(focused.cursor_row + step, 0))
-        elif isinstance(focused, LinesPage):
-            focused.scroll_relative(y=step, animate=False)
 
     def on_resize(self) -> None:
         """Other columns fit."""

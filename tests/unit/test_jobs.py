@@ -1,0 +1,132 @@
+"""Work in the background: what arrives, and what giving up does to a query of a real database."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from gputui.errors import GputuiError
+from gputui.services.browsing import recent_files
+from gputui.services.jobs import Job
+from gputui.services.printed import printed
+
+DEADLINE_S = 60.0
+
+
+class Ear:
+    """Hears what jobs say and how they end."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.outcome: object = None
+        self.ended = threading.Event()
+
+    def arrived(self, job: Job[Any], outcome: object) -> None:
+        self.outcome = outcome
+        self.ended.set()
+
+    def tell(self, job: Job[Any], text: str) -> None:
+        self.told.append(text)
+
+
+def test_progress_and_then_the_result_arrive() -> None:
+    ear = Ear()
+
+    def work(job: Job[int]) -> int:
+        job.say("adding")
+        return 1 + 1
+
+    Job(work, ear.arrived, ear.tell).start()
+    assert ear.ended.wait(DEADLINE_S)
+    assert (ear.told, ear.outcome) == (["adding"], 2)
+
+
+def test_an_error_arrives_as_it_is() -> None:
+    ear = Ear()
+    error = GputuiError("no file", "name another")
+
+    def work(job: Job[int]) -> int:
+        raise error
+
+    Job(work, ear.arrived).start()
+    assert ear.ended.wait(DEADLINE_S)
+    assert ear.outcome is error
+
+
+def test_giving_up_ends_a_query_that_would_never_end_and_nothing_arrives() -> None:
+    ear = Ear()
+    is_asked, has_ended = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    def work(job: Job[object]) -> object:
+        connection = duckdb.connect(":memory:")
+        try:
+            with job.interrupted_by(connection.interrupt):
+                is_asked.set()
+                return connection.execute(
+                    "SELECT count(*) FROM range(100000000000) a(x) WHERE x % 7 = 3"
+                ).fetchone()
+        except BaseException as error:
+            raised.append(error)
+            raise
+        finally:
+            connection.close()
+            has_ended.set()
+
+    job = Job(work, ear.arrived)
+    job.start()
+    assert is_asked.wait(DEADLINE_S)
+    while not has_ended.wait(0.05):  # the query may not have begun when it is first interrupted
+        job.cancel()
+    assert raised
+    assert not ear.ended.is_set()
+
+
+def test_a_job_that_was_given_up_before_it_began_stops_at_its_first_word() -> None:
+    ear = Ear()
+    went_on = threading.Event()
+
+    def work(job: Job[None]) -> None:
+        job.say("begin")
+        went_on.set()
+
+    job = Job(work, ear.arrived)
+    job.cancel()
+    job.start()
+    for thread in threading.enumerate():
+        if thread.name == "gputui-job":
+            thread.join(DEADLINE_S)
+    assert not went_on.is_set()
+    assert not ear.ended.is_set()
+
+
+def test_what_the_command_line_says_of_a_failure_is_the_error(tmp_path: Path) -> None:
+    ear = Ear()
+    Job(lambda job: printed(("runs", str(tmp_path / "no.db")), 80, job), ear.arrived).start()
+    assert ear.ended.wait(DEADLINE_S)
+    assert isinstance(ear.outcome, GputuiError)
+    assert ear.outcome.message == f"there is no result file {tmp_path / 'no.db'}"
+    assert ear.outcome.hint
+
+
+def test_recent_files_are_found_once_newest_first_and_never_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    data, here = tmp_path / "data", tmp_path / "here"
+    for directory in (data, here):
+        directory.mkdir()
+    names = (data / "results.db", here / "old.db", here / "new.duckdb", here / "notes.txt")
+    for age, path in enumerate(names):
+        path.write_bytes(b"not a database")
+        os.utime(path, (1_000_000 + age, 1_000_000 + age))
+    (here / "again.db").symlink_to(here / "old.db")
+    (here / "dir.db").mkdir()
+    found = recent_files(here, (here / "gone.db",), {"GPUTUI_DB": str(data / "results.db")})
+    assert [entry.path.name for entry in found] == ["new.duckdb", "again.db", "results.db"]
+    assert [entry.is_default for entry in found] == [False, False, True]
