@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Protocol
 
 from gputui.errors import GputuiError
 from gputui.model.live import LiveSample
 from gputui.tui.bell import Bell
 from gputui.tui.skeleton import first_picture
+
+_THREADS_END_S = 0.5
+"""For threads that were told to end."""
 
 
 class Feed(Protocol):
@@ -114,7 +119,25 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             save_settings(path, kept)
         except GputuiError as error:
             print(f"gputui: {error.message}\n  {error.hint}", file=sys.stderr)
+    _end_before_python(status)
     return status
+
+
+def _end_before_python(status: int) -> None:
+    """End here and now if a thread is still inside DuckDB.
+
+    Python ends daemon threads by unwinding them, which C++ answers by aborting the process.
+    """
+    if "duckdb" not in sys.modules:
+        return
+    end_s = monotonic() + _THREADS_END_S
+    others = [thread for thread in threading.enumerate() if thread.daemon]
+    for thread in others:
+        thread.join(max(end_s - monotonic(), 0))
+    if any(thread.is_alive() for thread in others):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def wants_ascii(environment: dict[str, str] | None = None) -> bool:
