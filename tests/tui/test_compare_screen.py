@@ -145,7 +145,7 @@ async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Pa
         assert "a per step" in picture(app)
         assert "160 ms" in picture(app)
         await press(pilot, "v")
-        assert "$0.0029 1M tok" in picture(app)
+        assert "$0.0029 ±0.1 % for 1M tok" in picture(app)
         await press(pilot, "v", "v")
         assert "40.9k tok/s" in picture(app)
 

@@ -207,7 +207,7 @@ class CompareScreen(ShellScreen):
                 return format_seconds(cell.result.case.units_per_step / cell.speed.units_per_s)
             case "cost":
                 unit = RATES[cell.result.case.unit].per_million if cell.result else ""
-                return f"{cost_text(cell)} {unit}" if isinstance(cell.cost, Cost) else "—"
+                return f"{cost_text(cell)} for {unit}" if isinstance(cell.cost, Cost) else "—"
             case "of the peak":
                 return peak_text(cell) or "—"
         return rate_text(cell)
