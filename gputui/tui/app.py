@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from time import monotonic, monotonic_ns
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +18,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputui.model.live import LiveSample
+from gputui.services.runs_watch import RunsWatch
 from gputui.tui.actions import APP_ACTIONS
 from gputui.tui.bell import Bell
 from gputui.tui.cell_diff import width_of
@@ -24,7 +26,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.painting import FastPaint
 from gputui.tui.quiet_input import TerminalClosed
-from gputui.tui.screens import ScreenEntry
+from gputui.tui.screens import ScreenEntry, screens_line
 from gputui.tui.signals import end_by_signal
 from gputui.tui.theme import Depth
 
@@ -83,6 +85,30 @@ class KeyAction(Protocol):
     @property
     def key(self) -> str:
         """As Textual names keys, separated by commas."""
+
+
+@runtime_checkable
+class NamesScreens(Protocol):
+    """A model whose picture names the screens of the app."""
+
+    def name_screens(self, screens: Line) -> None:
+        """What stands at the right end of the first line from now on."""
+
+
+@runtime_checkable
+class RefreshesLines(Protocol):
+    """A screen with a header of ours."""
+
+    def refresh_lines(self) -> None:
+        """Draw header, message and keys anew."""
+
+
+class RunsCounted(Message, bubble=False):
+    """Another number of runs is in progress."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
 
 
 @runtime_checkable
@@ -203,6 +229,12 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         """The wheel moves what the arrows move."""
         self.press("up")
 
+    def name_screens(self, screens: Line) -> None:
+        """Have the picture name the screens so."""
+        if isinstance(self._model, NamesScreens):
+            self._model.name_screens(screens)
+            self.paint()
+
     def press(self, action_id: str) -> None:
         """Do an action of the model: what it changes is seen at once."""
         request = self._model.press(action_id)
@@ -290,6 +322,9 @@ class MonitorApp(FastPaint):
         self._entries = {entry.id: entry for entry in screens}
         self._opened: dict[str, Screen[None]] = {}
         self._is_dressed = False
+        self.runs_in_progress = 0
+        """As far as it is known: looked at every few seconds."""
+        self._runs_watch: RunsWatch | None = None
         self.opens_first: tuple[str, tuple[str, ...]] | None = None
         """The screen to begin with, and the words it is given; None for the monitor."""
         for entry in self._entries.values():
@@ -317,15 +352,31 @@ class MonitorApp(FastPaint):
         """The collector is told to stop; nothing is waited for that could hang."""
         super().on_unmount()
         self._collector.close()
+        if self._runs_watch is not None:
+            self._runs_watch.close()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         """Nobody looks any more."""
         self._leave(HUNG_UP)
 
     def on_ready(self) -> None:
-        """The first picture stands: another screen may come."""
+        """The first picture stands: another screen may come, and runs in progress be looked for."""
+        if self._entries:
+            self._runs_watch = RunsWatch(self._runs_changed)
+            self._runs_watch.start()
         if self.opens_first is not None:
             self.open_screen(*self.opens_first)
+
+    def on_runs_counted(self, message: RunsCounted) -> None:
+        """Every screen tells of it."""
+        self.runs_in_progress = message.count
+        self._monitor.name_screens(screens_line("monitor", message.count))
+        if isinstance(self.screen, RefreshesLines):
+            self.screen.refresh_lines()
+
+    def _runs_changed(self, count: int) -> None:
+        with suppress(RuntimeError):  # the app has ended in the meantime
+            self.post_message(RunsCounted(count))
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen as it was left; `words` are what it is to show, as on the command line."""

@@ -41,6 +41,9 @@ SCREENS: tuple[ScreenEntry, ...] = (
 )
 
 
+_RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
+
+
 def screens_here() -> tuple[ScreenEntry, ...]:
     """The screens that this installation has."""
     return tuple(entry for entry in SCREENS if not entry.place or _is_there(entry.place.partition(":")[0]))
@@ -53,8 +56,16 @@ def load_screen(entry: ScreenEntry) -> Screen[None]:
     return made
 
 
-def screens_line(current: str) -> Line:
-    """All screens with their keys, the one that is shown in brackets: ` 1 Mon [3 Res]`."""
+def screens_line(current: str, runs: int = 0) -> Line:
+    """All screens with their keys, the one that is shown in brackets: ` 1 Mon [3 Res]`.
+
+    Before them, how many runs are in progress, and the key that watches them.
+    """
+    note = f"{runs} run{'s' if runs > 1 else ''} in progress: {_RUN_KEY} " if runs else ""
+    return (*((Span(note, "warn"),) if note else ()), *_names(current))
+
+
+def _names(current: str) -> Line:
     return tuple(
         Span(f"[{entry.key} {entry.short}]", "accent")
         if entry.id == current
@@ -63,9 +74,9 @@ def screens_line(current: str) -> Line:
     )
 
 
-def header_line(current: str, heading: str, width: int) -> Line:
-    """The first line of a screen: what is shown, and the screens."""
-    screens = screens_line(current)
+def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
+    """The first line of a screen: what is shown, runs in progress, and the screens."""
+    screens = screens_line(current, runs)
     room = max(width - line_width(screens) - 1, 0)
     left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
     return fitted((*left, Span(" "), *screens), width)

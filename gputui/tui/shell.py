@@ -30,6 +30,7 @@ class Shell(Protocol):
 
     depth: Depth
     ascii_only: bool
+    runs_in_progress: int
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen."""
@@ -137,8 +138,8 @@ class ShellScreen(Screen[None]):
         """Draw header, message and keys anew."""
         if not self.is_ready:
             return
-        width = self.size.width
-        self._show(self._header, header_line(self.ID, self.heading(), width))
+        width, shell = self.size.width, shell_of(self)
+        self._show(self._header, header_line(self.ID, self.heading(), width, shell.runs_in_progress))
         self._show(self._told, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 

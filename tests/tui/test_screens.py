@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic
 
 import pytest
-from shell_app import make_app, picture, press, settled
+from shell_app import DEADLINE_S, make_app, picture, press, settled
+from stored_runs import run_id_of
 
+from gputui.recording.lock import Holder, take_lock
+from gputui.services.places import run_directories
 from gputui.tui.actions import APP_ACTIONS, Action, table_of
 from gputui.tui.compare.actions import ACTIONS as COMPARE_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
@@ -68,6 +73,34 @@ async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) 
         results = app._opened["results"]
         await press(pilot, "1", "3")
         assert app.screen is results
+
+
+async def test_a_run_in_progress_is_told_on_every_screen_with_the_key_that_watches_it() -> None:
+    run_dir = run_directories() / run_id_of(1)
+    run_dir.mkdir(parents=True)
+    holder = Holder.this_process(b"k" * 32, "a.db", [run_dir])
+    descriptor = take_lock(run_dir, holder)
+    try:
+        app = make_app()
+        async with app.run_test(size=(120, 24)) as pilot:
+            await press(pilot, "3")
+            until = monotonic() + DEADLINE_S
+            while not app.runs_in_progress:
+                assert monotonic() < until
+                await pilot.pause()
+            for key in ("3", "4"):
+                await press(pilot, key)
+                assert "1 run in progress: 2" in picture(app).partition("\n")[0]
+    finally:
+        os.close(descriptor)
+
+
+def test_the_monitor_tells_of_runs_in_progress_too() -> None:
+    made = MonitorModel(MonitorSettings(), title="a box of some name")
+    made.name_screens(screens_line("monitor", 2))
+    first = "".join(span.text for span in made.lines(80, 24, 1)[0])
+    assert "2 runs in progress: 2" in first
+    assert "[1 Mon]" in first
 
 
 async def test_help_of_the_monitor_is_one_key_away() -> None:

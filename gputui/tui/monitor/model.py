@@ -164,6 +164,10 @@ class MonitorModel:
         """Whether the picture is held."""
         return self._paused is not None
 
+    def name_screens(self, screens: Line) -> None:
+        """What stands at the right end of the first line from now on."""
+        self._screens = screens
+
     def add(self, sample: LiveSample) -> None:
         """The newest sample; also while the picture is paused."""
         self._sample = sample
