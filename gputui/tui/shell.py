@@ -13,8 +13,10 @@ from textual.widget import Widget
 
 from gputui.errors import GputuiError
 from gputui.services.jobs import Job
+from gputui.services.places import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.actions import Action, shown_key
+from gputui.tui.clipboard import copy
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.monitor.cells import cut, fitted, line_width
@@ -188,6 +190,12 @@ class ShellScreen(Screen[None]):
     def action_up(self) -> None:
         """As the arrow."""
         self._step(-1)
+
+    def action_copy(self) -> None:
+        """The table or page that has the keys, as text."""
+        text = getattr(self.focused, "text", "")
+        if text:
+            self.say(copy(self.app, text, copies_directory()), "good")
 
     def _step(self, lines: int) -> None:
         step = getattr(self.focused, "step", None)

@@ -16,6 +16,7 @@ from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gputui.services.places import copies_directory
 from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
@@ -204,6 +205,35 @@ async def test_every_page_of_every_run_is_drawn_in_ascii_where_nothing_else_can_
             for _ in TABS:
                 assert picture(app).isascii(), screen.level
                 await press(pilot, "tab")
+
+
+async def test_operators_are_filtered_sorted_and_added_up(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "tab", "tab", "slash", *"gemm", "enter")
+        shown = picture(app)
+        assert "linear" in shown
+        assert "adamw" not in shown
+        await press(pilot, "g")
+        assert "gemm (2 rows)" in picture(app)
+        await press(pilot, "g", "s")
+        assert "by phase, sorted by calls, holding gemm" in picture(app)
+        assert "backward (1 row)" in picture(app)
+
+
+async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(200, 24)) as pilot:
+        await opened(pilot, str(db))
+        copied = copies_directory() / "copied.txt"
+        await press(pilot, "y")
+        assert "copied, if this terminal has a clipboard" in picture(app)
+        heading, *rows = copied.read_text(encoding="utf-8").splitlines()
+        assert heading.split("\t")[1:4] == ["run", "when", "label"]
+        assert [row.split("\t")[1] for row in rows] == ["cccc0003", "cccc0002", "cccc0001"]
+        await press(pilot, "enter", *["tab"] * 6, "y")
+        assert "run id   0194b5a0-0000-7000-8000-0000cccc0003" in copied.read_text(encoding="utf-8")
 
 
 async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:

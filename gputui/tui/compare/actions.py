@@ -13,6 +13,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("differs", "d", "Differences", "What is recorded of both sides and differs, line by line"),
     Action("text", "t", "Text", "What `gputui compare` prints of the same"),
     Action("open-files", "o", "Files", "Compare other files: type them as for `gputui compare`"),
+    Action("copy", "y", "Copy", "Copy the table or page that is shown, as text with tabs"),
     Action("reload", "r", "Reload", "Read the files again"),
     Action("down", "j", "Down", "One line down, as the arrow does"),
     Action("up", "k", "Up", "One line up"),

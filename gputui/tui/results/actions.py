@@ -19,6 +19,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("next-case", "n", "Next case", "The next case that has such a page"),
     Action("previous-case", "p", "Case before", "The case before"),
     Action("group", "g", "Group", "Operators one by one, by category, or by phase"),
+    Action("copy", "y", "Copy", "Copy the table or page that is shown, as text with tabs"),
     Action("reload", "r", "Reload", "Read the files again"),
     Action("down", "j", "Down", "One line down, as the arrow does"),
     Action("up", "k", "Up", "One line up"),
