@@ -26,7 +26,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.painting import FastPaint
 from gputui.tui.quiet_input import TerminalClosed
-from gputui.tui.screens import ScreenEntry, screens_line
+from gputui.tui.screens import ScreenEntry, screen_at, screens_line
 from gputui.tui.signals import end_by_signal
 from gputui.tui.theme import Depth
 
@@ -218,6 +218,12 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_click(self, event: events.Click) -> None:
         """The mouse is an extra: whatever it does, keys do too."""
+        app = self.app
+        if isinstance(app, MonitorApp) and app.has_screens and event.screen_y == 0:
+            found = screen_at(event.screen_x, self.size.width)
+            if found:
+                app.open_screen(found)
+                return
         self._model.click(event.screen_x, event.screen_y)
         self.paint()
 
@@ -366,6 +372,11 @@ class MonitorApp(FastPaint):
             self._runs_watch.start()
         if self.opens_first is not None:
             self.open_screen(*self.opens_first)
+
+    @property
+    def has_screens(self) -> bool:
+        """Whether there are others beside the monitor."""
+        return bool(self._entries)
 
     def on_runs_counted(self, message: RunsCounted) -> None:
         """Every screen tells of it."""

@@ -74,6 +74,17 @@ def _names(current: str) -> Line:
     )
 
 
+def screen_at(x: int, width: int) -> str:
+    """The id of the screen whose name stands in a cell of the first line; empty for none."""
+    right = width
+    for entry in reversed(screens_here()):
+        left = right - len(f" {entry.key} {entry.short} ")
+        if left <= x < right:
+            return entry.id
+        right = left
+    return ""
+
+
 def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
     """The first line of a screen: what is shown, runs in progress, and the screens."""
     screens = screens_line(current, runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -21,7 +22,7 @@ from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
 from gputui.tui.monitor.cells import cut, fitted, line_width
 from gputui.tui.monitor.plain_ascii import in_ascii
-from gputui.tui.screens import header_line
+from gputui.tui.screens import header_line, screen_at
 from gputui.tui.theme import Depth
 
 T = TypeVar("T")
@@ -182,6 +183,13 @@ class ShellScreen(Screen[None]):
         self._job.cancel()
         self._job = None
         return True
+
+    def on_click(self, event: events.Click) -> None:
+        """The name of a screen opens it."""
+        found = screen_at(event.screen_x, self.size.width) if event.screen_y == 0 else ""
+        if found:
+            event.stop()
+            shell_of(self).open_screen(found)
 
     def action_down(self) -> None:
         """As the arrow."""

@@ -24,7 +24,7 @@ from stored_runs import HOSTILE, store
 from gputui.services import wording
 
 FOLDER = Path(__file__).parent / "golden"
-SIZES = ((80, 24), (120, 40))
+SIZES = ((80, 24), (120, 40), (200, 50))
 FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-runs", ("3",)),
     ("results-cases", ("down", "enter")),

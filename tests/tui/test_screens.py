@@ -103,6 +103,18 @@ def test_the_monitor_tells_of_runs_in_progress_too() -> None:
     assert "[1 Mon]" in first
 
 
+async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        names = "".join(span.text for span in screens_line("monitor"))
+        for short in ("Res", "Cmp", "Mon"):
+            await pilot.click(offset=(80 - len(names) + names.index(short), 0))
+            await settled(pilot)
+            first = picture(app).partition("\n")[0]
+            assert first.startswith("moving") if short == "Mon" else f"{short}]" in first
+
+
 async def test_help_of_the_monitor_is_one_key_away() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
