@@ -27,6 +27,7 @@ from gputui.tui.quiet_input import TerminalClosed
 from gputui.tui.screens import ScreenEntry
 from gputui.tui.signals import end_by_signal
 from gputui.tui.theme import Depth
+from gputui.tui.under_way import UnderWay
 
 PAINT_EVERY_S = 1.0
 _SLACK_S = 0.1
@@ -83,6 +84,30 @@ class KeyAction(Protocol):
     @property
     def key(self) -> str:
         """As Textual names keys, separated by commas."""
+
+
+@runtime_checkable
+class RefreshesLines(Protocol):
+    """A screen whose header can be drawn anew."""
+
+    def refresh_lines(self) -> None:
+        """Draw it."""
+
+
+@runtime_checkable
+class ShowsRuns(Protocol):
+    """A model that says how many runs are in progress."""
+
+    def show_runs(self, count: int) -> None:
+        """So many."""
+
+
+class RunsUnderWay(Message, bubble=False):
+    """The number of runs in progress has changed."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
 
 
 @runtime_checkable
@@ -297,6 +322,10 @@ class MonitorApp(FastPaint):
         self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
         self._monitor = MonitorScreen(model, collector, bell, self.depth, actions, on_request)
         self._collector = collector
+        self._model = model
+        self.under_way = 0
+        """How many runs are in progress; looked at where there is a screen that shows them."""
+        self._looks = UnderWay(lambda count: self.post_message(RunsUnderWay(count)))
 
     def run_until_ended(self, *, mouse: bool = True) -> int:
         """Run until it is ended; the exit status. A failure inside is raised, the terminal given back."""
@@ -316,6 +345,7 @@ class MonitorApp(FastPaint):
     def on_unmount(self) -> None:
         """The collector is told to stop; nothing is waited for that could hang."""
         super().on_unmount()
+        self._looks.close()
         self._collector.close()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
@@ -324,8 +354,18 @@ class MonitorApp(FastPaint):
 
     def on_ready(self) -> None:
         """The first picture stands: another screen may come."""
+        if "run" in self._entries:
+            self._looks.start()
         if self.opens_first is not None:
             self.open_screen(*self.opens_first)
+
+    def on_runs_under_way(self, message: RunsUnderWay) -> None:
+        """Every screen says so: the monitor when it is drawn next, within a second."""
+        self.under_way = message.count
+        if isinstance(self._model, ShowsRuns):
+            self._model.show_runs(message.count)
+        if isinstance(self.screen, RefreshesLines):
+            self.screen.refresh_lines()
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen as it was left; `words` are what it is to show, as on the command line."""

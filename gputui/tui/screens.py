@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gputui.store.text import clean_text
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import fitted, line_width
+from gputui.tui.under_way import under_way_words
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -63,11 +64,13 @@ def screens_line(current: str) -> Line:
     )
 
 
-def header_line(current: str, heading: str, width: int) -> Line:
-    """The first line of a screen: what is shown, and the screens."""
+def header_line(current: str, heading: str, width: int, under_way: int = 0) -> Line:
+    """The first line of a screen: what is shown, how many runs are in progress, and the screens."""
     screens = screens_line(current)
     room = max(width - line_width(screens) - 1, 0)
-    left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
+    said = under_way_words(under_way)
+    noted = Span(f"  {said}" if said else "", "warn")
+    left = fitted((Span("gputui", "title"), noted, Span(f"  {clean_text(heading)}")), room)
     return fitted((*left, Span(" "), *screens), width)
 
 

@@ -30,6 +30,8 @@ class Shell(Protocol):
 
     depth: Depth
     ascii_only: bool
+    under_way: int
+    """How many runs are in progress."""
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen."""
@@ -138,7 +140,7 @@ class ShellScreen(Screen[None]):
         if not self.is_ready:
             return
         width = self.size.width
-        self._show(self._header, header_line(self.ID, self.heading(), width))
+        self._show(self._header, header_line(self.ID, self.heading(), width, shell_of(self).under_way))
         self._show(self._told, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 

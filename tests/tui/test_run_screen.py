@@ -244,7 +244,10 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         assert first.ended() == -signal.SIGKILL
     run_dir = only_run_dir()
     with Terminal(command, environment=environment) as second:
-        second.wait_for("2 Run", DEADLINE_S)
+        second.wait_for("1 run in progress: 2", DEADLINE_S)
+        second.type(b"3")
+        second.wait_for("[3 Res]", DEADLINE_S)
+        second.wait_for("1 run in progress: 2", DEADLINE_S)
         second.type(b"2")
         second.wait_for(f"run {run_dir.name[-8:]}", DEADLINE_S)
         second.wait_for("timing", DEADLINE_S)
@@ -253,6 +256,11 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         second.type(b"y")
         second.wait_for("stored in", DEADLINE_S)
         second.wait_for("interrupted", DEADLINE_S)
+        second.type(b"1")
+        second.wait_for("[1 Mon]", DEADLINE_S)
+        second.wait_for(lambda: "in progress" not in second.screen.display[0], DEADLINE_S)
+        second.type(b"2")
+        second.wait_for("stored in", DEADLINE_S)
         second.type(b"o")
         second.wait_for("[3 Res]", DEADLINE_S)
         second.wait_for(run_dir.name[-8:], DEADLINE_S)

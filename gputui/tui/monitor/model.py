@@ -41,6 +41,7 @@ from gputui.tui.monitor.status import (
     hints_line,
     question_line,
 )
+from gputui.tui.under_way import under_way_words
 
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""
@@ -93,6 +94,7 @@ class MonitorModel:
         """
         self._screens = screens
         self._opening = tuple(opening)
+        self._under_way = 0
         self._settings = settings
         self._ascii_only = ascii_only
         self._title = clean(title[:1000]).strip()
@@ -494,6 +496,10 @@ class MonitorModel:
         lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
         return lines
 
+    def show_runs(self, count: int) -> None:
+        """So many runs are in progress."""
+        self._under_way = count
+
     def _header(self, width: int, sample: LiveSample | None) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
         rights = [Span(" · ".join(words), "dim")]
@@ -504,7 +510,11 @@ class MonitorModel:
             words_kept = rights if fits else rights[:1] if self._paused is not None else []
             rights = [*words_kept, Span("  "), *self._screens]
         room = width - sum(width_of(span.text) for span in rights) - 1
-        lefts = fitted((Span("gputui", "title"), Span("  " + self._title if self._title else "")), room)
+        said = under_way_words(self._under_way)
+        noted = Span(f"  {said}" if said else "", "warn")
+        lefts = fitted(
+            (Span("gputui", "title"), noted, Span("  " + self._title if self._title else "")), room
+        )
         return fitted((*lefts, Span(" "), *rights), width)
 
     def _gpus(

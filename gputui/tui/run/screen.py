@@ -189,7 +189,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
         if self._view is None:
             return
         app = self.app
-        head = (header_line("run", "run", width),) if isinstance(app, OpensScreens) else ()
+        head = (header_line("run", "measure", width),) if isinstance(app, OpensScreens) else ()
         of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
         ascii_only = of_app if self._ascii_only is None else self._ascii_only
         body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=ascii_only)
