@@ -505,12 +505,13 @@ class MonitorModel:
         rights = [Span(" · ".join(words), "dim")]
         if self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
+        said = under_way_words(self._under_way)
         if self._screens:
-            fits = width - line_width((*rights, *self._screens)) >= _LEAST_LEFT
+            taken = line_width((*rights, *self._screens)) + width_of(said)
+            fits = width - taken >= _LEAST_LEFT
             words_kept = rights if fits else rights[:1] if self._paused is not None else []
             rights = [*words_kept, Span("  "), *self._screens]
         room = width - sum(width_of(span.text) for span in rights) - 1
-        said = under_way_words(self._under_way)
         noted = Span(f"  {said}" if said else "", "warn")
         lefts = fitted(
             (Span("gputui", "title"), noted, Span("  " + self._title if self._title else "")), room
