@@ -84,8 +84,8 @@ def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: 
     assert [row["threads"] for row in rows] == ["1", "all"]
     for row in rows:
         assert row["ratio"]["b_against_a"] < 0.85
-        disturbed = "others held the CPUs" in row["reason"]
-        assert row["verdict"] == ("inconclusive" if disturbed else "slower")
+        disturbed = bool(row["flags"]) or "others held the CPUs" in row["reason"]
+        assert row["verdict"] in (("slower", "inconclusive") if disturbed else ("slower",))
 
 
 def test_every_key_of_the_json_output_is_documented(place: Path) -> None:
