@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gputui.errors import GputuiError
 from gputui.model.live import LiveSample
@@ -34,11 +34,21 @@ class Feed(Protocol):
         """End, within 0.1 s."""
 
 
+@runtime_checkable
+class Remembers(Protocol):
+    """A feed that knows what was before the panes opened."""
+
+    def earlier(self) -> Iterable[LiveSample]:
+        """The oldest first: charts begin filled."""
+
+
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
     """What the command line says of the picture."""
 
     title: str
+    caution: str = ""
+    """That these are no measurements, if so: stands before the title."""
     interval_s: float | None = None
     """None: as it was last time."""
     usd_per_hour: float | None = None
@@ -55,7 +65,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     `feed_of` is given the interval in seconds and a function to call when there is something new. Sampling
     begins before the screen's own code is loaded. Settings that cannot be kept are told on stderr.
     """
-    with first_picture(1, f"gputui  {options.title}"):
+    with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
         from gputui.tui.monitor.settings import load_settings, save_settings, settings_path
 
         path = settings_path()
@@ -75,8 +85,11 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 usd_per_hour=options.usd_per_hour,
                 ascii_only=options.is_ascii,
                 title=options.title,
+                caution=options.caution,
                 user=options.user,
             )
+            for sample in feed.earlier() if isinstance(feed, Remembers) else ():
+                model.add(sample)
             if complaint:
                 model.say(complaint)
             app = MonitorApp(model, feed, bell, ACTIONS, _Errands(feed, model.say).do)

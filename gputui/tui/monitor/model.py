@@ -76,13 +76,18 @@ class MonitorModel:
         usd_per_hour: float | None = None,
         ascii_only: bool = False,
         title: str = "",
+        caution: str = "",
         user: str = "",
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told."""
+        """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
+
+        `caution` stands before the title in every picture: that these are no measurements.
+        """
         self._settings = settings
         self._ascii_only = ascii_only
         self._title = clean(title[:1000]).strip()
+        self._caution = clean(caution)
         self._user = user
         self._now = now
         self._history = History()
@@ -485,7 +490,9 @@ class MonitorModel:
         if self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
         room = width - sum(width_of(span.text) for span in rights) - 1
-        lefts = fitted((Span("gputui", "title"), Span("  " + self._title if self._title else "")), room)
+        caution = Span(f"  {self._caution}" if self._caution else "", "warn")
+        title = Span(f"  {self._title}" if self._title else "")
+        lefts = fitted((Span("gputui", "title"), caution, title), room)
         return fitted((*lefts, Span(" "), *rights), width)
 
     def _gpus(
