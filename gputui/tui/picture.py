@@ -57,7 +57,8 @@ def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
     """A picture of so many columns; `title` is read to those who do not see it."""
     across, down = width * CELL_WIDTH + 2 * MARGIN, len(lines) * CELL_HEIGHT + 2 * MARGIN
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" width="{across}" height="{down}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" '
+        f'width="{across}" height="{down}" '
         f'role="img"><title>{escape(title)}</title>'
         f'<rect width="100%" height="100%" rx="6" fill="{BACKGROUND}"/>'
         f'<g font-family="{_FONTS}" font-size="{FONT_SIZE}" transform="translate({MARGIN} {MARGIN})">'
