@@ -29,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("monitor", "monitor", "GPUs, host and processes, live; also `gputui` alone."),
     Command("run", "run", "Measure a profile and store the result."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
+    Command("demo", "demo", "The live panes on made-up GPUs, and pictures of them."),
     Command("attach", "attach", "Watch a run in progress again."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
     Command("record", "record", "Record the box while any program runs."),

@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gputui.errors import GputuiError
 from gputui.model.live import LiveSample
@@ -39,11 +39,21 @@ class Feed(Protocol):
         """End, within 0.1 s."""
 
 
+@runtime_checkable
+class Remembers(Protocol):
+    """A feed that knows what was before the panes opened."""
+
+    def earlier(self) -> Iterable[LiveSample]:
+        """The oldest first: charts begin filled."""
+
+
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
     """What the command line says of the picture."""
 
     title: str
+    caution: str = ""
+    """That these are no measurements, if so: stands before the title."""
     interval_s: float | None = None
     """None: as it was last time."""
     usd_per_hour: float | None = None
@@ -64,7 +74,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     `feed_of` is given the interval in seconds and a function to call when there is something new. Sampling
     begins before the screen's own code is loaded. Settings that cannot be kept are told on stderr.
     """
-    with first_picture(1, f"gputui  {options.title}"):
+    with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
         from gputui.services.monitor_file import monitor_file
         from gputui.tui.monitor.settings import load_settings, save_settings
 
@@ -88,6 +98,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 usd_per_hour=options.usd_per_hour,
                 ascii_only=options.is_ascii,
                 title=options.title,
+                caution=options.caution,
                 user=options.user,
                 screens=screens_line("monitor") if screens else (),
                 opening=[
@@ -95,6 +106,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                     for entry in screens
                 ],
             )
+            for sample in feed.earlier() if isinstance(feed, Remembers) else ():
+                model.add(sample)
             if complaint:
                 model.say(complaint)
             app = MonitorApp(

@@ -81,6 +81,7 @@ class MonitorModel:
         usd_per_hour: float | None = None,
         ascii_only: bool = False,
         title: str = "",
+        caution: str = "",
         user: str = "",
         screens: Line = (),
         opening: Sequence[Action] = (),
@@ -89,13 +90,15 @@ class MonitorModel:
         """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
 
         `screens` names the screens of the app, at the right end of the first line; `opening`
-        are the keys to them.
+        are the keys to them. `caution` stands before the title in every picture: that these are no
+        measurements.
         """
         self._screens = screens
         self._opening = tuple(opening)
         self._settings = settings
         self._ascii_only = ascii_only
         self._title = clean(title[:1000]).strip()
+        self._caution = clean(caution)
         self._user = user
         self._now = now
         self._history = History()
@@ -508,7 +511,9 @@ class MonitorModel:
             words_kept = rights if fits else rights[:1] if self._paused is not None else []
             rights = [*words_kept, Span("  "), *self._screens]
         room = width - sum(width_of(span.text) for span in rights) - 1
-        lefts = fitted((Span("gputui", "title"), Span("  " + self._title if self._title else "")), room)
+        caution = Span(f"  {self._caution}" if self._caution else "", "warn")
+        title = Span(f"  {self._title}" if self._title else "")
+        lefts = fitted((Span("gputui", "title"), caution, title), room)
         return fitted((*lefts, Span(" "), *rights), width)
 
     def _gpus(

@@ -1,0 +1,65 @@
+"""`gputui demo`: the live panes on a box that does not exist, and pictures of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gputui.errors import EXIT_DONE, GputuiError
+
+
+@click.command()
+@click.option("--gpus", type=click.IntRange(1, 72), default=8, show_default=True, help="How many there are.")
+@click.option(
+    "--screenshots", type=click.Path(path_type=Path), metavar="DIR", help="Write pictures (SVG) instead."
+)
+@click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
+def command(gpus: int, screenshots: Path | None, is_ascii: bool, no_mouse: bool) -> int:
+    """Look around in the monitor on made-up GPUs: every picture says DEMO DATA.
+
+    No GPU is needed, and none is read.
+    """
+    if screenshots is not None:
+        return write_screenshots(screenshots)
+    from gputui.cli.monitor import has_terminal
+
+    if not has_terminal():
+        raise GputuiError(
+            "demo: there is no terminal to draw on", "gputui demo --screenshots DIR writes pictures instead"
+        )
+    from collections.abc import Callable
+
+    from gputui.services.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
+    from gputui.tui.live import LiveOptions, show_live, wants_ascii
+
+    def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
+        return DemoFeed(DemoBox(gpus), interval_s, on_sample)
+
+    options = LiveOptions(
+        title=f"{gpus} made-up GPU{'s' if gpus > 1 else ''}",
+        caution=CAUTION,
+        usd_per_hour=gpus * USD_PER_HOUR_AND_GPU,
+        is_ascii=is_ascii or wants_ascii(),
+        has_mouse=not no_mouse,
+        keeps_settings=False,
+        user=USER,
+    )
+    return show_live(feed, options)
+
+
+def write_screenshots(folder: Path) -> int:
+    """All pictures, into a folder that is made if there is none."""
+    from gputui.tui.demo_pictures import pictures
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, svg in pictures():
+            (folder / name).write_text(svg, encoding="utf-8")
+            click.echo(folder / name)
+    except OSError as error:
+        raise GputuiError(
+            f"{folder}: pictures cannot be written ({error.strerror})", "name a directory you may write"
+        ) from error
+    return EXIT_DONE

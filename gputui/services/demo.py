@@ -1,0 +1,401 @@
+"""A box that does not exist, for looking around in the panes and for pictures of them."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+from gputui.model.devices import HOST
+from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
+
+CAUTION = "DEMO DATA"
+"""Stands in the heading of every picture of it."""
+MOST_GPUS = 72
+USD_PER_HOUR_AND_GPU = 3.5
+USER = "ana"
+"""Who looks: processes of others make a GPU SHARED."""
+EARLIER_S = 60
+"""So long the box is said to have been watched when the panes open."""
+
+_SOURCE = "demo"
+_SECOND_NS = 10**9
+_GIB = 2**30
+_MADE_UP = Missing("it is made up")
+_NONE_HERE = Missing("this GPU does not report it")
+_IS_LOST = Missing(f"{LOST}: it has fallen off the bus; restart the box or take another")
+_NO_GPU = Missing(
+    "libnvidia-ml.so.1 was not found: no NVIDIA driver here, or a container started without its GPUs"
+)
+_LOST_AFTER_S = 35.0
+_CHECKPOINT_EVERY_S, _CHECKPOINT_S = 47.0, 5.0
+"""All ranks of a training wait while one of them writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one GPU does all day."""
+
+    busy_pct: float
+    swing_pct: float
+    """By how much it is less busy now and then."""
+    memory_gib: float
+    tensor: float
+    """Tensor cores at work, as a part of the busy share."""
+    dram: float
+    nvlink_gb_per_s: float
+    pcie_gb_per_s: float
+    waits_for_checkpoints: bool = False
+
+
+_TRAINS = _Work(99, 3, 118.3, 0.62, 0.44, 212.0, 1.9, waits_for_checkpoints=True)
+_IDLES = _Work(0, 0, 0.9, 0.0, 0.0, 0.0, 0.0)
+_SERVES = _Work(78, 55, 131.6, 0.31, 0.71, 0.0, 0.4)
+_EMBEDS = _Work(52, 22, 44.7, 0.22, 0.35, 0.0, 3.1)
+_WORK: tuple[_Work, ...] = (_TRAINS, _TRAINS, _TRAINS, _TRAINS, _IDLES, _SERVES, _EMBEDS, _IDLES)
+"""Of the first eight; of the others, most train."""
+_CAPPED, _NARROW, _LOST = 0, 6, 7
+"""Which GPU is held down by its power limit, which has too few PCIe lanes, and which is lost."""
+_BAD_HOT, _BAD_HUNG, _BAD_LOST, _BAD_ECC = 0, 1, 2, 3
+"""On a bad day, with four GPUs."""
+_HANGS_AFTER_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A process, or several alike."""
+
+    command: str
+    """`{n}` is the number of each."""
+    gpus: tuple[int, ...]
+    """The first is on the first, and so on; with `is_on_all` each is on all of them."""
+    memory_gib: float
+    sm_pct: float
+    cpu_pct: float
+    host_gib: float
+    hours: float
+    user: str = USER
+    is_on_all: bool = False
+    is_below_first: bool = False
+    """The first of them started the others."""
+
+
+_PROGRAMS: tuple[_Program, ...] = (
+    _Program(
+        "python train.py --config configs/llama-8b.yaml --rank {n} --world-size 4 --precision bf16",
+        (0, 1, 2, 3),
+        116.2,
+        97,
+        104,
+        14.6,
+        5.2,
+        is_below_first=True,
+    ),
+    _Program(
+        "python -m trainer.evaluate --watch checkpoints/llama-8b --every 500", (0,), 1.4, 1, 12, 3.2, 5.1
+    ),
+    _Program("python -m ipykernel_launcher -f kernel-5b{n}c.json", (0, 4, 4, 4), 0.3, 0, 1, 0.9, 26.0),
+    _Program("python -m clock_keeper --gpus 0-3", (0, 1, 2, 3), 0.4, 0, 2, 0.2, 5.2, is_on_all=True),
+    _Program(
+        "vllm serve mistral-small --max-model-len 32768 --gpu-memory-utilization 0.9",
+        (5,),
+        119.0,
+        61,
+        88,
+        9.4,
+        71.0,
+        "bela",
+    ),
+    _Program(
+        "python /home/bela/eval/run.py --task mmlu --shard {n} --of 12",
+        (5,) * 12,
+        0.9,
+        1,
+        21,
+        1.1,
+        0.4,
+        "bela",
+    ),
+    _Program(
+        "python embed.py --input s3://crawl/2026-10 --shard {n}/16 --batch 512",
+        (6,) * 16,
+        2.7,
+        3,
+        63,
+        2.0,
+        1.3,
+        is_below_first=True,
+    ),
+)
+_RANKS_BEYOND = _Program(
+    "python train.py --config configs/moe-32x4b.yaml --rank {n}", (), 116.2, 97, 104, 14.6, 9.7
+)
+_FIRST_PID = 21840
+
+
+class DemoBox:
+    """What such a box would show, as a function of the time since it was first looked at."""
+
+    def __init__(self, gpus: int = 8, *, is_bad_day: bool = False) -> None:
+        """`gpus` may be 0: a box without a driver. On a bad day much is wrong with the first four."""
+        self._gpus = gpus
+        self._is_bad_day = is_bad_day
+        self._users = tuple(_numbered(gpus))
+
+    def at(self, second: float, t_ns: int) -> LiveSample:
+        """Everything at that second; `t_ns` is what clocks showed then."""
+        return LiveSample(
+            number=int(second * 1000),
+            t_ns=t_ns,
+            host=DeviceSample(HOST, "host", t_ns, self._host(second)),
+            gpus=tuple(self._gpu(device, second, t_ns) for device in range(self._gpus)),
+            processes=self._processes(second) if self._gpus else Missing("no GPU is read here"),
+            absent={} if self._gpus else {"nvml": _NO_GPU},
+        )
+
+    def _gpu(self, device: int, second: float, t_ns: int) -> DeviceSample:
+        lost = _BAD_LOST if self._is_bad_day else _LOST
+        if device == lost and second >= _LOST_AFTER_S:
+            return DeviceSample(device, _SOURCE, t_ns, self._values(device, _LOST_AFTER_S), problem=_IS_LOST)
+        if self._is_bad_day and device == _BAD_HUNG and second >= _HANGS_AFTER_S:
+            silent_s = second - _HANGS_AFTER_S
+            why = Missing(f"the NVIDIA driver has not answered for {silent_s:.0f} s")
+            read_ns = t_ns - round(silent_s * _SECOND_NS)
+            return DeviceSample(device, _SOURCE, read_ns, self._values(device, _HANGS_AFTER_S), problem=why)
+        return DeviceSample(device, _SOURCE, t_ns, self._values(device, second))
+
+    def _values(self, device: int, second: float) -> dict[str, Value]:
+        work = _work_of(device)
+        noise = _noise(device, second)
+        dips = work.swing_pct * (0.5 + 0.5 * math.sin(second / (6.5 + device)) * math.sin(second / 3.1))
+        busy = max(work.busy_pct - dips * (0.6 + 0.4 * noise), 0.0)
+        writes = work.waits_for_checkpoints and second % _CHECKPOINT_EVERY_S >= (
+            _CHECKPOINT_EVERY_S - _CHECKPOINT_S
+        )
+        if writes:
+            busy *= 0.08
+        share = busy / 100
+        wanted_w = 78 + 9 * noise + 640 * share * (0.62 + 0.55 * work.tensor)
+        is_capped = device == _CAPPED and not self._is_bad_day
+        limit_w = 600.0 if is_capped else 700.0
+        is_held = is_capped and wanted_w > limit_w - 15
+        is_hot = self._is_bad_day and device == _BAD_HOT
+        power_w = min(wanted_w, limit_w - 2 * noise)
+        clock = 1980 if share > 0.01 else 345
+        if is_held or is_hot:
+            clock = round((1605 if is_held else 1185) + 75 * noise)
+        memory = work.memory_gib + (1.5 * noise * share if work.swing_pct else 0.0)
+        return {
+            "name": "NVIDIA H200 (demo)",
+            "uuid": f"GPU-demo{device:04d}-0000-4000-8000-{device:012x}",
+            "driver": "none: made up",
+            "pci_address": f"00000000:{0x18 + 0x11 * device % 0xE0:02X}:00.0",
+            "pstate": 0 if share > 0.01 else 8,
+            "mig_mode": "off",
+            "is_memory_shared": 0,
+            "sm_busy_pct": round(busy),
+            "memory_busy_pct": round(busy * work.dram),
+            "encoder_pct": 0,
+            "decoder_pct": 0,
+            "power_w": power_w,
+            "power_limit_w": limit_w,
+            "power_limit_default_w": 700.0,
+            "temperature_c": 88 if is_hot else round(33 + power_w / 18.5 + noise),
+            "temperature_limit_c": 87,
+            "sm_clock_mhz": clock,
+            "sm_clock_max_mhz": 1980,
+            "memory_clock_mhz": 3201,
+            "memory_clock_max_mhz": 3201,
+            "memory_used_bytes": round(memory * _GIB),
+            "memory_reserved_bytes": 620 * 2**20,
+            "memory_total_bytes": round(140.4 * _GIB),
+            "energy_mj": round((80 + 5.9 * work.busy_pct) * 1000 * (second + 9e5)),
+            "throttle_bits": (0x4 if is_held else 0) | (0x20 if is_hot else 0) | (0 if share > 0.01 else 1),
+            "throttled_power_ns": round(0.71 * second * _SECOND_NS) if is_capped else 0,
+            "throttled_thermal_ns": round(0.34 * second * _SECOND_NS) if is_hot else 0,
+            "throttled_other_ns": 0,
+            "fan_pct": _NONE_HERE,
+            "pcie_generation": 5,
+            "pcie_generation_max": 5,
+            "pcie_width": 4 if device == _NARROW else 16,
+            "pcie_width_max": 16,
+            "pcie_rx_bytes_per_s": work.pcie_gb_per_s * 1e9 * share * (0.7 + 0.3 * noise),
+            "pcie_tx_bytes_per_s": work.pcie_gb_per_s * (5e9 if writes else 2e8) * (0.2 + share) * noise,
+            "nvlink_rx_bytes_per_s": work.nvlink_gb_per_s * 1e9 * share * (0.8 + 0.2 * noise),
+            "nvlink_tx_bytes_per_s": work.nvlink_gb_per_s * 1e9 * share * (0.9 + 0.1 * noise),
+            "ecc_uncorrected_count": 3 if self._is_bad_day and device == _BAD_ECC else 0,
+            "gpm_sm_active_pct": busy * (0.87 + 0.05 * noise),
+            "gpm_occupancy_pct": busy * 0.41,
+            "gpm_tensor_pct": busy * work.tensor * (0.93 + 0.1 * noise),
+            "gpm_fp64_pct": 0.0,
+            "gpm_fp32_pct": busy * 0.09,
+            "gpm_fp16_pct": busy * 0.14,
+            "gpm_dram_pct": busy * work.dram * (0.95 + 0.1 * noise),
+        }
+
+    def _host(self, second: float) -> dict[str, Value]:
+        noise = _noise(99, second)
+        wave = 0.5 + 0.5 * math.sin(second / 19)
+        writes = second % _CHECKPOINT_EVERY_S >= _CHECKPOINT_EVERY_S - _CHECKPOINT_S
+        busy = 0.2 if not self._gpus else 1.0
+        cores = (
+            round(min(100 * busy * _noise(core, second // 2 + 400) ** (1 + core % 3), 100))
+            for core in range(96)
+        )
+        return {
+            "name": "CPU with 96 cores (demo)",
+            "cpu_busy_pct": busy * (1500 + 420 * wave + 260 * noise),
+            "cpu_limit_cores": 96.0,
+            "cpu_core_pct": ",".join(map(str, cores)),
+            "memory_used_bytes": round((40 + busy * 190 + 6 * wave) * _GIB),
+            "memory_total_bytes": 1008 * _GIB,
+            "swap_used_bytes": 0,
+            "swap_total_bytes": 0,
+            "load_1min": busy * (17.4 + 0.1 * math.floor(20 * wave)),
+            "network_rx_bytes_per_s": busy * (3.1e8 * (0.6 + 0.4 * noise)),
+            "network_tx_bytes_per_s": busy * 2.2e7 * (0.5 + noise),
+            "disk_read_bytes_per_s": busy * 6.4e8 * (0.5 + 0.5 * noise) * wave,
+            "disk_write_bytes_per_s": 2.9e9 * noise if writes and self._gpus else 1.2e6,
+        }
+
+    def _processes(self, second: float) -> tuple[ProcessSample, ...]:
+        second -= second % 2  # as often as they are looked up on a real box
+        return tuple(
+            self._process(pid, parent, program, n, gpus, second)
+            for pid, parent, program, n, gpus in self._users
+        )
+
+    def _process(
+        self, pid: int, parent: int, program: _Program, number: int, gpus: tuple[int, ...], second: float
+    ) -> ProcessSample:
+        noise = _noise(pid, second)
+        uses = tuple(
+            GpuUse(
+                gpu,
+                pid,
+                "C",
+                round(program.memory_gib * _GIB) + number * 2**23,
+                round(program.sm_pct * (0.9 + 0.1 * noise)),
+            )
+            for gpu in gpus
+        )
+        return ProcessSample(
+            pid,
+            uses,
+            parent,
+            program.user,
+            program.command.format(n=number),
+            program.cpu_pct * (0.8 + 0.4 * noise),
+            round(program.host_gib * _GIB * (1 + 0.02 * number)),
+            program.hours * 3600 + second,
+            _MADE_UP,
+        )
+
+
+class DemoFeed:
+    """A demo box with the manners of a `Collector`."""
+
+    def __init__(
+        self,
+        box: DemoBox,
+        interval_s: float = 1.0,
+        on_sample: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._box = box
+        self._interval_s = interval_s
+        self._on_sample = on_sample
+        self._clock = clock
+        self._begin_ns = clock() - EARLIER_S * _SECOND_NS
+        self._moved = threading.Condition()
+        self._is_moved = self._is_closed = False
+        self._sample = self._now()
+        self._thread = threading.Thread(target=self._play, name="demo", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def earlier(self) -> Iterator[LiveSample]:
+        """What was sampled before the panes opened, one a second."""
+        for second in range(EARLIER_S):
+            yield self._box.at(second, self._begin_ns + second * _SECOND_NS)
+
+    def latest(self) -> LiveSample:
+        """What is shown now. The same object as before if nothing has changed."""
+        return self._sample
+
+    def want_processes(self, wanted: bool) -> None:
+        """Nothing: they cost nothing."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Show another sample this often, beginning at once."""
+        with self._moved:
+            self._interval_s = interval_s
+            self._is_moved = True
+            self._moved.notify()
+
+    def close(self) -> None:
+        """End."""
+        with self._moved:
+            self._is_closed = self._is_moved = True
+            self._moved.notify()
+
+    def _play(self) -> None:
+        while True:
+            with self._moved:
+                self._moved.wait_for(lambda: self._is_moved, self._interval_s)
+                self._is_moved = False
+                if self._is_closed:
+                    return
+            self._sample = self._now()
+            self._on_sample()
+
+    def _now(self) -> LiveSample:
+        now_ns = self._clock()
+        return self._box.at((now_ns - self._begin_ns) / _SECOND_NS, now_ns)
+
+
+def _work_of(device: int) -> _Work:
+    if device < len(_WORK):
+        return _WORK[device]
+    return _IDLES if device % 13 == 0 else (_EMBEDS if device % 9 == 0 else _TRAINS)
+
+
+def _numbered(gpus: int) -> Iterator[tuple[int, int, _Program, int, tuple[int, ...]]]:
+    """PID, PID of the parent, program, its number and GPUs, of all that have a GPU in this box."""
+    pid = _FIRST_PID
+    for program in _PROGRAMS:
+        first = pid
+        if program.is_on_all:
+            here = tuple(gpu for gpu in program.gpus if gpu < gpus)
+            if here:
+                yield pid, 1, program, 0, here
+                pid += 37
+            continue
+        for number, gpu in enumerate(program.gpus):
+            if gpu < gpus:
+                parent = first if program.is_below_first and number else 1
+                yield pid, parent, program, number, (gpu,)
+                pid += 1 if program.is_below_first else 23
+        pid += 211
+    for number, gpu in enumerate(range(len(_WORK), gpus)):
+        if _work_of(gpu) is _TRAINS:
+            yield pid + number, pid, _RANKS_BEYOND, number, (gpu,)
+
+
+def _noise(salt: int, second: float) -> float:
+    """0 to 1, the same for the same whole second; mixed as by MurmurHash3's finalizer."""
+    mixed = (int(second) * 0x9E3779B1 + salt * 0x85EBCA77 + 0x165667B1) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 16)) & 0xFFFF) / 0xFFFF
+
+
+def watched(box: DemoBox, seconds: int) -> Iterator[LiveSample]:
+    """A sample a second, by a clock that begins at one hour; the last one at `seconds`."""
+    for second in range(seconds + 1):
+        yield box.at(second, (3600 + second) * _SECOND_NS)

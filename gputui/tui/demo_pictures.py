@@ -1,0 +1,72 @@
+"""The pictures of the Monitor screen that `gputui demo --screenshots` writes: the same bytes each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gputui.services.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, watched
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.picture import svg_of
+
+SECONDS = 330
+"""Long enough to fill the charts of five minutes, the longest shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """One picture: its name without the ending, its size, and what was typed before."""
+
+    name: str
+    size: tuple[int, int]
+    gpus: int = 8
+    keys: tuple[str, ...] = ()
+    """Ids of actions."""
+    is_ascii: bool = False
+    is_bad_day: bool = False
+    zoom_min: int = 5
+
+
+_PICTURES: tuple[_Picture, ...] = (
+    _Picture("monitor-1gpu-80x24", (80, 24), 1),
+    _Picture("monitor-1gpu-120x40", (120, 40), 1),
+    _Picture("monitor-8gpu-80x24", (80, 24)),
+    _Picture("monitor-8gpu-120x40", (120, 40)),
+    _Picture("monitor-8gpu-200x50", (200, 50)),
+    _Picture("monitor-72gpu-200x50", (200, 50), 72),
+    _Picture("monitor-details-120x40", (120, 40), keys=("next-gpu", "details")),
+    _Picture("monitor-metrics-80x24", (80, 24), keys=("metrics", "down", "down")),
+    _Picture("monitor-tree-120x40", (120, 40), 4, keys=("tree", "down", "down")),
+    _Picture("monitor-ascii-80x24", (80, 24), is_ascii=True),
+    _Picture("monitor-no-gpu-80x24", (80, 24), 0),
+    _Picture("monitor-bad-day-120x40", (120, 40), 4, keys=("next-gpu",), is_bad_day=True, zoom_min=10),
+)
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    """Names of files, and what belongs into them."""
+    for picture in _PICTURES:
+        yield f"{picture.name}.svg", _drawn(picture)
+
+
+def _drawn(picture: _Picture) -> str:
+    box = DemoBox(picture.gpus, is_bad_day=picture.is_bad_day)
+    now_ns = 0
+    model = MonitorModel(
+        MonitorSettings(zoom_min=picture.zoom_min),
+        usd_per_hour=picture.gpus * USD_PER_HOUR_AND_GPU or None,
+        ascii_only=picture.is_ascii,
+        title=f"{picture.gpus or 'no'} made-up GPU{'' if picture.gpus == 1 else 's'}",
+        caution=CAUTION,
+        user=USER,
+        now=lambda: now_ns,
+    )
+    for sample in watched(box, SECONDS):
+        model.add(sample)
+        now_ns = sample.t_ns
+    for key in picture.keys:
+        model.press(key)
+    width, height = picture.size
+    lines = model.lines(width, height, now_ns)
+    return svg_of(lines, width, f"{CAUTION}: the monitor of gputui, {picture.name.removeprefix('monitor-')}")

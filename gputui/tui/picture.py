@@ -1,0 +1,161 @@
+"""Lines of styled text as an SVG picture that looks like the terminal they are made for.
+
+Bytes depend on the lines alone. Nothing is loaded from elsewhere. Text is set in the reader's own monospace
+font, each piece at its column and stretched to its cells; charts, bars and rules are shapes, so that they
+stand in their cells whatever the font has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from gputui.tui.cell_diff import cells_of
+from gputui.tui.lines import Line
+from gputui.tui.theme import Depth, definition
+
+CELL_WIDTH, CELL_HEIGHT = 8, 17
+FONT_SIZE = 13.2
+BASELINE = 13
+MARGIN = 10
+BACKGROUND, FOREGROUND = "#14171c", "#d4d4d4"
+_FONTS = "'DejaVu Sans Mono','Liberation Mono',Menlo,Consolas,ui-monospace,monospace"
+_DOT_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""Of a braille cell: left column and right column, from above."""
+_DOT_STEP = CELL_WIDTH / 2
+_DOT_SIZE = 2.6
+_FIRST_DOT_Y, _DOT_STEP_Y = 2.2, 4.2
+_EIGHTHS = "▁▂▃▄▅▆▇█"
+_RULE = "─"
+_PIECES = re.compile(r"[\u2800-\u28ff]+|[▁-█]+|─+|[^\u2800-\u28ff▁-█─ ]+(?: [^\u2800-\u28ff▁-█─ ]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """What a style of the theme comes to."""
+
+    foreground: str
+    background: str
+    """Empty for that of the picture."""
+    is_bold: bool
+    is_underlined: bool
+
+
+def colours_of(style: str) -> Colours:
+    """A style of the theme as a terminal with all colours shows it."""
+    words = definition(style, Depth.TRUE).split()
+    behind = words[words.index("on") + 1] if "on" in words else ""
+    before = next((word for word in words if word.startswith("#") and word != behind), FOREGROUND)
+    if "reverse" in words:
+        before, behind = behind or BACKGROUND, before
+    return Colours(before, behind, "bold" in words, "underline" in words)
+
+
+def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
+    """A picture of so many columns; `title` is read to those who do not see it."""
+    across, down = width * CELL_WIDTH + 2 * MARGIN, len(lines) * CELL_HEIGHT + 2 * MARGIN
+    out = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" '
+            f'width="{across}" height="{down}" role="img"><title>{escape(title)}</title>'
+        ),
+        f'<rect width="100%" height="100%" rx="6" fill="{BACKGROUND}"/>',
+        f'<g font-family="{_FONTS}" font-size="{FONT_SIZE}" transform="translate({MARGIN} {MARGIN})">',
+    ]
+    shapes = _Shapes()
+    texts: list[str] = []
+    for row, line in enumerate(lines):
+        at = 0
+        for span in line:
+            colours = colours_of(span.style)
+            cells = cells_of(span.text)
+            text = _one_each(cells)
+            if colours.background:
+                shapes.block(colours.background, at, row, len(cells))
+            if colours.is_underlined:
+                shapes.rule(colours.foreground, at, row, len(cells), CELL_HEIGHT - 2)
+            for piece in _PIECES.finditer(text):
+                shown = piece.group()
+                if "\u2800" <= shown[0] <= "\u28ff":
+                    shapes.braille(colours.foreground, at + piece.start(), row, shown)
+                elif shown[0] in _EIGHTHS:
+                    shapes.eighths(colours.foreground, at + piece.start(), row, shown)
+                elif shown[0] == _RULE:
+                    shapes.rule(colours.foreground, at + piece.start(), row, len(shown), CELL_HEIGHT / 2)
+                else:
+                    texts.append(_text(colours, at + piece.start(), row, shown))
+            at += len(cells)
+    out += shapes.drawn()
+    out += texts
+    out.append("</g></svg>\n")
+    return "\n".join(out)
+
+
+def _one_each(cells: Iterable[str]) -> str:
+    """A character for each cell; the right half of a wide one becomes a mark that text can be cut at."""
+    return "".join(cell[:1] or "\u200b" for cell in cells)
+
+
+def _text(colours: Colours, column: int, row: int, shown: str) -> str:
+    written = shown.replace("\u200b", "")
+    style = f' fill="{colours.foreground}"' + (' font-weight="bold"' if colours.is_bold else "")
+    x, y = column * CELL_WIDTH, row * CELL_HEIGHT + BASELINE
+    length = f' textLength="{len(shown) * CELL_WIDTH}" lengthAdjust="spacingAndGlyphs"'
+    return f'<text x="{x}" y="{y}"{style}{length}>{escape(written, quote=False)}</text>'
+
+
+class _Shapes:
+    """What is drawn and not written, one path for each kind and colour."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[str]] = {}
+        self._dots: dict[str, list[str]] = {}
+        self._rules: dict[str, list[str]] = {}
+
+    def block(self, colour: str, column: int, row: int, cells: int) -> None:
+        self._box(colour, column * CELL_WIDTH, row * CELL_HEIGHT, cells * CELL_WIDTH, CELL_HEIGHT)
+
+    def eighths(self, colour: str, column: int, row: int, text: str) -> None:
+        for place, character in enumerate(text):
+            high = CELL_HEIGHT * (_EIGHTHS.index(character) + 1) / 8
+            x, y = (column + place) * CELL_WIDTH, (row + 1) * CELL_HEIGHT - high
+            self._box(colour, x, y, CELL_WIDTH - 1, high)
+
+    def rule(self, colour: str, column: int, row: int, cells: int, below: float) -> None:
+        x, y = column * CELL_WIDTH, row * CELL_HEIGHT + below
+        self._rules.setdefault(colour, []).append(f"M{x} {y:g}h{cells * CELL_WIDTH}")
+
+    def braille(self, colour: str, column: int, row: int, text: str) -> None:
+        """Dots beside each other are one dashed stroke, which takes far fewer bytes."""
+        dots = self._dots.setdefault(colour, [])
+        for level in range(4):
+            y = row * CELL_HEIGHT + _FIRST_DOT_Y + level * _DOT_STEP_Y
+            lit = [bool(ord(cell) & _DOT_BITS[side][level]) for cell in text for side in (0, 1)]
+            start = 0
+            while start < len(lit):
+                if not lit[start]:
+                    start += 1
+                    continue
+                end = start
+                while end < len(lit) and lit[end]:
+                    end += 1
+                x = column * CELL_WIDTH + start * _DOT_STEP + (_DOT_STEP - _DOT_SIZE) / 2
+                dots.append(f"M{x:g} {y:g}h{(end - start - 1) * _DOT_STEP + _DOT_SIZE:g}")
+                start = end
+
+    def _box(self, colour: str, x: float, y: float, width: float, height: float) -> None:
+        self._blocks.setdefault(colour, []).append(f"M{x:g} {y:g}h{width:g}v{height:g}h{-width:g}z")
+
+    def drawn(self) -> Iterable[str]:
+        """What lies behind comes first."""
+        for colour, paths in self._blocks.items():
+            yield f'<path fill="{colour}" d="{"".join(paths)}"/>'
+        for colour, paths in self._rules.items():
+            yield f'<path stroke="{colour}" opacity=".75" d="{"".join(paths)}"/>'
+        for colour, paths in self._dots.items():
+            yield (
+                f'<path stroke="{colour}" stroke-width="{_DOT_SIZE}" fill="none" '
+                f'stroke-dasharray="{_DOT_SIZE} {_DOT_STEP - _DOT_SIZE:g}" d="{"".join(paths)}"/>'
+            )
