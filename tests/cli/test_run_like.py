@@ -31,6 +31,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "ana.db"
 
 
+@pytest.mark.slow
 def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: Path, tmp_path: Path) -> None:
     done = gputui("run", "--like", f"{theirs}@ana", "--db", tmp_path / "mine.db")
 

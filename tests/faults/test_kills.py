@@ -33,6 +33,7 @@ def assert_nothing_lost(trials: list[Trial]) -> None:
     assert sum(t.begun for t in trials) >= len(trials) / 2
 
 
+@pytest.mark.slow
 def test_no_kill_loses_a_finished_launch_or_stores_one_twice(tmp_path: Path, baseline: Path) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml", budget_s=4, replicates=2)
     assert_nothing_lost(trials_of(tmp_path, profile, baseline, within_s=6, seeds=range(6)))

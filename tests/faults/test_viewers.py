@@ -81,6 +81,7 @@ def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
     assert [end.outcome for end in read_journal(run_dir).of(LaunchEnd)] == ["ok", "interrupted"]
 
 
+@pytest.mark.slow
 def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml", budget_s=60, replicates=1)
     names = [detached(profile, tmp_path / f"{n}.db") for n in "ab"]
@@ -102,6 +103,7 @@ def test_without_a_run_in_progress_attach_says_what_to_do(tmp_path: Path) -> Non
     assert "gputui run" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "attach"])
 def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(
     tmp_path: Path, profile: Path, command: str
@@ -119,6 +121,7 @@ def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(
     assert statuses(db) == ["finished"]
 
 
+@pytest.mark.slow
 def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_path: Path) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml", budget_s=60, replicates=2)
     db = tmp_path / "a.db"
@@ -134,6 +137,7 @@ def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_
     assert statuses(db) == ["interrupted"]
 
 
+@pytest.mark.slow
 def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: Path) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml", budget_s=12, replicates=3)
     db = tmp_path / "a.db"
@@ -150,6 +154,7 @@ def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: 
     assert statuses(db) == ["interrupted"]
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     detached(profile, db)

@@ -129,6 +129,7 @@ def told(asked: dict[str, Any]) -> str:
     return f"{what}-{asked['precision']}-{p['layers']}x{p['width']}-{p.get('trick', p.get('hidden', ''))}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(WORKLOAD_STEPS)), ids=lambda n: told(WORKLOAD_STEPS[n]))
 def test_the_formula_is_within_10_percent_of_a_measured_step(number: int) -> None:
     training, tricks = training_of(WORKLOAD_STEPS[number])

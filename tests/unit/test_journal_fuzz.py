@@ -89,6 +89,7 @@ def is_beginning(run_dir: Path) -> bool:
     return b"".join(ENCODED).startswith(raw) and raw.endswith(b"\n")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(damage=DAMAGE)
 def test_what_is_left_of_a_damaged_journal_is_stored_with_no_wrong_number(
