@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 EVERY_S = 3.0
+LOOKS = 10
+"""So often after a change: a supervisor takes a while until it holds the directory of its run."""
 
 
 class RunsWatch:
@@ -28,12 +31,27 @@ class RunsWatch:
         self._ends.set()
 
     def _run(self) -> None:
-        from gputui.services.running import runs_in_progress  # not before the first picture stands
+        from gputui.services.places import run_directories  # not before the first picture stands
 
-        last = 0
+        last, seen_ns, looks = 0, 0, 0
         while not self._ends.is_set():
-            count = sum(map(len, runs_in_progress()))
-            if count != last:
-                self._changed(count)
-                last = count
+            changed_ns = _changed_ns(run_directories())
+            # A run that begins makes a directory, and holds it soon after: before that one date is enough.
+            looks = LOOKS if changed_ns != seen_ns else looks - 1
+            if last or looks > 0:
+                from gputui.services.running import runs_in_progress  # only where there was ever a run
+
+                seen_ns = changed_ns
+                count = sum(map(len, runs_in_progress()))
+                if count != last:
+                    self._changed(count)
+                    last = count
             self._ends.wait(self._every_s)
+
+
+def _changed_ns(directory: Path) -> int:
+    """When something came into a directory or left it; 0 without one."""
+    try:
+        return directory.stat().st_mtime_ns
+    except OSError:
+        return 0
