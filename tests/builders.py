@@ -107,6 +107,7 @@ def make_plan(
     cases: Sequence[Case] = (make_case(),),
     budget_s: float = 6.0,
     interpreter: Sequence[str] = (sys.executable,),
+    needs_torch: bool = False,
 ) -> Plan:
     """A plan whose launches, in this order, hold cases of these ids; each launch is a replicate."""
     return Plan(
@@ -115,10 +116,10 @@ def make_plan(
         seed=7,
         replicates=len(launches),
         budget_s=budget_s,
-        needs_torch=False,
         cases=tuple(PlannedCase(i, case, None, "") for i, case in enumerate(cases)),
         launches=tuple(
-            PlannedLaunch(i, i, tuple(case_ids), CPU_PLANNED, 1, 1.0) for i, case_ids in enumerate(launches)
+            PlannedLaunch(i, i, tuple(case_ids), CPU_PLANNED, 1, 1.0, needs_torch=needs_torch)
+            for i, case_ids in enumerate(launches)
         ),
         interpreter=tuple(interpreter),
     )

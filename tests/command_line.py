@@ -17,7 +17,7 @@ from gputui.model.journal import JOURNAL_NAME
 from gputui.recording.lock import is_held
 
 WORDS = (sys.executable, "-m", "gputui")
-LONGEST_S = 120
+LONGEST_S = 300
 
 
 def gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -74,6 +74,8 @@ class PlannedLaunch:
     """Its share of the profile's budget, relative to the other launches."""
     purpose: str = TIMED
     """`timed`, or `profiled`: one case under the profiler, whose times count for nothing else."""
+    needs_torch: bool = True
+    """Whether its worker imports torch, which takes seconds before anything can be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,6 @@ class Plan:
     replicates: int
     budget_s: float
     """The supervisor stops hard at 1.2 times this."""
-    needs_torch: bool
     cases: tuple[PlannedCase, ...]
     launches: tuple[PlannedLaunch, ...]
     """In the order of execution."""

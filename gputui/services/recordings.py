@@ -134,14 +134,15 @@ def discard(recording: Recording) -> None:
 
 def _plan(machine: Machine, case: Case | None, seconds: float | None) -> Plan:
     cores = machine.cpu.usable_cores
-    launch = PlannedLaunch(0, 0, (0,), PlannedDevice(WHOLE_BOX, "", "", "", ""), cores, 1.0)
+    launch = PlannedLaunch(
+        0, 0, (0,), PlannedDevice(WHOLE_BOX, "", "", "", ""), cores, 1.0, needs_torch=False
+    )
     return Plan(
         profile=PROFILE,
         profile_version=VERSION,
         seed=0,
         replicates=1,
         budget_s=seconds or 0.0,
-        needs_torch=False,
         cases=() if case is None else (PlannedCase(0, case, None, ""),),
         launches=() if case is None else (launch,),
         interpreter=(),

@@ -112,11 +112,6 @@ def resolve_plan(
         seed=choices.seed,
         replicates=replicates,
         budget_s=profile.budget_s * replicates / profile.replicates,
-        needs_torch=any(
-            profile.workload_named(c.case.work.workload).needs_torch
-            for c in cases
-            if c.outcome is None and not c.case.is_program
-        ),
         cases=tuple(cases),
         launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
         keeps_traces=choices.keeps_traces,
@@ -217,6 +212,7 @@ def _planned_command(
         device=target.device,
         threads=machine.cpu.usable_cores,
         weight=command.weight,
+        needs_torch=False,
     )
     return PlannedCase(case_id, case, None, ""), launch
 
@@ -314,6 +310,7 @@ def _group(
         device=target.device,
         threads=1 if threads == "1" else cores,
         weight=entry.weight * len(to_run),
+        needs_torch=workload.needs_torch,
     )
     if together and not workload.is_alone:
         return cases, [launch]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import faulthandler
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # JSON of the launch
+from typing import TYPE_CHECKING, Any, NoReturn  # Any: JSON of the launch
 
 from .contract import Workload
 
@@ -84,5 +87,14 @@ def _workloads(cases: list[dict[str, Any]]) -> Callable[[str], Workload]:
     return lambda name: own if name == own.name else workload_named(name)
 
 
+def leave(status: int) -> NoReturn:
+    """End the process without taking torch apart, which takes 0.1 to 0.3 s and gives back nothing."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

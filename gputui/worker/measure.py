@@ -46,6 +46,7 @@ class _Running:
     """What the warm-up says a block takes."""
     compile_s: float | None
     """What its first step took beyond a later one, if that is where it was compiled."""
+    warmup_ns: int
     left_ns: float
     """What the warm-up left of the case's share."""
     void_blocks: int = 0
@@ -125,10 +126,15 @@ class Launch:
         return self._clock() + round_ns <= self._deadline_ns
 
     def _drop_what_does_not_fit(self, running: list[_Running]) -> None:
-        """Give up cases, the last first, until the least number of blocks of the rest fits."""
+        """Give up cases, the last first, until the least number of blocks of the rest fits.
+
+        What warming up took is no reason to give up: to be late by that is better than to have warmed up
+        for nothing.
+        """
         while len(running) > 1:
             needed_ns = sum(MIN_BLOCKS * case.expected_block_ns for case in running)
-            left_ns = max(self._deadline_ns - self._clock(), 0)
+            warmups_ns = sum(case.warmup_ns for case in running)
+            left_ns = max(self._deadline_ns + warmups_ns - self._clock(), 0)
             if needed_ns <= left_ns:
                 break
             case = running.pop()
@@ -213,10 +219,12 @@ class Launch:
             step.settled()
         now_ns = self._clock()
         block_ns = steps * per_step_ns
+        warmup_ns = now_ns - warm_start_ns
         left_ns = share_ns - (now_ns - begun_ns)
-        if block_ns * MIN_BLOCKS > left_ns:
+        if block_ns * MIN_BLOCKS > left_ns + warmup_ns:
             raise _NoTime(
-                f"{MIN_BLOCKS} blocks of {_seconds(block_ns)} do not fit the {_seconds(max(left_ns, 0))} left"
+                f"{MIN_BLOCKS} blocks of {_seconds(block_ns)} do not fit the "
+                f"{_seconds(max(left_ns + warmup_ns, 0))} left"
             )
         self._channel.send(
             "warm",
@@ -224,7 +232,7 @@ class Launch:
             precision_used=request.precision.used,
             build_ns=built_ns - begun_ns,
             first_step_ns=first.wall_ns,
-            warmup_ns=now_ns - warm_start_ns,
+            warmup_ns=warmup_ns,
             warmup_blocks=len(blocks),
             stable=stable,
             steps_per_block=steps,
@@ -233,7 +241,9 @@ class Launch:
         compile_s = None
         if request.mode == COMPILE:
             compile_s = max(first.wall_ns - step.multiple * per_step_ns, 0.0) / 1e9
-        return _Running(case_id, workload, request.precision, step, steps, block_ns, compile_s, left_ns)
+        return _Running(
+            case_id, workload, request.precision, step, steps, block_ns, compile_s, warmup_ns, left_ns
+        )
 
     def _single_steps(self, step: Step, begun_ns: int, share_ns: float) -> list[int]:
         """Single steps until one is short enough for the least number of blocks: seldom more than one.

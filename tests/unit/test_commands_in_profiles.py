@@ -126,7 +126,7 @@ def test_any_pattern_is_read_or_refused_in_one_line(pattern: str) -> None:
 
 def test_a_plan_of_commands_alone_needs_no_torch_and_keeps_words_and_directory(tmp_path: Path) -> None:
     plan = resolve_plan(read(WHOLE), make_torchless_interpreter(), make_machine(), Choices())
-    assert not plan.needs_torch
+    assert not any(launch.needs_torch for launch in plan.launches)
     assert [launch.replicate for launch in plan.launches] == [0, 1, 2]
     assert plan.commands == (PlannedCommand(0, ("sh", "-c", "sort words"), "", str(Path.cwd())),)
     assert Plan.from_json(plan.to_json()) == plan
@@ -135,7 +135,7 @@ def test_a_plan_of_commands_alone_needs_no_torch_and_keeps_words_and_directory(t
 
 def test_workloads_and_commands_stand_in_one_plan() -> None:
     plan = resolve_plan(read(WHOLE, CASE), make_interpreter(), make_machine(), Choices())
-    assert plan.needs_torch
+    assert sum(launch.needs_torch for launch in plan.launches) == 3
     assert [c.case.name for c in plan.cases] == ["command:sort cpu", "gemm mini cpu fp32 all cores"]
     assert len(plan.launches) == 6
     alone = resolve_plan(

@@ -10,7 +10,6 @@ import sys
 import venv
 import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,8 +183,8 @@ def test_a_python_with_nothing_but_torch_measures_a_product_and_its_journal_is_s
     assert importable(torch_python, (*OURS, "torch")) == ["torch"]
     workload = workload_named("gemm")
     cases = [case_of(workload, "mini", Variant("cpu", p, "eager", "1")) for p in ("fp32", "amp")]
-    plan = replace(
-        make_plan([0, 1], cases=cases, budget_s=15, interpreter=[str(torch_python), "-I"]), needs_torch=True
+    plan = make_plan(
+        [0, 1], cases=cases, budget_s=15, interpreter=[str(torch_python), "-I"], needs_torch=True
     )
     journal_dir, done = run_over_there(tmp_path, plan, torch_python)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gputui.model.plan import Plan, PlannedDevice, PlannedLaunch
 from gputui.recording.pacing import END_S, FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, Pace
 
@@ -11,12 +9,14 @@ CPU = PlannedDevice("cpu", "cpu", "CPU", "", "")
 GPU = PlannedDevice("gpu", "cuda", "NVIDIA H200", "GPU-0", "")
 
 
-def _plan(*launches: PlannedLaunch, budget_s: float = 100.0, needs_torch: bool = True) -> Plan:
-    return Plan("p", 1, 0, 1, budget_s, needs_torch, (), launches, ("python3",))
+def _plan(*launches: PlannedLaunch, budget_s: float = 100.0) -> Plan:
+    return Plan("p", 1, 0, 1, budget_s, (), launches, ("python3",))
 
 
-def _launch(launch_id: int, weight: float = 1.0, device: PlannedDevice = CPU) -> PlannedLaunch:
-    return PlannedLaunch(launch_id, 0, (launch_id,), device, 1, weight)
+def _launch(
+    launch_id: int, weight: float = 1.0, device: PlannedDevice = CPU, *, needs_torch: bool = True
+) -> PlannedLaunch:
+    return PlannedLaunch(launch_id, 0, (launch_id,), device, 1, weight, needs_torch=needs_torch)
 
 
 def _all_allowances(plan: Plan) -> list[float]:
@@ -69,11 +69,44 @@ def test_an_observed_start_replaces_the_guess_for_launches_of_its_device() -> No
 
 
 def test_without_torch_a_start_costs_almost_nothing() -> None:
-    plan = replace(_plan(_launch(0), budget_s=3.0), needs_torch=False)
-    allowance_s = Pace(plan).allowance_s(_launch(0))
+    light = _launch(0, needs_torch=False)
+    allowance_s = Pace(_plan(light, budget_s=3.0)).allowance_s(light)
     assert allowance_s is not None
     assert abs(allowance_s - (3.0 - END_S)) < 1e-9
     assert FIRST_STARTUP_WITHOUT_TORCH_S < 1.0
+
+
+def test_the_start_of_a_launch_without_torch_says_nothing_of_one_with_torch() -> None:
+    light, heavy, last = _launch(0, needs_torch=False), _launch(1), _launch(2)
+    told, untold = Pace(_plan(light, heavy, last)), Pace(_plan(light, heavy, last))
+    told.started(light, 0.05)
+    assert told.allowance_s(light) == untold.allowance_s(light)
+    assert told.allowance_s(heavy) == untold.allowance_s(heavy)
+
+
+def test_when_time_is_short_the_last_launches_are_the_ones_without_an_allowance() -> None:
+    launches = [_launch(number) for number in range(12)]
+    pace = Pace(_plan(*launches, budget_s=20.0))
+    given = []
+    for launch in launches:
+        allowance_s = pace.allowance_s(launch)
+        if allowance_s is not None:
+            pace.spent_s += allowance_s + END_S
+        given.append(allowance_s)
+    dropped = [number for number, allowance_s in enumerate(given) if allowance_s is None]
+    assert dropped == list(range(12 - len(dropped), 12))
+    assert 0 < len(dropped) < 12
+    assert all(allowance_s >= FIRST_STARTUP_S["cpu"] for allowance_s in given if allowance_s is not None)
+
+
+def test_a_start_that_proves_quick_brings_back_launches_that_seemed_too_many() -> None:
+    launches = [_launch(number) for number in range(6)]
+    pace = Pace(_plan(*launches, budget_s=15.0))
+    for launch in launches:
+        allowance_s = pace.allowance_s(launch)
+        assert allowance_s is not None
+        pace.started(launch, 0.5)
+        pace.spent_s += 2.0 if launch.launch_id == 0 else allowance_s
 
 
 def test_a_spent_budget_gives_no_allowance() -> None:

@@ -163,8 +163,9 @@ def test_an_interpreter_without_torch_skips_what_needs_it_and_runs_spin() -> Non
     plan = resolve_plan(profile, make_torchless_interpreter(), CPU_BOX)
     assert outcomes(cases_of(plan, "gemm")) == {("skipped", "torch not installed")}
     assert outcomes(cases_of(plan, "spin")) == {(None, "")}
-    assert not plan.needs_torch
-    assert resolve_plan(profile, CPU_TORCH, CPU_BOX).needs_torch
+    assert [launch.needs_torch for launch in plan.launches] == [False]
+    both = resolve_plan(profile, CPU_TORCH, CPU_BOX)
+    assert {launch.needs_torch for launch in both.launches} == {False, True}
 
 
 def test_without_torch_a_gpu_box_says_that_torch_is_what_is_missing() -> None:
