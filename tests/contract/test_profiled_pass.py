@@ -214,7 +214,7 @@ def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
     profile.write_text(
         'schema = 1\nversion = 1\ntitle = "t"\nquestion = "q"\nbudget_s = 60\nreplicates = 1\n'
         '[[case]]\nworkload = "lstm_train"\nsizes = ["mini"]\ndevices = ["cpu"]\n'
-        'precisions = ["fp32"]\n'
+        'precisions = ["fp32"]\nthreads = ["1"]\n'
     )
     done = gputui("run", profile, "--db", db, "--trace")
     assert done.returncode == 0, done.stderr
