@@ -29,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("monitor", "monitor", "GPUs, host and processes, live; also `gputui` alone."),
     Command("run", "run", "Measure a profile and store the result."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
+    Command("doctor", "doctor", "Can this box measure, and is it healthy."),
     Command("demo", "demo", "The live panes on made-up GPUs, and pictures of them."),
     Command("attach", "attach", "Watch a run in progress again."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),

@@ -38,6 +38,9 @@ SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry(
         "4", "compare", "Compare", "Cmp", "gputui.tui.compare.screen:CompareScreen", "Runs side by side"
     ),
+    ScreenEntry(
+        "5", "doctor", "Doctor", "Doc", "gputui.tui.doctor.screen:DoctorScreen", "Can this box measure?"
+    ),
 )
 
 

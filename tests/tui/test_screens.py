@@ -18,6 +18,7 @@ from gputui.recording.lock import Holder, take_lock
 from gputui.services.places import run_directories
 from gputui.tui.actions import APP_ACTIONS, Action, table_of
 from gputui.tui.compare.actions import ACTIONS as COMPARE_ACTIONS
+from gputui.tui.doctor.actions import ACTIONS as DOCTOR_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.results.actions import ACTIONS as RESULTS_ACTIONS
@@ -125,7 +126,16 @@ async def test_help_of_the_monitor_is_one_key_away() -> None:
 
 
 @pytest.mark.parametrize(
-    "actions", [RESULTS_ACTIONS, COMPARE_ACTIONS, APP_ACTIONS], ids=["results", "compare", "app"]
+    ("actions", "page"),
+    [
+        (RESULTS_ACTIONS, "screens"),
+        (COMPARE_ACTIONS, "screens"),
+        (APP_ACTIONS, "screens"),
+        (DOCTOR_ACTIONS, "doctor"),
+    ],
+    ids=["results", "compare", "app", "doctor"],
 )
-def test_the_page_of_the_screens_lists_every_key(actions: tuple[Action, ...], repository: Path) -> None:
-    assert table_of(actions) in (repository / "docs" / "screens.md").read_text(encoding="utf-8")
+def test_the_page_of_a_screen_lists_every_key(
+    actions: tuple[Action, ...], page: str, repository: Path
+) -> None:
+    assert table_of(actions) in (repository / "docs" / f"{page}.md").read_text(encoding="utf-8")

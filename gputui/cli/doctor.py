@@ -1,0 +1,70 @@
+"""`gputui doctor`: can this box measure, and is it healthy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE
+from gputui.services.doctor import Check, Terminal, look, worst
+from gputui.store.text import clean_text
+
+_MARKS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
+_TOPIC = 15
+
+
+@click.command()
+@click.option("--python", metavar="EXE", help="Interpreter to look at.  [the first that has torch]")
+@click.option("--db", type=click.Path(path_type=Path), help="Result file.  [$GPUTUI_DB, else results.db]")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(python: str | None, db: Path | None, as_json: bool) -> int:
+    """Say whether this box can measure and is healthy.
+
+    Exit 1 if a problem was found; notes are none. Nothing is written, nothing is measured.
+    """
+    checks = look(terminal_here(), python=python, db=db, on_step=_told)
+    if as_json:
+        plain = [
+            {"topic": c.topic, "state": c.state, "found": c.found, "next_step": c.next_step} for c in checks
+        ]
+        click.echo(json.dumps({"schema": 1, "checks": plain}, indent=1))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+        for check in checks:
+            for line in lines_of(check, width):
+                click.echo(line)
+        click.echo(worst(checks))
+    return EXIT_CASE_FAILED if any(check.state == "problem" for check in checks) else EXIT_DONE
+
+
+def terminal_here() -> Terminal:
+    """The terminal of this process."""
+    size = shutil.get_terminal_size()
+    return Terminal(
+        size.columns, size.lines, sys.stdout.isatty(), sys.stdout.encoding or "", os.environ.get("TERM", "")
+    )
+
+
+def lines_of(check: Check, width: int) -> list[str]:
+    """One check as lines of at most `width` cells: mark, topic, what was found, and below it what to do."""
+    import textwrap
+
+    head = f"{_MARKS[check.state]:9}{clean_text(check.topic)[:_TOPIC]:{_TOPIC + 1}}"
+    room = max(width - len(head), 20)
+    found = textwrap.wrap(clean_text(check.found), room, break_long_words=False) or [""]
+    lines = [head + found[0], *(" " * len(head) + line for line in found[1:])]
+    if check.next_step:
+        steps = textwrap.wrap(clean_text(check.next_step), room - 3, break_long_words=False)
+        marks = ["-> ", *["   "] * len(steps)]
+        lines += [" " * len(head) + mark + line for mark, line in zip(marks, steps, strict=False)]
+    return lines
+
+
+def _told(what: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"looking at {what} ...", err=True)

@@ -1,0 +1,123 @@
+"""The Doctor screen: what `gputui doctor` finds, the worst in sight first."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+
+from textual.app import ComposeResult
+
+from gputui.services.doctor import Check, Terminal, look, worst
+from gputui.services.jobs import Job
+from gputui.store.text import clean_text
+from gputui.tui.doctor.actions import ACTIONS
+from gputui.tui.lines import Line, Span
+from gputui.tui.lines_page import LinesPage
+from gputui.tui.shell import ShellScreen, bindings_of
+
+_STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
+_WORDS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
+_STATE, _TOPIC = 9, 16
+_NARROW = 60
+"""Below so many cells what was found begins on a line of its own."""
+
+
+class DoctorScreen(ShellScreen):
+    """One page; nothing is looked at before the screen is opened."""
+
+    ID = "doctor"
+    ACTIONS = ACTIONS
+    BINDINGS = bindings_of(ACTIONS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._checks: tuple[Check, ...] = ()
+        self._places: tuple[int, ...] = ()
+        """Lines at which something that is not well begins."""
+
+    def compose_body(self) -> ComposeResult:
+        """The page."""
+        yield LinesPage(id="checks")
+
+    def on_mount(self) -> None:
+        """Look at once."""
+        self.is_ready = True
+        self.query_one(LinesPage).focus()
+        self.action_look()
+
+    def heading(self) -> str:
+        """What came of it."""
+        return f"this box: {worst(self._checks)}" if self._checks else "this box"
+
+    def on_resize(self) -> None:
+        """Other breaks."""
+        super().on_resize()
+        self._draw(keeps_place=True)
+
+    def action_look(self) -> None:
+        """Look at the box again."""
+        size = self.app.size
+        encoding = getattr(sys.__stdout__, "encoding", "") or ""
+        terminal = Terminal(size.width, size.height, True, encoding, os.environ.get("TERM", ""))
+
+        def work(job: Job[tuple[Check, ...]]) -> tuple[Check, ...]:
+            return look(terminal, on_step=lambda what: job.say(f"looking at {what}"))
+
+        self.begin(work, self._take, self._fail)
+
+    def action_back(self) -> None:
+        """Give up."""
+        if self.give_up():
+            self.say("given up; r looks again", "dim")
+
+    def action_next(self) -> None:
+        """To the next thing that is not well."""
+        here = self.query_one(LinesPage).scroll_offset.y
+        self._go(next((place for place in self._places if place > here), None))
+
+    def action_previous(self) -> None:
+        """To the one before."""
+        here = self.query_one(LinesPage).scroll_offset.y
+        self._go(next((place for place in reversed(self._places) if place < here), None))
+
+    def _go(self, place: int | None) -> None:
+        if place is not None:
+            self.query_one(LinesPage).scroll_to(0, place, animate=False)
+
+    def _take(self, checks: tuple[Check, ...]) -> None:
+        self._checks = checks
+        self._draw()
+
+    def _fail(self, message: str, hint: str) -> None:
+        self.say(f"{message}: {hint}" if hint else message, "warn")
+
+    def _draw(self, *, keeps_place: bool = False) -> None:
+        if not self._checks:
+            return
+        lines: list[Line] = []
+        places = []
+        for check in self._checks:
+            if check.state in ("problem", "note"):
+                places.append(len(lines))
+            lines += lines_of(check, self.size.width)
+        self._places = tuple(places)
+        self.query_one(LinesPage).show(tuple(lines), keeps_place=keeps_place)
+
+
+def lines_of(check: Check, width: int) -> tuple[Line, ...]:
+    """One check in lines of at most `width` cells."""
+    is_narrow = width < _NARROW
+    margin = 2 if is_narrow else _STATE + _TOPIC
+    room = max(width - margin - 1, 12)
+    found = textwrap.wrap(clean_text(check.found), room) or [""]
+    head = (
+        Span(f"{_WORDS[check.state]:{_STATE}}", _STYLES[check.state]),
+        Span(f"{clean_text(check.topic)[: _TOPIC - 1]:{_TOPIC}}", "title"),
+    )
+    lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
+    lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
+    steps = textwrap.wrap(clean_text(check.next_step), room - 3) if check.next_step else []
+    for number, line in enumerate(steps):
+        lines.append((Span(" " * margin + ("   " if number else "-> ") + line, "dim"),))
+    return tuple(lines)

@@ -1,0 +1,65 @@
+"""`gputui doctor` in real processes, against the stand-in driver."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any  # JSON
+
+from command_line import gputui
+from nvml.standin import standin_environment
+
+ONE = """
+driver gpus 1
+* name NVIDIA H200
+* sm_busy_pct 0
+"""
+
+
+def checks(*words: str | Path, scenario: str = ONE) -> tuple[int, dict[str, Any]]:
+    done = gputui("doctor", "--json", *words, env=standin_environment(scenario))
+    found = json.loads(done.stdout)
+    assert found["schema"] == 1
+    return done.returncode, {check["topic"]: check for check in found["checks"]}
+
+
+def test_a_crippled_link_is_a_problem_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    scenario = ONE + "* pcie_width 4\n* pcie_width_max 16\n"
+    status, found = checks("--db", tmp_path / "a.db", scenario=scenario)
+    assert status == 1
+    assert found["GPU 0"]["state"] == "problem"
+    assert found["GPU 0"]["found"].startswith("PCIe x4 of x16")
+    assert found["GPU 0"]["next_step"]
+    assert list(tmp_path.iterdir()) == [], "doctor writes nothing"
+
+
+def test_a_cpu_build_of_torch_on_a_gpu_box_is_a_problem() -> None:
+    status, found = checks()
+    assert status == 1
+    assert "sees no GPU: it is a build without CUDA" in found["torch"]["found"]
+
+
+def test_lines_fit_80_columns_and_end_with_the_sum(tmp_path: Path) -> None:
+    done = gputui(
+        "doctor", "--db", tmp_path / "a.db", env=standin_environment("driver error nvmlInitWithFlags 9\n")
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("note     driver          no GPU is seen")
+    assert lines[-1] == "nothing wrong was found" or "note" in lines[-1]
+
+
+def test_a_file_that_is_no_result_file_is_named(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.db"
+    wrong.write_text("no database")
+    status, found = checks("--db", wrong)
+    assert status == 1
+    assert found["result file"]["state"] == "problem"
+    assert "wrong.db" in found["result file"]["found"]
+
+
+def test_a_python_that_is_none_is_refused() -> None:
+    done = gputui("doctor", "--python", "/nowhere/python")
+    assert done.returncode == 2
+    assert "--python /nowhere/python: is not an executable file" in done.stderr

@@ -1,0 +1,187 @@
+"""What `doctor` says of boxes: pure functions of what was gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
+from monitor_samples import sample
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.devices import HOST
+from gputui.model.live import FOREIGN, Value
+from gputui.services.doctor import Box, Check, Terminal, judged, worst
+
+DB, STATE = Path("/data/results.db"), Path("/state/runs")
+QUIET: Mapping[str, Value] = {
+    "sm_busy_pct": 0,
+    "throttle_bits": 0,
+    "pcie_width": 16,
+    "ecc_uncorrected_count": 0,
+}
+GIB = 1 << 30
+
+
+def make_box(gpus: int = 1, **changes: object) -> Box:
+    """A sound box with idle GPUs of its own, seen from a good terminal."""
+    machine = make_machine(*["NVIDIA H200"] * gpus)
+    machine = replace(machine, memory=replace(machine.memory, shm_bytes=8 * GIB))
+    idle = dict.fromkeys(range(gpus), QUIET) | {HOST: {"load_1min": 0.1}}
+    box = Box(
+        machine=machine,
+        sample=sample(gpus, processes=0, changes=idle),
+        user="ann",
+        interpreter=make_interpreter(*[H200] * gpus),
+        found_as="this Python",
+        clock_source="tsc",
+        governor=Missing("not there"),
+        terminal=Terminal(80, 24, True, "utf-8", "xterm-256color"),
+        result_file=DB,
+        state_directory=STATE,
+        free_bytes={DB.parent: 100 * GIB, STATE: 100 * GIB},
+        file_error=None,
+        is_writable={DB: True, DB.parent: True, STATE: True},
+        measuring=0,
+    )
+    return replace(box, **changes)  # type: ignore[arg-type]
+
+
+def states(box: Box) -> dict[str, str]:
+    return {check.topic: check.state for check in judged(box)}
+
+
+def the(box: Box, topic: str) -> Check:
+    (check,) = [check for check in judged(box) if check.topic == topic]
+    return check
+
+
+def test_a_sound_box_has_nothing_but_ok() -> None:
+    box = make_box(8)
+    assert set(states(box).values()) == {"ok"}
+    assert worst(judged(box)) == "nothing wrong was found"
+    assert the(box, "driver").found.endswith(": 8x NVIDIA H200")
+
+
+def test_a_box_without_a_gpu_is_no_broken_one() -> None:
+    box = make_box(0, interpreter=make_interpreter())
+    assert the(box, "driver").state == "note"
+    assert "no GPU is seen" in the(box, "driver").found
+    assert "problem" not in states(box).values()
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "said"),
+    [
+        (make_interpreter(cuda=None), "sees no GPU: it is a build without CUDA"),
+        (make_interpreter(cuda=None, hip="6.4"), "sees no GPU: a build for ROCm"),
+        (make_interpreter(cuda="14.0"), "it was built for CUDA 14.0, the driver goes up to 13.0"),
+        (make_interpreter(), "CUDA_VISIBLE_DEVICES, or the container, may hide it"),
+        (make_torchless_interpreter(), "torch"),
+        (GputuiError("python3 did not answer", "name another"), "python3 did not answer"),
+    ],
+)
+def test_a_torch_that_cannot_use_the_gpu_is_a_problem_with_a_way_out(interpreter: object, said: str) -> None:
+    machine = replace(make_machine("NVIDIA H200"), cuda_driver_version="13.0")
+    check = the(make_box(1, interpreter=interpreter, machine=machine), "torch")
+    assert check.state == "problem"
+    assert said in check.found
+    assert check.next_step
+
+
+def test_a_torch_without_kernels_for_this_gpu_names_it() -> None:
+    device = replace(H200, runs_here=False, why_not="this torch has no kernels for sm_90")
+    check = the(make_box(interpreter=make_interpreter(device)), "torch cuda:0")
+    assert (check.state, check.found) == ("problem", "NVIDIA H200: this torch has no kernels for sm_90")
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "word"),
+    [
+        ({"pcie_width": 4}, "problem", "PCIe x4 of x16"),
+        ({"ecc_uncorrected_count": 2}, "problem", "ECC errors 2"),
+        ({"throttle_bits": 0x40}, "problem", "THERMAL"),
+        ({"throttle_bits": 0x4}, "note", "POWER-CAPPED"),
+    ],
+)
+def test_what_ails_a_gpu_is_said_with_the_words_of_the_panes(
+    changes: Mapping[str, Value], state: str, word: str
+) -> None:
+    seen = sample(1, processes=0, changes={0: {**QUIET, **changes}, HOST: {"load_1min": 0.1}})
+    check = the(make_box(sample=seen), "GPU 0")
+    assert check.state == state
+    assert check.found.startswith(word)
+
+
+def test_a_lost_gpu_does_not_hide_the_others() -> None:
+    lost = sample(2, processes=0, changes={0: QUIET}, problems={1: Missing("the GPU is lost: off the bus")})
+    found = states(make_box(2, sample=lost))
+    assert (found["GPU 0"], found["GPU 1"]) == ("ok", "problem")
+
+
+def test_a_gpu_that_is_busy_before_anything_is_measured_has_a_neighbour() -> None:
+    seen = sample(1, processes=1, changes={0: {**QUIET, "sm_busy_pct": 97}})
+    stranger = replace(seen.processes[0], user=FOREIGN)  # type: ignore[index]
+    box = make_box(sample=replace(seen, processes=(stranger,)))
+    assert the(box, "GPU 0 use").found == "97 % busy before anything is measured"
+    assert the(box, "GPU 0").found.startswith("SHARED")
+    assert "GPU 0 use" not in states(replace(box, measuring=1)), "our own run is no neighbour"
+
+
+def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
+    machine = make_machine("NVIDIA H200")
+    gpu = replace(
+        machine.gpus[0], power_limit_w=400.0, power_default_limit_w=700.0, ecc_enabled=False, mig_enabled=True
+    )
+    box = make_box(machine=replace(machine, gpus=(gpu,)))
+    assert the(box, "GPU 0 power").found == "limited to 400 W of the 700 W it comes with"
+    assert {"GPU 0 power", "GPU 0 memory", "GPU 0 MIG"} <= {t for t, s in states(box).items() if s == "note"}
+
+
+def test_limits_of_a_container_are_told_with_what_set_them() -> None:
+    machine = make_machine()
+    limited = replace(
+        machine,
+        cpu=replace(machine.cpu, usable_threads=3.5, limited_by="cgroup"),
+        memory=replace(machine.memory, usable_bytes=8 * GIB, limited_by="cgroup"),
+    )
+    box = make_box(0, machine=limited, interpreter=make_interpreter())
+    assert the(box, "CPU").found.startswith("3.50 of 16 threads, set by cgroup")
+    assert the(box, "memory").found == "8.00 GiB of 64.0 GiB, set by cgroup"
+    assert "--shm-size" in the(box, "/dev/shm").next_step
+
+
+def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
+    seen = sample(0, changes={HOST: {"load_1min": 7.3}})
+    box = make_box(0, sample=seen, clock_source="hpet", governor="powersave")
+    assert the(box, "neighbours").found.startswith("load 7.3 on 16 threads")
+    assert the(box, "clock").state == the(box, "CPU clock").state == "note"
+    assert "neighbours" not in states(replace(box, measuring=1))
+    assert the(replace(box, measuring=2), "in progress").found.startswith("2 runs are being measured")
+
+
+def test_files_that_cannot_be_written_or_read_are_problems() -> None:
+    closed = make_box(is_writable={DB: True, DB.parent: False, STATE: False})
+    assert states(closed)["result file"] == states(closed)["run directories"] == "problem"
+    broken = make_box(file_error=GputuiError(f"{DB}: is no result file", "name another"))
+    assert the(broken, "result file").found == f"{DB}: is no result file"
+    full = make_box(free_bytes={DB.parent: 1000, STATE: Missing("gone")})
+    assert [c.state for c in judged(full) if c.topic == "disk"] == ["note", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "state", "said"),
+    [
+        (Terminal(80, 24, False, "utf-8", ""), "note", "none"),
+        (Terminal(80, 24, True, "ANSI_X3.4-1968", "xterm"), "note", "no UTF-8"),
+        (Terminal(60, 20, True, "utf-8", "xterm"), "note", "80x24 and more"),
+        (Terminal(132, 50, True, "UTF-8", "screen"), "ok", "132x50"),
+    ],
+)
+def test_the_terminal_is_judged_by_what_the_screens_need(terminal: Terminal, state: str, said: str) -> None:
+    check = the(make_box(terminal=terminal), "terminal")
+    assert check.state == state
+    assert said in check.found
