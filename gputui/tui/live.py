@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 from gputui.errors import GputuiError
 from gputui.model.live import LiveSample
 from gputui.tui.bell import Bell
+from gputui.tui.loading import load_asyncio, without_collecting
 from gputui.tui.skeleton import first_picture
 
 _THREADS_END_S = 0.5
@@ -75,6 +76,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     begins before the screen's own code is loaded. Settings that cannot be kept are told on stderr.
     """
     with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
+        load_asyncio()
         from gputui.services.monitor_file import monitor_file
         from gputui.tui.monitor.settings import load_settings, save_settings
 
@@ -86,11 +88,12 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         feed.want_processes(settings.show_processes)
         feed.start()
         try:
-            from gputui.tui.actions import Action
-            from gputui.tui.app import MonitorApp
-            from gputui.tui.monitor.actions import ACTIONS
-            from gputui.tui.monitor.model import MonitorModel
-            from gputui.tui.screens import screens_here, screens_line
+            with without_collecting():
+                from gputui.tui.actions import Action
+                from gputui.tui.app import MonitorApp
+                from gputui.tui.monitor.actions import ACTIONS
+                from gputui.tui.monitor.model import MonitorModel
+                from gputui.tui.screens import screens_here, screens_line
 
             screens = screens_here() if options.has_screens else ()
             model = MonitorModel(

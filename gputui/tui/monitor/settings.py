@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 from gputui.errors import GputuiError
 from gputui.tui.monitor.metrics import DEFAULT_METRICS, METRICS
@@ -49,6 +46,8 @@ def load_settings(path: Path) -> tuple[MonitorSettings, str]:
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST_FILE).decode("utf-8")
+        import tomllib  # 2 ms before the first picture, for those who have a file
+
         table = tomllib.loads(text)
     except FileNotFoundError:
         return MonitorSettings(), ""
@@ -71,6 +70,8 @@ def load_settings(path: Path) -> tuple[MonitorSettings, str]:
 
 def save_settings(path: Path, settings: MonitorSettings) -> None:
     """Write the file as a whole or not at all. Raises GputuiError if that cannot be done."""
+    import tempfile  # at the end: it is no part of the way to the first picture
+
     text = "# Written by gputui when its monitor is left.\n" + "".join(
         f"{field.name} = {_toml(getattr(settings, field.name))}\n" for field in fields(settings)
     )
