@@ -262,8 +262,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         if app.round_trip_s > SLOW_FRAME_S and lines:
             note = f" link slow: a picture takes {app.round_trip_s:.1f} s "
             lines = (ending_with(note, lines[0], width), *lines[1:])
-        if self._view.show(lines):
-            app.paint_now(self._view)
+        rows = self._view.take(lines)
+        if rows:
+            app.paint_rows(self._view, rows)
 
     def _again_in(self, seconds: float) -> None:
         if self._next is not None:

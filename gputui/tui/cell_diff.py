@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import compress
+from operator import ne
 from typing import NamedTuple
 
 from rich.cells import cell_len, split_graphemes
@@ -13,7 +15,8 @@ from rich.color import ColorSystem
 from rich.style import Style
 from textual.strip import Strip
 
-from gputui.tui.theme import Depth
+from gputui.tui.lines import Line
+from gputui.tui.theme import Depth, definition
 
 JOINED_GAP = 6
 """Runs of changed cells with fewer unchanged ones between are written as one: a move costs as many bytes."""
@@ -34,6 +37,12 @@ Placed = tuple[int, Strip]
 """A strip and the column it begins at."""
 
 
+@lru_cache(maxsize=128)
+def rich_style(name: str, depth: Depth) -> Style:
+    """The style of a span at a depth."""
+    return Style.parse(definition(name, depth))
+
+
 class Look(NamedTuple):
     """Parameters of the SGR sequence for a style; empty for the terminal's own."""
 
@@ -48,6 +57,14 @@ class Looks:
     def __init__(self, depth: Depth) -> None:
         self._depth = depth
         self._known: dict[Style, Look] = {}
+        self._named: dict[str, Look] = {}
+
+    def named(self, name: str) -> Look:
+        """How text of a style of the theme is switched on."""
+        look = self._named.get(name)
+        if look is None:
+            look = self._named[name] = self.of(rich_style(name, self._depth))
+        return look
 
     def of(self, style: Style | None) -> Look:
         """How text of a style is switched on."""
@@ -131,16 +148,57 @@ class CellDiff:
 
     def diff(self, rows: Mapping[int, Iterable[Placed]]) -> str:
         """What to write so that the terminal shows these strips, by row; empty when it does already."""
-        out: list[str] = []
-        pen = _Pen(out)
-        if self.forgotten:
-            out.append("\x1b[m\x1b[2J")
-            self.forgotten = False
+        pen = self._pen()
         for y, strips in rows.items():
             if 0 <= y < self.size[1]:
                 self._row(y, tuple(strips), pen)
-        pen.style("")
-        return "".join(out)
+        return pen.done()
+
+    def diff_lines(self, rows: Mapping[int, Line]) -> str:
+        """The same for lines that each fill a row; one that does not is cut, or filled with blanks."""
+        pen = self._pen()
+        for y, line in rows.items():
+            if 0 <= y < self.size[1]:
+                self._line(y, line, pen)
+        return pen.done()
+
+    def _pen(self) -> _Pen:
+        pen = _Pen()
+        if self.forgotten:
+            pen.write("\x1b[m\x1b[2J")
+            self.forgotten = False
+        return pen
+
+    def _line(self, y: int, line: Line, pen: _Pen) -> None:
+        width = self.size[0]
+        cells: list[str] = []
+        styles: list[str] = []
+        odd = False
+        for span in line:
+            text = span.text
+            if not text:
+                continue
+            if _ONE_CELL_EACH.fullmatch(text):
+                cells += text
+            else:
+                odd = True
+                cells += cells_of(text)
+            look = self._looks.named(span.style)
+            del cells[width:]
+            letters = len(cells) - len(styles)
+            if look.of_blanks != look.of_text:
+                blanks = 0
+                while blanks < letters and cells[-1 - blanks] == " ":
+                    blanks += 1
+                styles += [look.of_text] * (letters - blanks)
+                styles += [look.of_blanks] * blanks
+            else:
+                styles += [look.of_text] * letters
+        if len(cells) < width:
+            styles += [""] * (width - len(cells))
+            cells += " " * (width - len(cells))
+        self._sent[y] = ()
+        self._change(y, cells, styles, odd, pen)
 
     def _row(self, y: int, strips: tuple[Placed, ...], pen: _Pen) -> None:
         sent = self._sent[y]
@@ -148,27 +206,27 @@ class CellDiff:
             new is old and x == at for (x, new), (at, old) in zip(strips, sent, strict=True)
         ):
             return
-        old_cells, old_styles = self._cells[y], self._styles[y]
-        cells, styles = old_cells.copy(), old_styles.copy()
+        cells, styles = self._cells[y].copy(), self._styles[y].copy()
         odd = self._odd[y]
         for x, strip in strips:
             odd |= self._lay(cells, styles, x, strip)
         self._sent[y] = strips
+        self._change(y, cells, styles, odd, pen)
+
+    def _change(self, y: int, cells: list[str], styles: list[str], odd: bool, pen: _Pen) -> None:
+        """Have the terminal show these cells in a row."""
+        old_cells, old_styles = self._cells[y], self._styles[y]
         if odd:
             _mend_halves(cells)
-        if cells == old_cells and styles == old_styles:
+        changed = list(compress(range(len(cells)), map(ne, cells, old_cells)))
+        if styles != old_styles:
+            restyled = compress(range(len(cells)), map(ne, styles, old_styles))
+            changed = sorted({*changed, *restyled})
+        if not changed:
             return
         self._cells[y], self._styles[y] = cells, styles
         self._odd[y] = odd and not all(map(_is_one_character, cells))
-        changed = [
-            i
-            for i, (cell, old, style, was) in enumerate(
-                zip(cells, old_cells, styles, old_styles, strict=True)
-            )
-            if cell != old or style != was
-        ]
-        if changed:
-            _write_row(y, cells, styles, _runs(cells, changed), odd, pen)
+        _write_row(y, cells, styles, _runs(cells, changed), odd, pen)
 
     def _lay(self, cells: list[str], styles: list[str], x: int, strip: Strip) -> bool:
         """Put a strip into a row, cut to it. Whether anything in it is not one character in one cell."""
@@ -197,14 +255,20 @@ class CellDiff:
 class _Pen:
     """Where text goes and in which style; switches only when it must."""
 
-    def __init__(self, out: list[str]) -> None:
-        self.write = out.append
+    def __init__(self) -> None:
+        self._out: list[str] = []
+        self.write = self._out.append
         self._style = ""
 
     def style(self, style: str) -> None:
         if style != self._style:
             self.write(f"\x1b[{'0;' if style and self._style else ''}{style}m")
             self._style = style
+
+    def done(self) -> str:
+        """All that was written, the terminal's own style behind it."""
+        self.style("")
+        return "".join(self._out)
 
 
 def _is_one_character(cell: str) -> bool:

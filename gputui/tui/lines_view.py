@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rich.segment import Segment
@@ -10,15 +11,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputui.tui.cell_diff import width_of
+from gputui.tui.cell_diff import rich_style, width_of
 from gputui.tui.lines import Line, Span
-from gputui.tui.theme import Depth, definition
-
-
-@lru_cache(maxsize=128)
-def rich_style(name: str, depth: Depth) -> Style:
-    """The style of a span at a depth."""
-    return Style.parse(definition(name, depth))
+from gputui.tui.theme import Depth
 
 
 @lru_cache(maxsize=1024)  # charts are never the same again: more would only fill memory
@@ -46,6 +41,12 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
 
     def show(self, lines: tuple[Line, ...]) -> bool:
         """Have these lines shown from the top, and nothing below them. Whether any of them is new."""
+        changed = self.take(lines)
+        self.refresh_rows(changed)
+        return bool(changed and self.size.width)
+
+    def take(self, lines: tuple[Line, ...]) -> list[int]:
+        """As `show`, but for showing it: the rows in sight that are new."""
         old = self._lines
         common = min(len(old), len(lines))
         changed = [y for y in range(common) if lines[y] is not old[y] and lines[y] != old[y]]
@@ -53,10 +54,18 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         self._lines = lines
         for y in changed:
             self._strips.pop(y, None)
-        regions = [Region(0, y, self.size.width, 1) for y in changed if y < self.size.height]
-        if regions and self.size.width:
-            self.refresh(*regions)
-        return bool(regions)
+        height = self.size.height
+        return [y for y in changed if y < height]
+
+    def refresh_rows(self, rows: Sequence[int]) -> None:
+        """Have Textual show these rows anew."""
+        width = self.size.width
+        if rows and width:
+            self.refresh(*(Region(0, y, width, 1) for y in rows))
+
+    def line(self, y: int) -> Line:
+        """What stands in a row."""
+        return self._lines[y] if y < len(self._lines) else ()
 
     def render_line(self, y: int) -> Strip:
         """The strip at a row, the same object as long as the line is the same."""
@@ -66,8 +75,7 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
             self._width = width
         strip = self._strips.get(y)
         if strip is None:
-            line = self._lines[y] if y < len(self._lines) else ()
-            strip = self._strips[y] = strip_of(line, width, self._depth)
+            strip = self._strips[y] = strip_of(self.line(y), width, self._depth)
         return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:

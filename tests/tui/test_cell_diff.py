@@ -90,6 +90,34 @@ def test_a_strip_over_half_of_a_wide_character_leaves_no_half(
         assert emulator.screen.display[0] == row
 
 
+@st.composite
+def spans(draw: st.DrawFn) -> Line:
+    """A line that need not fill its row, nor keep within it."""
+    pieces = st.lists(st.tuples(st.text(LETTERS, max_size=WIDTH), st.sampled_from(STYLES)), max_size=5)
+    return tuple(Span(text, style) for text, style in draw(pieces))
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(st.dictionaries(st.integers(0, HEIGHT - 1), spans()), max_size=5), st.booleans())
+def test_lines_are_shown_as_the_strips_made_of_them(
+    shown: list[dict[int, Line]], are_strips_between: bool
+) -> None:
+    diff = CellDiff(Depth.TRUE, WIDTH, HEIGHT)
+    emulator = Emulator(WIDTH, HEIGHT)
+    emulator.feed("left over from before" * 9)
+    current: dict[int, Line] = dict.fromkeys(range(HEIGHT), ())
+    for rows in ({}, *shown):
+        current |= rows
+        emulator.feed(diff.diff_lines(rows))
+        strips = [[(0, strip_of(current[y], WIDTH, Depth.TRUE))] for y in range(HEIGHT)]
+        assert emulator.cells() == as_textual_writes(strips, WIDTH).cells()
+        if are_strips_between:
+            emulator.feed(diff.diff(dict(enumerate(strips))))
+            assert emulator.cells() == as_textual_writes(strips, WIDTH).cells()
+        else:
+            assert diff.diff_lines(current) == ""
+
+
 def lines(*texts: str, style: str = "") -> dict[int, list[tuple[int, Strip]]]:
     return {y: [(0, strip_of((Span(text, style),), WIDTH, Depth.INDEXED))] for y, text in enumerate(texts)}
 

@@ -29,6 +29,7 @@ from gputui.tui.quiet_input import ASK, QuietDriver
 from gputui.tui.theme import Depth
 
 DEADLINE_S = 30.0
+both_ways = pytest.mark.parametrize("is_direct", [False, True], ids=["composed", "direct"])
 
 
 class PaperDriver(QuietDriver):
@@ -54,10 +55,11 @@ class PaperDriver(QuietDriver):
 
 
 class Pictures(FastPaint):
-    """One view, and a hook after each display."""
+    """One view, and a hook after each display; `is_direct`: its rows go past Textual's compositor."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_direct: bool = False) -> None:
         super().__init__(Depth.TRUE)
+        self.is_direct = is_direct
         self.driver_class = PaperDriver
         self.view = LinesView(self.depth)
         self.displayed = asyncio.Event()
@@ -74,8 +76,13 @@ class Pictures(FastPaint):
         return self._driver
 
     def show(self, lines: tuple[Line, ...]) -> None:
-        self.view.show(lines)
-        self.paint_now(self.view)
+        if self.is_direct:
+            rows = self.view.take(lines)
+            if rows:
+                self.paint_rows(self.view, rows)
+        else:
+            self.view.show(lines)
+            self.paint_now(self.view)
 
     def answer(self) -> None:
         self.on_cursor_position(events.CursorPosition(0, 0))
@@ -99,8 +106,8 @@ class Pictures(FastPaint):
 
 
 @contextlib.asynccontextmanager
-async def running(width: int = 60, height: int = 12) -> AsyncIterator[Pictures]:
-    app = Pictures()
+async def running(is_direct: bool = False, width: int = 60, height: int = 12) -> AsyncIterator[Pictures]:
+    app = Pictures(is_direct)
     task = asyncio.ensure_future(app.run_async(size=(width, height)))
     await app.until(lambda: app._driver is not None and bool(app.paper.written))
     with app._context():
@@ -123,16 +130,18 @@ def moving(n: int, width: int = 60, height: int = 12) -> tuple[Line, ...]:
     )
 
 
-async def test_every_update_is_shown_exactly() -> None:
-    async with running() as app:
+@both_ways
+async def test_every_update_is_shown_exactly(is_direct: bool) -> None:
+    async with running(is_direct) as app:
         for n in range(40):
             app.show(moving(n))
             app.answer()
             assert app.is_exact()
 
 
-async def test_nothing_changed_is_nothing_written() -> None:
-    async with running() as app:
+@both_ways
+async def test_nothing_changed_is_nothing_written(is_direct: bool) -> None:
+    async with running(is_direct) as app:
         app.show(moving(1))
         app.answer()
         written = len(app.paper.written)
@@ -145,8 +154,11 @@ async def test_nothing_changed_is_nothing_written() -> None:
         assert len(app.paper.written) == written
 
 
-async def test_while_a_frame_is_in_flight_nothing_is_written_and_then_one_frame_shows_all() -> None:
-    async with running() as app:
+@both_ways
+async def test_while_a_frame_is_in_flight_nothing_is_written_and_then_one_frame_shows_all(
+    is_direct: bool,
+) -> None:
+    async with running(is_direct) as app:
         app.show(moving(0))
         written = len(app.paper.written)
         for n in range(1, 30):
@@ -158,8 +170,9 @@ async def test_while_a_frame_is_in_flight_nothing_is_written_and_then_one_frame_
         assert app.is_exact()
 
 
-async def test_what_was_dropped_is_shown_with_the_next_change_of_another_line() -> None:
-    async with running() as app:
+@both_ways
+async def test_what_was_dropped_is_shown_with_the_next_change_of_another_line(is_direct: bool) -> None:
+    async with running(is_direct) as app:
         first = moving(0)
         app.show(first)
         app.show(((Span("dropped"),), *first[1:]))
@@ -169,8 +182,9 @@ async def test_what_was_dropped_is_shown_with_the_next_change_of_another_line() 
         assert app.is_exact()
 
 
-async def test_a_dropped_frame_that_was_undone_is_never_written() -> None:
-    async with running() as app:
+@both_ways
+async def test_a_dropped_frame_that_was_undone_is_never_written(is_direct: bool) -> None:
+    async with running(is_direct) as app:
         app.show(moving(0))
         app.show(moving(1))
         app.show(moving(0))
@@ -180,8 +194,9 @@ async def test_a_dropped_frame_that_was_undone_is_never_written() -> None:
         assert app.is_exact()
 
 
-async def test_after_a_resize_the_whole_picture_is_right() -> None:
-    async with running() as app:
+@both_ways
+async def test_after_a_resize_the_whole_picture_is_right(is_direct: bool) -> None:
+    async with running(is_direct) as app:
         for width, height in ((40, 8), (61, 20), (60, 12)):
             app.show(moving(width))
             app.answer()
@@ -194,8 +209,9 @@ async def test_after_a_resize_the_whole_picture_is_right() -> None:
             assert app.is_exact()
 
 
-async def test_repainting_mends_what_others_wrote() -> None:
-    async with running() as app:
+@both_ways
+async def test_repainting_mends_what_others_wrote(is_direct: bool) -> None:
+    async with running(is_direct) as app:
         app.show(moving(2))
         app.answer()
         app.paper.emulator.feed("\x1b[2;2Hwall: the system goes down")
@@ -215,8 +231,9 @@ class Question(ModalScreen[None]):
         yield Static("End process 温度 12?")
 
 
-async def test_another_screen_over_the_view_and_away_again_is_shown_exactly() -> None:
-    async with running() as app:
+@both_ways
+async def test_another_screen_over_the_view_and_away_again_is_shown_exactly(is_direct: bool) -> None:
+    async with running(is_direct) as app:
         wide: tuple[Line, ...] = tuple((Span("温度" * 15, "accent"),) for _ in range(12))
         app.show(wide)
         app.answer()
@@ -228,6 +245,17 @@ async def test_another_screen_over_the_view_and_away_again_is_shown_exactly() ->
         await app.until(lambda: not app.shows("End process"))
         app.answer()
         assert app.is_exact()
+
+
+async def test_rows_written_past_textual_are_known_to_it_when_it_draws_next() -> None:
+    async with running(is_direct=True) as app:
+        for n in range(6):
+            app.show(moving(n))
+            app.answer()
+            app.view.refresh()
+            app.paint_now(app.view)
+            app.answer()
+            assert app.is_exact()
 
 
 async def test_only_changed_lines_are_drawn_again() -> None:

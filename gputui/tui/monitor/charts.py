@@ -56,7 +56,10 @@ class Chart:
         self.rows = rows
         self.span_ns = span_ns
         self._make: Callable[[int, int, int], Glyph] = ascii_glyph if ascii_only else braille_glyph
-        self._kept: dict[int, Glyph] = {}
+        self._kept: list[Glyph] = []
+        """Cells that will not change any more, the oldest first."""
+        self._first = 0
+        """The number of the first of them."""
         self._high = 0.0
         self._seen: tuple[int, int | None, float] | None = None
         self._drawn: tuple[str, ...] = ()
@@ -70,21 +73,19 @@ class Chart:
         if seen == self._seen:
             return self._drawn
         if high != self._high:
-            self._kept.clear()
+            self._kept = []
             self._high = high
         ring_ns = series.ring_for(self.span_ns).length_ns
         settled_ns = (now_ns if series.last_ns is None else series.last_ns) // ring_ns * ring_ns
         first = last - self.width + 1
-        kept: dict[int, Glyph] = {}
-        for cell in range(first, last + 1):
-            glyph = self._kept.get(cell)
-            if glyph is None:
-                glyph = self._make(
-                    self._level(series, 2 * cell), self._level(series, 2 * cell + 1), self.rows
-                )
-            kept[cell] = glyph
-        self._drawn = tuple("".join(column) for column in zip(*kept.values(), strict=True))
-        self._kept = {cell: glyph for cell, glyph in kept.items() if self._end_ns(cell) <= settled_ns}
+        glyphs = self._kept[first - self._first :] if first >= self._first else []
+        for cell in range(first + len(glyphs), last + 1):
+            glyphs.append(
+                self._make(self._level(series, 2 * cell), self._level(series, 2 * cell + 1), self.rows)
+            )
+        self._drawn = tuple(map("".join, zip(*glyphs, strict=True)))
+        settled = ((settled_ns + 1) * self.width - 1) // self.span_ns  # cells that end no later than this
+        self._kept, self._first = glyphs[: max(settled - first, 0)], first
         self._seen = seen
         return self._drawn
 
@@ -95,9 +96,6 @@ class Chart:
         if step <= 1 or now_ns - first_ns < self.span_ns // 2:
             return current, True
         return current // step * step - 1, False
-
-    def _end_ns(self, cell: int) -> int:
-        return (cell + 1) * self.span_ns // self.width
 
     def _level(self, series: Series, half: int) -> int:
         halves = 2 * self.width
