@@ -11,6 +11,9 @@ from gputui.errors import GputuiError
 
 T = TypeVar("T")
 
+WRITES = "gputui-writes"
+"""Name of the thread of a job that writes: who ends the process gives it time."""
+
 
 class Cancelled(Exception):
     """Nobody wants the result any more."""
@@ -28,17 +31,20 @@ class Job(Generic[T]):
         work: Callable[[Job[T]], T],
         arrived: Callable[[Job[T], T | Exception], None],
         told: Callable[[Job[T], str], None] = lambda job, text: None,
+        *,
+        writes: bool = False,
     ) -> None:
         self._work = work
         self._arrived = arrived
         self._told = told
+        self._name = WRITES if writes else "gputui-job"
         self._lock = threading.Lock()
         self._interrupt: Callable[[], None] | None = None
         self.is_cancelled = False
 
     def start(self) -> None:
         """Begin, and return at once."""
-        threading.Thread(target=self._run, name="gputui-job", daemon=True).start()
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def cancel(self) -> None:
         """Give up: a query that is under way is interrupted, and nothing arrives any more."""

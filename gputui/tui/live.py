@@ -13,12 +13,15 @@ from typing import Protocol, runtime_checkable
 
 from gputui.errors import GputuiError
 from gputui.model.live import LiveSample
+from gputui.services.jobs import WRITES
 from gputui.tui.bell import Bell
 from gputui.tui.loading import load_asyncio, without_collecting
 from gputui.tui.skeleton import first_picture
 
-_THREADS_END_S = 0.5
-"""For threads that were told to end."""
+_READERS_END_S = 0.02
+"""For threads that were told to end and only read: nothing is lost with them."""
+_WRITERS_END_S = 0.5
+"""For a change of a file that was asked for; it is whole or not at all."""
 
 
 class Feed(Protocol):
@@ -146,9 +149,10 @@ def _end_before_python(status: int) -> None:
     """
     if "duckdb" not in sys.modules:
         return
-    end_s = monotonic() + _THREADS_END_S
+    begin_s = monotonic()
     others = [thread for thread in threading.enumerate() if thread.daemon]
     for thread in others:
+        end_s = begin_s + (_WRITERS_END_S if thread.name == WRITES else _READERS_END_S)
         thread.join(max(end_s - monotonic(), 0))
     if any(thread.is_alive() for thread in others):
         sys.stdout.flush()

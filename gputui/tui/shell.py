@@ -160,14 +160,17 @@ class ShellScreen(Screen[None]):
         work: Callable[[Job[T]], T],
         then: Callable[[T], None],
         failed: Callable[[str, str], None],
+        *,
+        writes: bool = False,
     ) -> None:
         """Do something that takes a while; what was under way is given up.
 
-        `then` gets the result; `failed` what happened and what to do next.
+        `then` gets the result; `failed` what happened and what to do next. What `writes` is given time to
+        end when the app is left.
         """
         self.give_up()
         self._then, self._failed = then, failed
-        self._job = Job(work, self._arrived, self._job_told)
+        self._job = Job(work, self._arrived, self._job_told, writes=writes)
         self._job.start()
         self.refresh_lines()
 

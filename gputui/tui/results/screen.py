@@ -422,7 +422,7 @@ class ResultsScreen(ShellScreen):
         def failed(message: str, hint: str) -> None:
             self.say(f"{message}: {hint}", "warn")
 
-        self.begin(work, done, failed)
+        self.begin(work, done, failed, writes=True)
 
     def action_next_tab(self) -> None:
         """The next page of a run."""
