@@ -258,17 +258,28 @@ class _Pen:
     def __init__(self) -> None:
         self._out: list[str] = []
         self.write = self._out.append
-        self._style = ""
+        self.now = ""
+        """The style that is switched on."""
 
     def style(self, style: str) -> None:
-        if style != self._style:
-            self.write(f"\x1b[{'0;' if style and self._style else ''}{style}m")
-            self._style = style
+        if style != self.now:
+            off = style and self.now and not (_is_colour(style) and _is_colour(self.now))
+            self.write(f"\x1b[{'0;' if off else ''}{style}m")
+            self.now = style
 
     def done(self) -> str:
         """All that was written, the terminal's own style behind it."""
         self.style("")
         return "".join(self._out)
+
+
+@lru_cache(maxsize=256)
+def _is_colour(style: str) -> bool:
+    """Whether a style is a colour of letters and nothing else, so that another such takes its place."""
+    return _COLOUR.fullmatch(style) is not None
+
+
+_COLOUR = re.compile(r"(?:3[0-7]|9[0-7]|38;5;\d+|38;2;\d+;\d+;\d+)")
 
 
 def _is_one_character(cell: str) -> bool:
@@ -312,50 +323,90 @@ def _write_row(
     tail = len(cells)
     while tail and cells[tail - 1] == " " and not styles[tail - 1]:
         tail -= 1
-    move = f"\x1b[{y + 1};{{}}H"
+    pieces: list[_Piece] = []
     for start, end in runs:
-        pen.write(move.format(start + 1))
-        move = "\x1b[{}G"
-        stop = min(end, tail)
         at = start
-        while at < stop:
+        while at < min(end, tail):
             style = styles[at]
             until = at + 1
-            while until < stop and styles[until] == style:
+            while until < end and until < tail and styles[until] == style:
                 until += 1
-            pen.style(style)
-            _write_text(cells, at, until, stop, plain=not style, odd=odd, pen=pen)
+            pieces.append((style, at, until))
             at = until
         if end > tail:
-            pen.style("")
+            pieces.append(("", max(start, tail), end))
+            break
+    if len(pieces) > 2 and not odd:
+        pieces = _cheapest(pieces, pen.now)
+    move = f"\x1b[{y + 1};{{}}H"
+    cursor = -1
+    for style, start, end in pieces:
+        if start != cursor:
+            pen.write(move.format(start + 1))
+            move = "\x1b[{}G"
+        pen.style(style)
+        if end > tail:
             pen.write("\x1b[K")
-            return
+            cursor = start
+        else:
+            cursor = _write_text(cells, start, end, plain=not style, odd=odd, pen=pen)
 
 
-def _write_text(
-    cells: list[str], start: int, end: int, stop: int, *, plain: bool, odd: bool, pen: _Pen
-) -> None:
-    """Cells of one style; behind a character whose width is disputed among terminals, a move."""
+_Piece = tuple[str, int, int]
+"""Cells of one style: the style, the first column and the one behind the last."""
+
+
+def _cheapest(pieces: list[_Piece], now: str) -> list[_Piece]:
+    """From left to right, or style by style: a colour may take more bytes than a move."""
+    by_style: dict[str, list[_Piece]] = {now: []}
+    for piece in pieces:
+        by_style.setdefault(piece[0], []).append(piece)
+    grouped = [piece for group in by_style.values() for piece in group]
+    return grouped if _bytes_of(grouped, now) < _bytes_of(pieces, now) else pieces
+
+
+def _bytes_of(pieces: list[_Piece], style: str) -> int:
+    """What moves and styles take, about."""
+    count, cursor = 0, -1
+    for wanted, start, end in pieces:
+        if wanted != style:
+            count += len(wanted) + 3
+            style = wanted
+        if start != cursor:
+            count += 6
+        cursor = end
+    return count
+
+
+def _write_text(cells: list[str], start: int, end: int, *, plain: bool, odd: bool, pen: _Pen) -> int:
+    """Cells of one style, and where the cursor is then.
+
+    Behind a character whose width is disputed among terminals it is nowhere.
+    """
     if odd and not all(map(_is_one_character, cells[start:end])):
+        disputed = False
         for i in range(start, end):
+            if disputed and cells[i] != _RIGHT_HALF:
+                pen.write(f"\x1b[{i + 1}G")
+                disputed = False
             pen.write(cells[i])
-            if len(cells[i]) != 1 and i + 1 < stop and cells[i + 1] != _RIGHT_HALF:
-                pen.write(f"\x1b[{i + 2}G")
-        return
+            disputed = disputed or len(cells[i]) != 1
+        return -1 if disputed else end
     text = "".join(cells[start:end])
     if plain and " " * ERASED_BLANKS in text:
-        at = start
+        at = cursor = start
         for piece in _BLANKS.split(text):
             if piece.startswith(" " * ERASED_BLANKS):
                 pen.write(f"\x1b[{len(piece)}X")
-                at += len(piece)
-                if at < stop:
+            elif piece:
+                if at != cursor:
                     pen.write(f"\x1b[{at + 1}G")
-            else:
                 pen.write(piece)
-                at += len(piece)
-        return
+                cursor = at + len(piece)
+            at += len(piece)
+        return cursor
     pen.write(text)
+    return end
 
 
 _BLANKS = re.compile(f"( {{{ERASED_BLANKS},}})")
