@@ -141,6 +141,8 @@ class Collector:
         """By position of the source and number of the device."""
         self._host_slot = _Slot(None, HOST, (self._unread("host", HOST),))
         self._closed_round = -1
+        self._awaited_round = -1
+        """The round that the host's thread waits for, or waited for last."""
         self._processes: tuple[ProcessSample, ...] | Missing = NOT_ASKED
         self._absent: dict[str, Missing] = {source.NAME: OPENING for source in self._sources}
         self._opening_since_ns: dict[str, int] = {}
@@ -330,7 +332,8 @@ class Collector:
                         slot.uses, slot.uses_ns = uses, self._clock()
                 self._changes += 1
                 is_late = self._closed_round >= number or self._is_stuck(self._host_slot, number)
-                self._published.notify_all()
+                if self._is_complete(self._awaited_round):
+                    self._published.notify_all()
             if is_late and not self._closed.is_set():
                 self._on_sample()
 
@@ -379,6 +382,7 @@ class Collector:
         """Who uses the GPUs, once all are read in this round, and when the newest of it was told."""
         with self._published:
             longest_s = min(_WAITS_FOR_GPUS_S, self._rounds.interval_s / 2)
+            self._awaited_round = number
             self._published.wait_for(lambda: self._is_complete(number), longest_s)
             return self._all_uses(), max((slot.uses_ns or 0 for slot in self._slots.values()), default=0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from gputui.tui.monitor.history import SECOND_NS, Series
+from gputui.tui.monitor.history import SECOND_NS, Ring, Series
 
 STEP_NS = 5 * SECOND_NS
 """A chart moves at most this often once it is half full: a moved chart is sent anew as a whole."""
@@ -75,14 +75,13 @@ class Chart:
         if high != self._high:
             self._kept = []
             self._high = high
-        ring_ns = series.ring_for(self.span_ns).length_ns
+        ring = series.ring_for(self.span_ns)
+        ring_ns = ring.length_ns
         settled_ns = (now_ns if series.last_ns is None else series.last_ns) // ring_ns * ring_ns
         first = last - self.width + 1
         glyphs = self._kept[first - self._first :] if first >= self._first else []
         for cell in range(first + len(glyphs), last + 1):
-            glyphs.append(
-                self._make(self._level(series, 2 * cell), self._level(series, 2 * cell + 1), self.rows)
-            )
+            glyphs.append(self._make(self._level(ring, 2 * cell), self._level(ring, 2 * cell + 1), self.rows))
         self._drawn = tuple(map("".join, zip(*glyphs, strict=True)))
         settled = ((settled_ns + 1) * self.width - 1) // self.span_ns  # cells that end no later than this
         self._kept, self._first = glyphs[: max(settled - first, 0)], first
@@ -97,11 +96,10 @@ class Chart:
             return current, True
         return current // step * step - 1, False
 
-    def _level(self, series: Series, half: int) -> int:
+    def _level(self, ring: Ring, half: int) -> int:
         halves = 2 * self.width
-        start, end = half * self.span_ns // halves, (half + 1) * self.span_ns // halves
-        bucket = series.over(start, end, self.span_ns)
-        return GAP if bucket is None else level_of(bucket.mean, self._high, 4 * self.rows)
+        mean = ring.mean_over(half * self.span_ns // halves, (half + 1) * self.span_ns // halves)
+        return GAP if mean is None else level_of(mean, self._high, 4 * self.rows)
 
 
 def level_of(value: float, high: float, dots: int) -> int:

@@ -75,10 +75,7 @@ class Ring:
 
     def over(self, start_ns: int, end_ns: int) -> Bucket | None:
         """All buckets that begin in [start, end), or the one start lies in; None where nothing is known."""
-        first = -(-start_ns // self.length_ns)
-        behind = -(-end_ns // self.length_ns)
-        if behind <= first:
-            first, behind = first - 1, first
+        first, behind = self._numbers_in(start_ns, end_ns)
         least, greatest, total, count = math.inf, -math.inf, 0.0, 0
         for number in range(max(first, behind - self.kept), behind):
             slot = number % self.kept
@@ -88,6 +85,21 @@ class Ring:
                 total += self._mean[slot]
                 count += 1
         return Bucket(least, total / count, greatest) if count else None
+
+    def mean_over(self, start_ns: int, end_ns: int) -> float | None:
+        """The mean that `over` tells: charts ask for it a hundred times a picture, of one bucket mostly."""
+        first, behind = self._numbers_in(start_ns, end_ns)
+        if behind - first > 1:
+            bucket = self.over(start_ns, end_ns)
+            return None if bucket is None else bucket.mean
+        slot = first % self.kept
+        return self._mean[slot] if self._numbers[slot] == first else None
+
+    def _numbers_in(self, start_ns: int, end_ns: int) -> tuple[int, int]:
+        """The first and behind-last bucket that begin in [start, end), or the one start lies in."""
+        first = -(-start_ns // self.length_ns)
+        behind = -(-end_ns // self.length_ns)
+        return (first - 1, first) if behind <= first else (first, behind)
 
 
 class Series:
