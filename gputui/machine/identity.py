@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import platform
 from collections.abc import Sequence
@@ -16,6 +14,9 @@ ID_DIGITS = 12
 
 def hashed_id(key: bytes, text: str) -> str:
     """12 hex digits: HMAC-SHA256 of a private name under the user's own key."""
+    import hashlib  # OpenSSL, 4 MiB: for who asks for an id
+    import hmac
+
     return hmac.new(key, text.encode(errors="replace"), hashlib.sha256).hexdigest()[:ID_DIGITS]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 
@@ -46,6 +45,8 @@ class Work:
             [self.workload, self.version, self.size, self.form, [list(p) for p in self.parameters]],
             separators=(",", ":"),
         )
+        import hashlib  # OpenSSL, 4 MiB: those who only read names need it not
+
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

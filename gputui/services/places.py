@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from pathlib import Path
 import platformdirs
 
 from gputui.errors import GputuiError
-from gputui.model.journal import STORED_NAME
 from gputui.services.monitor_file import monitor_file
 
 APPLICATION = "gputui"
@@ -55,6 +53,8 @@ class Place:
 
 def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
     """Everything gputui keeps for this user, whether it is there or not."""
+    from gputui.model.journal import STORED_NAME  # 1 MiB that those who ask for one place need not have
+
     runs = run_directories(environ)
     unstored = [d for d in _entries(runs) if d.is_dir() and not (d / STORED_NAME).exists()]
     note = f"{len(unstored)} not stored: gputui runs stores those of this host" if unstored else ""
@@ -102,7 +102,7 @@ def hash_key() -> bytes:
             if len(key) == KEY_BYTES:
                 return key
             descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)  # a torn file of an earlier start
-        key = secrets.token_bytes(KEY_BYTES)
+        key = os.urandom(KEY_BYTES)
         with os.fdopen(descriptor, "wb") as file:
             file.write(key)
         return key

@@ -19,8 +19,9 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import JOURNAL_NAME, STORED_NAME, Line, Price, Stored
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
-from gputui.recording.lock import boot_id, is_held, read_holder
+from gputui.recording.lock import is_held, read_holder
 from gputui.recording.spec import Spec
+from gputui.services.held_runs import directories_in, held_runs
 from gputui.services.places import hash_key, run_directories
 from gputui.store.journal_reader import JournalTail
 
@@ -125,17 +126,10 @@ def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int
 
 def runs_in_progress() -> list[tuple[LiveRun, ...]]:
     """The runs that living supervisors execute, newest first; those of one supervisor together."""
-    home, found, seen = run_directories(), list[tuple[LiveRun, ...]](), set[Path]()
-    for run_dir in sorted(_directories(home), reverse=True):
-        holder = read_holder(run_dir)
-        if run_dir in seen or holder is None or not is_held(run_dir):
-            continue
-        if holder.boot_id == boot_id() and not holder.lives_here():
-            continue  # somebody recovers it at this moment
-        together = [d for d in map(Path, holder.run_dirs) if d.parent == home] or [run_dir]
-        seen.update(together)
-        found.append(tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together))
-    return found
+    return [
+        tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together)
+        for holder, together in held_runs()
+    ]
 
 
 def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
@@ -222,10 +216,10 @@ def remove_old_directories(home: Path) -> None:
 
     One in which no supervisor ever began goes as well, after an hour.
     """
-    stored = sorted(d for d in _directories(home) if (d / STORED_NAME).is_file())
+    stored = sorted(d for d in directories_in(home) if (d / STORED_NAME).is_file())
     for run_dir in stored[:-KEPT_STORED_RUNS]:
         shutil.rmtree(run_dir, ignore_errors=True)
-    for run_dir in _directories(home):
+    for run_dir in directories_in(home):
         if not holds_a_journal(run_dir) and not is_held(run_dir):
             with suppress(OSError):
                 if time.time() - run_dir.stat().st_mtime > NEVER_BEGUN_S:
@@ -258,13 +252,6 @@ def _last_words(run: LiveRun) -> str:
     except OSError:
         return ""
     return f": {said}" if said else ""
-
-
-def _directories(home: Path) -> list[Path]:
-    try:
-        return [entry for entry in home.iterdir() if entry.is_dir()]
-    except OSError:
-        return []
 
 
 def _label(run: LiveRun) -> str:

@@ -39,10 +39,10 @@ class RunsWatch:
             # A run that begins makes a directory, and holds it soon after: before that one date is enough.
             looks = LOOKS if changed_ns != seen_ns else looks - 1
             if last or looks > 0:
-                from gputui.services.running import runs_in_progress  # only where there was ever a run
+                from gputui.services.held_runs import held_runs  # only where there was ever a run
 
                 seen_ns = changed_ns
-                count = sum(map(len, runs_in_progress()))
+                count = sum(len(together) for _, together in held_runs())
                 if count != last:
                     self._changed(count)
                     last = count
