@@ -47,3 +47,13 @@ def test_an_asyncio_that_is_loaded_already_stays_as_it_is() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_the_monitor_and_its_look_for_runs_load_neither_openssl_nor_what_reads_files() -> None:
+    code = (
+        "import sys\nfrom gputui.tui.loading import load_asyncio\nload_asyncio()\n"
+        "import gputui.tui.app, gputui.tui.monitor.model, gputui.services.live, gputui.services.held_runs\n"
+        "print({'_ssl', '_hashlib', 'msgspec', 'duckdb', 'numpy', 'pandas'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
