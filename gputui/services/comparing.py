@@ -18,7 +18,7 @@ from gputui.services.comparison import (
 )
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, explain
-from gputui.services.selecting import select_runs, split_selector
+from gputui.services.selecting import select_all, split_selector
 from gputui.store.reading import LaunchPower
 
 
@@ -92,7 +92,7 @@ def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trus
 
     Raises GputuiError if a file cannot be read, or there is nothing to compare in it.
     """
-    selections = [select_runs(text, trust=trust, pool=pool, with_passes=True) for text in files]
+    selections = select_all(files, trust=trust, pool=pool, with_passes=True)
     if by is None and len(selections) > 1:
         sides = [side_of_runs(selection.text, selection.runs, pool=pool) for selection in selections]
         ignore = ""

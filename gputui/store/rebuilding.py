@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import msgspec
 
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
+from gputui.model.journal import Block, Price
 from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, RunSummary
@@ -37,6 +37,17 @@ class _RunScalars:
     gputui_version: str
 
 
+_SCALARS_RENAMED = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
+RUN_COLUMNS = (
+    *(_SCALARS_RENAMED.get(f.name, f.name) for f in fields(_RunScalars)),
+    *(RENAMED.get(f.name, f.name) for f in fields(Runtime)),
+    "layers_json",
+    "absent_json",
+)
+"""Columns of `runs` that a summary is made of."""
+BLOCK_COLUMNS = ("run_id", *("block_index" if f.name == "index" else f.name for f in fields(Block)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Layers:
     layers: tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -61,9 +72,8 @@ class RunRows:
 def summary_from(rows: RunRows) -> RunSummary:
     """One run without its measurements. Raises NotValid if a value cannot be."""
     run = rows.run
-    renamed = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
     scalars = strict(
-        {f.name: run[renamed.get(f.name, f.name)] for f in fields(_RunScalars)},
+        {f.name: run[_SCALARS_RENAMED.get(f.name, f.name)] for f in fields(_RunScalars)},
         _RunScalars,
     )
     price: Price | Missing = Missing("no price was stated or known")
