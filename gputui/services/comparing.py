@@ -9,6 +9,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.comparison import (
+    Cell,
     Comparison,
     Side,
     compare_sides,
@@ -65,6 +66,7 @@ class Asked:
         """
         first = self.sides[baseline]
         others = [side for place, side in enumerate(self.sides) if place != baseline]
+        known: dict[int, Cell] = {}
         comparisons = tuple(
             compare_sides(
                 first,
@@ -72,6 +74,7 @@ class Asked:
                 ignore=self.ignore,
                 conditions=self.evidence.conditions,
                 powers=self._powers if with_energy else None,
+                known=known,
             )
             for side in others
         )

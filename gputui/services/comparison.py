@@ -228,11 +228,13 @@ def compare_sides(
     ignore: str = "",
     conditions: ConditionsOf | None = None,
     powers: PowerOf | None = None,
+    known: dict[int, Cell] | None = None,
 ) -> Comparison:
     """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
 
     `conditions` gives what the box did while a case was timed; without it rows carry no flags of telemetry.
     `powers` gives what its GPU drew; without it rows carry no energy.
+    `known`: cells of the baseline by case, filled here, for whoever compares it with several others.
     """
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
@@ -248,8 +250,9 @@ def compare_sides(
                     unmeasured[reason] = unmeasured.get(reason, 0) + 1
     measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
+    known = {} if known is None else known
     judged = [
-        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict), conditions, powers)
+        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict), conditions, powers, known)
         for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
     ]
     one_sided = [row for row in judged if ignore and (row.a.result is None or row.b.result is None)]
@@ -411,8 +414,13 @@ def _row(
     verdict: Verdict,
     conditions: ConditionsOf | None,
     powers: PowerOf | None,
+    known: dict[int, Cell],
 ) -> Row:
-    cells = [_cell(case, side, powers) for case, side in zip(pair, sides, strict=True)]
+    a, b = pair
+    cell_a = _cell(a, sides[0], powers) if a is None or id(a) not in known else known[id(a)]
+    if a is not None:
+        known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
+    cells = [cell_a, _cell(b, sides[1], powers)]
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     clock = _explained_by_clock(cells, estimate, verdict, conditions)
