@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar  # Any: a cache of several kinds of things
 
 from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
 from gputui.analysis.statistics import (
@@ -424,13 +424,12 @@ def _kept(
     exact = tuple(map(tuple, launches))
     if sum(map(len, exact)) > _MOST_BLOCKS_KEPT:
         return made(exact, prior_sd)
-    return _remembered(made, exact, prior_sd)
+    kept: _Result = _remembered(made, exact, prior_sd)
+    return kept
 
 
 @functools.lru_cache(maxsize=512)
-def _remembered(
-    made: Callable[[_Launches, float], _Result], launches: _Launches, prior_sd: float
-) -> _Result:
+def _remembered(made: Callable[[_Launches, float], Any], launches: _Launches, prior_sd: float) -> Any:
     return made(launches, prior_sd)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any  # keys of rows: one value, or several
+from typing import Any, cast  # Any: keys of rows, one value or several
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -462,11 +462,19 @@ def _fetch(
         return found
     sql = each[0] if len(each) == 1 else f"SELECT * FROM ({' UNION ALL '.join(each)})"
     sql += f" ORDER BY {order}" if order else ""
-    absent: Row = dict.fromkeys(table.column_names)
     names = [c.name for c in wanted]
-    for row in rows_of(files[0]._connection, files[0].db, sql, tuple(parameters)):
-        place, values = int(str(row[0])), map(_cell, row[1:])
-        found[place].append({**absent, **dict(zip(names, values, strict=True))})
+    texts = [c.name for c in wanted if c.sql_type == "VARCHAR"]
+    rows = cast(  # their types were checked with the file
+        "Iterable[tuple[int, *tuple[Cell, ...]]]",
+        rows_of(files[0]._connection, files[0].db, sql, tuple(parameters)),
+    )
+    for place, *values in rows:
+        row = dict(zip(names, values, strict=True))
+        for column in texts:
+            text = row[column]
+            if isinstance(text, str):
+                row[column] = clean_text(text)
+        found[place].append(row)
     return found
 
 
@@ -504,14 +512,6 @@ def _series(device: int, rows: Sequence[tuple[object, ...]], metrics: Sequence[M
 
 def _finite(value: object) -> float:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
-
-
-def _cell(value: object) -> Cell:
-    if isinstance(value, str):
-        return clean_text(value)
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return str(value)  # a UUID
 
 
 def _or_missing(value: object) -> object:
