@@ -12,7 +12,8 @@ from gputui.services.comparison import (
     Cell,
     Comparison,
     Side,
-    compare_sides,
+    compared,
+    judge_sides,
     side_of_runs,
     sides_by,
     telling_dimension,
@@ -66,17 +67,19 @@ class Asked:
         """
         first = self.sides[baseline]
         others = [side for place, side in enumerate(self.sides) if place != baseline]
+        judged = [judge_sides(first, side, ignore=self.ignore) for side in others]
+        self.evidence.read_conditions(run for one in judged for run in one.runs_with_conditions())
+        if with_energy and not self.pool:
+            self.evidence.read_powers(run for one in judged for run in one.runs_with_power())
         known: dict[int, Cell] = {}
         comparisons = tuple(
-            compare_sides(
-                first,
-                side,
-                ignore=self.ignore,
+            compared(
+                one,
                 conditions=self.evidence.conditions,
                 powers=self._powers if with_energy else None,
                 known=known,
             )
-            for side in others
+            for one in judged
         )
         if not any(comparison.rows for comparison in comparisons):
             raise GputuiError(

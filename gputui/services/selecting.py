@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
@@ -24,6 +25,7 @@ from gputui.store.reading import (
 )
 from gputui.store.selecting import find_run, find_runs
 
+_File = TypeVar("_File", str, Path)
 _TOGETHER = 50
 """Files that are open at a time: some 0.7 MiB and a descriptor each; more of them save little more time."""
 
@@ -110,13 +112,17 @@ def select_all(
     Raises GputuiError for the first that `select_runs` raises it for.
     """
     found: list[Selection] = []
-    for start in range(0, len(texts), _TOGETHER):
-        some = texts[start : start + _TOGETHER]
+    for some in batches(texts):
         try:
             found += _select_together(some, trust, pool, with_passes)
         except (GputuiError, Locked):  # one by one, each is waited for, and the one at fault is named
             found += [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in some]
     return found
+
+
+def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
+    """Files in groups that may be open at a time."""
+    return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
 
 
 @dataclass(frozen=True, slots=True)

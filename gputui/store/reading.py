@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, cast  # Any: keys of rows, one value or several
+from typing import Any  # cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -246,63 +246,11 @@ class ResultFile:
 
     def conditions(self, run_id: str) -> dict[int, CaseConditions]:
         """What the box did while each case was timed; without those in whose blocks nothing was sampled."""
-        if ("blocks", "t_us") not in self._columns:
-            return {}
-        gpu_sql = f"""
-            WITH one AS (SELECT * FROM {self._catalog}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)),
-                most AS (SELECT device_index, max(sm_clock_mhz) AS mhz FROM one GROUP BY device_index),
-                seen AS (
-                    SELECT c.case_id, one.*, max(temperature_c) OVER (PARTITION BY c.case_id) AS warmest_c
-                    FROM {self._catalog}.main.blocks b
-                    JOIN {self._catalog}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
-                    JOIN one ON one.device_index = c.device_index
-                        AND one.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
-                    WHERE b.run_id = TRY_CAST(? AS UUID))
-            SELECT case_id, count(*), median(sm_clock_mhz), any_value(most.mhz),
-                avg(CASE WHEN throttle_bits IS NULL THEN NULL
-                    WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
-                avg(CASE WHEN throttle_bits IS NULL THEN NULL
-                    WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END),
-                avg(CASE WHEN temperature_c IS NULL THEN NULL
-                    WHEN temperature_c < warmest_c - {COLD_C} THEN 1 ELSE 0 END)
-            FROM seen JOIN most USING (device_index) GROUP BY case_id"""
-        host_sql = f"""
-            WITH one AS (SELECT * FROM {self._catalog}.main.host_telemetry WHERE run_id = TRY_CAST(? AS UUID))
-            SELECT c.case_id, count(*), median(cpu_clock_mhz), (SELECT max(cpu_clock_mhz) FROM one),
-                NULL, NULL, NULL
-            FROM {self._catalog}.main.blocks b
-            JOIN {self._catalog}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
-            JOIN one ON one.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
-            WHERE b.run_id = TRY_CAST(? AS UUID) AND c.device_index IS NULL GROUP BY c.case_id"""
-        names = CaseConditions.__dataclass_fields__
-        found: dict[int, CaseConditions] = {}
-        with self._valid(f"telemetry of run {run_id}"):
-            for sql in (gpu_sql, host_sql):
-                for row in rows_of(self._connection, self.db, sql, (run_id, run_id)):
-                    plain = dict(zip(names, map(_or_missing, row), strict=True))
-                    one = strict(plain, CaseConditions)
-                    found[one.case_id] = one
-        return found
+        return next(iter(conditions_of([self], [(run_id,)]).values()), {})
 
     def powers(self, run_id: str) -> dict[int, tuple[LaunchPower, ...]]:
         """By case, what its GPU drew in each launch; without those in whose blocks no power was sampled."""
-        if ("blocks", "t_us") not in self._columns or ("telemetry", "power_w") not in self._columns:
-            return {}
-        sql = f"""
-            SELECT b.case_id, b.launch_id, count(*), avg(t.power_w)
-            FROM {self._catalog}.main.blocks b
-            JOIN {self._catalog}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
-            JOIN {self._catalog}.main.telemetry t ON t.run_id = b.run_id AND t.device_index = c.device_index
-                AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
-            WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
-            GROUP BY b.case_id, b.launch_id ORDER BY b.case_id, b.launch_id"""
-        names = LaunchPower.__dataclass_fields__
-        found: dict[int, list[LaunchPower]] = {}
-        with self._valid(f"telemetry of run {run_id}"):
-            for row in rows_of(self._connection, self.db, sql, (run_id,)):
-                one = strict(dict(zip(names, row, strict=True)), LaunchPower)
-                found.setdefault(one.case_id, []).append(one)
-        return {case_id: tuple(powers) for case_id, powers in found.items()}
+        return next(iter(powers_of([self], [(run_id,)]).values()), {})
 
     def _fetch(self, name: str, run_id: str, order: str) -> list[Row]:
         return _fetch([self], name, [(run_id,)], order=order)[0]
@@ -413,6 +361,129 @@ def passes_of(
     return found
 
 
+def conditions_of(
+    files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
+) -> dict[str, dict[int, CaseConditions]]:
+    """As `ResultFile.conditions` for runs of each of the files, by run; those without any are not in it."""
+    gpu, host, blocks, cases = (
+        _union(files, name, run_ids, columns)
+        for name, columns in (
+            ("telemetry", ("device_index", "t_us", "sm_clock_mhz", "temperature_c", "throttle_bits")),
+            ("host_telemetry", ("t_us", "cpu_clock_mhz")),
+            ("blocks", ("case_id", "t_us", "wall_ns")),
+            ("cases", ("case_id", "device_index")),
+        )
+    )
+    if not blocks.sql or not cases.sql:
+        return {}
+    gpu_sql = f"""
+        WITH t AS ({gpu.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
+            most AS (SELECT place, run_id, device_index, max(sm_clock_mhz) AS mhz FROM t GROUP BY ALL),
+            seen AS (
+                SELECT t.*, c.case_id,
+                    max(temperature_c) OVER (PARTITION BY t.place, t.run_id, c.case_id) AS warmest_c
+                FROM b JOIN c USING (place, run_id, case_id)
+                JOIN t ON t.place = c.place AND t.run_id = c.run_id AND t.device_index = c.device_index
+                    AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000)
+        SELECT place, run_id::VARCHAR, case_id, count(*), median(sm_clock_mhz), any_value(most.mhz),
+            avg(CASE WHEN throttle_bits IS NULL THEN NULL
+                WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
+            avg(CASE WHEN throttle_bits IS NULL THEN NULL
+                WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END),
+            avg(CASE WHEN temperature_c IS NULL THEN NULL
+                WHEN temperature_c < warmest_c - {COLD_C} THEN 1 ELSE 0 END)
+        FROM seen JOIN most USING (place, run_id, device_index) GROUP BY place, run_id, case_id"""
+    host_sql = f"""
+        WITH t AS ({host.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
+            most AS (SELECT place, run_id, max(cpu_clock_mhz) AS mhz FROM t GROUP BY ALL)
+        SELECT place, run_id::VARCHAR, case_id, count(*), median(t.cpu_clock_mhz), any_value(most.mhz),
+            NULL, NULL, NULL
+        FROM b JOIN c USING (place, run_id, case_id) JOIN most USING (place, run_id)
+        JOIN t USING (place, run_id)
+        WHERE t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000 AND c.device_index IS NULL
+        GROUP BY place, run_id, case_id"""
+    names = CaseConditions.__dataclass_fields__
+    found: dict[str, dict[int, CaseConditions]] = {}
+    for asked, sql in ((gpu, gpu_sql), (host, host_sql)):
+        parameters = (*asked.parameters, *blocks.parameters, *cases.parameters)
+        for place, run_id, *values in _answers(files, sql if asked.sql else "", parameters):
+            with files[place]._valid(f"telemetry of run {run_id}"):
+                one = strict(dict(zip(names, map(_or_missing, values), strict=True)), CaseConditions)
+                found.setdefault(run_id, {})[one.case_id] = one
+    return found
+
+
+def powers_of(
+    files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
+) -> dict[str, dict[int, tuple[LaunchPower, ...]]]:
+    """As `ResultFile.powers` for runs of each of the files, by run; those without any are not in it."""
+    asked = [
+        _union(files, name, run_ids, columns)
+        for name, columns in (
+            ("blocks", ("case_id", "launch_id", "t_us", "wall_ns")),
+            ("cases", ("case_id", "device_index")),
+            ("telemetry", ("device_index", "t_us", "power_w")),
+        )
+    ]
+    if not all(one.sql for one in asked):
+        return {}
+    blocks, cases, gpu = (one.sql for one in asked)
+    sql = f"""
+        WITH b AS ({blocks}), c AS ({cases}), t AS ({gpu})
+        SELECT b.place, b.run_id::VARCHAR, b.case_id, b.launch_id, count(*), avg(t.power_w)
+        FROM b JOIN c USING (place, run_id, case_id)
+        JOIN t ON t.place = b.place AND t.run_id = b.run_id AND t.device_index = c.device_index
+            AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
+        WHERE isfinite(t.power_w) AND t.power_w >= 0
+        GROUP BY b.place, b.run_id, b.case_id, b.launch_id ORDER BY b.case_id, b.launch_id"""
+    names = LaunchPower.__dataclass_fields__
+    found: dict[str, dict[int, list[LaunchPower]]] = {}
+    for place, run_id, *values in _answers(files, sql, tuple(p for one in asked for p in one.parameters)):
+        with files[place]._valid(f"telemetry of run {run_id}"):
+            one = strict(dict(zip(names, values, strict=True)), LaunchPower)
+            found.setdefault(run_id, {}).setdefault(one.case_id, []).append(one)
+    return {
+        run_id: {case_id: tuple(powers) for case_id, powers in of_run.items()}
+        for run_id, of_run in found.items()
+    }
+
+
+def _answers(files: Sequence[ResultFile], sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    """Rows whose first columns are the place of a file and a run; none if nothing is asked."""
+    return rows_of(files[0]._connection, files[0].db, sql, parameters) if sql else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Union:
+    """One table of several files."""
+
+    sql: str
+    """Empty if none of the files has rows in it."""
+    parameters: tuple[object, ...]
+
+
+def _union(
+    files: Sequence[ResultFile],
+    name: str,
+    run_ids: Sequence[Sequence[str] | None],
+    columns: Sequence[str],
+) -> _Union:
+    """Place of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
+    types = {c.name: c.sql_type for c in TABLE_BY_NAME[name].columns}
+    each, parameters = [], list[object]()
+    for place, (file, ids) in enumerate(zip(files, run_ids, strict=True)):
+        is_there = (name, "run_id") in file._columns and name not in file._opened.empty
+        if not is_there or (ids is not None and not ids):
+            continue
+        cells = ", ".join(c if (name, c) in file._columns else f"NULL::{types[c]} AS {c}" for c in columns)
+        sql = f"SELECT {place} AS place, run_id, {cells} FROM {file._catalog}.main.{name}"
+        if ids is not None:
+            sql += f" WHERE run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(ids))})"
+            parameters += ids
+        each.append(sql)
+    return _Union(" UNION ALL ".join(each), tuple(parameters))
+
+
 def _grouped(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
     """Rows by the values of these columns, in their order; by the value itself if it is one column."""
     key_of = itemgetter(*names)
@@ -434,42 +505,22 @@ def _fetch(
 
     A column that a file lacks is None, strings are cleaned. All files are asked at once.
     """
-    table = TABLE_BY_NAME[name]
-    wanted = [c for c in table.columns if columns is None or c.name in columns]
-    each, parameters = [], list[object]()
-    for place, (file, ids) in enumerate(zip(files, run_ids, strict=True)):
-        if (
-            (name, "run_id") not in file._columns
-            or name in file._opened.empty
-            or (ids is not None and not ids)
-        ):
-            continue
-        cells = [
-            f"NULL::{c.sql_type}"
-            if (name, c.name) not in file._columns
-            else f"{c.name}::VARCHAR AS {c.name}"
-            if c.sql_type == "UUID"
-            else c.name
-            for c in wanted
-        ]
-        sql = f"SELECT {place} AS place, {', '.join(cells)} FROM {file._catalog}.main.{name}"
-        if ids is not None:
-            sql += f" WHERE run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(ids))})"
-            parameters += ids
-        each.append(sql)
-    found: list[list[Row]] = [[] for _ in files]
-    if not each:
-        return found
-    sql = each[0] if len(each) == 1 else f"SELECT * FROM ({' UNION ALL '.join(each)})"
-    sql += f" ORDER BY {order}" if order else ""
-    names = [c.name for c in wanted]
+    wanted = [
+        c
+        for c in TABLE_BY_NAME[name].columns
+        if c.name != "run_id" and (columns is None or c.name in columns)
+    ]
+    names = ["run_id", *(c.name for c in wanted)]
     texts = [c.name for c in wanted if c.sql_type == "VARCHAR"]
-    rows = cast(  # their types were checked with the file
-        "Iterable[tuple[int, *tuple[Cell, ...]]]",
-        rows_of(files[0]._connection, files[0].db, sql, tuple(parameters)),
-    )
+    found: list[list[Row]] = [[] for _ in files]
+    asked = _union(files, name, run_ids, names[1:])
+    if not asked.sql:
+        return found
+    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({asked.sql})"
+    sql += f" ORDER BY {order}" if order else ""
+    rows: list[tuple[Any, ...]] = rows_of(files[0]._connection, files[0].db, sql, asked.parameters)
     for place, *values in rows:
-        row = dict(zip(names, values, strict=True))
+        row: Row = dict(zip(names, values, strict=True))
         for column in texts:
             text = row[column]
             if isinstance(text, str):
