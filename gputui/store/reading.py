@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -287,7 +287,9 @@ def summaries_of(files: Sequence[ResultFile], run_id: str | None = None) -> list
     chosen = [None if run_id is None else (run_id,)] * len(files)
     parts = {name: _fetch(files, name, chosen) for name in ("machines", "prices")}
     gpus = _fetch(files, "devices", chosen, order="device_index")
-    runs = _fetch(files, "runs", chosen, order="started_us DESC, run_id DESC", columns=RUN_COLUMNS)
+    runs = _fetch(files, "runs", chosen, columns=RUN_COLUMNS)
+    for of_file in runs:
+        of_file.sort(key=_key_of("started_us", "run_id"), reverse=True)
     found: list[tuple[RunSummary, ...]] = []
     for place, file in enumerate(files):
         machines, prices = ({row["run_id"]: row for row in parts[name][place]} for name in parts)
@@ -503,7 +505,8 @@ def _fetch(
 ) -> list[list[Row]]:
     """Rows of one table of each file by column name, of these runs; None: of all.
 
-    A column that a file lacks is None, strings are cleaned. All files are asked at once.
+    In the order of one column, or none. A column that a file lacks is None, strings are cleaned. All files
+    are asked at once.
     """
     wanted = [
         c
@@ -517,7 +520,6 @@ def _fetch(
     if not asked.sql:
         return found
     sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({asked.sql})"
-    sql += f" ORDER BY {order}" if order else ""
     rows: list[tuple[Any, ...]] = rows_of(files[0]._connection, files[0].db, sql, asked.parameters)
     for place, *values in rows:
         row: Row = dict(zip(names, values, strict=True))
@@ -526,7 +528,14 @@ def _fetch(
             if isinstance(text, str):
                 row[column] = clean_text(text)
         found[place].append(row)
+    for of_file in found if order else ():  # here: to DuckDB each table is as much work as to read it
+        of_file.sort(key=_key_of(order))
     return found
+
+
+def _key_of(*names: str) -> Callable[[Row], Any]:
+    """What rows are sorted by; those without a value come last."""
+    return lambda row: [(row[name] is None, row[name]) for name in names]
 
 
 @contextmanager
