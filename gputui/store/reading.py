@@ -528,7 +528,7 @@ def _fetch(
             if isinstance(text, str):
                 row[column] = clean_text(text)
         found[place].append(row)
-    for of_file in found if order else ():  # here: to DuckDB each table is as much work as to read it
+    for of_file in found if order else ():  # DuckDB plans longer to sort many small tables than it reads them
         of_file.sort(key=_key_of(order))
     return found
 
