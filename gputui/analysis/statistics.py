@@ -194,7 +194,7 @@ def _middle_of(pairs: _Pairs) -> float:
 def _differences(x: Sequence[float], y: Sequence[float]) -> _Pairs:
     """All y - x of two sorted sequences."""
     if len(x) * len(y) <= _SORTED_PAIRS:
-        ordered = sorted(b - a for a in x for b in y)
+        ordered = sorted([b - a for a in x for b in y])
         return _Pairs(len(ordered), lambda rank: ordered[rank - 1])
     count_up_to = functools.partial(_count_differences, x, y)
     return _Pairs(len(x) * len(y), lambda rank: _by_counting(count_up_to, y[0] - x[-1], y[-1] - x[0], rank))
@@ -204,7 +204,7 @@ def _walsh_averages(values: Sequence[float]) -> _Pairs:
     """The means of all pairs of one sorted sequence, each value with itself included."""
     n = len(values)
     if n * n <= _SORTED_PAIRS:
-        ordered = sorted((values[i] + values[j]) / 2 for i in range(n) for j in range(i, n))
+        ordered = sorted([(x + y) / 2 for i, x in enumerate(values) for y in values[i:]])
         return _Pairs(len(ordered), lambda rank: ordered[rank - 1])
     negated = [-value for value in reversed(values)]
 

@@ -9,9 +9,12 @@ an assumed sd of 10 % a true 1.5 x among ten rows (p = 0.005) would be kept back
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar  # Any: a cache of several kinds of things
 
 from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
 from gputui.analysis.statistics import (
@@ -34,6 +37,9 @@ _BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % n
 _LAUNCHES_WORTH_NAMING = 20
 _ROW_CORRELATION = 0.5  # see geometric_mean
 _Z = normal_quantile(0.975)
+_MOST_BLOCKS_KEPT = 1000  # of one side: 512 of them are 40 MiB at most
+_Launches = tuple[tuple[float, ...], ...]
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +126,9 @@ class SpeedEstimate:
     method: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Side:
-    """One side's launches, prepared."""
+    """One side's launches, prepared. Without slots: what is asked of it again and again is kept in it."""
 
     logs: tuple[tuple[float, ...], ...]
     """Log block times per launch, merged until independent."""
@@ -133,7 +139,7 @@ class _Side:
     autocorrelation: float
     prior_sd: float
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         return sum(len(launch) for launch in self.logs)
 
@@ -141,9 +147,14 @@ class _Side:
     def launches(self) -> int:
         return len(self.logs)
 
-    @property
+    @cached_property
     def pooled(self) -> tuple[float, ...]:
         return tuple(value for launch in self.logs for value in launch)
+
+    @cached_property
+    def centre(self) -> float:
+        """Hodges–Lehmann centre of all blocks."""
+        return self.locations[0] if self.launches == 1 else hodges_lehmann(self.pooled)
 
     @property
     def assumed_variance(self) -> float:
@@ -151,7 +162,7 @@ class _Side:
         sd = max(self.prior_sd, sample_sd(self.locations) if self.launches > 1 else 0.0)
         return sd**2 / self.launches
 
-    @property
+    @cached_property
     def error_variance(self) -> float:
         """Mean variance of a launch's centre from its blocks alone: below it launches agree only by luck."""
         return math.fsum(location_error(launch) ** 2 for launch in self.logs) / self.launches
@@ -363,6 +374,10 @@ def estimate_speed(launches: Sequence[Sequence[float]], *, prior_sd: float) -> S
     The median of the launches' centres would waste data at 3 to 5 launches, so it is their mean, with
     Student's t over launches; below 3 launches the pooled centre, widened by the launch prior.
     """
+    return _kept(_estimated, launches, prior_sd)
+
+
+def _estimated(launches: _Launches, prior_sd: float) -> SpeedEstimate | Missing:
     side = _prepare(launches, prior_sd)
     if side.blocks == 0:
         return Missing("no block")
@@ -372,7 +387,7 @@ def estimate_speed(launches: Sequence[Sequence[float]], *, prior_sd: float) -> S
         half = t_quantile(0.975, side.launches - 1) * math.sqrt(variance)
         method = "t on launch medians"
     else:
-        center = hodges_lehmann(side.pooled)
+        center = side.centre
         within = location_error(side.pooled)
         half = _Z * math.sqrt(within**2 + side.assumed_variance)
         method = _prior_method(side, side)
@@ -387,6 +402,10 @@ def estimate_speed(launches: Sequence[Sequence[float]], *, prior_sd: float) -> S
 
 
 def _prepare(launches: Sequence[Sequence[float]], prior_sd: float) -> _Side:
+    return _kept(_prepared, launches, prior_sd)
+
+
+def _prepared(launches: _Launches, prior_sd: float) -> _Side:
     measured = [launch for launch in launches if launch]
     logs = tuple(tuple(math.log(t) for t in merged_until_independent(launch)) for launch in measured)
     return _Side(
@@ -398,9 +417,25 @@ def _prepare(launches: Sequence[Sequence[float]], prior_sd: float) -> _Side:
     )
 
 
+def _kept(
+    made: Callable[[_Launches, float], _Result], launches: Sequence[Sequence[float]], prior_sd: float
+) -> _Result:
+    """What is made of launches, out of memory where it was made before: a baseline meets many others."""
+    exact = tuple(map(tuple, launches))
+    if sum(map(len, exact)) > _MOST_BLOCKS_KEPT:
+        return made(exact, prior_sd)
+    kept: _Result = _remembered(made, exact, prior_sd)
+    return kept
+
+
+@functools.lru_cache(maxsize=512)
+def _remembered(made: Callable[[_Launches, float], Any], launches: _Launches, prior_sd: float) -> Any:
+    return made(launches, prior_sd)
+
+
 def _centre(a: _Side, b: _Side) -> float:
     """Of log(a) - log(b), as the difference of the sides' own: a printed ratio is that of printed speeds."""
-    return hodges_lehmann(a.pooled) - hodges_lehmann(b.pooled)
+    return a.centre - b.centre
 
 
 def _within(a: _Side, b: _Side) -> tuple[float, float, float]:

@@ -102,7 +102,7 @@ def command(
     from gputui.services.advising import Choice, advise
     from gputui.services.buying import Terms, weigh
     from gputui.services.evidence import Evidence
-    from gputui.services.selecting import select_runs
+    from gputui.services.selecting import select_all
 
     parsed = [parse_job(text) for text in jobs]
     bought = _amounts("--buy", buy, files)
@@ -117,7 +117,7 @@ def command(
     stated = _amounts("--price", prices, files)
     typed = _by_file("--instance", instances, files)
     cpus = _amounts("--cpu-price", cpu_prices, files)
-    selections = [select_runs(text, trust=trust, pool=pool) for text in files]
+    selections = select_all(files, trust=trust, pool=pool)
     for selection in selections:
         for warning in selection.warnings:
             click.echo(warning, err=True)

@@ -33,7 +33,7 @@ from gputui.services.row_wording import difference_words, side_words
 from gputui.services.verdict_check import check_verdicts
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from gputui.cli.tables import Page
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
 _FORMS = ((100, Form()), (0, Form(is_wide=False)), (0, Form(is_wide=False, is_short=True)))
@@ -170,72 +170,64 @@ def _rendered(
         from gputui.services.comparison_page import comparisons_as_page
 
         return comparisons_as_page(pairs, asked.ignore, asked.evidence)
-    from gputui.cli.tables import console
+    from gputui.cli.tables import Page, console
 
     kept = None if output is None else StringIO()
     out = console(kept)
     for index, (comparison, whys) in enumerate(pairs):
+        page = Page(out)
         if index:
-            out.print()
-        _print(out, comparison, whys, asked.ignore, columns)
+            page.line()
+        _write(page, comparison, whys, asked.ignore, columns)
+        page.show()
     return "" if kept is None else kept.getvalue()
 
 
-def _print(
-    out: Console,
+def _write(
+    page: Page,
     comparison: Comparison,
     whys: Sequence[Why],
     ignore: str,
     columns: tuple[str, ...] | None,
 ) -> None:
-    from rich.text import Text
-
-    from gputui.cli.tables import Sheet, add_row, first_that_fits, table
-    from gputui.cli.why import print_whys
+    from gputui.cli.tables import Sheet, first_that_fits
+    from gputui.cli.why import write_whys
 
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        out.print(Text(f"{letter}  {side_words(side, ignore, out.width - 3)}"))
+        page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
     if comparison.differs:
-        out.print(Text("differs: " + ", ".join(difference_words(d) for d in comparison.differs)))
+        page.line("differs: " + ", ".join(difference_words(d) for d in comparison.differs))
     elif not ignore:
-        out.print(Text("differs: nothing that is recorded"))
-    out.print()
+        page.line("differs: nothing that is recorded")
+    page.line()
     naming = Naming(comparison, ignore)
     beside = columns
     while True:
-        forms = [row_table(comparison, naming, f, beside) for width, f in _FORMS if out.width >= width]
-        sheet = first_that_fits(out.width, [Sheet(words.headings, words.rows) for words in forms])
-        if sheet.width <= out.width or beside is None or LONG_COLUMNS.isdisjoint(beside):
+        forms = [row_table(comparison, naming, f, beside) for width, f in _FORMS if page.width >= width]
+        sheet = first_that_fits(page.width, [Sheet(words.headings, words.rows) for words in forms])
+        if sheet.width <= page.width or beside is None or LONG_COLUMNS.isdisjoint(beside):
             break
         beside = tuple(column for column in beside if column not in LONG_COLUMNS)
-    made = table(sheet.headings, right=forms[0].numeric)
-    for index, cells in enumerate(sheet.rows):
-        is_mean = index >= len(comparison.rows)
-        told = is_mean or comparison.rows[index].verdict.word in ("faster", "slower")
-        add_row(made, *cells, style="italic" if is_mean else "bold" if told else "")
-    out.print(made)
+    styles = ["bold" if row.verdict.word in ("faster", "slower") else "" for row in comparison.rows] + [
+        "italic"
+    ] * (len(sheet.rows) - len(comparison.rows))
+    page.table(sheet.headings, sheet.rows, forms[0].numeric, styles)
     for number, note in enumerate(naming.notes, 1):
-        out.print(Text(f"[{number}] {note}"))
+        page.line(f"[{number}] {note}")
     for line in (*remarks(comparison, naming), *normal_lines(comparison)):
-        out.print(Text(line))
-    print_whys(out, whys, naming)
-    _print_words(out, figure_table(comparison, naming))
+        page.line(line)
+    write_whys(page, whys, naming)
+    _write_words(page, figure_table(comparison, naming))
     apart = {"cost"} if columns is None else set(columns) - set(beside or ())
     if "cost" in apart:
-        _print_words(out, cost_table(comparison, naming))
+        _write_words(page, cost_table(comparison, naming))
     if "energy" in apart:
-        _print_words(out, energy_table(comparison, naming))
+        _write_words(page, energy_table(comparison, naming))
     for line in left_out(comparison, naming):
-        out.print(Text(line))
+        page.line(line)
 
 
-def _print_words(out: Console, words: Words | None) -> None:
-    from gputui.cli.tables import add_row, table
-
-    if words is None:
-        return
-    made = table(words.headings, right=words.numeric)
-    for cells in words.rows:
-        add_row(made, *cells)
-    out.print()
-    out.print(made)
+def _write_words(page: Page, words: Words | None) -> None:
+    if words is not None:
+        page.line()
+        page.table(words.headings, words.rows, words.numeric)

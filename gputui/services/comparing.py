@@ -9,16 +9,18 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.comparison import (
+    Cell,
     Comparison,
     Side,
-    compare_sides,
+    compared,
+    judge_sides,
     side_of_runs,
     sides_by,
     telling_dimension,
 )
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, explain
-from gputui.services.selecting import select_runs, split_selector
+from gputui.services.selecting import select_all, split_selector
 from gputui.store.reading import LaunchPower
 
 
@@ -65,15 +67,19 @@ class Asked:
         """
         first = self.sides[baseline]
         others = [side for place, side in enumerate(self.sides) if place != baseline]
+        judged = [judge_sides(first, side, ignore=self.ignore) for side in others]
+        self.evidence.read_conditions(run for one in judged for run in one.runs_with_conditions())
+        if with_energy and not self.pool:
+            self.evidence.read_powers(run for one in judged for run in one.runs_with_power())
+        known: dict[int, Cell] = {}
         comparisons = tuple(
-            compare_sides(
-                first,
-                side,
-                ignore=self.ignore,
+            compared(
+                one,
                 conditions=self.evidence.conditions,
                 powers=self._powers if with_energy else None,
+                known=known,
             )
-            for side in others
+            for one in judged
         )
         if not any(comparison.rows for comparison in comparisons):
             raise GputuiError(
@@ -92,7 +98,7 @@ def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trus
 
     Raises GputuiError if a file cannot be read, or there is nothing to compare in it.
     """
-    selections = [select_runs(text, trust=trust, pool=pool, with_passes=True) for text in files]
+    selections = select_all(files, trust=trust, pool=pool, with_passes=True)
     if by is None and len(selections) > 1:
         sides = [side_of_runs(selection.text, selection.runs, pool=pool) for selection in selections]
         ignore = ""

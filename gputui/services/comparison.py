@@ -42,7 +42,7 @@ from gputui.services.speeds import (
     waited_share,
 )
 from gputui.services.utilisation import Use, uses_of
-from gputui.store.reading import CaseConditions
+from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
@@ -221,6 +221,32 @@ def telling_dimension(runs: Sequence[Run]) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Two sides whose rows are paired and have their verdicts, before what the boxes did is looked at."""
+
+    a: Side
+    b: Side
+    ignore: str
+    pairs: tuple[tuple[SideCase | None, SideCase | None], ...]
+    estimates: tuple[RatioEstimate | Missing, ...]
+    verdicts: tuple[Verdict, ...]
+    unmeasured: tuple[tuple[str, int], ...]
+
+    def runs_with_conditions(self) -> Iterable[str]:
+        """Runs whose conditions the rows will be asked for, some of them several times."""
+        for pair, verdict in zip(self.pairs, self.verdicts, strict=True):
+            sides = [side for side in pair if side is not None]
+            names = {side.result.device_name for side in sides}
+            is_told = verdict.word in ("faster", "slower") and len(names) == 1
+            yield from (side.run.run_id for side in sides if is_told or _is_of_gpu(side))
+
+    def runs_with_power(self) -> Iterable[str]:
+        """Runs whose power the rows will be asked for."""
+        for pair in self.pairs:
+            yield from (side.run.run_id for side in pair if side is not None and _is_of_gpu(side))
+
+
 def compare_sides(
     a: Side,
     b: Side,
@@ -234,6 +260,11 @@ def compare_sides(
     `conditions` gives what the box did while a case was timed; without it rows carry no flags of telemetry.
     `powers` gives what its GPU drew; without it rows carry no energy.
     """
+    return compared(judge_sides(a, b, ignore=ignore), conditions=conditions, powers=powers)
+
+
+def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
+    """The first half of `compare_sides`."""
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
@@ -248,12 +279,32 @@ def compare_sides(
                     unmeasured[reason] = unmeasured.get(reason, 0) + 1
     measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
-    judged = [
-        _row(pair, (a, b), estimate, _disturbed(pair, estimate, verdict), conditions, powers)
+    verdicts = tuple(
+        _disturbed(pair, estimate, verdict)
         for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
+    )
+    return Judged(a, b, ignore, tuple(measured), tuple(estimates), verdicts, tuple(unmeasured.items()))
+
+
+def compared(
+    judged: Judged,
+    *,
+    conditions: ConditionsOf | None = None,
+    powers: PowerOf | None = None,
+    known: dict[int, Cell] | None = None,
+) -> Comparison:
+    """The second half of `compare_sides`.
+
+    `known`: cells of the baseline by case, filled here, for whoever compares it with several others.
+    """
+    a, b, ignore = judged.a, judged.b, judged.ignore
+    known = {} if known is None else known
+    rows_found = [
+        _row(pair, (a, b), estimate, verdict, conditions, powers, known)
+        for pair, estimate, verdict in zip(judged.pairs, judged.estimates, judged.verdicts, strict=True)
     ]
-    one_sided = [row for row in judged if ignore and (row.a.result is None or row.b.result is None)]
-    rows = tuple(row for row in judged if row not in one_sided)
+    one_sided = [row for row in rows_found if ignore and (row.a.result is None or row.b.result is None)]
+    rows = tuple(row for row in rows_found if row not in one_sided)
     return Comparison(
         a=a,
         b=b,
@@ -261,7 +312,7 @@ def compare_sides(
         rows=rows,
         one_sided=tuple(one_sided),
         groups=tuple(_group_means(rows)),
-        unmeasured=tuple(unmeasured.items()),
+        unmeasured=judged.unmeasured,
     )
 
 
@@ -411,8 +462,13 @@ def _row(
     verdict: Verdict,
     conditions: ConditionsOf | None,
     powers: PowerOf | None,
+    known: dict[int, Cell],
 ) -> Row:
-    cells = [_cell(case, side, powers) for case, side in zip(pair, sides, strict=True)]
+    a, b = pair
+    cell_a = _cell(a, sides[0], powers) if a is None or id(a) not in known else known[id(a)]
+    if a is not None:
+        known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
+    cells = [cell_a, _cell(b, sides[1], powers)]
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     clock = _explained_by_clock(cells, estimate, verdict, conditions)
@@ -501,8 +557,16 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
         case.run,
-        NO_ENERGY if powers is None else energy_of(case.result, powers(case.run.run_id, case.result.case_id)),
+        NO_ENERGY if powers is None else energy_of(case.result, _power(case, powers)),
     )
+
+
+def _power(case: SideCase, powers: PowerOf) -> Sequence[LaunchPower] | Missing:
+    return powers(case.run.run_id, case.result.case_id) if _is_of_gpu(case) else NO_ENERGY
+
+
+def _is_of_gpu(case: SideCase) -> bool:
+    return case.result.case.variant.device_class == "gpu"
 
 
 def _group_means(rows: Sequence[Row]) -> Iterable[GroupMean]:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
-from gputui.services.selecting import Selection
-from gputui.store.reading import CaseConditions, LaunchPower, TelemetrySeries, open_result
+from gputui.services.selecting import Selection, batches
+from gputui.store.locking import Locked
+from gputui.store.reading import (
+    CaseConditions,
+    LaunchPower,
+    ResultFile,
+    TelemetrySeries,
+    conditions_of,
+    open_result,
+    open_results,
+    powers_of,
+)
 
+_Read = TypeVar("_Read")
 NOT_PROFILED = "it has no profiled pass"
 
 
@@ -50,6 +64,33 @@ class Evidence:
             with open_result(self._files[run_id], self._trust) as file:
                 self._passes[run_id] = file.profiled(run_id)
         return self._passes[run_id].get(case_id, Missing(NOT_PROFILED))
+
+    def read_conditions(self, run_ids: Iterable[str]) -> None:
+        """Read the conditions of runs that will be asked for, of many files at once."""
+        self._read_together(run_ids, self._conditions, conditions_of)
+
+    def read_powers(self, run_ids: Iterable[str]) -> None:
+        """Read the powers of runs that will be asked for, of many files at once."""
+        self._read_together(run_ids, self._powers, powers_of)
+
+    def _read_together(
+        self,
+        run_ids: Iterable[str],
+        known: dict[str, Mapping[int, _Read]],
+        read: Callable[[Sequence[ResultFile], Sequence[Sequence[str]]], Mapping[str, Mapping[int, _Read]]],
+    ) -> None:
+        """What cannot be read so is read, or told, when it is asked for."""
+        by_file: dict[Path, list[str]] = {}
+        for run_id in dict.fromkeys(run_ids):
+            if run_id not in known:
+                by_file.setdefault(self._files[run_id].resolve(), []).append(run_id)
+        if len(by_file) < 2:
+            return
+        for some in batches(list(by_file)):
+            ids = [by_file[path] for path in some]
+            with suppress(GputuiError, Locked), open_results(some, self._trust) as files:
+                found = read(files, ids)
+                known.update((run_id, found.get(run_id, {})) for of_file in ids for run_id in of_file)
 
     def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
         """What the box did while a case was timed. Raises GputuiError if the file can no longer be read."""

@@ -23,7 +23,7 @@ def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     """Block times in seconds per unit of work, one tuple per launch that measured the case."""
     units = case.case.units_per_step
     return tuple(
-        tuple(_seconds(block, units) for block in measurement.blocks)
+        tuple([block.block_ns * 1e-9 / (block.steps * units) for block in measurement.blocks])
         for measurement in case.measurements
         if measurement.outcome == "ok"
         and len(measurement.blocks) >= (1 if case.case.is_whole else MIN_BLOCKS)

@@ -20,7 +20,8 @@ schema 0 is without promise, until a release freezes it as 1.
   whole. If `FILE.wal` lies beside it, a writer was killed: copy both, or open the file once with gputui.
 - `FILE.lock` is held while something is written. It may be removed when nothing writes.
 - A later version only adds tables and columns. `meta.min_reader_schema` says who may still read.
-- A stranger's file is opened only by `gputui.store.reading.open_result`, never by `duckdb.connect`.
+- A stranger's file is opened only by `gputui.store.reading.open_result`, several by `open_results`, never by
+  `duckdb.connect`.
 
 To look at it with DuckDB itself, if you made it: `duckdb -readonly results.db`.
 

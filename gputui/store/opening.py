@@ -13,7 +13,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +154,10 @@ class Checked:
     schema_version: int
     columns: frozenset[tuple[str, str]]
     """Table and column names in it."""
+    catalog: str = CATALOG
+    """What it is called inside the connection."""
+    empty: frozenset[str] = frozenset()
+    """Tables that hold no row."""
 
 
 def open_read_only(db: Path, trust: bool = False) -> Checked:
@@ -169,6 +173,27 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
             retrying(lambda: attach(connection, db, ", READ_ONLY"))
         close_the_doors(connection)
         return check_is_ours(connection, db, trust)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
+    """Several different files as `open_read_only` opens one, all on one connection, which all must share.
+
+    No file can name another: nothing in them is run. Waits for no writer while it holds other files: raises
+    Locked if one of them is held, GputuiError if one is no readable result file.
+    """
+    for db in files:
+        check_place(db)
+        let_writers_pass(db)
+    connection = connect()
+    try:
+        attached = {f"d{number}": db for number, db in enumerate(files)}
+        for name, db in attached.items():
+            attach(connection, db, ", READ_ONLY", name)
+        close_the_doors(connection)
+        return _check_are_ours(connection, attached, trust)
     except BaseException:
         connection.close()
         raise
@@ -191,24 +216,53 @@ def close_the_doors(connection: DuckDBPyConnection) -> None:
 
 
 def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> Checked:
-    """See that an attached file is a gputui result file and holds tables alone.
+    """See that the file attached as CATALOG is a gputui result file and holds tables alone.
 
     Raises GputuiError. `trust` lets views, macros, triggers and generated columns pass: they are not used.
     """
-    here = f"WHERE database_name = '{CATALOG}'"
-    tables = rows_of(
-        connection, db, f"SELECT table_name, sql FROM duckdb_tables() {here} AND schema_name = 'main'"
-    )
-    sql_of = {str(name): str(sql) for name, sql in tables}
-    types = _column_types(connection, db)
-    if "meta" not in sql_of or any(types.get(("meta", c.name)) != c.sql_type for c in META.columns):
-        raise _not_ours(db)
+    return _check_are_ours(connection, {CATALOG: db}, trust)[0]
+
+
+def _check_are_ours(
+    connection: DuckDBPyConnection, attached: Mapping[str, Path], trust: bool
+) -> list[Checked]:
+    """As `check_is_ours` for files by catalog, with one question about all where one will do."""
+    first = next(iter(attached.values()))
+    sql_of: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
+    empty: dict[str, set[str]] = {catalog: set() for catalog in attached}
+    for catalog, table, sql, rows in rows_of(
+        connection,
+        first,
+        "SELECT database_name, table_name, sql, estimated_size FROM duckdb_tables()"
+        f" WHERE {_among(attached)} AND schema_name = 'main'",
+    ):
+        sql_of[str(catalog)][str(table)] = str(sql)
+        if rows == 0:
+            empty[str(catalog)].add(str(table))
+    layouts = _layouts(connection, first, sql_of)
+    for catalog, db in attached.items():
+        types = layouts[catalog].types
+        if "meta" not in sql_of[catalog] or any(
+            types.get(("meta", c.name)) != c.sql_type for c in META.columns
+        ):
+            raise _not_ours(db)
     if not trust:
-        _refuse_code(connection, db, sql_of)
-    meta = {
-        str(key): str(value)
-        for key, value in rows_of(connection, db, f"SELECT key, value FROM {CATALOG}.main.meta", most=1000)
-    }
+        _refuse_code(connection, attached, layouts)
+    metas = _metas(connection, attached)
+    return [
+        _check_format(connection, catalog, db, metas[catalog], layouts[catalog], frozenset(empty[catalog]))
+        for catalog, db in attached.items()
+    ]
+
+
+def _check_format(
+    connection: DuckDBPyConnection,
+    catalog: str,
+    db: Path,
+    meta: dict[str, str],
+    layout: _Layout,
+    empty: frozenset[str],
+) -> Checked:
     if meta.get("format") != FORMAT_NAME:
         raise _not_ours(db)
     version = _number(db, meta, "schema_version")
@@ -220,20 +274,79 @@ def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False)
             "upgrade gputui" + (f" (the file was made by {made_by})" if made_by else ""),
         )
     for table in TABLES:
-        if table.since <= version and not table.is_late and table.name not in sql_of:
+        if table.since <= version and not table.is_late and table.name not in layout.tables:
             raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
         for column in table.columns:
-            _check_type(db, table.name, column, types.get((table.name, column.name)))
-    return Checked(connection, version, frozenset(types))
+            _check_type(db, table.name, column, layout.types.get((table.name, column.name)))
+    return Checked(connection, version, layout.columns, catalog, empty)
 
 
-def _column_types(connection: DuckDBPyConnection, db: Path) -> dict[tuple[str, str], str]:
-    """Type of each (table, column) of the attached file's main schema."""
+def _metas(connection: DuckDBPyConnection, attached: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """Key and value of each file's table `meta`."""
+    found: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
+    each = (f"SELECT '{catalog}' AS file, key, value FROM {catalog}.main.meta" for catalog in attached)
+    sql = f"SELECT * FROM ({' UNION ALL '.join(each)})"
+    first = next(iter(attached.values()))
+    for catalog, key, value in rows_of(connection, first, sql, most=1000 * len(attached)):
+        found[str(catalog)][str(key)] = str(value)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What the statements that make a file's tables come to."""
+
+    tables: frozenset[str]
+    types: Mapping[tuple[str, str], str]
+    """Type of each table and column."""
+    columns: frozenset[tuple[str, str]]
+    generated: tuple[str, ...]
+    """Tables with generated columns."""
+
+
+_known_layouts: dict[frozenset[tuple[str, str]], _Layout] = {}
+"""By table and the statement that makes it, which names each column with its type: where these are equal,
+so are the columns. Asking for the columns of fifty files takes DuckDB as long as opening ten."""
+_MOST_LAYOUTS = 64
+
+
+def _layouts(
+    connection: DuckDBPyConnection, db: Path, sql_of: Mapping[str, Mapping[str, str]]
+) -> dict[str, _Layout]:
+    keys = {catalog: frozenset(tables.items()) for catalog, tables in sql_of.items()}
+    found = {key: _known_layouts[key] for key in set(keys.values()) if key in _known_layouts}
+    unknown = {key: catalog for catalog, key in keys.items() if key not in found}
+    if unknown:
+        types = _column_types(connection, db, unknown.values())
+        for key, catalog in unknown.items():
+            found[key] = _Layout(
+                frozenset(sql_of[catalog]),
+                types[catalog],
+                frozenset(types[catalog]),
+                tuple(name for name, sql in sql_of[catalog].items() if "GENERATED" in sql.upper()),
+            )
+    if len(_known_layouts) > _MOST_LAYOUTS:
+        _known_layouts.clear()
+    _known_layouts.update(found)
+    return {catalog: found[key] for catalog, key in keys.items()}
+
+
+def _column_types(
+    connection: DuckDBPyConnection, db: Path, catalogs: Collection[str]
+) -> dict[str, dict[tuple[str, str], str]]:
+    """By catalog, the type of each (table, column) of its main schema."""
     sql = (
-        "SELECT table_name, column_name, data_type FROM duckdb_columns()"
-        f" WHERE database_name = '{CATALOG}' AND schema_name = 'main'"
+        "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns()"
+        f" WHERE {_among(catalogs)} AND schema_name = 'main'"
     )
-    return {(str(t), str(c)): str(kind) for t, c, kind in rows_of(connection, db, sql, most=100_000)}
+    found: dict[str, dict[tuple[str, str], str]] = {catalog: {} for catalog in catalogs}
+    for catalog, table, column, kind in rows_of(connection, db, sql, most=100_000 * len(catalogs)):
+        found[str(catalog)][str(table), str(column)] = str(kind)
+    return found
+
+
+def _among(catalogs: Iterable[str]) -> str:
+    return f"database_name IN ({', '.join(repr(catalog) for catalog in catalogs)})"
 
 
 def explained(db: Path, text: str) -> GputuiError:
@@ -294,35 +407,33 @@ def _check_type(db: Path, table: str, column: Column, found: str | None) -> None
         )
 
 
-def _refuse_code(connection: DuckDBPyConnection, db: Path, sql_of: dict[str, str]) -> None:
-    here = f"WHERE database_name = '{CATALOG}'"
-    found = [
-        *_named(connection, db, "view", f"SELECT view_name FROM duckdb_views() {here} AND NOT internal"),
-        *_named(
-            connection, db, "macro", f"SELECT function_name FROM duckdb_functions() {here} AND NOT internal"
-        ),
-        *_triggers(connection, db),
-        *(f"generated column in {name}" for name, sql in sql_of.items() if "GENERATED" in sql.upper()),
-    ]
-    if found:
-        names = clean_text(", ".join(sorted(found)))[:200]
-        raise GputuiError(
-            f"{db} holds more than tables ({names}): gputui writes none of these",
-            "do not trust this file; --trust reads its tables all the same",
-        )
-
-
-def _named(connection: DuckDBPyConnection, db: Path, kind: str, sql: str) -> list[str]:
-    return [f"{kind} {row[0]}" for row in rows_of(connection, db, sql, most=1000)]
-
-
-def _triggers(connection: DuckDBPyConnection, db: Path) -> list[str]:
+def _refuse_code(
+    connection: DuckDBPyConnection, attached: Mapping[str, Path], layouts: Mapping[str, _Layout]
+) -> None:
     import duckdb
 
-    if duckdb.__version__.startswith("1."):  # has no triggers, and no table function that lists them
-        return []
-    sql = f"SELECT trigger_name FROM duckdb_triggers() WHERE database_name = '{CATALOG}'"
-    return _named(connection, db, "trigger", sql)
+    here = f"WHERE {_among(attached)}"
+    asked = [
+        f"SELECT database_name, 'view', view_name FROM duckdb_views() {here} AND NOT internal",
+        f"SELECT database_name, 'macro', function_name FROM duckdb_functions() {here} AND NOT internal",
+    ]
+    if not duckdb.__version__.startswith("1."):  # which has no triggers, and no function that lists them
+        asked.append(f"SELECT database_name, 'trigger', trigger_name FROM duckdb_triggers() {here}")
+    found: dict[str, list[str]] = {
+        catalog: [f"generated column in {name}" for name in layouts[catalog].generated]
+        for catalog in attached
+    }
+    first = next(iter(attached.values()))
+    for sql in asked:
+        for catalog, kind, name in rows_of(connection, first, sql, most=1000):
+            found[str(catalog)].append(f"{kind} {name}")
+    for catalog, db in attached.items():
+        if found[catalog]:
+            names = clean_text(", ".join(sorted(found[catalog])))[:200]
+            raise GputuiError(
+                f"{db} holds more than tables ({names}): gputui writes none of these",
+                "do not trust this file; --trust reads its tables all the same",
+            )
 
 
 def _nearest(db: Path) -> str:

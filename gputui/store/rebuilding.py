@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import msgspec
 
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
+from gputui.model.case import Case
+from gputui.model.journal import Block, Price
 from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, RunSummary
 from gputui.store.rows import GPU_RENAMED, PROFILED_PARTS, RENAMED, Cell, Row
-from gputui.store.strict import NotValid, strict
+from gputui.store.strict import NotValid, converted, strict
 from gputui.store.text import clean_text
 
 _NO_REASON = "not stored"
@@ -35,6 +37,17 @@ class _RunScalars:
     budget_s: float
     label: str
     gputui_version: str
+
+
+_SCALARS_RENAMED = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
+RUN_COLUMNS = (
+    *(_SCALARS_RENAMED.get(f.name, f.name) for f in fields(_RunScalars)),
+    *(RENAMED.get(f.name, f.name) for f in fields(Runtime)),
+    "layers_json",
+    "absent_json",
+)
+"""Columns of `runs` that a summary is made of."""
+BLOCK_COLUMNS = ("run_id", *("block_index" if f.name == "index" else f.name for f in fields(Block)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +74,8 @@ class RunRows:
 def summary_from(rows: RunRows) -> RunSummary:
     """One run without its measurements. Raises NotValid if a value cannot be."""
     run = rows.run
-    renamed = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
     scalars = strict(
-        {f.name: run[renamed.get(f.name, f.name)] for f in fields(_RunScalars)},
+        {f.name: run[_SCALARS_RENAMED.get(f.name, f.name)] for f in fields(_RunScalars)},
         _RunScalars,
     )
     price: Price | Missing = Missing("no price was stated or known")
@@ -86,14 +98,15 @@ def case_from(
     """
     by_launch: dict[Cell, list[Row]] = {}
     for block in blocks:
-        by_launch.setdefault(block["launch_id"], []).append({**block, "index": block["block_index"]})
+        block["index"] = block["block_index"]
+        by_launch.setdefault(block["launch_id"], []).append(block)
     figures_by_launch: dict[Cell, list[dict[str, object]]] = {}
     for figure in figures:
         figures_by_launch.setdefault(figure["launch_id"], []).append(_plain_figure(figure))
     return strict(
         {
             "case_id": case["case_id"],
-            "case": _plain_case(case),
+            "case": _case(*(case[name] for name in _CASE_COLUMNS)),
             "device_index": case["device_index"],
             "device_name": case["device_name"],
             "outcome": case["outcome"],
@@ -102,7 +115,7 @@ def case_from(
                 {
                     **measurement,
                     "precision_used": measurement["precision_used"] or "",
-                    "blocks": by_launch.get(measurement["launch_id"], []),
+                    "blocks": converted(by_launch.get(measurement["launch_id"], []), tuple[Block, ...]),
                     "figures": figures_by_launch.get(measurement["launch_id"], []),
                 }
                 for measurement in measurements
@@ -128,8 +141,17 @@ def _plain_figure(row: Row) -> dict[str, object]:
     return {**row, "value": absent if row["value"] is None else row["value"]}
 
 
-def _plain_case(case: Row) -> dict[str, object]:
-    return {
+_CASE_COLUMNS = (
+    *("workload_class", "unit", "units_per_step", "flops_per_step", "bytes_per_step"),
+    *("workload", "workload_version", "size", "form", "parameters_json"),
+    *("device_class", "precision", "mode", "threads"),
+)
+
+
+@functools.lru_cache(maxsize=256)  # the same work is in most files, and in all runs of one
+def _case(*values: Cell) -> Case:
+    case = dict(zip(_CASE_COLUMNS, values, strict=True))
+    plain = {
         **{name: case[name] for name in ("workload_class", "unit", "units_per_step")},
         "flops_per_step": case["flops_per_step"],
         "bytes_per_step": case["bytes_per_step"],
@@ -142,6 +164,7 @@ def _plain_case(case: Row) -> dict[str, object]:
         },
         "variant": {name: case[name] for name in ("device_class", "precision", "mode", "threads")},
     }
+    return strict(plain, Case)
 
 
 def _price_column(field: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from operator import attrgetter
 from typing import Any, TypeVar  # Any: JSON that was not looked at yet
 
 import msgspec
@@ -70,55 +72,102 @@ class NotValid(ValueError):
 def strict(plain: object, wanted: type[T]) -> T:
     """Rebuild a model value from JSON types, `{"missing": reason}` included. Raises NotValid."""
     try:
-        value = msgspec.convert(_missing_restored(plain, 0), wanted)
-    except (msgspec.ValidationError, RecursionError, OverflowError) as error:
+        restored = _missing_restored(plain, 0)
+    except RecursionError as error:
         raise NotValid(str(error)) from error
+    value = converted(restored, wanted)
     _check(value)
     return value
+
+
+def converted(plain: object, wanted: type[T]) -> T:
+    """Values of these types in which nothing may be missing; `strict` of what holds them checks the numbers.
+
+    Raises NotValid.
+    """
+    try:
+        return msgspec.convert(plain, wanted)
+    except (msgspec.ValidationError, RecursionError, OverflowError) as error:
+        raise NotValid(str(error)) from error
 
 
 def _missing_restored(plain: object, depth: int) -> object:
     if depth > _DEEPEST:
         raise NotValid("nested too deeply")
     if isinstance(plain, dict):
-        if plain.keys() == {"missing"}:
+        if len(plain) == 1 and "missing" in plain:
             return {"reason": plain["missing"]}
-        return {key: _missing_restored(value, depth + 1) for key, value in plain.items()}
+        deeper = depth + 1
+        return {
+            key: _missing_restored(value, deeper) if isinstance(value, _NESTED) else value
+            for key, value in plain.items()
+        }
     if isinstance(plain, list | tuple):
         return [_missing_restored(value, depth + 1) for value in plain]
     return plain
 
 
+_NESTED = (dict, list, tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What is asked of the values of one class."""
+
+    at_least_one: tuple[str, ...]
+    words: tuple[tuple[str, tuple[str, ...]], ...]
+    values: Callable[[Any], tuple[object, ...]]
+    """Those of all fields."""
+    limits: tuple[tuple[str, int, int, bool], ...]
+    """Of each field the least and the largest integer, and whether a float may be negative."""
+
+
+_rules: dict[type, _Rule] = {}
+
+
+def _rule_of(kind: type) -> _Rule:
+    limits = []
+    for field in fields(kind):
+        is_signed = kind is Work and field.name == "parameters"
+        most = 2**64 - 1 if field.name in _UNSIGNED_64 else LARGEST
+        if field.name.endswith("_utc_us"):
+            most = LATEST_US
+        limits.append((field.name, -LARGEST if field.name in _SIGNED or is_signed else 0, most, is_signed))
+    names = [field.name for field in fields(kind)]
+    values = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
+    rule = _Rule(_AT_LEAST_ONE.get(kind, ()), _WORDS.get(kind, ()), values, tuple(limits))
+    _rules[kind] = rule
+    return rule
+
+
 def _check(value: Any) -> None:
-    kind = type(value)
-    for name in _AT_LEAST_ONE.get(kind, ()):
+    rule = _rules.get(type(value)) or _rule_of(type(value))
+    for name in rule.at_least_one:
         number = getattr(value, name)
         if number is not None and number < 1:
             raise NotValid(f"{name} is {number}")
-    for name, words in _WORDS.get(kind, ()):
+    for name, words in rule.words:
         if getattr(value, name) not in words:
             raise NotValid(f"{name} is {getattr(value, name)!r}")
-    for field in fields(value):
-        _check_value(field.name, getattr(value, field.name), isinstance(value, Work))
+    for part, (name, least, most, is_signed) in zip(rule.values(value), rule.limits, strict=True):
+        if type(part) is not int or not least <= part <= most:  # most are numbers that may be
+            _check_value(name, part, least, most, is_signed)
     if isinstance(value, ProfiledPass) and value.fault():
         raise NotValid(value.fault())
 
 
-def _check_value(name: str, value: object, is_work: bool) -> None:
-    if isinstance(value, bool | str) or value is None:
+def _check_value(name: str, value: object, least: int, most: int, is_signed: bool) -> None:
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
         return
     if isinstance(value, int):
-        least = -LARGEST if name in _SIGNED or (is_work and name == "parameters") else 0
-        most = 2**64 - 1 if name in _UNSIGNED_64 else LARGEST
-        if name.endswith("_utc_us"):
-            most = LATEST_US
         if not least <= value <= most:
             raise NotValid(f"{name} is {value}")
     elif isinstance(value, float):
-        if not math.isfinite(value) or (value < 0 and not (is_work and name == "parameters")):
+        if not math.isfinite(value) or (value < 0 and not is_signed):
             raise NotValid(f"{name} is {value}")
     elif isinstance(value, tuple):
         for part in value:
-            _check_value(name, part, is_work)
+            _check_value(name, part, least, most, is_signed)
     elif is_dataclass(value):
         _check(value)

@@ -8,20 +8,22 @@ Run from the repository root:
 from __future__ import annotations
 
 import argparse
-import resource
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from journals import GPU_MACHINE, make_journal
+from journals import GPU_MACHINE, make_case, make_journal, make_telemetry, write_telemetry
 
+from gputui.model.case import Case
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -49,16 +51,55 @@ def make_file(path: Path, number: int, rows: int) -> Path:
     return path
 
 
+def make_small_file(path: Path, number: int) -> Path:
+    """What `quick` leaves on a box without a GPU: twelve cases that were measured, and skipped ones."""
+    run_dir = make_journal(
+        path.parent / f"journal-{path.stem}",
+        run_id=f"0194b5a0-0000-7000-8000-{number:012d}",
+        blocks=20,
+        cases=_cases("cpu", ("fp32", "amp"), ("1", "all")),
+        skipped=_cases("gpu", ("fp32", "tf32", "amp"), ("host",)),
+        seed=number,
+        telemetry=False,
+    )
+    write_telemetry(run_dir, make_telemetry(seconds=140, hertz=1))
+    store_run(path, read_journal(run_dir), read_telemetry(run_dir))
+    return path
+
+
+def _cases(device_class: str, precisions: Sequence[str], threads: Sequence[str]) -> tuple[Case, ...]:
+    found = []
+    for workload, workload_class in _WORKLOADS:
+        for precision in precisions:
+            for number in threads if workload_class == "ceiling" else threads[-1:]:
+                if workload != "membw" or precision == "fp32":
+                    case = make_case(workload, number, precision, device_class)
+                    found.append(replace(case, workload_class=workload_class))
+    return tuple(found)
+
+
+_WORKLOADS = (
+    ("gemm", "ceiling"),
+    ("membw", "ceiling"),
+    ("conv_train", "training"),
+    ("gpt_train", "training"),
+    ("decode", "inference"),
+)
+
+
 def timed(words: Sequence[str]) -> tuple[float, float, int]:
-    """Wall and CPU seconds of a command, and its peak memory in MiB; the least of three."""
+    """Wall and CPU seconds of a command, and its peak memory in MiB; of three the one of the least CPU."""
     found = []
     for _ in range(3):
-        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run([sys.executable, "-m", "gputui", *words], check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        found.append((time.monotonic() - begun, cpu, after.ru_maxrss // 1024))
-    return min(found)
+        begun = time.monotonic()
+        process = subprocess.Popen([sys.executable, "-m", "gputui", *words], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"gputui {words[0]} ended with {process.returncode}")
+        found.append((used.ru_utime + used.ru_stime, time.monotonic() - begun, used.ru_maxrss // 1024))
+    cpu, wall, peak = min(found)
+    return wall, cpu, peak
 
 
 def main() -> None:
@@ -69,10 +110,12 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         large = [str(make_file(Path(place) / f"{name}.db", n, options.rows)) for n, name in enumerate("ab")]
-        small = [str(make_file(Path(place) / f"s{n}.db", 10 + n, 0)) for n in range(options.files)]
+        small = [str(make_small_file(Path(place) / f"s{n}.db", 10 + n)) for n in range(options.files)]
+        tiny = [str(make_file(Path(place) / f"t{n}.db", 1000 + n, 0)) for n in range(options.files)]
         for what, files in (
             (f"2 files of {options.rows} telemetry rows", large),
-            (f"{len(small)} files", small),
+            (f"{len(small)} files of `quick` (12 cases and 13 skipped)", small),
+            (f"{len(tiny)} files of 2 cases", tiny),
         ):
             wall, cpu, peak = timed(["compare", *files])
             print(f"compare {what}: {wall:.2f} s, {cpu:.2f} s CPU, {peak} MiB at most")
