@@ -82,7 +82,7 @@ def comparisons_as_page(
 
 def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence: Evidence) -> str:
     naming = Naming(comparison, ignore)
-    columns = [column for column in COLUMNS if column not in ("cost", "energy")]
+    columns = [column for column in COLUMNS if column not in ("time", "cost", "energy")]
     table = _table(row_table(comparison, naming, Form(), columns))
     differs = [difference_words(difference) for difference in comparison.differs]
     if not differs and not ignore:

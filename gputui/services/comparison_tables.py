@@ -22,11 +22,12 @@ from gputui.services.row_wording import (
     rate_text,
     ratio_text,
     row_name,
+    time_text,
 )
 from gputui.services.utilisation import IMPOSSIBLE
 from gputui.services.wording import figure_text
 
-COLUMNS = ("rate", "ratio", "n", "peak", "cost", "energy")
+COLUMNS = ("rate", "time", "ratio", "n", "peak", "cost", "energy")
 """What may be chosen for the table of rows, in their order; its name and verdict are always there."""
 LONG_COLUMNS = {"cost", "energy"}
 """Those that have a table of their own where they do not fit beside the others."""
@@ -83,15 +84,18 @@ def row_table(
         columns = ["rate", "ratio", *(["n", *(["peak"] if has_peak else [])] if form.is_wide else [])]
     headings = [f"case ({' '.join(naming.common)})" if naming.common else "case"]
     numeric: list[int] = []
-    for column in COLUMNS[:2]:
+    per_s = " per s" if form.is_short else ""
+    for column, added in (
+        ("rate", [f"a{per_s}", f"b{per_s}"]),
+        ("time", ["a per step", "b per step"]),
+        ("ratio", ["b against a"]),
+    ):
         if column in columns:
-            per_s = " per s" if form.is_short else ""
-            added = [f"a{per_s}", f"b{per_s}"] if column == "rate" else ["b against a"]
             numeric += range(len(headings), len(headings) + len(added))
             headings += added
     ratio_place = len(headings) - 1 if "ratio" in columns else None
     headings.append("verdict")
-    rest = [column for column in COLUMNS[2:] if column in columns]
+    rest = [column for column in COLUMNS[3:] if column in columns]
     headings += [_HEADINGS[column] for column in rest]
     rows = []
     for row in comparison.rows:
@@ -99,6 +103,8 @@ def row_table(
         if "rate" in columns:
             rates = [rate_text(row.a), rate_text(row.b)]
             cells += [rate.removesuffix("/s") for rate in rates] if form.is_short else rates
+        if "time" in columns:
+            cells += [time_text(row.a), time_text(row.b)]
         if "ratio" in columns:
             cells.append(ratio_text(row, wide=form.is_wide))
         cells += [naming.verdict(row), *(_cell(column, row, form) for column in rest)]

@@ -9,7 +9,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.services.selecting import Selection
-from gputui.store.reading import CaseConditions, LaunchPower, TelemetrySeries, open_result
+from gputui.store.reading import CaseConditions, LaunchPower, LaunchSeries, TelemetrySeries, open_result
 
 NOT_PROFILED = "it has no profiled pass"
 
@@ -40,6 +40,15 @@ class Evidence:
         self._passes[run_id] = passes
         self._conditions[run_id] = conditions
 
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All runs, in the order they were selected."""
+        return tuple(self._runs.values())
+
+    def file(self, run_id: str) -> Path:
+        """Where a run was read from."""
+        return self._files[run_id]
+
     def cases(self, run_id: str) -> tuple[CaseResult, ...]:
         """All cases of a run."""
         return self._runs[run_id].cases
@@ -69,3 +78,8 @@ class Evidence:
         """What the box did during a run, the host first. Raises GputuiError if it can no longer be read."""
         with open_result(self._files[run_id], self._trust) as file:
             return file.telemetry_series(run_id, pieces)
+
+    def launches(self, run_id: str, case_id: int, pieces: int) -> tuple[LaunchSeries, ...]:
+        """What the box did while a case was timed, by launch. Raises GputuiError as `series` does."""
+        with open_result(self._files[run_id], self._trust) as file:
+            return file.launch_series(run_id, case_id, pieces)

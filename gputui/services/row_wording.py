@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
-from gputui.model.units import format_percent, format_rate, format_usd, three_digits
+from gputui.model.units import format_percent, format_rate, format_seconds, format_usd, three_digits
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.wording import day, device_words, torch_words
 
@@ -54,7 +55,12 @@ def words_of(row: Row) -> dict[str, str]:
 
 def common_words(comparison: Comparison, ignore: str) -> list[str]:
     """What all rows share, to be said once in the heading."""
-    rows = [words_of(row) for row in comparison.rows]
+    return shared_words(comparison.rows, ignore)
+
+
+def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
+    """What these rows share; nothing of no rows."""
+    rows = [words_of(row) for row in of]
     keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
     values = [{row[key] for row in rows} for key in keys]
     return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
@@ -72,6 +78,13 @@ def rate_text(cell: Cell) -> str:
     if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
         return format_rate(cell.speed.units_per_s, cell.result.case.unit)
     return "—" if cell.result is None else cell.result.outcome
+
+
+def time_text(cell: Cell) -> str:
+    """How long one side takes for a step, else its outcome."""
+    if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
+        return format_seconds(cell.result.case.units_per_step / cell.speed.units_per_s)
+    return rate_text(cell)
 
 
 def ratio_text(row: Row, *, wide: bool) -> str:
@@ -103,12 +116,12 @@ def peak_text(cell: Cell) -> str:
     return format_percent(shares[0]) if shares else ""
 
 
-def cost_text(cell: Cell) -> str:
+def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
     """What a million units of its work cost."""
     if not isinstance(cell.cost, Cost):
         return "—"
     cost = cell.cost
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
     half = math.expm1(math.log(cost.high / cost.low) / 2) if cost.low > 0 else 0.0
-    interval = f" ±{format_percent(half)}" if half else ""
+    interval = f" ±{format_percent(half)}" if half and with_interval else ""
     return format_usd(cost.usd_per_million) + interval + share
