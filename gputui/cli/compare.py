@@ -20,6 +20,7 @@ from gputui.services.comparison_tables import (
     Form,
     Naming,
     Words,
+    absent_lines,
     cost_table,
     energy_table,
     figure_table,
@@ -29,7 +30,7 @@ from gputui.services.comparison_tables import (
     row_table,
 )
 from gputui.services.explaining import Why
-from gputui.services.row_wording import difference_words, side_words
+from gputui.services.row_wording import difference_words, no_difference_words, side_words
 from gputui.services.verdict_check import check_verdicts
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _print(
     if comparison.differs:
         out.print(Text("differs: " + ", ".join(difference_words(d) for d in comparison.differs)))
     elif not ignore:
-        out.print(Text("differs: nothing that is recorded"))
+        out.print(Text(f"differs: {no_difference_words(comparison)}"))
     out.print()
     naming = Naming(comparison, ignore)
     beside = columns
@@ -216,7 +217,8 @@ def _print(
     out.print(made)
     for number, note in enumerate(naming.notes, 1):
         out.print(Text(f"[{number}] {note}"))
-    for line in (*remarks(comparison, naming), *normal_lines(comparison)):
+    absent = absent_lines(comparison, columns or ())
+    for line in (*remarks(comparison, naming), *absent, *normal_lines(comparison)):
         out.print(Text(line))
     print_whys(out, whys, naming)
     _print_words(out, figure_table(comparison, naming))

@@ -54,7 +54,7 @@ class SideCourse:
     """Where launches begin."""
     courses: tuple[Course, ...]
     slowed: Course | Missing
-    """1 where a GPU was slowed by heat or a power brake, 2 where it was capped, 0 else."""
+    """1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped, 0 where neither."""
 
 
 def courses_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCourse | Missing, ...]:
@@ -97,6 +97,8 @@ def _joined(
     t_s: list[float] = []
     values: list[float] = []
     for launch, start_s in zip(launches, starts, strict=True):
+        t_s.append(start_s)  # of a launch without a reading nothing is known, whatever came before
+        values.append(math.nan)
         for series in launch.series:
             if series.device_index == device and key in series.columns:
                 # the first reading stands for the time before it

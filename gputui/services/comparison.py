@@ -509,7 +509,7 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
         case.run,
-        NO_ENERGY if powers is None else energy_of(case.result, powers(case.run.run_id, case.result.case_id)),
+        energy_of(case.result, NO_ENERGY if powers is None else powers(case.run.run_id, case.result.case_id)),
     )
 
 

@@ -9,13 +9,15 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import GeometricMean, RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import RATES, format_energy, format_percent, format_ratio
+from gputui.model.units import RATES, format_percent, format_ratio
 from gputui.services.comparison import Cell, Comparison, Row
 from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of_side
+from gputui.services.row_values import value_of
 from gputui.services.row_wording import (
     common_words,
     cost_text,
+    energy_text,
     interval_text,
     peak_text,
     peaks_text,
@@ -78,10 +80,14 @@ class Naming:
 def row_table(
     comparison: Comparison, naming: Naming, form: Form, columns: Collection[str] | None = None
 ) -> Words:
-    """The rows and the means of their groups; `columns` are of COLUMNS, None: as many as fit."""
+    """The rows and the means of their groups; `columns` are of COLUMNS, None: as many as fit.
+
+    A column in which no row has anything is left out: `absent_lines` tells of it.
+    """
     if columns is None:
         has_peak = any(peak_text(row.a) or peak_text(row.b) for row in comparison.rows)
         columns = ["rate", "ratio", *(["n", *(["peak"] if has_peak else [])] if form.is_wide else [])]
+    columns = [column for column in columns if not _is_absent(comparison, column)]
     headings = [f"case ({' '.join(naming.common)})" if naming.common else "case"]
     numeric: list[int] = []
     per_s = " per s" if form.is_short else ""
@@ -136,20 +142,30 @@ def _cell(column: str, row: Row, form: Form) -> str:
     return f"{sides[0]}, {sides[1]}{unit}"
 
 
-def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
-    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one."""
-    energy = cell.energy
-    if not isinstance(energy, Energy) or cell.result is None:
-        return "—"
-    unit = cell.result.case.unit
-    told = format_energy(energy.joules_per_unit, unit)
-    if energy.low is None or energy.high is None or not with_interval:
-        return told
-    return f"{told} ({_number(energy.low, unit)}–{_number(energy.high, unit)})"
+def absent_lines(comparison: Comparison, columns: Collection[str]) -> Iterable[str]:
+    """Why columns that were asked for are not there, and what would fill them."""
+    for column in COLUMNS:
+        if column in columns and _is_absent(comparison, column):
+            values = [
+                value_of(cell, column) for row in comparison.rows for cell in (row.a, row.b) if _has(cell)
+            ]
+            reasons = dict.fromkeys(value.reason for value in values if isinstance(value, Missing))
+            yield f"no {_SAID[column]}: {'; '.join(reasons) or 'nothing was measured'}"
 
 
-def _number(joules_per_unit: float, unit: str) -> str:
-    return format_energy(joules_per_unit, unit).removesuffix(f"J/{unit}").rstrip()
+_SAID = {"peak": "share of the peak", "cost": "cost", "energy": "energy"}
+"""Columns that may have nothing in any row, as a sentence calls them."""
+
+
+def _is_absent(comparison: Comparison, column: str) -> bool:
+    return column in _SAID and all(
+        isinstance(value_of(cell, column), Missing) for row in comparison.rows for cell in (row.a, row.b)
+    )
+
+
+def _has(cell: Cell) -> bool:
+    """Whether there is a speed of which it can be told why it has no cost."""
+    return not isinstance(cell.speed, Missing)
 
 
 def figure_table(comparison: Comparison, naming: Naming) -> Words | None:

@@ -9,8 +9,7 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.services.comparison import Cell
-from gputui.services.comparison_tables import energy_text
-from gputui.services.row_wording import cost_text, peak_text, rate_text, time_text
+from gputui.services.row_wording import cost_text, energy_text, peak_text, rate_text, time_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,18 @@ import math
 from collections.abc import Iterable
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.verdict import SpeedEstimate
+from gputui.analysis.energy import Energy
+from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
-from gputui.model.units import format_percent, format_rate, format_seconds, format_usd, three_digits
+from gputui.model.units import (
+    format_energy,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_usd,
+    three_digits,
+)
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.wording import day, device_words, torch_words
 
@@ -26,7 +34,7 @@ def side_words(side: Side, ignore: str, width: int) -> str:
         f"{ignore} {side.name}" if ignore else side.name,
         where + device_words(run),
         torch_words(run),
-        "" if isinstance(run.price, Missing) else f"${run.price.usd_per_hour:g}/h",
+        "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
         f"{launches} launch{'es' if launches != 1 else ''}",
         day(run),
     ]
@@ -40,6 +48,14 @@ def difference_words(difference: tuple[str, str, str]) -> str:
     """What differs and its two values; of machines only that they do."""
     what, on_a, on_b = difference
     return what if what == "machine" else f"{what} {on_a} / {on_b}"
+
+
+def no_difference_words(comparison: Comparison) -> str:
+    """In place of differences, where none is recorded."""
+    runs = {case.run.run_id for side in (comparison.a, comparison.b) for case in side.cases}
+    if len(runs) == 1:
+        return f"nothing: both are run {comparison.a.run.short_id}"
+    return "nothing that is recorded"
 
 
 def words_of(row: Row) -> dict[str, str]:
@@ -92,16 +108,25 @@ def ratio_text(row: Row, *, wide: bool) -> str:
     return "—" if isinstance(row.estimate, Missing) else interval_text(row.estimate, wide=wide)
 
 
-def interval_text(estimate: object, *, wide: bool) -> str:
-    """A ratio told from the side of the larger: `10.8x ±0.2 less`, or with both ends."""
-    ratio, low, high = (getattr(estimate, name) for name in ("ratio", "low", "high"))
-    word = "more"
+def interval_text(estimate: RatioEstimate | GeometricMean, *, wide: bool) -> str:
+    """A ratio told from the side of the larger: `10.8x ±0.2 less`, or with both ends; `1.00x` has no side."""
+    ratio, low, high = estimate.ratio, estimate.low, estimate.high
+    word = " more"
     if ratio < 1:
-        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "less"
+        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, " less"
+    told = three_digits(ratio)
+    word = "" if told == "1.00" else word
     if wide:
-        return f"{three_digits(ratio)}x ({three_digits(low)}–{three_digits(high)}) {word}"
+        return f"{told}x ({three_digits(low)}–{three_digits(high)}){word}"
     half = ratio * math.expm1(math.log(high / low) / 2)
-    return f"{three_digits(ratio)}x ±{three_digits(half)} {word}"
+    return f"{told}x ±{three_digits(half)}{word}"
+
+
+def bare_text(estimate: RatioEstimate | GeometricMean) -> str:
+    """The same without an interval: `10.8x less`."""
+    told = three_digits(max(estimate.ratio, 1 / estimate.ratio))
+    word = "" if told == "1.00" else " less" if estimate.ratio < 1 else " more"
+    return f"{told}x{word}"
 
 
 def peaks_text(row: Row) -> str:
@@ -125,3 +150,19 @@ def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
     half = math.expm1(math.log(cost.high / cost.low) / 2) if cost.low > 0 else 0.0
     interval = f" ±{format_percent(half)}" if half and with_interval else ""
     return format_usd(cost.usd_per_million) + interval + share
+
+
+def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
+    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one."""
+    energy = cell.energy
+    if not isinstance(energy, Energy) or cell.result is None:
+        return "—"
+    unit = cell.result.case.unit
+    told = format_energy(energy.joules_per_unit, unit)
+    if energy.low is None or energy.high is None or not with_interval:
+        return told
+    return f"{told} ({_number(energy.low, unit)}–{_number(energy.high, unit)})"
+
+
+def _number(joules_per_unit: float, unit: str) -> str:
+    return format_energy(joules_per_unit, unit).removesuffix(f"J/{unit}").rstrip()

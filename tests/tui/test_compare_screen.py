@@ -145,9 +145,15 @@ async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Pa
         assert "a per step" in picture(app)
         assert "160 ms" in picture(app)
         await press(pilot, "v")
-        assert "$0.0029 ±0.1 % for 1M tok" in picture(app)
-        await press(pilot, "v", "v")
+        assert "1M tok     $0.0029 ±0.1 %    $0.0046 ±0.1 %" in picture(app)
+        await press(pilot, "v")
+        assert "a and b: power is read of GPUs only" in picture(app)
+        await press(pilot, "v")
+        assert "a and b: no peak is known for a CPU" in picture(app)
+        await press(pilot, "v")
         assert "40.9k tok/s" in picture(app)
+        await press(pilot, "V")
+        assert "a of the peak" in picture(app)
 
 
 async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Path) -> None:

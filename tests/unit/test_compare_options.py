@@ -181,7 +181,7 @@ def test_a_column_that_is_none_is_told_with_those_there_are(ran: Ran) -> None:
 
     assert status == EXIT_USAGE
     assert "speed is no column" in err
-    assert "rate, ratio, n, peak, cost, energy" in err
+    assert "rate, time, ratio, n, peak, cost, energy" in err
 
 
 @pytest.mark.parametrize(

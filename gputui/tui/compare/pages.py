@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from gputui.services.comparison import Comparison, Side
 from gputui.services.references import PREFIX, reference_directory, reference_names
-from gputui.services.row_wording import difference_words, side_words
+from gputui.services.row_wording import difference_words, no_difference_words, side_words
 from gputui.store.text import clean_text
 from gputui.tui.compare.loaded import Loaded, short_name
+from gputui.tui.compare.rows_table import Sheet
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import fitted
 from gputui.tui.results.pages import paragraph
@@ -32,7 +33,7 @@ def side_lines(comparison: Comparison, ignore: str, width: int) -> tuple[Line, .
 
 
 def sides_lines(
-    loaded: Loaded, place: int, in_sight: range, command: str, width: int, most: int
+    loaded: Loaded, place: int, sheet: Sheet, command: str, width: int, most: int
 ) -> tuple[Line, ...]:
     """Every side, the one that is looked at as `b`; what is out of sight, and the command line.
 
@@ -45,13 +46,13 @@ def sides_lines(
     for number in shown:
         side = comparisons[number].b
         lines.append((Span(f"   {named(side, loaded.ignore, width - _LETTER)}", "dim"),))
-    told = []
+    told = [sheet.unsaid] if sheet.unsaid else []
     if len(shown) < len(others):
-        told.append(f"{len(others) - len(shown)} more")
-    if len(in_sight) < len(comparisons):
-        told.append(f"columns {in_sight.start + 1} to {in_sight.stop} of {len(comparisons)}")
+        told.append(f"{len(others) - len(shown)} more sides")
+    if sheet.shown < len(comparisons):
+        told.append(f"in sight: {sheet.shown} of {len(comparisons)} beside a")
     if len(comparisons) > 1:
-        told.append("n and p make the next side, or the one before, b")
+        told.append("n: the next is b, p: the one before")
         lines.append((Span(f"   {'; '.join(told)}", "warn"),))
     lines.append((Span("$  ", "accent"), Span(clean_text(command))))
     return tuple(fitted(line, width) for line in lines)
@@ -91,7 +92,7 @@ def differing(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ..
     for difference in comparison.differs:
         lines += paragraph(f"  {clean_text(difference_words(difference))}", width, indent=4)
     if not comparison.differs:
-        lines += paragraph("  nothing that is recorded", width)
+        lines += paragraph(f"  {no_difference_words(comparison)}", width)
     for reason, count in comparison.unmeasured:
         lines += paragraph(
             f"{count} case{'s' if count > 1 else ''} on neither side: {clean_text(reason)}", width, "dim"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from gputui.analysis.verdict import GeometricMean, RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import RATES, format_ratio
+from gputui.model.units import RATES
 from gputui.services.comparison import Cell, Comparison, Row, pairing, table_order
 from gputui.services.row_values import Value, absences, value_of
-from gputui.services.row_wording import interval_text, row_name, shared_words
+from gputui.services.row_wording import bare_text, interval_text, row_name, shared_words
 from gputui.store.text import clean_text
 from gputui.tui.monitor.cells import cut, width_of
 
@@ -53,6 +53,8 @@ class Sheet:
     """The place of the first side in sight among those against the baseline."""
     shown: int
     """How many of them are in sight."""
+    unsaid: str
+    """What all rows share, where the heading has no room for it."""
 
     @property
     def width(self) -> int:
@@ -83,7 +85,7 @@ def sheet_of(
 
     `names` are of the sides against the baseline.
     """
-    made = _Columns(comparisons, rows, names, ignore, value)
+    made = _Columns(comparisons, rows, names, place, ignore, value)
     every = range(len(comparisons))
     for form in _FORMS:
         if form.has_remarks and (len(comparisons) > 1 or not made.has_remarks()):
@@ -119,12 +121,14 @@ class _Columns:
         comparisons: Sequence[Comparison],
         rows: Sequence[RowOfSides],
         names: Sequence[str],
+        place: int,
         ignore: str,
         value: Value,
     ) -> None:
         self._comparisons = comparisons
         self._rows = rows
-        self._names = [cut(clean_text(name), _LONGEST_NAME) for name in names]
+        self._names = short_names(names)
+        self._place = place
         self._ignore = ignore
         self._value = value
         self._common = shared_words((row for rows in self._rows for row in rows if row), ignore)
@@ -137,17 +141,24 @@ class _Columns:
         """Headings and cells with these sides in sight."""
         is_pair = len(self._comparisons) == 1
         title = self._value.title or ("" if form.is_wide else "per s")
-        case = f"case ({' '.join(self._common)})" if self._common and form.ratio != "told" else "case"
+        common = " ".join(self._common)
+        is_said = form.ratio != "told" or is_pair
+        case = f"case ({common})" if common and is_said else "case"
+        unsaid = "" if is_said else common
         headings = [case, *self._for_heading(), f"a {title}".strip()]
         for place in shown:
-            name = f"b {title}".strip() if is_pair else self._names[place]
+            name = f"b {title}".strip() if is_pair else self._name(place)
             ratio = "b against a" if is_pair else "against a"
             headings += [name, *([ratio] if form.ratio == "told" else [ratio, "verdict"])]
         headings += ["remarks"] if form.has_remarks else []
         cells = [self._row(rows, form, shown) for rows in self._rows]
         cells += self._means(form, shown)
         padded = ((*row, *[""] * (len(headings) - len(row))) for row in cells)
-        return Sheet(tuple(headings), tuple(padded), shown.start, len(shown))
+        return Sheet(tuple(headings), tuple(padded), shown.start, len(shown), unsaid)
+
+    def _name(self, place: int) -> str:
+        """Of a side; the one that is looked at is b as well."""
+        return f"b {self._names[place]}" if place == self._place else self._names[place]
 
     def _for_heading(self) -> list[str]:
         return ["cost of"] if self._value.column == "cost" else []
@@ -184,7 +195,8 @@ class _Columns:
             by_side = [next((m for m in one.groups if m.group == group), None) for one in self._comparisons]
             # with several sides the number of common rows differs from side to side
             counted = f"{by_side[0].common}/{by_side[0].rows} " if len(by_side) == 1 and by_side[0] else ""
-            cells = [f"mean of {counted}{group}", *[""] * (1 + len(self._for_heading()))]
+            name = f"{group} mean" if form.ratio == "told" else f"mean of {counted}{group}"
+            cells = [name, *[""] * (1 + len(self._for_heading()))]
             for place in shown:
                 mean = by_side[place]
                 text = _ratio(mean.mean, form) if mean else ""
@@ -218,21 +230,31 @@ def _ratio(estimate: RatioEstimate | GeometricMean | Missing, form: Form) -> str
     if isinstance(estimate, Missing):
         return _ABSENT
     if form.ratio in ("bare", "told"):
-        return _bare(estimate)
+        return bare_text(estimate)
     return interval_text(estimate, wide=form.is_wide)
 
 
-def _bare(estimate: RatioEstimate | GeometricMean) -> str:
-    ratio = estimate.ratio
-    return f"{format_ratio(max(ratio, 1 / ratio))} {'less' if ratio < 1 else 'more'}"
-
-
 def _told(row: Row) -> str:
-    """`slower 1.60x`, and of what nothing is said of, its direction too."""
-    if isinstance(row.estimate, Missing):
+    """`slower 1.60x`; of what is not said to differ, the word alone."""
+    if row.verdict.word not in ("faster", "slower") or isinstance(row.estimate, Missing):
         return row.verdict.word
-    is_said = row.verdict.word in ("faster", "slower")
-    return f"{row.verdict.word} {_bare(row.estimate).partition(' ')[0] if is_said else _bare(row.estimate)}"
+    return f"{row.verdict.word} {bare_text(row.estimate).partition(' ')[0]}"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names for headings: without the file where all are of one, and cut in the middle where too long."""
+    files = {name.rpartition("@")[0] for name in names}
+    if len(files) == 1 and "" not in files:
+        names = [f"@{name.rpartition('@')[2]}" for name in names]
+    return [_cut_in_the_middle(clean_text(name)) for name in names]
+
+
+def _cut_in_the_middle(name: str) -> str:
+    """Names of files begin alike and end in what was typed last: both ends tell."""
+    if width_of(name) <= _LONGEST_NAME:
+        return name
+    kept = (_LONGEST_NAME - 1) // 2
+    return f"{cut(name, kept).removesuffix('…')}…{name[-kept:]}"
 
 
 def _widths(lines: Sequence[Sequence[str]]) -> list[int]:

@@ -165,8 +165,7 @@ class CompareScreen(ShellScreen):
             self._sides.styles.height = 0
             return
         most = self.size.height // _SIDES_SHARE
-        in_sight = range(sheet.first, sheet.first + sheet.shown)
-        lines = sides_lines(loaded, self._place, in_sight, loaded.command(self.value), self.size.width, most)
+        lines = sides_lines(loaded, self._place, sheet, loaded.command(self.value), self.size.width, most)
         self._sides.styles.height = len(lines)
         is_ascii = shell_of(self).ascii_only
         self._sides.show(tuple(in_ascii(line) for line in lines) if is_ascii else lines)
