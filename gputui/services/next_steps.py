@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
 from gputui.services.comparison import CROWDED, Cell, Row
 from gputui.services.evidence import Evidence
+from gputui.services.selecting import from_here
 
 _NEEDED = re.compile(r"needs (?:about )?(\d+) launches")
 _MOST_LAUNCHES = 20
@@ -60,4 +61,5 @@ def _again(cell: Cell, evidence: Evidence) -> str:
     """The command that repeats the cases of a run."""
     if cell.run is None:
         return "gputui run"
-    return f"gputui run --like {shlex.quote(f'{evidence.file(cell.run.run_id)}@{cell.run.short_id}')}"
+    file = from_here(str(evidence.file(cell.run.run_id)))
+    return f"gputui run --like {shlex.quote(f'{file}@{cell.run.short_id}')}"

@@ -31,7 +31,7 @@ def side_words(side: Side, ignore: str, width: int) -> str:
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
     parts = [
-        f"{ignore} {side.name}" if ignore else side.name,
+        side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
         where + device_words(run),
         torch_words(run),
         "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
@@ -153,7 +153,10 @@ def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
 
 
 def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
-    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one."""
+    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one.
+
+    The ends are in the unit of the middle where they read so.
+    """
     energy = cell.energy
     if not isinstance(energy, Energy) or cell.result is None:
         return "—"
@@ -161,8 +164,6 @@ def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
     told = format_energy(energy.joules_per_unit, unit)
     if energy.low is None or energy.high is None or not with_interval:
         return told
-    return f"{told} ({_number(energy.low, unit)}–{_number(energy.high, unit)})"
-
-
-def _number(joules_per_unit: float, unit: str) -> str:
-    return format_energy(joules_per_unit, unit).removesuffix(f"J/{unit}").rstrip()
+    known = told.partition(" ")[2]
+    ends = (format_energy(end, unit).removesuffix(f" {known}") for end in (energy.low, energy.high))
+    return f"{told} ({'–'.join(ends)})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any  # whatever a job is for
 
 from gputui.services.comparing import Answer, Asked, Request, ask, request_of
@@ -13,6 +12,7 @@ from gputui.services.comparison import Comparison, Row
 from gputui.services.explaining import Why
 from gputui.services.jobs import Job
 from gputui.services.row_values import VALUES, Value
+from gputui.services.selecting import from_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Loaded:
             files.insert(0, files.pop(self.baseline))
             request = replace(request, files=tuple(files), baseline="")
         columns = () if value is VALUES[0] else ("--columns", f"{value.column},ratio")
-        return (*map(_from_here, request.words), *columns)
+        return (*map(from_here, request.words), *columns)
 
     def command(self, value: Value) -> str:
         """The whole command line."""
@@ -85,12 +85,6 @@ def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
     job.say("reading power")
     answer = loaded.asked.compared(loaded.baseline, with_energy=True)
     return replace(loaded, answer=answer, with_energy=True)
-
-
-def _from_here(word: str) -> str:
-    """A path below the working directory without the way to it: the shell that prints it stands there too."""
-    left = word.removeprefix(f"{Path.cwd()}/")
-    return word if left.startswith("-") else left
 
 
 def short_name(name: str) -> str:

@@ -223,7 +223,10 @@ def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: Value) -
 
 def remarks(row: Row) -> str:
     """What disturbed a row, and what a reader must know of it."""
-    return "; ".join(filter(None, (*(f"{flag.side} {flag.word}" for flag in row.flags), row.note)))
+    sides: dict[str, list[str]] = {}
+    for flag in row.flags:
+        sides.setdefault(flag.word, []).append(flag.side)
+    return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))
 
 
 def _ratio(estimate: RatioEstimate | GeometricMean | Missing, form: Form) -> str:

@@ -97,13 +97,13 @@ def _slowed(sides: Sequence[SideCourse | Missing], longest_s: float, room: int) 
             continue
         known = side.slowed.known
         if not any(known):
-            said, marks = "not slowed", ""
+            said, marks = "never", ""
         else:
-            said = "! heat, c power cap"
+            said = "! slowed, c cap"
             marks = "".join(
                 _MARKS.get(side.slowed.at((column + 0.5) / room * longest_s), " ") for column in range(room)
             )
-        name = "slowed" if is_first else ""
+        name = "throttle" if is_first else ""
         is_first = False
         yield (Span(f"  {name:10}{letter}  {said:{_LABEL - 15}}"), Span(marks.rstrip(), "warn"))
 

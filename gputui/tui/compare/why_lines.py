@@ -5,6 +5,7 @@ from __future__ import annotations
 from gputui.analysis.attribution import Attribution
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent
+from gputui.services.evidence import NOT_PROFILED
 from gputui.services.explaining import Why, part_name, sentence, signed
 from gputui.services.why_wording import finding_lines, time_text
 from gputui.tui.lines import Line, Span
@@ -23,6 +24,8 @@ def why_lines(why: Why | None, width: int, *, ascii_only: bool) -> tuple[Line, .
     lines: list[Line] = [(), (Span("why", "title"),)]
     if isinstance(why.attribution, Missing):
         lines += paragraph(f"not attributed: {why.attribution.reason}", width, "dim")
+        if NOT_PROFILED in why.attribution.reason:
+            lines += paragraph("gputui run --trace makes a profiled pass of every case", width, "dim")
     else:
         lines += _attributed(why, why.attribution, width, ascii_only=ascii_only)
     for text in finding_lines(why):
