@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
-from gputui.services.comparing import Answer, Asked, ask
+from gputui.services.comparing import Answer, Asked, Request, ask
 from gputui.services.comparison import DIMENSIONS, Comparison
 from gputui.services.comparison_tables import (
     COLUMNS,
@@ -100,7 +100,7 @@ def command(
     `reference:NAME` is a file of those that come with gputui.
     """
     if on_screen:
-        return _show(context, files)
+        return _show(context, Request(files, by or "", baseline or "", pool, trust))
     if columns is not None and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
     if slower_pct is not None and not math.isfinite(slower_pct):
@@ -133,16 +133,18 @@ def command(
 _WITH_ENERGY = ("csv", "json", "html")
 
 
-def _show(context: click.Context, files: tuple[str, ...]) -> int:
-    """The Compare screen, which knows files alone."""
+def _show(context: click.Context, request: Request) -> int:
+    """The Compare screen, which knows sides but neither formats nor checks."""
     from gputui.cli.monitor import has_terminal, show_app
 
-    stated = [name for name in context.params if _is_stated(context, name)]
-    if set(stated) != {"files", "on_screen"}:
-        raise GputuiError("--tui goes with files alone", "leave the other options away")
+    stated = {name for name in context.params if _is_stated(context, name)}
+    if stated - {"files", "on_screen", "by", "baseline", "pool", "trust"}:
+        raise GputuiError(
+            "--tui goes with files, --by, --baseline, --pool and --trust", "leave the other options away"
+        )
     if not has_terminal():
         raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")
-    return show_app("compare", *files)
+    return show_app("compare", *request.words)
 
 
 def _is_stated(context: click.Context, name: str) -> bool:
