@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
+from gputui.model.result import CaseResult
 from gputui.model.telemetry import HOST
 from gputui.services.comparison import Cell, Row
 from gputui.services.evidence import Evidence
+from gputui.services.speeds import CROWDED_SHARE, waited_of
 from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, LaunchSeries
 
 MOST_LAUNCHES = 6
@@ -18,6 +20,7 @@ MOST_LAUNCHES = 6
 PIECES = 200
 """Of a launch."""
 OF_GPU = (("sm_clock_mhz", "clock", "MHz"), ("power_w", "power", "W"), ("temperature_c", "heat", "°C"))
+THROTTLE, CROWDED = "throttle", "crowded"
 OF_HOST = (("cpu_clock_mhz", "clock", "MHz"), ("cpu_busy_pct", "CPU used", "%"))
 
 
@@ -53,8 +56,9 @@ class SideCourse:
     starts_s: tuple[float, ...]
     """Where launches begin."""
     courses: tuple[Course, ...]
-    slowed: Course | Missing
-    """1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped, 0 where neither."""
+    disturbed: Course | Missing
+    """THROTTLE: 1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped. CROWDED, of a
+    CPU: 1 where others held its CPUs. 0 where nothing of that was."""
 
 
 def courses_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCourse | Missing, ...]:
@@ -88,7 +92,11 @@ def _course(cell: Cell, evidence: Evidence) -> SideCourse | Missing:
     courses = tuple(course for course in made if course.known)
     if not courses:
         return Missing("nothing was sampled while it was timed")
-    return SideCourse(seconds, tuple(starts), courses, _slowed(launches, starts, device))
+    if device == HOST:
+        disturbed = _crowded(cell.result, launches, starts)
+    else:
+        disturbed = _throttled(launches, starts, device)
+    return SideCourse(seconds, tuple(starts), courses, disturbed)
 
 
 def _joined(
@@ -108,10 +116,8 @@ def _joined(
     return Course(key, title, unit, t_s, values)
 
 
-def _slowed(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int) -> Course | Missing:
-    if device == HOST:
-        return Missing("a CPU does not tell what slows it")
-    bits = _joined(launches, starts, device, "throttle_bits", "slowed", "")
+def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int) -> Course | Missing:
+    bits = _joined(launches, starts, device, "throttle_bits", THROTTLE, "")
     if not bits.known:
         return Missing("this GPU does not tell what slows it")
     marks = [
@@ -124,4 +130,21 @@ def _slowed(launches: Sequence[LaunchSeries], starts: Sequence[float], device: i
         else 0.0
         for value in bits.values
     ]
-    return Course("throttle_bits", "slowed", "", bits.t_s, marks)
+    return Course("throttle_bits", THROTTLE, "", bits.t_s, marks)
+
+
+def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequence[float]) -> Course | Missing:
+    """Block by block; between two blocks what the earlier one says."""
+    by_launch = {m.launch_id: m.blocks for m in case.measurements if m.outcome == "ok" and m.blocks}
+    t_s: list[float] = []
+    marks: list[float] = []
+    for launch, start_s in zip(launches, starts, strict=True):
+        blocks = by_launch.get(launch.launch_id, ())
+        for block in blocks:
+            share = waited_of(block)
+            if not isinstance(share, Missing):
+                t_s.append(start_s + (block.start_ns - blocks[0].start_ns) * 1e-9)
+                marks.append(float(share > CROWDED_SHARE))
+    if not marks:
+        return Missing("this system does not tell who held the CPUs")
+    return Course("waited_ns", CROWDED, "", t_s, marks)

@@ -240,7 +240,7 @@ async def test_a_case_that_one_side_lacks_says_how_it_is_measured_there(
         text = page(screen)
         assert "not comparable" in text
         assert "on the box of b: gputui run --like a.db@cccc0001 --only gemm" in text
-        assert "no telemetry: it was not measured" in text
+        assert "no telemetry of b: it was not measured" in text
 
 
 async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_come_by_key(

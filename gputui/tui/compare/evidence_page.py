@@ -136,6 +136,8 @@ def distributions(row: Row, width: int, *, ascii_only: bool) -> tuple[Line, ...]
         else:
             lines.append((Span(f"{letter:>{_LABEL - 1}} "), Span("no blocks", "dim")))
     left, right = format_seconds(low), f"{format_seconds(high)} per step"
+    if right.startswith(f"{left} "):
+        right += f" (+{format_percent(high / low - 1)})"
     lines.append((Span(" " * _LABEL + left + right.rjust(room - len(left)), "dim"),))
     return tuple(lines)
 

@@ -32,7 +32,8 @@ class Form:
     """`ends` prints both ends of the interval, `half` its half width, `bare` none; `told` puts the ratio
     behind the verdict."""
     has_remarks: bool = False
-    """What disturbed a row has a column of its own, else a `!` stands behind the verdict."""
+    """Remarks have a column of their own, else `!` behind the verdict says that something disturbed the row,
+    `*` that there is more to know."""
 
     @property
     def is_wide(self) -> bool:
@@ -174,7 +175,7 @@ class _Columns:
             if row is None:
                 cells += [_ABSENT, *[""] * (1 if form.ratio == "told" else 2)]
                 continue
-            disturbed = "" if form.has_remarks or not remarks(row) else " !"
+            disturbed = "" if form.has_remarks else " !" if row.flags else " *" if row.note else ""
             cells.append(self._side(row.b, form))
             if form.ratio == "told":
                 cells.append(_told(row) + disturbed)

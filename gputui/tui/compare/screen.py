@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 
 from textual.app import ComposeResult
@@ -41,6 +42,7 @@ _HINTS = {
     "page": ("back", "down", "copy"),
     "notice": ("open-files", "reload", "back"),
 }
+Lines = tuple[Line, ...]
 _SIDES_SHARE = 4
 """Of the height: a quarter may go to the names of sides."""
 
@@ -64,6 +66,7 @@ class CompareScreen(ShellScreen):
         self._rows: list[RowOfSides] = []
         self._sheet: Sheet | None = None
         self._page_heading = ""
+        self._pages: dict[str, Callable[[int], Lines]] = {}
         self._table = PlainTable(id="rows")
 
     def compose_body(self) -> ComposeResult:
@@ -123,7 +126,7 @@ class CompareScreen(ShellScreen):
 
     def _teach(self) -> None:
         if self._loaded is None and not self.is_busy:
-            self._notice(teaching(self.size.width))
+            self._notice(teaching)
 
     def _read(self, words: tuple[str, ...]) -> None:
         self._words = words
@@ -139,10 +142,10 @@ class CompareScreen(ShellScreen):
             self.say(warning, "warn")
 
     def _fail(self, message: str, hint: str) -> None:
-        width = self.size.width
-        lines = paragraph(clean_text(message), width, "warn")
-        if hint:
-            lines += ((), *paragraph(clean_text(hint), width))
+        def lines(width: int) -> Lines:
+            told = paragraph(clean_text(message), width, "warn")
+            return (*told, (), *paragraph(clean_text(hint), width)) if hint else told
+
         self._notice(lines)
 
     def _fill(self) -> None:
@@ -207,8 +210,8 @@ class CompareScreen(ShellScreen):
     def _show_evidence(self, opened: OpenedRow) -> None:
         self._loaded = opened.loaded
         self._rows = rows_of_sides(opened.loaded.answer.comparisons, opened.loaded.ignore)
-        lines = opened.lines(self.size.width, ascii_only=shell_of(self).ascii_only)
-        self._show_page(f"evidence of {opened.name}", lines)
+        is_ascii = shell_of(self).ascii_only
+        self._show_page(f"evidence of {opened.name}", lambda width: opened.lines(width, ascii_only=is_ascii))
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
@@ -285,7 +288,8 @@ class CompareScreen(ShellScreen):
         """What differs, a line each, and what was measured on neither side."""
         shown = self.comparison
         if shown is not None and self._loaded is not None:
-            self._show_page("what differs", differing(shown, self._loaded.ignore, self.size.width))
+            ignore = self._loaded.ignore
+            self._show_page("what differs", lambda width: differing(shown, ignore, width))
 
     def action_text(self) -> None:
         """The command's own words, from the command itself."""
@@ -295,9 +299,13 @@ class CompareScreen(ShellScreen):
         width = self.size.width - 1
         words, command = loaded.words(self.value), loaded.command(self.value)
 
-        def done(lines: tuple[str, ...]) -> None:
-            head = paragraph(f"$ {clean_text(command)}", width, "accent")
-            self._show_page("as text", (*head, (), *((Span(line),) for line in lines)))
+        def done(printed_lines: tuple[str, ...]) -> None:
+            text = tuple((Span(line),) for line in printed_lines)
+
+            def lines(width: int) -> Lines:
+                return (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text)
+
+            self._show_page("as text", lines)
 
         self.begin(lambda job: printed(("compare", *words), width, job), done, self._fail)
 
@@ -332,18 +340,28 @@ class CompareScreen(ShellScreen):
             self._read(self._words)
 
     def on_resize(self) -> None:
-        """Other columns fit."""
-        self.call_after_refresh(self._fill)
+        """Other columns fit, and other words in a line."""
+        self.call_after_refresh(self._lay_out)
 
-    def _show_page(self, heading: str, lines: tuple[Line, ...]) -> None:
+    def _lay_out(self) -> None:
+        self._fill()
+        for name, lines in self._pages.items():
+            self.query_one(f"#{name}", LinesPage).show(lines(self.size.width), keeps_place=True)
+        self.refresh_lines()
+
+    def _show_page(self, heading: str, lines: Callable[[int], Lines]) -> None:
         self._page_heading = heading
-        self.query_one("#page", LinesPage).show(lines)
-        self.say("")
-        self._show_level("page")
+        self._show_lines("page", lines)
 
-    def _notice(self, lines: tuple[Line, ...]) -> None:
-        self.query_one("#notice", LinesPage).show(lines)
-        self._show_level("notice")
+    def _notice(self, lines: Callable[[int], Lines]) -> None:
+        self._show_lines("notice", lines)
+
+    def _show_lines(self, name: str, lines: Callable[[int], Lines]) -> None:
+        """A page of lines that are made for any width."""
+        self._pages[name] = lines
+        self.query_one(f"#{name}", LinesPage).show(lines(self.size.width))
+        self.say("")
+        self._show_level(name)
 
     def _show_level(self, name: str) -> None:
         self.query_one("#level", ContentSwitcher).current = name

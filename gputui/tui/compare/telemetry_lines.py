@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputui.model.absent import Missing
 from gputui.model.units import format_seconds, three_digits
-from gputui.services.beside import MOST_LAUNCHES, Course, SideCourse
+from gputui.services.beside import CROWDED, MOST_LAUNCHES, THROTTLE, Course, SideCourse
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.charts import ascii_glyph, braille_glyph, level_of
 from gputui.tui.results.pages import paragraph
@@ -17,6 +17,7 @@ _LABEL = 32
 _LEAST_SPAN = 0.02
 """Of the highest value that a strip is high, so that a megahertz does not look like a fall."""
 _DOTS = 4
+_LEGENDS = {THROTTLE: "! slowed, c cap", CROWDED: "! CPUs were held"}
 _MARKS = {1.0: "!", 2.0: "c"}
 
 
@@ -26,9 +27,12 @@ def telemetry_lines(
     """A strip for each metric and side, launches end to end; why there is none where nothing was sampled."""
     known = [side for side in sides if isinstance(side, SideCourse)]
     lines: list[Line] = [(Span("while it was timed", "title"),)]
+    reasons: dict[str, list[str]] = {}
     for letter, side in zip("ab", sides, strict=True):
         if isinstance(side, Missing):
-            lines += paragraph(f"{letter}  no telemetry: {side.reason}", width, "dim", indent=3)
+            reasons.setdefault(side.reason, []).append(letter)
+    for reason, letters in reasons.items():
+        lines += paragraph(f"  no telemetry of {' and '.join(letters)}: {reason}", width, "dim", indent=4)
     longest_s = max((side.seconds for side in known), default=0.0)
     if longest_s <= 0:
         return tuple(lines)
@@ -36,7 +40,7 @@ def telemetry_lines(
     titles = dict.fromkeys((course.key, course.title) for side in known for course in side.courses)
     for key, title in titles:
         lines += _strips(key, title, sides, longest_s, room, ascii_only=ascii_only)
-    lines += _slowed(sides, longest_s, room)
+    lines += _disturbed(sides, longest_s, room)
     for letter, side in zip("ab", sides, strict=True):
         if isinstance(side, SideCourse) and len(side.starts_s) > 1:
             marks = _marked(side, longest_s, room)
@@ -89,21 +93,19 @@ def _amount(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)
 
 
-def _slowed(sides: Sequence[SideCourse | Missing], longest_s: float, room: int) -> Iterator[Line]:
-    """`!` where a GPU was slowed, `c` where it was power-capped."""
+def _disturbed(sides: Sequence[SideCourse | Missing], longest_s: float, room: int) -> Iterator[Line]:
+    """Where a GPU was slowed or power-capped, or others held the CPUs."""
     is_first = True
     for letter, side in zip("ab", sides, strict=True):
-        if isinstance(side, Missing) or isinstance(side.slowed, Missing):
+        if isinstance(side, Missing) or isinstance(side.disturbed, Missing):
             continue
-        known = side.slowed.known
-        if not any(known):
-            said, marks = "never", ""
-        else:
-            said = "! slowed, c cap"
-            marks = "".join(
-                _MARKS.get(side.slowed.at((column + 0.5) / room * longest_s), " ") for column in range(room)
-            )
-        name = "throttle" if is_first else ""
+        course = side.disturbed
+        said, marks = "never", ""
+        if any(course.known):
+            said = _LEGENDS[course.title]
+            times = ((column + 0.5) / room * longest_s for column in range(room))
+            marks = "".join(_MARKS.get(course.at(t), " ") if t <= side.seconds else " " for t in times)
+        name = course.title if is_first else ""
         is_first = False
         yield (Span(f"  {name:10}{letter}  {said:{_LABEL - 15}}"), Span(marks.rstrip(), "warn"))
 
