@@ -77,12 +77,8 @@ def _course(cell: Cell, evidence: Evidence) -> SideCourse | Missing:
         return Missing("it was not measured")
     on_gpu = cell.result.case.variant.device_class == "gpu"
     device = cell.result.device_index if on_gpu and cell.result.device_index is not None else HOST
-    counted = {m.launch_id for m in cell.result.measurements if m.outcome == "ok"}
-    launches = [
-        launch
-        for launch in evidence.launches(cell.run.run_id, cell.result.case_id, PIECES)
-        if launch.launch_id in counted
-    ][:MOST_LAUNCHES]
+    timed = [m.launch_id for m in cell.result.measurements if m.outcome == "ok" and m.blocks]
+    launches = evidence.launches(cell.run.run_id, cell.result.case_id, timed[:MOST_LAUNCHES], PIECES)
     starts, seconds = [], 0.0
     for launch in launches:
         starts.append(seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from gputui.model.absent import Missing
@@ -79,7 +79,9 @@ class Evidence:
         with open_result(self._files[run_id], self._trust) as file:
             return file.telemetry_series(run_id, pieces)
 
-    def launches(self, run_id: str, case_id: int, pieces: int) -> tuple[LaunchSeries, ...]:
-        """What the box did while a case was timed, by launch. Raises GputuiError as `series` does."""
+    def launches(
+        self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
+    ) -> tuple[LaunchSeries, ...]:
+        """What the box did while a case was timed in these launches. Raises GputuiError as `series` does."""
         with open_result(self._files[run_id], self._trust) as file:
-            return file.launch_series(run_id, case_id, pieces)
+            return file.launch_series(run_id, case_id, launch_ids, pieces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -240,8 +240,10 @@ class ResultFile:
         span = self._telemetry_span(run_id)
         return () if span is None else self._series_between(run_id, span, pieces)
 
-    def launch_series(self, run_id: str, case_id: int, pieces: int) -> tuple[LaunchSeries, ...]:
-        """What the box did while a case was timed, by launch; each is cut as in `telemetry_series`."""
+    def launch_series(
+        self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
+    ) -> tuple[LaunchSeries, ...]:
+        """What the box did while a case was timed in these launches; each is cut as in `telemetry_series`."""
         if ("blocks", "t_us") not in self._columns:
             return ()
         sql = f"""
@@ -251,7 +253,9 @@ class ResultFile:
             GROUP BY launch_id ORDER BY launch_id"""
         found = []
         for launch_id, first, last in rows_of(self._connection, self.db, sql, (run_id, case_id)):
-            if isinstance(launch_id, int) and isinstance(first, int) and isinstance(last, int):
+            if not isinstance(launch_id, int) or launch_id not in launch_ids:
+                continue
+            if isinstance(first, int) and isinstance(last, int):
                 series = self._series_between(run_id, (first, last), pieces)
                 found.append(LaunchSeries(launch_id, first, last, series))
         return tuple(found)

@@ -374,7 +374,7 @@ async def test_everything_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) 
     app = make_app(ascii_only=True)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        for keys in ((), ("enter",), ("escape", "d"), ("escape", "t"), ("escape", "o")):
+        for keys in ((), ("enter",), ("escape", "d"), ("escape", "t"), ("escape", "g"), ("escape", "o")):
             await press(pilot, *keys)
             assert picture(app).isascii(), keys
 

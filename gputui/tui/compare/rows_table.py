@@ -246,11 +246,23 @@ def _told(row: Row) -> str:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names for headings: without the file where all are of one, and cut in the middle where too long."""
+    """Names for headings: without the file where all are of one, and where they are long, without what all
+    begin with or their middle."""
     files = {name.rpartition("@")[0] for name in names}
     if len(files) == 1 and "" not in files:
         names = [f"@{name.rpartition('@')[2]}" for name in names]
-    return [_cut_in_the_middle(clean_text(name)) for name in names]
+    clean = [clean_text(name) for name in names]
+    if max(map(width_of, clean)) > _LONGEST_NAME:
+        clean = _without_ends(clean)
+    return [_cut_in_the_middle(name) for name in clean]
+
+
+def _without_ends(names: Sequence[str]) -> list[str]:
+    """Names without the ending of files, and without a beginning that all share."""
+    bare = [name.removesuffix(".duckdb").removesuffix(".db") for name in names]
+    letters = enumerate(zip(*bare, strict=False))
+    first = next((place for place, of in letters if len(set(of)) > 1), 0)
+    return [f"…{name[first:]}" if first > 1 else name for name in bare]
 
 
 def _cut_in_the_middle(name: str) -> str:
@@ -258,7 +270,7 @@ def _cut_in_the_middle(name: str) -> str:
     if width_of(name) <= _LONGEST_NAME:
         return name
     kept = (_LONGEST_NAME - 1) // 2
-    return f"{cut(name, kept).removesuffix('…')}…{name[-kept:]}"
+    return f"{cut(name, kept + 1).removesuffix('…')}…{name[-kept:]}"
 
 
 def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
