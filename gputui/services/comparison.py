@@ -154,8 +154,8 @@ class Comparison:
     one_sided: tuple[Row, ...]
     """Cases that only one value of `--by` has: nobody expects a pair, so they are no rows of the table."""
     groups: tuple[GroupMean, ...]
-    unmeasured: tuple[tuple[str, int], ...]
-    """Reasons for which cases were run on neither side, with their number."""
+    unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
+    """Reasons for which cases were run on neither side, with their names."""
 
 
 def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
@@ -243,7 +243,7 @@ def compare_sides(
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
-    measured, unmeasured = [], dict[str, int]()
+    measured, unmeasured = [], dict[str, tuple[str, ...]]()
     for pair in pairs:
         if any(side is not None and side.result.outcome == "ok" for side in pair):
             measured.append(pair)
@@ -251,7 +251,7 @@ def compare_sides(
             for side in pair[:1] if pair[0] else pair[1:]:
                 if side is not None:
                     reason = side.result.reason or side.result.outcome
-                    unmeasured[reason] = unmeasured.get(reason, 0) + 1
+                    unmeasured[reason] = (*unmeasured.get(reason, ()), side.result.case.name)
     measured.sort(key=lambda pair: table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
     judged = [

@@ -25,6 +25,7 @@ from gputui.services.row_wording import (
     ratio_text,
     row_name,
     time_text,
+    unmeasured_words,
 )
 from gputui.services.utilisation import IMPOSSIBLE
 from gputui.services.wording import figure_text
@@ -245,8 +246,7 @@ def normal_lines(comparison: Comparison) -> Iterable[str]:
 
 def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:
     """Cases that no row tells of, and why."""
-    for reason, count in comparison.unmeasured:
-        yield f"{count} case{'s' if count > 1 else ''} on neither side: {reason}"
+    yield from unmeasured_words(comparison)
     for side, letter in ((comparison.a, "a"), (comparison.b, "b")):
         alone: Sequence[Row] = [
             row for row in comparison.one_sided if (row.a if letter == "a" else row.b).result is not None

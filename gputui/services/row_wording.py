@@ -58,6 +58,16 @@ def no_difference_words(comparison: Comparison) -> str:
     return "nothing that is recorded"
 
 
+def unmeasured_words(comparison: Comparison) -> Iterable[str]:
+    """Why cases were measured on neither side; one or two are named, more are counted."""
+    for reason, names in comparison.unmeasured:
+        which = f"{len(names)} cases" if len(names) > _NAMED else " and ".join(names)
+        yield f"{which} on neither side: {reason}"
+
+
+_NAMED = 2
+
+
 def words_of(row: Row) -> dict[str, str]:
     """The words that tell a row from others of its workload, empty where they go without saying."""
     variant = row.case.variant

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gputui.services.comparison import Comparison, Side
 from gputui.services.references import PREFIX, reference_directory, reference_names
-from gputui.services.row_wording import difference_words, no_difference_words, side_words
+from gputui.services.row_wording import difference_words, no_difference_words, side_words, unmeasured_words
 from gputui.store.text import clean_text
 from gputui.tui.compare.loaded import Loaded, short_name
 from gputui.tui.compare.rows_table import Sheet
@@ -93,8 +93,6 @@ def differing(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ..
         lines += paragraph(f"  {clean_text(difference_words(difference))}", width, indent=4)
     if not comparison.differs:
         lines += paragraph(f"  {no_difference_words(comparison)}", width)
-    for reason, count in comparison.unmeasured:
-        lines += paragraph(
-            f"{count} case{'s' if count > 1 else ''} on neither side: {clean_text(reason)}", width, "dim"
-        )
+    for text in unmeasured_words(comparison):
+        lines += paragraph(clean_text(text), width, "dim")
     return tuple(lines)
