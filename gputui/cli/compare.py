@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
-from gputui.services.comparing import Answer, Asked, Request, ask
+from gputui.services.comparing import Answer, Asked, Request, ask, columns_of
 from gputui.services.comparison import DIMENSIONS, Comparison
 from gputui.services.comparison_tables import (
     COLUMNS,
@@ -43,16 +43,7 @@ _FORMS = ((100, Form()), (0, Form(is_wide=False)), (0, Form(is_wide=False, is_sh
 
 def _columns(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
     """Names of columns from a list with commas."""
-    if text is None:
-        return None
-    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
-    unknown = [word for word in chosen if word not in COLUMNS]
-    if unknown or not chosen:
-        raise GputuiError(
-            f"--columns {text}: {unknown[0] if unknown else 'nothing'} is no column",
-            f"one or more of {', '.join(COLUMNS)}, with commas between them",
-        )
-    return chosen
+    return None if text is None else columns_of(text)
 
 
 @click.command()
@@ -100,7 +91,7 @@ def command(
     `reference:NAME` is a file of those that come with gputui.
     """
     if on_screen:
-        return _show(context, Request(files, by or "", baseline or "", pool, trust))
+        return _show(context, Request(files, by or "", baseline or "", pool, trust, columns or ()))
     if columns is not None and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
     if slower_pct is not None and not math.isfinite(slower_pct):
@@ -138,9 +129,10 @@ def _show(context: click.Context, request: Request) -> int:
     from gputui.cli.monitor import has_terminal, show_app
 
     stated = {name for name in context.params if _is_stated(context, name)}
-    if stated - {"files", "on_screen", "by", "baseline", "pool", "trust"}:
+    if stated - {"files", "on_screen", "by", "baseline", "columns", "pool", "trust"}:
         raise GputuiError(
-            "--tui goes with files, --by, --baseline, --pool and --trust", "leave the other options away"
+            "--tui goes with files, --by, --baseline, --columns, --pool and --trust",
+            "leave the other options away",
         )
     if not has_terminal():
         raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")

@@ -19,6 +19,7 @@ from gputui.services.comparison import (
     sides_by,
     telling_dimension,
 )
+from gputui.services.comparison_tables import COLUMNS
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, explain
 from gputui.services.selecting import select_runs, split_selector
@@ -37,6 +38,8 @@ class Request:
     """A side; empty for the first."""
     pool: bool = False
     trust: bool = False
+    columns: tuple[str, ...] = ()
+    """What is shown of rows; empty for what there is room for."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -44,18 +47,20 @@ class Request:
         by = ("--by", self.by) if self.by else ()
         baseline = ("--baseline", self.baseline) if self.baseline else ()
         flags = [flag for flag, is_on in (("--pool", self.pool), ("--trust", self.trust)) if is_on]
-        return (*self.files, *by, *baseline, *flags)
+        columns = ("--columns", ",".join(self.columns)) if self.columns else ()
+        return (*self.files, *by, *baseline, *flags, *columns)
 
 
-_WITH_VALUE = ("by", "baseline")
+_WITH_VALUE = ("by", "baseline", "columns")
+_SUCH_AS = {"by": "precision", "baseline": "a.db", "columns": "cost,ratio"}
 _FLAGS = ("pool", "trust")
 
 
 def request_of(words: Sequence[str]) -> Request:
     """What words behind `gputui compare` ask for; these two may stand before them.
 
-    Raises GputuiError for an option that is not one of --by, --baseline, --pool and --trust, for a value
-    that is missing or unknown, and where no file is named.
+    Raises GputuiError for an option that is no part of a Request, for a value that is missing or unknown,
+    and where no file is named.
     """
     left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
     files: list[str] = []
@@ -70,17 +75,32 @@ def request_of(words: Sequence[str]) -> Request:
             if not has_value:
                 value = left.pop(0) if left else ""
             if not value:
-                raise GputuiError(f"--{name}: needs a value", f"such as --{name} precision")
+                raise GputuiError(f"--{name}: needs a value", f"such as --{name} {_SUCH_AS[name]}")
             values[name] = value
         elif name in _FLAGS and not has_value:
             flags.add(name)
         else:
-            raise GputuiError(f"{word}: does not go with the screen", "--by, --baseline, --pool or --trust")
+            raise GputuiError(
+                f"{word}: does not go with the screen", "--by, --baseline, --columns, --pool or --trust"
+            )
     if values["by"] and values["by"] not in DIMENSIONS:
         raise GputuiError(f"--by {values['by']}: is no dimension", f"one of {', '.join(DIMENSIONS)}")
     if not files:
         raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
-    return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags)
+    columns = columns_of(values["columns"]) if values["columns"] else ()
+    return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns)
+
+
+def columns_of(text: str) -> tuple[str, ...]:
+    """Names of columns from a list with commas. Raises GputuiError, with those there are, for any other."""
+    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
+    unknown = [word for word in chosen if word not in COLUMNS]
+    if unknown or not chosen:
+        raise GputuiError(
+            f"--columns {text}: {unknown[0] if unknown else 'nothing'} is no column",
+            f"one or more of {', '.join(COLUMNS)}, with commas between them",
+        )
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

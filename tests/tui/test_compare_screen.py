@@ -323,8 +323,14 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
             await press(pilot, "enter")
             assert seen in picture(app), text
         assert screen.level == "notice"
-        await press(pilot, "escape")
+        await press(pilot, "escape", "v", "v", "c")
         assert screen.level == "rows"
+        copied = (copies_directory() / "copied.txt").read_text()
+        assert copied.endswith(" --columns cost,ratio\n")
+        await press(pilot, "v", "o")
+        app.screen.query_one(Input).value = copied.strip()
+        await press(pilot, "enter")
+        assert "a cost" in picture(app)
 
 
 async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Path) -> None:

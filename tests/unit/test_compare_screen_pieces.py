@@ -22,7 +22,7 @@ from gputui.tui.compare.rows_table import short_names
     [
         Request(("a.db",)),
         Request(("a.db@x", "b.db"), by="device", baseline="gpu"),
-        Request(("a.db", "reference:h200"), pool=True, trust=True),
+        Request(("a.db", "reference:h200"), pool=True, trust=True, columns=("cost", "ratio")),
     ],
 )
 def test_the_words_of_a_request_ask_for_the_same(request_: Request) -> None:
@@ -42,7 +42,8 @@ def test_a_value_may_stand_behind_an_equals_sign() -> None:
         (("a.db", "--by"), "--by: needs a value"),
         (("a.db", "--by", "colour"), "is no dimension"),
         (("a.db", "--pool=yes"), "--pool=yes"),
-        (("a.db", "--columns", "cost"), "--columns"),
+        (("a.db", "--columns", "speed"), "speed is no column"),
+        (("a.db", "--format", "csv"), "--format"),
     ],
 )
 def test_words_that_ask_for_nothing_are_refused(words: tuple[str, ...], said: str) -> None:

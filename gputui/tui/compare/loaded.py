@@ -51,8 +51,8 @@ class Loaded:
             files = list(request.files)
             files.insert(0, files.pop(self.baseline))
             request = replace(request, files=tuple(files), baseline="")
-        columns = () if value is VALUES[0] else ("--columns", f"{value.column},ratio")
-        return (*map(from_here, request.words), *columns)
+        columns = () if value is VALUES[0] else (value.column, "ratio")
+        return tuple(map(from_here, replace(request, columns=columns).words))
 
     def command(self, value: Value) -> str:
         """The whole command line."""
@@ -70,6 +70,7 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
     asked = ask(request.files, by=request.by or None, pool=request.pool, trust=request.trust)
     baseline = asked.baseline(request.baseline) if request.baseline else 0
     job.say("comparing")
+    with_energy = with_energy or "energy" in request.columns
     return Loaded(request, asked, baseline, asked.compared(baseline, with_energy=with_energy), with_energy)
 
 

@@ -131,7 +131,13 @@ class CompareScreen(ShellScreen):
     def _read(self, words: tuple[str, ...]) -> None:
         self._words = words
         needs_energy = self.value.column == "energy"
-        self.begin(lambda job: read(words, job, with_energy=needs_energy), self._take, self._fail)
+        self.begin(lambda job: read(words, job, with_energy=needs_energy), self._take_read, self._fail)
+
+    def _take_read(self, loaded: Loaded) -> None:
+        """What was asked for in words may also say which values are to be shown."""
+        wanted = loaded.request.columns
+        self._value = next((n for n, value in enumerate(VALUES) if value.column in wanted), self._value)
+        self._take(loaded)
 
     def _take(self, loaded: Loaded) -> None:
         self._loaded, self._place = loaded, min(self._place, len(loaded.answer.comparisons) - 1)
@@ -276,7 +282,7 @@ class CompareScreen(ShellScreen):
         def chosen(by: str | None) -> None:
             if by is not None and by != (loaded.ignore or FILES):
                 self._place = 0
-                wanted = replace(request, by="" if by == FILES else by, baseline="")
+                wanted = replace(request, by="" if by == FILES else by, baseline="", columns=())
                 self._read(wanted.words)
 
         self.app.push_screen(
@@ -335,7 +341,7 @@ class CompareScreen(ShellScreen):
     def action_reload(self) -> None:
         """Read again what is compared."""
         if self._loaded is not None and self.level != "notice":
-            self._read(self._loaded.words(VALUES[0]))
+            self._read(self._loaded.words(self.value))
         elif self._words:
             self._read(self._words)
 
@@ -351,6 +357,7 @@ class CompareScreen(ShellScreen):
 
     def _show_page(self, heading: str, lines: Callable[[int], Lines]) -> None:
         self._page_heading = heading
+        self.say("")
         self._show_lines("page", lines)
 
     def _notice(self, lines: Callable[[int], Lines]) -> None:
@@ -360,7 +367,6 @@ class CompareScreen(ShellScreen):
         """A page of lines that are made for any width."""
         self._pages[name] = lines
         self.query_one(f"#{name}", LinesPage).show(lines(self.size.width))
-        self.say("")
         self._show_level(name)
 
     def _show_level(self, name: str) -> None:
