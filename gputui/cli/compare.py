@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
-from gputui.services.comparing import Answer, Asked, ask
+from gputui.services.comparing import Answer, Asked, Request, ask, columns_of
 from gputui.services.comparison import DIMENSIONS, Comparison
 from gputui.services.comparison_tables import (
     COLUMNS,
@@ -20,6 +20,7 @@ from gputui.services.comparison_tables import (
     Form,
     Naming,
     Words,
+    absent_lines,
     cost_table,
     energy_table,
     figure_table,
@@ -29,7 +30,7 @@ from gputui.services.comparison_tables import (
     row_table,
 )
 from gputui.services.explaining import Why
-from gputui.services.row_wording import difference_words, side_words
+from gputui.services.row_wording import difference_words, no_difference_words, side_words
 from gputui.services.verdict_check import check_verdicts
 
 if TYPE_CHECKING:
@@ -42,16 +43,7 @@ _FORMS = ((100, Form()), (0, Form(is_wide=False)), (0, Form(is_wide=False, is_sh
 
 def _columns(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
     """Names of columns from a list with commas."""
-    if text is None:
-        return None
-    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
-    unknown = [word for word in chosen if word not in COLUMNS]
-    if unknown or not chosen:
-        raise GputuiError(
-            f"--columns {text}: {unknown[0] if unknown else 'nothing'} is no column",
-            f"one or more of {', '.join(COLUMNS)}, with commas between them",
-        )
-    return chosen
+    return None if text is None else columns_of(text)
 
 
 @click.command()
@@ -99,7 +91,7 @@ def command(
     `reference:NAME` is a file of those that come with gputui.
     """
     if on_screen:
-        return _show(context, files)
+        return _show(context, Request(files, by or "", baseline or "", pool, trust, columns or ()))
     if columns is not None and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
     if slower_pct is not None and not math.isfinite(slower_pct):
@@ -132,16 +124,19 @@ def command(
 _WITH_ENERGY = ("csv", "json", "html")
 
 
-def _show(context: click.Context, files: tuple[str, ...]) -> int:
-    """The Compare screen, which knows files alone."""
+def _show(context: click.Context, request: Request) -> int:
+    """The Compare screen, which knows sides but neither formats nor checks."""
     from gputui.cli.monitor import has_terminal, show_app
 
-    stated = [name for name in context.params if _is_stated(context, name)]
-    if set(stated) != {"files", "on_screen"}:
-        raise GputuiError("--tui goes with files alone", "leave the other options away")
+    stated = {name for name in context.params if _is_stated(context, name)}
+    if stated - {"files", "on_screen", "by", "baseline", "columns", "pool", "trust"}:
+        raise GputuiError(
+            "--tui goes with files, --by, --baseline, --columns, --pool and --trust",
+            "leave the other options away",
+        )
     if not has_terminal():
         raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")
-    return show_app("compare", *files)
+    return show_app("compare", *request.words)
 
 
 def _is_stated(context: click.Context, name: str) -> bool:
@@ -198,7 +193,7 @@ def _write(
     if comparison.differs:
         page.line("differs: " + ", ".join(difference_words(d) for d in comparison.differs))
     elif not ignore:
-        page.line("differs: nothing that is recorded")
+        page.line(f"differs: {no_difference_words(comparison)}")
     page.line()
     naming = Naming(comparison, ignore)
     beside = columns
@@ -214,7 +209,8 @@ def _write(
     page.table(sheet.headings, sheet.rows, forms[0].numeric, styles)
     for number, note in enumerate(naming.notes, 1):
         page.line(f"[{number}] {note}")
-    for line in (*remarks(comparison, naming), *normal_lines(comparison)):
+    absent = absent_lines(comparison, columns or ())
+    for line in (*remarks(comparison, naming), *absent, *normal_lines(comparison)):
         page.line(line)
     write_whys(page, whys, naming)
     _write_words(page, figure_table(comparison, naming))

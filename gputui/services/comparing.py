@@ -9,19 +9,100 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.comparison import (
+    DIMENSIONS,
     Cell,
     Comparison,
     Side,
     compared,
+    in_order,
     judge_sides,
+    measured_values,
     side_of_runs,
     sides_by,
     telling_dimension,
 )
+from gputui.services.comparison_tables import COLUMNS
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, explain
 from gputui.services.selecting import select_all, split_selector
 from gputui.store.reading import LaunchPower
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be compared, as the command line says it."""
+
+    files: tuple[str, ...]
+    """Each `F`, `F@RUN` or `reference:NAME`."""
+    by: str = ""
+    """A dimension; empty: files against each other, or the first dimension in which one file has several."""
+    baseline: str = ""
+    """A side; empty for the first."""
+    pool: bool = False
+    trust: bool = False
+    columns: tuple[str, ...] = ()
+    """What is shown of rows; empty for what there is room for."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words behind `gputui compare` that ask for this."""
+        by = ("--by", self.by) if self.by else ()
+        baseline = ("--baseline", self.baseline) if self.baseline else ()
+        flags = [flag for flag, is_on in (("--pool", self.pool), ("--trust", self.trust)) if is_on]
+        columns = ("--columns", ",".join(self.columns)) if self.columns else ()
+        return (*self.files, *by, *baseline, *flags, *columns)
+
+
+_WITH_VALUE = ("by", "baseline", "columns")
+_SUCH_AS = {"by": "precision", "baseline": "a.db", "columns": "cost,ratio"}
+_FLAGS = ("pool", "trust")
+
+
+def request_of(words: Sequence[str]) -> Request:
+    """What words behind `gputui compare` ask for; these two may stand before them.
+
+    Raises GputuiError for an option that is no part of a Request, for a value that is missing or unknown,
+    and where no file is named.
+    """
+    left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
+    files: list[str] = []
+    values = dict.fromkeys(_WITH_VALUE, "")
+    flags: set[str] = set()
+    while left:
+        word = left.pop(0)
+        name, has_value, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            files.append(word)
+        elif name in _WITH_VALUE:
+            if not has_value:
+                value = left.pop(0) if left else ""
+            if not value:
+                raise GputuiError(f"--{name}: needs a value", f"such as --{name} {_SUCH_AS[name]}")
+            values[name] = value
+        elif name in _FLAGS and not has_value:
+            flags.add(name)
+        else:
+            raise GputuiError(
+                f"{word}: does not go with the screen", "--by, --baseline, --columns, --pool or --trust"
+            )
+    if values["by"] and values["by"] not in DIMENSIONS:
+        raise GputuiError(f"--by {values['by']}: is no dimension", f"one of {', '.join(DIMENSIONS)}")
+    if not files:
+        raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
+    columns = columns_of(values["columns"]) if values["columns"] else ()
+    return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns)
+
+
+def columns_of(text: str) -> tuple[str, ...]:
+    """Names of columns from a list with commas. Raises GputuiError, with those there are, for any other."""
+    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
+    unknown = [word for word in chosen if word not in COLUMNS]
+    if unknown or not chosen:
+        raise GputuiError(
+            f"--columns {text}: {unknown[0] if unknown else 'nothing'} is no column",
+            f"one or more of {', '.join(COLUMNS)}, with commas between them",
+        )
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +125,10 @@ class Asked:
     warnings: tuple[str, ...]
     pool: bool = False
     """Launches of several runs were taken together."""
+
+    def dimensions(self) -> dict[str, list[str]]:
+        """Every dimension that `--by` takes, with the values that were measured in these runs."""
+        return {name: in_order(measured_values(name, self.evidence.runs)) for name in DIMENSIONS}
 
     def baseline(self, text: str) -> int:
         """Which side a text names: as it was typed, else the one file of that name, with or without ending.

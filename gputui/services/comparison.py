@@ -58,7 +58,7 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
-CROWDED = "its CPUs held by others"
+CROWDED = "kept from its CPUs by others"
 FLAGGED_SHARE = 0.05
 """From which throttling is worth a flag: a cap that is touched now and then changes nothing."""
 COLD_SHARE = 0.2
@@ -154,8 +154,8 @@ class Comparison:
     one_sided: tuple[Row, ...]
     """Cases that only one value of `--by` has: nobody expects a pair, so they are no rows of the table."""
     groups: tuple[GroupMean, ...]
-    unmeasured: tuple[tuple[str, int], ...]
-    """Reasons for which cases were run on neither side, with their number."""
+    unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
+    """Reasons for which cases were run on neither side, with their names."""
 
 
 def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
@@ -195,7 +195,7 @@ def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tupl
     value_of = DIMENSIONS[dimension]
     values: dict[str, list[Run]] = {}
     for run in runs:
-        for value in _measured_values(dimension, [run]):
+        for value in measured_values(dimension, [run]):
             kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
             values.setdefault(value, []).append(Run(run.summary, kept))
     if len(values) < 2:
@@ -203,8 +203,14 @@ def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tupl
             f"--by {dimension}: all measured cases are {', '.join(values) or 'without such a choice'}",
             "give a second file, or another dimension",
         )
-    ordered = sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
-    return tuple(Side(value, _newest(values[value]), _chosen_cases(values[value], pool)) for value in ordered)
+    return tuple(
+        Side(value, _newest(values[value]), _chosen_cases(values[value], pool)) for value in in_order(values)
+    )
+
+
+def in_order(values: Iterable[str]) -> list[str]:
+    """Values of a dimension in a fixed, plain order: the one that is usually the baseline first."""
+    return sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
 
 
 def telling_dimension(runs: Sequence[Run]) -> str:
@@ -213,7 +219,7 @@ def telling_dimension(runs: Sequence[Run]) -> str:
     Raises GputuiError if there is none.
     """
     for dimension in ("device", "precision", "threads", "mode"):
-        if len(_measured_values(dimension, runs)) > 1:
+        if len(measured_values(dimension, runs)) > 1:
             return dimension
     raise GputuiError(
         "one file, and all of its measured cases are of one device, precision, mode and number of threads",
@@ -231,7 +237,7 @@ class Judged:
     pairs: tuple[tuple[SideCase | None, SideCase | None], ...]
     estimates: tuple[RatioEstimate | Missing, ...]
     verdicts: tuple[Verdict, ...]
-    unmeasured: tuple[tuple[str, int], ...]
+    unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
 
     def runs_with_conditions(self) -> Iterable[str]:
         """Runs whose conditions the rows will be asked for, some of them several times."""
@@ -268,7 +274,7 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
-    measured, unmeasured = [], dict[str, int]()
+    measured, unmeasured = [], dict[str, tuple[str, ...]]()
     for pair in pairs:
         if any(side is not None and side.result.outcome == "ok" for side in pair):
             measured.append(pair)
@@ -276,8 +282,8 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
             for side in pair[:1] if pair[0] else pair[1:]:
                 if side is not None:
                     reason = side.result.reason or side.result.outcome
-                    unmeasured[reason] = unmeasured.get(reason, 0) + 1
-    measured.sort(key=lambda pair: _table_order(_either(pair).result.case))
+                    unmeasured[reason] = (*unmeasured.get(reason, ()), side.result.case.name)
+    measured.sort(key=lambda pair: table_order(_either(pair).result.case))
     estimates = [_estimate(*pair) for pair in measured]
     verdicts = tuple(
         _disturbed(pair, estimate, verdict)
@@ -342,7 +348,8 @@ def runtime_name(run: RunSummary) -> str:
     return " · ".join((*layers, torch, f"Python {runtime.python_version}"))
 
 
-def _measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
+def measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
+    """The values of a dimension that measured cases of these runs have."""
     value_of = DIMENSIONS[dimension]
     return {value_of(run.summary, case) for run in runs for case in run.cases if case.outcome == "ok"} - {""}
 
@@ -390,7 +397,8 @@ def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
     return side
 
 
-def _table_order(case: Case) -> tuple[int, str, str, str, int, int]:
+def table_order(case: Case) -> tuple[int, str, str, str, int, int]:
+    """What rows are sorted by: class, workload, device, size, threads, precision."""
     variant = case.variant
     precision = _ORDER.index(variant.precision) if variant.precision in _ORDER else len(_ORDER)
     threads = _ORDER.index(variant.threads) if variant.threads in _ORDER else len(_ORDER)
@@ -557,7 +565,7 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
         case.result,
         uses_of(case.result, same_machine, case.run.machine),
         case.run,
-        NO_ENERGY if powers is None else energy_of(case.result, _power(case, powers)),
+        energy_of(case.result, NO_ENERGY if powers is None else _power(case, powers)),
     )
 
 

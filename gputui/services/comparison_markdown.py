@@ -11,6 +11,7 @@ from gputui.services.comparison_tables import (
     Form,
     Naming,
     Words,
+    absent_lines,
     cost_table,
     figure_table,
     left_out,
@@ -19,7 +20,7 @@ from gputui.services.comparison_tables import (
     row_table,
 )
 from gputui.services.explaining import Why, sentence
-from gputui.services.row_wording import difference_words, side_words
+from gputui.services.row_wording import difference_words, no_difference_words, side_words
 from gputui.services.why_wording import finding_lines, part_table, trust_line, unattributed
 
 _SPECIAL = re.compile(r"[\\`*<>|~&\[\]$]|(?<!\w)_|_(?!\w)")
@@ -45,7 +46,9 @@ def escaped(text: str) -> str:
 
 def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Collection[str] | None) -> str:
     naming = Naming(comparison, ignore)
-    told = "; ".join(map(difference_words, comparison.differs)) or ("" if ignore else "nothing recorded")
+    told = "; ".join(map(difference_words, comparison.differs)) or (
+        "" if ignore else no_difference_words(comparison)
+    )
     parts = [
         _list(
             [
@@ -58,7 +61,13 @@ def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Coll
         ),
         _table(row_table(comparison, naming, Form(), columns)),
         _list(f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)),
-        _list((*remarks(comparison, naming), *normal_lines(comparison))),
+        _list(
+            (
+                *remarks(comparison, naming),
+                *absent_lines(comparison, columns or ()),
+                *normal_lines(comparison),
+            )
+        ),
         *(_why(why, naming) for why in whys),
         _list(unattributed(whys, naming)),
         _table(figure_table(comparison, naming)),

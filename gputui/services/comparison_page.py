@@ -38,7 +38,7 @@ from gputui.services.comparison_tables import (
 )
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, part_name, sentence, signed
-from gputui.services.row_wording import difference_words, interval_text, side_words
+from gputui.services.row_wording import difference_words, interval_text, no_difference_words, side_words
 from gputui.services.speeds import launches_of
 from gputui.services.why_wording import finding_lines, part_table, trust_line, unattributed
 
@@ -82,11 +82,11 @@ def comparisons_as_page(
 
 def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence: Evidence) -> str:
     naming = Naming(comparison, ignore)
-    columns = [column for column in COLUMNS if column not in ("cost", "energy")]
+    columns = [column for column in COLUMNS if column not in ("time", "cost", "energy")]
     table = _table(row_table(comparison, naming, Form(), columns))
     differs = [difference_words(difference) for difference in comparison.differs]
     if not differs and not ignore:
-        differs = ["nothing that is recorded"]
+        differs = [no_difference_words(comparison)]
     costs, figures = cost_table(comparison, naming), figure_table(comparison, naming)
     parts = [
         f"<h1>{safe(comparison.b.name)} <small>against</small> {safe(comparison.a.name)}</h1>",

@@ -9,24 +9,28 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import GeometricMean, RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import RATES, format_energy, format_percent, format_ratio
+from gputui.model.units import RATES, format_percent, format_ratio
 from gputui.services.comparison import Cell, Comparison, Row
 from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of_side
+from gputui.services.row_values import value_of
 from gputui.services.row_wording import (
     common_words,
     cost_text,
+    energy_text,
     interval_text,
     peak_text,
     peaks_text,
     rate_text,
     ratio_text,
     row_name,
+    time_text,
+    unmeasured_words,
 )
 from gputui.services.utilisation import IMPOSSIBLE
 from gputui.services.wording import figure_text
 
-COLUMNS = ("rate", "ratio", "n", "peak", "cost", "energy")
+COLUMNS = ("rate", "time", "ratio", "n", "peak", "cost", "energy")
 """What may be chosen for the table of rows, in their order; its name and verdict are always there."""
 LONG_COLUMNS = {"cost", "energy"}
 """Those that have a table of their own where they do not fit beside the others."""
@@ -77,21 +81,28 @@ class Naming:
 def row_table(
     comparison: Comparison, naming: Naming, form: Form, columns: Collection[str] | None = None
 ) -> Words:
-    """The rows and the means of their groups; `columns` are of COLUMNS, None: as many as fit."""
+    """The rows and the means of their groups; `columns` are of COLUMNS, None: as many as fit.
+
+    A column in which no row has anything is left out: `absent_lines` tells of it.
+    """
     if columns is None:
         has_peak = any(peak_text(row.a) or peak_text(row.b) for row in comparison.rows)
         columns = ["rate", "ratio", *(["n", *(["peak"] if has_peak else [])] if form.is_wide else [])]
+    columns = [column for column in columns if not _is_absent(comparison, column)]
     headings = [f"case ({' '.join(naming.common)})" if naming.common else "case"]
     numeric: list[int] = []
-    for column in COLUMNS[:2]:
+    per_s = " per s" if form.is_short else ""
+    for column, added in (
+        ("rate", [f"a{per_s}", f"b{per_s}"]),
+        ("time", ["a per step", "b per step"]),
+        ("ratio", ["b against a"]),
+    ):
         if column in columns:
-            per_s = " per s" if form.is_short else ""
-            added = [f"a{per_s}", f"b{per_s}"] if column == "rate" else ["b against a"]
             numeric += range(len(headings), len(headings) + len(added))
             headings += added
     ratio_place = len(headings) - 1 if "ratio" in columns else None
     headings.append("verdict")
-    rest = [column for column in COLUMNS[2:] if column in columns]
+    rest = [column for column in COLUMNS[3:] if column in columns]
     headings += [_HEADINGS[column] for column in rest]
     rows = []
     for row in comparison.rows:
@@ -99,6 +110,8 @@ def row_table(
         if "rate" in columns:
             rates = [rate_text(row.a), rate_text(row.b)]
             cells += [rate.removesuffix("/s") for rate in rates] if form.is_short else rates
+        if "time" in columns:
+            cells += [time_text(row.a), time_text(row.b)]
         if "ratio" in columns:
             cells.append(ratio_text(row, wide=form.is_wide))
         cells += [naming.verdict(row), *(_cell(column, row, form) for column in rest)]
@@ -130,20 +143,30 @@ def _cell(column: str, row: Row, form: Form) -> str:
     return f"{sides[0]}, {sides[1]}{unit}"
 
 
-def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
-    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one."""
-    energy = cell.energy
-    if not isinstance(energy, Energy) or cell.result is None:
-        return "—"
-    unit = cell.result.case.unit
-    told = format_energy(energy.joules_per_unit, unit)
-    if energy.low is None or energy.high is None or not with_interval:
-        return told
-    return f"{told} ({_number(energy.low, unit)}–{_number(energy.high, unit)})"
+def absent_lines(comparison: Comparison, columns: Collection[str]) -> Iterable[str]:
+    """Why columns that were asked for are not there, and what would fill them."""
+    for column in COLUMNS:
+        if column in columns and _is_absent(comparison, column):
+            values = [
+                value_of(cell, column) for row in comparison.rows for cell in (row.a, row.b) if _has(cell)
+            ]
+            reasons = dict.fromkeys(value.reason for value in values if isinstance(value, Missing))
+            yield f"no {_SAID[column]}: {'; '.join(reasons) or 'nothing was measured'}"
 
 
-def _number(joules_per_unit: float, unit: str) -> str:
-    return format_energy(joules_per_unit, unit).removesuffix(f"J/{unit}").rstrip()
+_SAID = {"peak": "share of the peak", "cost": "cost", "energy": "energy"}
+"""Columns that may have nothing in any row, as a sentence calls them."""
+
+
+def _is_absent(comparison: Comparison, column: str) -> bool:
+    return column in _SAID and all(
+        isinstance(value_of(cell, column), Missing) for row in comparison.rows for cell in (row.a, row.b)
+    )
+
+
+def _has(cell: Cell) -> bool:
+    """Whether there is a speed of which it can be told why it has no cost."""
+    return not isinstance(cell.speed, Missing)
 
 
 def figure_table(comparison: Comparison, naming: Naming) -> Words | None:
@@ -223,8 +246,7 @@ def normal_lines(comparison: Comparison) -> Iterable[str]:
 
 def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:
     """Cases that no row tells of, and why."""
-    for reason, count in comparison.unmeasured:
-        yield f"{count} case{'s' if count > 1 else ''} on neither side: {reason}"
+    yield from unmeasured_words(comparison)
     for side, letter in ((comparison.a, "a"), (comparison.b, "b")):
         alone: Sequence[Row] = [
             row for row in comparison.one_sided if (row.a if letter == "a" else row.b).result is not None

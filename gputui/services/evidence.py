@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from gputui.store.locking import Locked
 from gputui.store.reading import (
     CaseConditions,
     LaunchPower,
+    LaunchSeries,
     ResultFile,
     TelemetrySeries,
     conditions_of,
@@ -53,6 +54,15 @@ class Evidence:
         """What was already read of a run, so that its file is not opened again."""
         self._passes[run_id] = passes
         self._conditions[run_id] = conditions
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All runs, in the order they were selected."""
+        return tuple(self._runs.values())
+
+    def file(self, run_id: str) -> Path:
+        """Where a run was read from."""
+        return self._files[run_id]
 
     def cases(self, run_id: str) -> tuple[CaseResult, ...]:
         """All cases of a run."""
@@ -110,3 +120,10 @@ class Evidence:
         """What the box did during a run, the host first. Raises GputuiError if it can no longer be read."""
         with open_result(self._files[run_id], self._trust) as file:
             return file.telemetry_series(run_id, pieces)
+
+    def launches(
+        self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
+    ) -> tuple[LaunchSeries, ...]:
+        """What the box did while a case was timed in these launches. Raises GputuiError as `series` does."""
+        with open_result(self._files[run_id], self._trust) as file:
+            return file.launch_series(run_id, case_id, launch_ids, pieces)

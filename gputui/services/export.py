@@ -93,7 +93,7 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
             }
             for group in comparison.groups
         ],
-        "unmeasured": [{"reason": reason, "cases": count} for reason, count in comparison.unmeasured],
+        "unmeasured": [{"reason": reason, "cases": len(names)} for reason, names in comparison.unmeasured],
     }
 
 

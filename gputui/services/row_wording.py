@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.verdict import SpeedEstimate
+from gputui.analysis.energy import Energy
+from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
-from gputui.model.units import format_percent, format_rate, format_usd, three_digits
+from gputui.model.units import (
+    format_energy,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_usd,
+    three_digits,
+)
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.wording import day, device_words, torch_words
 
@@ -22,10 +31,10 @@ def side_words(side: Side, ignore: str, width: int) -> str:
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
     parts = [
-        f"{ignore} {side.name}" if ignore else side.name,
+        side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
         where + device_words(run),
         torch_words(run),
-        "" if isinstance(run.price, Missing) else f"${run.price.usd_per_hour:g}/h",
+        "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
         f"{launches} launch{'es' if launches != 1 else ''}",
         day(run),
     ]
@@ -41,6 +50,24 @@ def difference_words(difference: tuple[str, str, str]) -> str:
     return what if what == "machine" else f"{what} {on_a} / {on_b}"
 
 
+def no_difference_words(comparison: Comparison) -> str:
+    """In place of differences, where none is recorded."""
+    runs = {case.run.run_id for side in (comparison.a, comparison.b) for case in side.cases}
+    if len(runs) == 1:
+        return f"nothing: both are run {comparison.a.run.short_id}"
+    return "nothing that is recorded"
+
+
+def unmeasured_words(comparison: Comparison) -> Iterable[str]:
+    """Why cases were measured on neither side; one or two are named, more are counted."""
+    for reason, names in comparison.unmeasured:
+        which = f"{len(names)} cases" if len(names) > _NAMED else " and ".join(names)
+        yield f"{which} on neither side: {reason}"
+
+
+_NAMED = 2
+
+
 def words_of(row: Row) -> dict[str, str]:
     """The words that tell a row from others of its workload, empty where they go without saying."""
     variant = row.case.variant
@@ -54,7 +81,12 @@ def words_of(row: Row) -> dict[str, str]:
 
 def common_words(comparison: Comparison, ignore: str) -> list[str]:
     """What all rows share, to be said once in the heading."""
-    rows = [words_of(row) for row in comparison.rows]
+    return shared_words(comparison.rows, ignore)
+
+
+def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
+    """What these rows share; nothing of no rows."""
+    rows = [words_of(row) for row in of]
     keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
     values = [{row[key] for row in rows} for key in keys]
     return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
@@ -74,21 +106,37 @@ def rate_text(cell: Cell) -> str:
     return "—" if cell.result is None else cell.result.outcome
 
 
+def time_text(cell: Cell) -> str:
+    """How long one side takes for a step, else its outcome."""
+    if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
+        return format_seconds(cell.result.case.units_per_step / cell.speed.units_per_s)
+    return rate_text(cell)
+
+
 def ratio_text(row: Row, *, wide: bool) -> str:
     """B against A with its interval."""
     return "—" if isinstance(row.estimate, Missing) else interval_text(row.estimate, wide=wide)
 
 
-def interval_text(estimate: object, *, wide: bool) -> str:
-    """A ratio told from the side of the larger: `10.8x ±0.2 less`, or with both ends."""
-    ratio, low, high = (getattr(estimate, name) for name in ("ratio", "low", "high"))
-    word = "more"
+def interval_text(estimate: RatioEstimate | GeometricMean, *, wide: bool) -> str:
+    """A ratio told from the side of the larger: `10.8x ±0.2 less`, or with both ends; `1.00x` has no side."""
+    ratio, low, high = estimate.ratio, estimate.low, estimate.high
+    word = " more"
     if ratio < 1:
-        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "less"
+        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, " less"
+    told = three_digits(ratio)
+    word = "" if told == "1.00" else word
     if wide:
-        return f"{three_digits(ratio)}x ({three_digits(low)}–{three_digits(high)}) {word}"
+        return f"{told}x ({three_digits(low)}–{three_digits(high)}){word}"
     half = ratio * math.expm1(math.log(high / low) / 2)
-    return f"{three_digits(ratio)}x ±{three_digits(half)} {word}"
+    return f"{told}x ±{three_digits(half)}{word}"
+
+
+def bare_text(estimate: RatioEstimate | GeometricMean) -> str:
+    """The same without an interval: `10.8x less`."""
+    told = three_digits(max(estimate.ratio, 1 / estimate.ratio))
+    word = "" if told == "1.00" else " less" if estimate.ratio < 1 else " more"
+    return f"{told}x{word}"
 
 
 def peaks_text(row: Row) -> str:
@@ -103,12 +151,29 @@ def peak_text(cell: Cell) -> str:
     return format_percent(shares[0]) if shares else ""
 
 
-def cost_text(cell: Cell) -> str:
+def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
     """What a million units of its work cost."""
     if not isinstance(cell.cost, Cost):
         return "—"
     cost = cell.cost
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
     half = math.expm1(math.log(cost.high / cost.low) / 2) if cost.low > 0 else 0.0
-    interval = f" ±{format_percent(half)}" if half else ""
+    interval = f" ±{format_percent(half)}" if half and with_interval else ""
     return format_usd(cost.usd_per_million) + interval + share
+
+
+def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
+    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one.
+
+    The ends are in the unit of the middle where they read so.
+    """
+    energy = cell.energy
+    if not isinstance(energy, Energy) or cell.result is None:
+        return "—"
+    unit = cell.result.case.unit
+    told = format_energy(energy.joules_per_unit, unit)
+    if energy.low is None or energy.high is None or not with_interval:
+        return told
+    known = told.partition(" ")[2]
+    ends = (format_energy(end, unit).removesuffix(f" {known}") for end in (energy.low, energy.high))
+    return f"{told} ({'–'.join(ends)})"

@@ -66,6 +66,12 @@ def split_selector(text: str) -> tuple[Path, str]:
     return expanded(Path(file)), run
 
 
+def from_here(word: str) -> str:
+    """A path below the working directory without the way to it, to be typed in a shell that stands there."""
+    left = word.removeprefix(f"{Path.cwd()}/")
+    return word if left.startswith("-") else left
+
+
 def is_there(path: Path) -> bool:
     """Whether a path exists; one that cannot be looked for does not."""
     try:

@@ -94,6 +94,14 @@ def waited_share(case: CaseResult) -> float | Missing:
     return waited_ns / wanted_ns if wanted_ns else Missing("this system does not tell")
 
 
+def waited_of(block: Block) -> float | Missing:
+    """The same of one block."""
+    if block.waited_ns is None or block.cpu_ns is None:
+        return Missing("this system does not tell")
+    wanted_ns = block.waited_ns + block.cpu_ns
+    return block.waited_ns / wanted_ns if wanted_ns else 0.0
+
+
 def is_crowded(case: CaseResult) -> bool:
     """Whether others held the CPUs so long that the figure is theirs as much as the box's."""
     share = waited_share(case)

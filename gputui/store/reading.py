@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -94,6 +94,18 @@ class TelemetrySeries:
     columns: Mapping[str, array[float]]
     """By metric key, one value for each piece: means; of counters the last; of bits all that were set. NaN
     where nothing was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSeries:
+    """What the box did from the first block of a case to its last in one launch."""
+
+    launch_id: int
+    first_us: int
+    """Begin of the first block, in UTC epoch microseconds; `last_us` is the end of the last."""
+    last_us: int
+    series: tuple[TelemetrySeries, ...]
+    """Of each device that was sampled in that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +219,31 @@ class ResultFile:
 
         However long the run, no more than that is held. Raises GputuiError for times that cannot be.
         """
-        found: list[tuple[int, list[tuple[object, ...]], tuple[Metric, ...]]] = []
         span = self._telemetry_span(run_id)
-        if span is None:
+        return () if span is None else self._series_between(run_id, span, pieces)
+
+    def launch_series(
+        self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
+    ) -> tuple[LaunchSeries, ...]:
+        """What the box did while a case was timed in these launches; each is cut as in `telemetry_series`."""
+        if ("blocks", "t_us") not in self._columns:
             return ()
+        sql = f"""
+            SELECT launch_id, min(t_us), max(t_us + wall_ns // 1000) FROM {self._catalog}.main.blocks
+            WHERE run_id = TRY_CAST(? AS UUID) AND case_id = ? AND t_us BETWEEN 0 AND {LATEST_US}
+                AND wall_ns BETWEEN 0 AND 1000 * {LATEST_US}
+            GROUP BY launch_id ORDER BY launch_id"""
+        found = []
+        for launch_id, first, last in rows_of(self._connection, self.db, sql, (run_id, case_id)):
+            if not isinstance(launch_id, int) or launch_id not in launch_ids:
+                continue
+            if isinstance(first, int) and isinstance(last, int):
+                series = self._series_between(run_id, (first, last), pieces)
+                found.append(LaunchSeries(launch_id, first, last, series))
+        return tuple(found)
+
+    def _series_between(self, run_id: str, span: tuple[int, int], pieces: int) -> tuple[TelemetrySeries, ...]:
+        found: list[tuple[int, list[tuple[object, ...]], tuple[Metric, ...]]] = []
         first_us, last_us = span
         piece_us = max(_SHORTEST_PIECE_US, -(-(last_us - first_us + 1) // pieces))
         for scope, table, device in (

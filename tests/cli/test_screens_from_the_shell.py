@@ -17,7 +17,8 @@ from gputui.store.writing import store_run
     [
         (("results",), "no terminal to draw on", "gputui runs F"),
         (("compare", "a.db", "--tui"), "no terminal to draw on", "is printed"),
-        (("compare", "a.db", "--tui", "--by", "device"), "--tui goes with files alone", "other options"),
+        (("compare", "a.db", "--tui", "--by", "device"), "no terminal to draw on", "is printed"),
+        (("compare", "a.db", "--tui", "--format", "csv"), "--tui goes with files, --by", "other options"),
     ],
 )
 def test_without_a_terminal_the_command_that_prints_is_named(

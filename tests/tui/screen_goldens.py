@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 import tempfile
+from contextlib import chdir
 from datetime import datetime, tzinfo
 from pathlib import Path
 
@@ -39,6 +40,10 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("compare-rows", ("3", "escape", "down", "space", "up", "space", "c")),
     ("compare-evidence", ("enter",)),
     ("compare-reasons", ("escape", "down", "enter", "end")),
+    ("compare-costs", ("escape", "v", "v")),
+    ("compare-by", ("g",)),
+    ("compare-sides", ("escape", "V", "V", "3", "up", "up", "space", "c")),
+    ("compare-sides-next", ("n",)),
 )
 """Pictures in the order they are come by, and the keys that lead to each."""
 
@@ -67,11 +72,12 @@ async def pictures(width: int, height: int) -> dict[str, str]:
     try:
         app = make_app()
         taken: dict[str, str] = {}
-        async with app.run_test(size=(width, height)) as pilot:
-            await settled(pilot)
-            for name, keys in FLOW:
-                await press(pilot, *keys)
-                taken[f"{name}-{width}x{height}"] = without_header(picture(app))
+        with chdir(Path(os.environ["GPUTUI_DB"]).parent):
+            async with app.run_test(size=(width, height)) as pilot:
+                await settled(pilot)
+                for name, keys in FLOW:
+                    await press(pilot, *keys)
+                    taken[f"{name}-{width}x{height}"] = without_header(picture(app))
         return taken
     finally:
         vars(wording)["datetime"] = before

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from journals import (
     CPU_MACHINE,
+    GPU_MACHINE,
     STARTED_US,
     journal_lines,
     make_case,
@@ -73,6 +74,26 @@ def store(
         ]
     run_dir = write_lines(db.parent / f"{db.stem}-{number}", lines)
     write_telemetry(run_dir, make_telemetry(gpus=len(machine.gpus)))
+    contents = read_journal(run_dir)
+    store_run(db, contents, read_telemetry(run_dir))
+    return contents.start.run_id
+
+
+def store_gpu(db: Path, number: int, *, scale: float = 1.0, launches: int = 3, seconds: float = 16.0) -> str:
+    """Store a run of one case on a GPU, sampled for so long from its beginning; gives its id."""
+    run_dir = db.parent / f"{db.stem}-{number}"
+    case = replace(make_case("gemm", device_class="gpu", precision="tf32", size="base"), unit="flop")
+    lines = journal_lines(
+        run_id=run_id_of(number),
+        cases=(case,),
+        skipped=(),
+        launches=launches,
+        machine=GPU_MACHINE,
+        started_utc_us=STARTED_US + number * 3_600_000_000,
+        scale=scale,
+    )
+    write_lines(run_dir, lines)
+    write_telemetry(run_dir, make_telemetry(seconds, gpus=1))
     contents = read_journal(run_dir)
     store_run(db, contents, read_telemetry(run_dir))
     return contents.start.run_id

@@ -6,16 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from journals import GPU_MACHINE
+from journals import CPU_MACHINE, GPU_MACHINE
 from screen_goldens import store_three
 from shell_app import make_app, picture, press, settled
-from stored_runs import HOSTILE, store
+from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input
 
+from gputui.services.places import copies_directory
 from gputui.tui.app import MonitorApp
 from gputui.tui.compare.actions import ACTIONS
 from gputui.tui.compare.screen import CompareScreen
@@ -133,7 +135,7 @@ async def test_cases_that_only_one_file_has_are_not_comparable_and_say_so(tmp_pa
         text = page(screen)
         assert "machine" in text
         assert "GPU none / 2x NVIDIA H200" in text
-        assert "1 case on neither side: no GPU in this machine" in text
+        assert "conv_train mini gpu amp on neither side: no GPU in this machine" in text
 
 
 async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Path) -> None:
@@ -145,9 +147,190 @@ async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Pa
         assert "a per step" in picture(app)
         assert "160 ms" in picture(app)
         await press(pilot, "v")
-        assert "$0.0029 ±0.1 % for 1M tok" in picture(app)
-        await press(pilot, "v", "v")
+        assert "1M tok    $0.0029 ±0.1 %   $0.0046 ±0.1 %" in picture(app)
+        await press(pilot, "v")
+        assert "a and b: power is read of GPUs only" in picture(app)
+        await press(pilot, "v")
+        assert "a and b: no peak is known for a CPU" in picture(app)
+        await press(pilot, "v")
         assert "40.9k tok/s" in picture(app)
+        await press(pilot, "V")
+        assert "a of the peak" in picture(app)
+
+
+async def test_energy_of_gpus_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
+    db = tmp_path / "g.db"
+    store_gpu(db, 1)
+    store_gpu(db, 2, scale=1.5)
+    words = (f"{db}@cccc0001", f"{db}@cccc0002")
+    app = make_app()
+    async with app.run_test(size=(120, 30)) as pilot:
+        screen = await opened(pilot, *words)
+        await press(pilot, "v", "v")
+        assert "a and b: the price is of a box without a GPU" in picture(app)
+        await press(pilot, "v")
+        assert "a energy" in picture(app)
+        (shown,) = [line.split() for line in picture(app).splitlines() if line.startswith(" gemm")]
+        printed = subprocess.run(
+            [sys.executable, "-m", "gputui", "compare", *words, "--columns", "energy,ratio"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "COLUMNS": "119"},
+        ).stdout
+        (row,) = [line for line in printed.splitlines() if line.startswith("gemm")]
+        assert shown[2] == "nJ/flop"
+        assert f"{shown[1]} {shown[2]}" in row
+        await press(pilot, "b")
+        assert "J/flop" in picture(app)
+        await press(pilot, "y", "t")
+        assert "--columns energy,ratio" in page(screen)
+
+
+async def test_evidence_shows_what_both_boxes_did_while_the_row_was_timed(tmp_path: Path) -> None:
+    db = tmp_path / "g.db"
+    store_gpu(db, 1)
+    store_gpu(db, 2, scale=1.5, launches=2, seconds=6.0)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        await press(pilot, "enter")
+        lines = [line.rstrip() for line in screen.query_one("#page", LinesPage).text.splitlines()]
+        assert [line for line in lines if len(line) > 79] == []
+        start = lines.index("while it was timed")
+        told = [line.split()[:3] for line in lines[start + 1 : start + 7]]
+        assert [words[0] for words in told[::2]] == ["clock", "power", "heat"]
+        assert [words[0] for words in told[1::2]] == ["b"] * 3
+        clock_a, clock_b = (lines[start + row][32:] for row in (1, 2))
+        assert clock_a.strip(), clock_b.strip()
+        assert len(clock_a) == 47  # three launches of a take longer than two of b
+        assert len(clock_b) < 47
+        assert any(line.startswith("  throttle  a  ! slowed, c cap") for line in lines)
+        text = page(screen)
+        assert "energy a " in text
+        assert "J/flop" in text
+
+
+async def test_a_row_that_cannot_be_judged_says_what_would_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    db = tmp_path / "a.db"
+    store(db, 1, launches=1, gpt_ms=100.0)
+    store(db, 2, launches=3, gpt_ms=103.0)
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        await press(pilot, "down", "enter")
+        text = page(screen)
+        assert "on the box of a: gputui run --like a.db@cccc0001 --launches 3" in text
+        assert "on the box of b" not in text
+
+
+async def test_a_case_that_one_side_lacks_says_how_it_is_measured_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store(tmp_path / "a.db", 1)
+    store_gpu(tmp_path / "b.db", 2)
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await opened(pilot, str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+        await press(pilot, "enter")
+        text = page(screen)
+        assert "not comparable" in text
+        assert "on the box of b: gputui run --like a.db@cccc0001 --only gemm" in text
+        assert "no telemetry of b: it was not measured" in text
+
+
+async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_come_by_key(
+    tmp_path: Path,
+) -> None:
+    files = []
+    for number, gpt_ms in enumerate((100.0, 50.0, 200.0, 400.0, 100.0), 1):
+        files.append(tmp_path / f"box{number}.db")
+        store(files[-1], number, gpt_ms=gpt_ms)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, *map(str, files))
+        assert isinstance(app, MonitorApp)
+        for place, ratio in enumerate(("faster 2.00x", "slower 2.00x", "slower 4.00x", "same"), 2):
+            shown = picture(app)
+            lines = shown.splitlines()
+            assert max(map(len, lines)) <= 80
+            assert "in sight: 2 of 4 beside a" in shown
+            assert next(line for line in lines if line.startswith("b ")).startswith(f"b  box{place}.db")
+            assert f"b box{place}.db" in next(line for line in lines if line.startswith(" case"))
+            row = next(line for line in lines if line.startswith(" gpt_train"))
+            assert ratio in row
+            assert all(f"box{number}.db" in shown for number in range(1, 6))
+            await press(pilot, "n")
+        await press(pilot, "p", "down", "enter")
+        assert "b  box5.db" in picture(app)
+        assert "same" in page(screen)
+
+
+async def test_what_tells_sides_apart_is_chosen_on_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    db = tmp_path / "a.db"
+    store(db, 1, gpt_ms=100.0)
+    store(db, 2, gpt_ms=100.0, machine=replace(CPU_MACHINE, machine_id="ffffffffffff"))
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        await press(pilot, "g")
+        assert "only cpu" in picture(app)
+        await press(pilot, "j", "enter")
+        assert "--by machine" in picture(app)
+        assert "machine a1b2c3d4e5f6" in picture(app)
+        await press(pilot, "g", "escape", "c")
+        assert "copied" in picture(app)
+        copied = (copies_directory() / "copied.txt").read_text()
+        assert copied.startswith("gputui compare ")
+        assert copied.endswith("--by machine\n")
+        await press(pilot, "b", "c")
+        copied = (copies_directory() / "copied.txt").read_text()
+        assert copied.endswith("--by machine --baseline 'machine ffffffffffff'\n")
+        await press(pilot, "g", "k", "enter")
+        assert "a.db@cccc0002 against a.db@cccc0001" in picture(app)
+
+
+async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    references = tmp_path / "references"
+    references.mkdir()
+    store(references / "xeon.db", 7, gpt_ms=200.0)
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(references))
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        screen = await opened(pilot)
+        assert "reference:xeon" in picture(app)
+        for text, seen in (
+            (f"{db}@cccc0001 reference:xeon", "reference:xeon against a.db@cccc0001"),
+            (f"gputui compare {db}@cccc0001 reference:xeon --baseline xeon", "against reference:xeon"),
+            (f"{db}@cccc0001 {db}@cccc0002 --by colour", "--by colour: is no dimension"),
+            (f"{db}@cccc0001 --format json", "--format: does not go with the screen"),
+            (f"{db}@cccc0001 --by", "--by: needs a value"),
+            (f"{db}@cccc0001 --by mode", "all measured cases are eager"),
+            ("--pool", "no file is named"),
+        ):
+            await press(pilot, "o")
+            assert isinstance(app.screen, AskText)
+            app.screen.query_one(Input).value = text
+            await press(pilot, "enter")
+            assert seen in picture(app), text
+        assert screen.level == "notice"
+        await press(pilot, "escape", "v", "v", "c")
+        assert screen.level == "rows"
+        copied = (copies_directory() / "copied.txt").read_text()
+        assert copied.endswith(" --columns cost,ratio\n")
+        await press(pilot, "v", "o")
+        app.screen.query_one(Input).value = copied.strip()
+        await press(pilot, "enter")
+        assert "a cost" in picture(app)
 
 
 async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Path) -> None:
@@ -197,7 +380,7 @@ async def test_everything_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) 
     app = make_app(ascii_only=True)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        for keys in ((), ("enter",), ("escape", "d"), ("escape", "t"), ("escape", "o")):
+        for keys in ((), ("enter",), ("escape", "d"), ("escape", "t"), ("escape", "g"), ("escape", "o")):
             await press(pilot, *keys)
             assert picture(app).isascii(), keys
 

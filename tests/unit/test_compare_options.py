@@ -169,11 +169,21 @@ def test_a_baseline_that_is_no_side_is_told_with_the_sides(ran: Ran) -> None:
 
 
 def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
-    _, out, _ = ran("a.db", "slow.db", "--columns", "ratio,energy")
+    _, out, _ = ran("a.db", "slow.db", "--columns", "ratio,cost")
 
     heading = next(line for line in out.splitlines() if line.startswith("case"))
-    assert heading.endswith("b against a verdict energy a, b")
+    assert heading.split("b against a verdict")[1].strip() == "cost a, b"
     assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
+
+
+def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -> None:
+    _, out, _ = ran("a.db", "slow.db", "--columns", "time,energy,peak")
+
+    heading = next(line for line in out.splitlines() if line.startswith("case"))
+    assert "a per step" in heading
+    assert "energy" not in heading
+    assert "no energy: power is read of GPUs only" in out
+    assert "no share of the peak: no peak is known for a CPU" in out
 
 
 def test_a_column_that_is_none_is_told_with_those_there_are(ran: Ran) -> None:
@@ -181,7 +191,7 @@ def test_a_column_that_is_none_is_told_with_those_there_are(ran: Ran) -> None:
 
     assert status == EXIT_USAGE
     assert "speed is no column" in err
-    assert "rate, ratio, n, peak, cost, energy" in err
+    assert "rate, time, ratio, n, peak, cost, energy" in err
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,21 @@
-"""What the verdict of one row rests on: both distributions of blocks, the interval, and why sides differ."""
+"""What the verdict of one row rests on: both distributions of blocks, intervals, the boxes, and why."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
-from gputui.analysis.attribution import Attribution
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_percent, format_ratio, format_seconds
+from gputui.services.beside import SideCourse
 from gputui.services.comparison import Cell, Row
-from gputui.services.explaining import Why, part_name, sentence, signed
-from gputui.services.row_wording import cost_text, rate_text, ratio_text
+from gputui.services.explaining import Why
+from gputui.services.row_values import value_of
+from gputui.services.row_wording import rate_text, ratio_text, time_text
 from gputui.services.speeds import launches_of
+from gputui.tui.compare.telemetry_lines import telemetry_lines
+from gputui.tui.compare.why_lines import why_lines
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.charts import ascii_glyph, braille_glyph, level_of
 from gputui.tui.results.pages import paragraph
@@ -21,15 +24,31 @@ _ROWS = 3
 _LABEL = 3
 
 
-def evidence_page(row: Row, name: str, why: Why | None, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
-    """All that is known of a row, from its blocks to its reasons."""
+def evidence_page(
+    row: Row,
+    name: str,
+    why: Why | None,
+    courses: Sequence[SideCourse | Missing],
+    steps: Sequence[str],
+    width: int,
+    *,
+    ascii_only: bool,
+) -> tuple[Line, ...]:
+    """All that is known of a row, from its blocks to its reasons.
+
+    `courses` are what the boxes did meanwhile, `steps` what would let the row be judged.
+    """
     lines: list[Line] = [(Span(name, "title"), Span(f"  {row.verdict.word}", _style(row)))]
     for text in (row.verdict.reason, row.note):
         if text:
             lines += paragraph(text, width, "warn")
+    if steps:
+        lines.append((Span("what would help", "title"),))
+        lines += [line for step in steps for line in paragraph(f"  {step}", width, indent=4)]
     lines += [(), *distributions(row, width, ascii_only=ascii_only), ()]
     for letter, cell in (("a", row.a), ("b", row.b)):
         lines += paragraph(f"{letter}  {_side(cell)}", width, indent=3)
+    lines += values_lines(row, width)
     lines.append(())
     if isinstance(row.estimate, RatioEstimate):
         lines += paragraph(f"b against a: {ratio_text(row, wide=True)}", width)
@@ -38,7 +57,8 @@ def evidence_page(row: Row, name: str, why: Why | None, width: int, *, ascii_onl
         lines += paragraph(
             f"! {flag.side} {flag.word}: {format_percent(flag.share)} of the time", width, "warn"
         )
-    lines += reasons(why, width)
+    lines += why_lines(why, width, ascii_only=ascii_only)
+    lines += [(), *telemetry_lines(courses, width, ascii_only=ascii_only)]
     return tuple(lines)
 
 
@@ -54,21 +74,30 @@ def _side(cell: Cell) -> str:
         return speed.reason
     per_step = cell.result.case.units_per_step
     low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
-    cost = (
-        ""
-        if isinstance(cell.cost, Missing)
-        else f", {cost_text(cell)} for {RATES[cell.result.case.unit].per_million}"
-    )
-    uses = "".join(
-        f", {format_percent(use.of_sheet)} of the data sheet's {'FLOP/s' if use.unit == 'flop' else 'B/s'}"
-        for use in cell.uses
-        if not isinstance(use.of_sheet, Missing)
-    )
+    launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
     return (
-        f"{rate_text(cell)}, {format_seconds(per_step / speed.units_per_s)} per step"
-        f" (95 %: {low} to {high}), {speed.blocks} blocks in {speed.launches}"
-        f" launch{'es' if speed.launches != 1 else ''}{cost}{uses}"
+        f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {speed.blocks} blocks in"
+        f" {launches}"
     )
+
+
+def values_lines(row: Row, width: int) -> tuple[Line, ...]:
+    """Cost, energy and share of the peak of both sides, or why there is none."""
+    lines: list[Line] = []
+    for column, title in (("cost", "cost"), ("energy", "energy"), ("peak", "of peak")):
+        values = [value_of(cell, column) for cell in (row.a, row.b)]
+        reasons = [value.reason for value in values if isinstance(value, Missing)]
+        if len(reasons) == len(values) and len(set(reasons)) == 1:
+            said = reasons[0]
+        else:
+            said = ", ".join(
+                f"{letter} {f'none ({value.reason})' if isinstance(value, Missing) else value}"
+                for letter, value in zip("ab", values, strict=True)
+            )
+            said += f" for {RATES[row.case.unit].per_million}" if column == "cost" else ""
+        style = "dim" if len(reasons) == len(values) else ""
+        lines += paragraph(f"{title:8} {said}", width, style, indent=9)
+    return tuple(lines)
 
 
 def _method(estimate: RatioEstimate) -> Iterator[str]:
@@ -107,6 +136,8 @@ def distributions(row: Row, width: int, *, ascii_only: bool) -> tuple[Line, ...]
         else:
             lines.append((Span(f"{letter:>{_LABEL - 1}} "), Span("no blocks", "dim")))
     left, right = format_seconds(low), f"{format_seconds(high)} per step"
+    if right.startswith(f"{left} "):
+        right += f" (+{format_percent(high / low - 1)})"
     lines.append((Span(" " * _LABEL + left + right.rjust(room - len(left)), "dim"),))
     return tuple(lines)
 
@@ -153,43 +184,3 @@ def _whisker(edges: Sequence[float], low: float, high: float, width: int, ascii_
     cells[first], cells[last] = left, right
     cells[middle] = mark
     return "".join(cells).rstrip()
-
-
-def reasons(why: Why | None, width: int) -> tuple[Line, ...]:
-    """Where the difference lies, a row for each part, and what holds each side back."""
-    if why is None:
-        return ()
-    lines: list[Line] = [(), (Span("why", "title"),)]
-    found = why.attribution
-    if isinstance(found, Attribution):
-        lines += paragraph(sentence(why.row, found), width)
-        lines.append((Span(f"  {'part of a step':26}{'a':>11}{'b':>11}{'b - a':>11}", "title"),))
-        shown = found.shown()
-        for part in shown:
-            cells = (format_time(part.time_a_ns), format_time(part.time_b_ns), signed(part.difference_ns))
-            lines.append((Span(f"  {part_name(part)[:26]:26}" + "".join(f"{c:>11}" for c in cells)),))
-        rest = found.difference_ns - sum(part.difference_ns for part in shown)
-        others = len(found.parts) - len(shown)
-        if others:
-            lines.append((Span(f"  {f'{others} others':26}{'':22}{signed(rest):>11}"),))
-        cells = (format_time(found.step_a_ns), format_time(found.step_b_ns), signed(found.difference_ns))
-        lines.append((Span(f"  {'the step':26}" + "".join(f"{c:>11}" for c in cells), "title"),))
-        doubts = f": {'; '.join(found.doubts)}" if found.doubts else ""
-        lines += paragraph(
-            f"{format_percent(found.coverage)} of what moved is in what both have; confidence"
-            f" {found.confidence}{doubts}",
-            width,
-            "dim",
-        )
-    else:
-        lines += paragraph(f"not attributed: {found.reason}", width, "dim")
-    for letter, findings in (("a", why.findings_a), ("b", why.findings_b)):
-        for finding in findings:
-            rough = " (rough)" if finding.confidence == "low" else ""
-            lines += paragraph(f"{letter} {finding.text}{rough}", width, indent=2)
-    return tuple(lines)
-
-
-def format_time(ns: int) -> str:
-    """A time that may be absent or, where a profiler's cost was taken out, below zero."""
-    return "" if ns == 0 else f"-{format_seconds(-ns * 1e-9)}" if ns < 0 else format_seconds(ns * 1e-9)

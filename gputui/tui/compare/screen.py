@@ -3,71 +3,58 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from textual.app import ComposeResult
 from textual.widgets import ContentSwitcher, DataTable
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.verdict import SpeedEstimate
-from gputui.model.absent import Missing
-from gputui.model.units import RATES, format_seconds
-from gputui.services.comparing import Answer, Asked, ask
-from gputui.services.comparison import Cell, Comparison, Row, Side
-from gputui.services.explaining import Why
-from gputui.services.jobs import Job
+from gputui.services.comparison import Comparison
+from gputui.services.places import copies_directory
 from gputui.services.printed import printed
-from gputui.services.row_wording import (
-    common_words,
-    cost_text,
-    difference_words,
-    interval_text,
-    peak_text,
-    rate_text,
-    ratio_text,
-    row_name,
-    side_words,
-)
+from gputui.services.row_values import VALUES, Value
 from gputui.store.text import clean_text
+from gputui.tui.clipboard import copy
 from gputui.tui.compare.actions import ACTIONS
-from gputui.tui.compare.evidence_page import evidence_page
+from gputui.tui.compare.by_dialog import FILES, AskBy
+from gputui.tui.compare.loaded import (
+    Loaded,
+    heading_of,
+    read,
+    short_name,
+    with_baseline,
+    with_energy,
+)
+from gputui.tui.compare.opened_row import OpenedRow, open_row
+from gputui.tui.compare.pages import differing, sides_lines, teaching
+from gputui.tui.compare.rows_table import RowOfSides, Sheet, row_line, rows_of_sides, sheet_of
 from gputui.tui.dialogs import AskText
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_page import LinesPage
+from gputui.tui.lines_view import LinesView
+from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.results.pages import paragraph
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
-VALUES = ("rate", "per step", "cost", "of the peak")
-"""What the columns of the sides show."""
-_WIDE = 100
 _HINTS = {
-    "rows": ("enter", "baseline", "values", "text", "differs", "open-files", "back"),
-    "page": ("back", "down"),
+    "rows": ("enter", "values", "baseline", "by", "text", "differs", "command", "open-files", "back"),
+    "page": ("back", "down", "copy"),
     "notice": ("open-files", "reload", "back"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A comparison that was read."""
-
-    words: tuple[str, ...]
-    """As they were typed."""
-    asked: Asked
-    baseline: int
-    answer: Answer
+Lines = tuple[Line, ...]
+_SIDES_SHARE = 4
+"""Of the height: a quarter may go to the names of sides."""
 
 
 class CompareScreen(ShellScreen):
-    """One side against the baseline, row by row."""
+    """All sides against the baseline, row by row; one of them is looked at."""
 
     ID = "compare"
     ACTIONS = ACTIONS
     BINDINGS = bindings_of(ACTIONS)
     DEFAULT_CSS = """
     CompareScreen #level { height: 1fr; }
-    CompareScreen #sides { height: auto; max-height: 6; }
     """
 
     def __init__(self) -> None:
@@ -76,12 +63,17 @@ class CompareScreen(ShellScreen):
         self._loaded: Loaded | None = None
         self._place = 0
         self._value = 0
-        self._rows: list[Row] = []
+        self._rows: list[RowOfSides] = []
+        self._sheet: Sheet | None = None
         self._page_heading = ""
+        self._pages: dict[str, Callable[[int], Lines]] = {}
         self._table = PlainTable(id="rows")
 
     def compose_body(self) -> ComposeResult:
-        """The rows, a page for what a row rests on, and one for what cannot be shown."""
+        """The sides, the rows, a page for what a row rests on, and one for what cannot be shown."""
+        self._sides = LinesView(shell_of(self).depth)
+        self._sides.styles.height = 0
+        yield self._sides
         with ContentSwitcher(initial="notice", id="level"):
             yield self._table
             yield LinesPage(id="page")
@@ -96,7 +88,7 @@ class CompareScreen(ShellScreen):
             self.call_after_refresh(self._teach)
 
     def show_words(self, words: tuple[str, ...]) -> None:
-        """Compare these `F[@RUN]`, the first as the baseline."""
+        """Compare what these words behind `gputui compare` ask for."""
         self._words = words
         if self.is_ready:
             self._read(words)
@@ -108,8 +100,13 @@ class CompareScreen(ShellScreen):
 
     @property
     def comparison(self) -> Comparison | None:
-        """What the table shows."""
+        """The side that is looked at, against the baseline."""
         return None if self._loaded is None else self._loaded.answer.comparisons[self._place]
+
+    @property
+    def value(self) -> Value:
+        """What the columns of the sides show."""
+        return VALUES[self._value]
 
     def heading(self) -> str:
         """What is compared."""
@@ -118,99 +115,69 @@ class CompareScreen(ShellScreen):
         shown = self.comparison
         if self.level == "notice" or shown is None or self._loaded is None:
             return "compare"
-        count = len(self._loaded.answer.comparisons)
-        more = f" ({self._place + 1} of {count} sides)" if count > 1 else ""
-        return f"{_short(shown.b.name)} against {_short(shown.a.name)}{more}"
+        return heading_of(shown, self._place, len(self._loaded.answer.comparisons))
 
     def hints(self) -> tuple[str, ...]:
         """The keys of the level."""
         found = _HINTS[self.level]
         if self.level == "rows" and self._loaded and len(self._loaded.answer.comparisons) > 1:
-            return ("enter", "next-side", *found[1:])
+            return (found[0], "next-side", *found[1:])
         return found
 
     def _teach(self) -> None:
-        if self._loaded is not None or self.is_busy:
-            return
-        width = self.size.width
-        lines = [
-            *paragraph("Nothing is compared yet.", width, "title"),
-            (),
-            *paragraph("Press 3, mark two runs with space, then c. The first is the baseline.", width),
-            *paragraph("Or press o and type files as for gputui compare: a.db b.db, a.db@label, a.db", width),
-            (),
-            *paragraph(
-                "One file alone: its devices, precisions or threads against each other.", width, "dim"
-            ),
-        ]
-        self._notice(tuple(lines))
+        if self._loaded is None and not self.is_busy:
+            self._notice(teaching)
 
-    def _read(self, words: tuple[str, ...], baseline: int = 0) -> None:
+    def _read(self, words: tuple[str, ...]) -> None:
         self._words = words
+        needs_energy = self.value.column == "energy"
+        self.begin(lambda job: read(words, job, with_energy=needs_energy), self._take_read, self._fail)
 
-        def work(job: Job[Loaded]) -> Loaded:
-            job.say(f"reading {', '.join(_short(word) for word in words)}")
-            asked = ask(words)
-            job.say("comparing")
-            return Loaded(words, asked, baseline, asked.compared(baseline))
-
-        self.begin(work, self._take, self._fail)
+    def _take_read(self, loaded: Loaded) -> None:
+        """What was asked for in words may also say which values are to be shown."""
+        wanted = loaded.request.columns
+        self._value = next((n for n, value in enumerate(VALUES) if value.column in wanted), self._value)
+        self._take(loaded)
 
     def _take(self, loaded: Loaded) -> None:
         self._loaded, self._place = loaded, min(self._place, len(loaded.answer.comparisons) - 1)
-        self._fill()
+        self._rows = rows_of_sides(loaded.answer.comparisons, loaded.ignore)
         self._show_level("rows")
+        self._fill()
         for warning in loaded.asked.warnings:
             self.say(warning, "warn")
 
     def _fail(self, message: str, hint: str) -> None:
-        width = self.size.width
-        lines = paragraph(clean_text(message), width, "warn")
-        if hint:
-            lines += ((), *paragraph(clean_text(hint), width))
+        def lines(width: int) -> Lines:
+            told = paragraph(clean_text(message), width, "warn")
+            return (*told, (), *paragraph(clean_text(hint), width)) if hint else told
+
         self._notice(lines)
 
     def _fill(self) -> None:
-        """The table anew, in the columns that the width has room for."""
-        shown = self.comparison
-        if shown is None or self._loaded is None:
+        """The sides and the table anew, in the columns that the width has room for."""
+        loaded = self._loaded
+        if loaded is None:
             return
-        ignore, is_wide = self._loaded.asked.ignore, self.size.width >= _WIDE
-        common = common_words(shown, ignore)
-        value = VALUES[self._value]
-        unit = value if self._value else "" if is_wide else "per s"
-        case = f"case ({' '.join(common)})" if common else "case"
-        headings = (case, f"a {unit}".strip(), f"b {unit}".strip(), "b against a", "verdict", "remarks")
-        self._rows = [*shown.rows, *shown.one_sided]
-        rows = [self._row_cells(row, common, ignore, is_wide) for row in self._rows]
-        for group in shown.groups:
-            mean = "—" if isinstance(group.mean, Missing) else interval_text(group.mean, wide=is_wide)
-            rows.append((f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, "", ""))
-        self._table.fill(rows, headings)
+        comparisons = loaded.answer.comparisons
+        names = [short_name(one.b.name) for one in comparisons]
+        width = self.size.width
+        sheet = sheet_of(comparisons, self._rows, names, self._place, loaded.ignore, self.value, width - 1)
+        self._sheet = sheet
+        self._table.fill(sheet.cells, sheet.headings)
+        self._draw_sides()
         self._tell_row()
 
-    def _row_cells(self, row: Row, common: list[str], ignore: str, is_wide: bool) -> tuple[str, ...]:
-        a, b = (self._cell(cell) for cell in (row.a, row.b))
-        return (
-            row_name(row, common, ignore, is_short=not is_wide),
-            a if is_wide else a.removesuffix("/s"),
-            b if is_wide else b.removesuffix("/s"),
-            ratio_text(row, wide=is_wide),
-            row.verdict.word,
-            "; ".join(filter(None, (*(f"{f.side} {f.word}" for f in row.flags), row.note))),
-        )
-
-    def _cell(self, cell: Cell) -> str:
-        """One side of a row, as VALUES says."""
-        match VALUES[self._value]:
-            case "per step" if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
-                return format_seconds(cell.result.case.units_per_step / cell.speed.units_per_s)
-            case "cost":
-                unit = RATES[cell.result.case.unit].per_million if cell.result else ""
-                return f"{cost_text(cell)} for {unit}" if isinstance(cell.cost, Cost) else "—"
-            case "of the peak":
-                return peak_text(cell) or "—"
-        return rate_text(cell)
+    def _draw_sides(self) -> None:
+        loaded, sheet = self._loaded, self._sheet
+        if loaded is None or sheet is None or self.level != "rows":
+            self._sides.styles.height = 0
+            return
+        most = self.size.height // _SIDES_SHARE
+        lines = sides_lines(loaded, self._place, sheet, loaded.command(self.value), self.size.width, most)
+        self._sides.styles.height = len(lines)
+        is_ascii = shell_of(self).ascii_only
+        self._sides.show(tuple(in_ascii(line) for line in lines) if is_ascii else lines)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Why no more can be said stands below the table."""
@@ -218,24 +185,17 @@ class CompareScreen(ShellScreen):
         self._tell_row()
 
     def _tell_row(self) -> None:
-        if self.level != "rows" or self.is_busy:
+        """What there is no room for in the row under the cursor, in the line below the table."""
+        if self.level != "rows" or self.is_busy or self._loaded is None:
             return
-        row = self._row_here
-        self.say("" if row is None else "; ".join(filter(None, (row.verdict.reason, row.note))), "dim")
+        rows = self._rows_here
+        names = [short_name(one.b.name) for one in self._loaded.answer.comparisons]
+        self.say("" if rows is None else row_line(rows, self._place, names, self.value), "dim")
 
     @property
-    def _row_here(self) -> Row | None:
+    def _rows_here(self) -> RowOfSides | None:
         place = self._table.cursor_row
         return self._rows[place] if place < len(self._rows) else None
-
-    def _side_words(self, side: Side, width: int) -> str:
-        ignore = self._loaded.asked.ignore if self._loaded else ""
-        return clean_text(side_words(replace(side, name=_short(side.name)), ignore, width))
-
-    def _why(self, row: Row) -> Why | None:
-        if self._loaded is None:
-            return None
-        return next((why for why in self._loaded.answer.whys[self._place] if why.row is row), None)
 
     # keys
 
@@ -245,17 +205,19 @@ class CompareScreen(ShellScreen):
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter, or a click on the row under the cursor."""
         event.stop()
-        row, shown = self._row_here, self.comparison
-        if row is None or shown is None or self._loaded is None:
+        rows, loaded, place, number = self._rows_here, self._loaded, self._place, self._table.cursor_row
+        if rows is None or loaded is None or self.is_busy:
             return
-        ignore = self._loaded.asked.ignore
-        name = row_name(row, [], ignore)
-        heads = [
-            (Span(f"{letter}  {self._side_words(side, self.size.width - 3)}", "dim"),)
-            for letter, side in (("a", shown.a), ("b", shown.b))
-        ]
-        page = evidence_page(row, name, self._why(row), self.size.width, ascii_only=shell_of(self).ascii_only)
-        self._show_page(f"evidence of {name}", (*heads, (), *page))
+        if rows[place] is None:
+            self.say("neither a nor b has this case: n looks at the next side", "warn")
+            return
+        self.begin(lambda job: open_row(loaded, number, place, job), self._show_evidence, self._fail)
+
+    def _show_evidence(self, opened: OpenedRow) -> None:
+        self._loaded = opened.loaded
+        self._rows = rows_of_sides(opened.loaded.answer.comparisons, opened.loaded.ignore)
+        is_ascii = shell_of(self).ascii_only
+        self._show_page(f"evidence of {opened.name}", lambda width: opened.lines(width, ascii_only=is_ascii))
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
@@ -265,77 +227,100 @@ class CompareScreen(ShellScreen):
                 self._teach()
         elif self.level == "page" or (self.level == "notice" and self._loaded is not None):
             self._show_level("rows")
-            self._tell_row()
+            self._fill()
         else:
             shell_of(self).open_screen("results")
 
     def action_baseline(self) -> None:
-        """The side that is shown becomes the baseline."""
+        """The side that is looked at becomes the baseline."""
         loaded = self._loaded
         if loaded is None or self.level == "notice":
             return
-        others = [place for place in range(len(loaded.asked.sides)) if place != loaded.baseline]
-        baseline = others[self._place]
-
-        def work(job: Job[Loaded]) -> Loaded:
-            job.say("comparing")
-            return Loaded(loaded.words, loaded.asked, baseline, loaded.asked.compared(baseline))
-
-        self.begin(work, self._take, self._fail)
+        baseline = loaded.others()[self._place]
+        self.begin(lambda job: with_baseline(loaded, baseline, job), self._take, self._fail)
 
     def action_next_side(self) -> None:
-        """The next side against the baseline."""
+        """The next side is looked at, against the baseline."""
+        self._look(1)
+
+    def action_side_before(self) -> None:
+        """The side before is looked at."""
+        self._look(-1)
+
+    def _look(self, steps: int) -> None:
         if self._loaded is not None and self.level == "rows":
-            self._place = (self._place + 1) % len(self._loaded.answer.comparisons)
+            self._place = (self._place + steps) % len(self._loaded.answer.comparisons)
             self._fill()
             self.refresh_lines()
 
     def action_values(self) -> None:
         """The next of VALUES."""
-        if self.level == "rows":
-            self._value = (self._value + 1) % len(VALUES)
+        self._turn(1)
+
+    def action_values_before(self) -> None:
+        """The one before."""
+        self._turn(-1)
+
+    def _turn(self, steps: int) -> None:
+        loaded = self._loaded
+        if loaded is None or self.level != "rows":
+            return
+        self._value = (self._value + steps) % len(VALUES)
+        if self.value.column == "energy" and not loaded.with_energy:
+            self.begin(lambda job: with_energy(loaded, job), self._take, self._fail)
+        else:
             self._fill()
+
+    def action_by(self) -> None:
+        """Ask what tells the sides apart."""
+        loaded = self._loaded
+        if loaded is None:
+            self.say("nothing is compared yet: o takes files", "warn")
+            return
+        request = loaded.request
+
+        def chosen(by: str | None) -> None:
+            if by is not None and by != (loaded.ignore or FILES):
+                self._place = 0
+                wanted = replace(request, by="" if by == FILES else by, baseline="", columns=())
+                self._read(wanted.words)
+
+        self.app.push_screen(
+            AskBy([short_name(file) for file in request.files], loaded.asked.dimensions(), loaded.ignore),
+            chosen,
+        )
 
     def action_differs(self) -> None:
         """What differs, a line each, and what was measured on neither side."""
         shown = self.comparison
-        if shown is None or self._loaded is None:
-            return
-        width = self.size.width
-        lines: list[Line] = []
-        for letter, side in (("a", shown.a), ("b", shown.b)):
-            lines += paragraph(f"{letter}  {self._side_words(side, 10_000)}", width, indent=3)
-        lines += [(), (Span("differs", "title"),)]
-        for difference in shown.differs:
-            lines += paragraph(f"  {clean_text(difference_words(difference))}", width, indent=4)
-        if not shown.differs:
-            lines += paragraph("  nothing that is recorded", width)
-        for reason, count in shown.unmeasured:
-            lines += paragraph(
-                f"{count} case{'s' if count > 1 else ''} on neither side: {clean_text(reason)}", width, "dim"
-            )
-        self._show_page("what differs", tuple(lines))
+        if shown is not None and self._loaded is not None:
+            ignore = self._loaded.ignore
+            self._show_page("what differs", lambda width: differing(shown, ignore, width))
 
     def action_text(self) -> None:
         """The command's own words, from the command itself."""
         loaded = self._loaded
         if loaded is None:
             return
-        words = list(loaded.words)
-        note = ""
-        if loaded.baseline:
-            if len(words) == len(loaded.asked.sides):
-                words.insert(0, words.pop(loaded.baseline))
-            else:
-                note = f"the command's baseline is {loaded.asked.sides[0].name}"
         width = self.size.width - 1
-        command = f"gputui compare {shlex.join(words)}"
+        words, command = loaded.words(self.value), loaded.command(self.value)
 
-        def done(lines: tuple[str, ...]) -> None:
-            heads = paragraph(f"$ {clean_text(command)}", width, "accent") + paragraph(note, width, "dim")
-            self._show_page("as text", (*heads, (), *((Span(line),) for line in lines)))
+        def done(printed_lines: tuple[str, ...]) -> None:
+            text = tuple((Span(line),) for line in printed_lines)
+
+            def lines(width: int) -> Lines:
+                return (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text)
+
+            self._show_page("as text", lines)
 
         self.begin(lambda job: printed(("compare", *words), width, job), done, self._fail)
+
+    def action_command(self) -> None:
+        """The command line that prints the same goes to the clipboard."""
+        if self._loaded is None:
+            self.say("nothing is compared yet: o takes files", "warn")
+        else:
+            self.say(copy(self.app, self._loaded.command(self.value), copies_directory()), "good")
 
     def action_open_files(self) -> None:
         """Ask for files."""
@@ -347,39 +332,45 @@ class CompareScreen(ShellScreen):
                 self.say(f"{text}: {error}", "warn")
                 return
             if words:
+                self._place = 0
                 self._read(words)
 
-        value = shlex.join(self._words)
-        self.app.push_screen(AskText("Files to compare, the baseline first: F[@RUN] ...", value), opened)
+        question = "Files to compare, the baseline first: F[@RUN] or reference:NAME ... [--by D]"
+        self.app.push_screen(AskText(question, shlex.join(self._words)), opened)
 
     def action_reload(self) -> None:
         """Read again what is compared."""
-        if self._words:
-            self._read(self._words, self._loaded.baseline if self._loaded else 0)
+        if self._loaded is not None and self.level != "notice":
+            self._read(self._loaded.words(self.value))
+        elif self._words:
+            self._read(self._words)
 
     def on_resize(self) -> None:
-        """Other columns fit."""
-        self.call_after_refresh(self._fill)
+        """Other columns fit, and other words in a line."""
+        self.call_after_refresh(self._lay_out)
 
-    def _show_page(self, heading: str, lines: tuple[Line, ...]) -> None:
+    def _lay_out(self) -> None:
+        self._fill()
+        for name, lines in self._pages.items():
+            self.query_one(f"#{name}", LinesPage).show(lines(self.size.width), keeps_place=True)
+        self.refresh_lines()
+
+    def _show_page(self, heading: str, lines: Callable[[int], Lines]) -> None:
         self._page_heading = heading
-        self.query_one("#page", LinesPage).show(lines)
         self.say("")
-        self._show_level("page")
+        self._show_lines("page", lines)
 
-    def _notice(self, lines: tuple[Line, ...]) -> None:
-        self.query_one("#notice", LinesPage).show(lines)
-        self._show_level("notice")
+    def _notice(self, lines: Callable[[int], Lines]) -> None:
+        self._show_lines("notice", lines)
+
+    def _show_lines(self, name: str, lines: Callable[[int], Lines]) -> None:
+        """A page of lines that are made for any width."""
+        self._pages[name] = lines
+        self.query_one(f"#{name}", LinesPage).show(lines(self.size.width))
+        self._show_level(name)
 
     def _show_level(self, name: str) -> None:
         self.query_one("#level", ContentSwitcher).current = name
         self.query_one(f"#{name}").focus()
+        self._draw_sides()
         self.refresh_lines()
-
-
-def _short(name: str) -> str:
-    """A selector for a heading: the file's name and, of a run's id, its last digits."""
-    path, at, run = name.rpartition("@")
-    if not at:
-        return name.rpartition("/")[2]
-    return f"{path.rpartition('/')[2]}@{run[-8:] if len(run) == 36 else run}"
