@@ -153,7 +153,7 @@ def wrong_form() -> RunModel:
     model.press("next")
     for name, text in (("launches", "0"), ("label", HOSTILE), ("price", "cheap")):
         model.form.texts[name].insert(text)
-    model.form.selected = 2
+    model.form.selected = 3
     model.form.texts["device"].insert("gpu")
     refused = GputuiError("--device gpu: no GPU: no NVIDIA driver is loaded", "leave --device out", 3)
     known = checked(model, make_interpreter(cuda=None))

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or the UUID of a GPU.")
 @click.option("--only", multiple=True, metavar="WORKLOAD", help="Only this workload; repeatable.")
+@click.option(
+    "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
+)
 @click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
@@ -54,6 +57,7 @@ def command(
     pythons: tuple[str, ...],
     device: str,
     only: tuple[str, ...],
+    precisions: tuple[str, ...],
     launches: int | None,
     label: str,
     price: float | None,
@@ -84,6 +88,7 @@ def command(
         pythons=pythons,
         device=device,
         only=only,
+        precisions=precisions,
         launches=launches,
         label=label,
         price=price,

@@ -275,6 +275,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         ("device", "toaster", "--device"),
         ("device", "gpu:9", "--device"),
         ("only", "gemmm", "--only"),
+        ("precision", "fp64", "--precision"),
         ("python", "/no/such/python", "--python"),
         ("file", "/no/such/directory/a.db", "--db"),
         ("label", "latest", "--label"),
@@ -297,7 +298,7 @@ async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await choose_file(pilot, spin)
         model = app.run_screen.model
-        await pilot.press("escape", "tab", *["up"] * 7)
+        await pilot.press("escape", "tab", *["up"] * 8)
         await pilot.press("tab", "tab") if model.region != "form" else None
         model.form.selected = 0
         await pilot.press(*"gpu:7")
@@ -305,7 +306,7 @@ async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
         assert "! --device gpu:7: no GPU" in shown(pilot)
         await pilot.press(*["backspace"] * 5, *"cpu")
         await until(pilot, lambda: model.is_checked and not model.wrong())
-        await pilot.press("down", "down", "0")
+        await pilot.press("down", "down", "down", "0")
         assert "! --launches: 0 is not in the range 1 to 100" in shown(pilot)
         assert app.digits == []
         await pilot.press("enter", "enter", "enter", "enter", "enter", "enter")
@@ -342,7 +343,15 @@ def test_a_python_without_torch_is_told_with_what_to_do(tmp_path: Path) -> None:
 
 def test_the_command_line_shown_means_the_same() -> None:
     draft = Draft(
-        "my profile.toml", "gpu:0", "gemm, membw", "3", "/a/python '/b c/python'", "-x'y", "0.1", "~/r.db"
+        "my profile.toml",
+        "gpu:0",
+        "gemm, membw",
+        "fp32 amp",
+        "3",
+        "/a/python '/b c/python'",
+        "-x'y",
+        "0.1",
+        "~/r.db",
     )
     asked, wrong = read_draft(draft)
     assert not wrong
@@ -352,13 +361,15 @@ def test_the_command_line_shown_means_the_same() -> None:
         ("/a/python", "/b c/python"),
         "gpu:0",
         ("gemm", "membw"),
+        ("fp32", "amp"),
         3,
         "-x'y",
         0.1,
     )
     words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
-    options = """ --device gpu:0 --only gemm --only membw --launches 3 "--label=-x'y" --price 0.1"""
-    assert shlex.split(command_line(asked)) == shlex.split(words + options)
+    narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
+    options = """ --launches 3 "--label=-x'y" --price 0.1"""
+    assert shlex.split(command_line(asked)) == shlex.split(words + narrowed + options)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in pictures()])

@@ -140,7 +140,8 @@ class RunModel:
         checked = self.checked
         if checked is not None and checked.draft.profile == draft.profile:
             narrows = all(
-                getattr(checked.draft, name) == getattr(draft, name) for name in ("device", "only", "python")
+                getattr(checked.draft, name) == getattr(draft, name)
+                for name in ("device", "only", "precision", "python")
             )
             for name, error in checked.wrong.items():
                 same = getattr(checked.draft, name) == getattr(draft, name)
