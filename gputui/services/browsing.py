@@ -19,6 +19,7 @@ from gputui.services.places import default_result_file
 from gputui.services.selecting import Selection
 from gputui.store.reading import (
     CaseConditions,
+    LastWords,
     ResultFile,
     StoredEvent,
     TelemetrySeries,
@@ -64,6 +65,8 @@ class RunDetail:
     events: tuple[StoredEvent, ...]
     telemetry: TelemetrySummary
     series: tuple[TelemetrySeries, ...]
+    last_words: tuple[LastWords, ...]
+    """Of workers whose launch failed."""
     findings: tuple[tuple[CaseResult, tuple[Finding, ...]], ...]
     """Of the cases whose profiled pass is believed and has some."""
 
@@ -107,6 +110,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     job.say("reading profiled passes")
     passes = file.profiled(run_id)
     events = file.events(run_id)
+    last_words = file.last_words(run_id)
     job.say("reading telemetry")
     conditions = file.conditions(run_id)
     telemetry = file.telemetry_summary(run_id)
@@ -121,6 +125,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         passes=passes,
         conditions=conditions,
         events=events,
+        last_words=last_words,
         telemetry=telemetry,
         series=series,
         findings=tuple((case, found) for case, found in findings if found),

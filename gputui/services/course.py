@@ -33,6 +33,7 @@ INTERVAL_BLOCKS = 400
 """The running median and interval are made of the last blocks, at most so many: they are made anew twice a
 second."""
 EVENTS_KEPT = 200
+LAST_WORDS_KEPT = 50
 READING_HOLDS_S = 10.0
 
 
@@ -134,6 +135,20 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
+class LastWords:
+    """What a worker had written when its launch ended badly, or when it did not leave as it should."""
+
+    at_s: float
+    """Since the run began."""
+    launch: str
+    """As `launch 3, spin mini cpu fp32`."""
+    outcome: str
+    reason: str
+    lines: tuple[str, ...]
+    """The last ones of its log, safe to show."""
+
+
+@dataclass(frozen=True, slots=True)
 class CoursePicture:
     """All that is shown of runs in progress at one moment."""
 
@@ -147,6 +162,8 @@ class CoursePicture:
     """All is measured."""
     box: tuple[str, ...] = ()
     """What the sampler read last, a line per GPU; of the host where there is none."""
+    last_words: tuple[LastWords, ...] = ()
+    """The newest last."""
 
 
 def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
@@ -213,6 +230,8 @@ class Course:
         self._timed: tuple[int, int] | None = None
         self._first_of_launch = 0
         self._events: list[Happened] = []
+        self._launched: dict[tuple[int, int], str] = {}
+        self._last_words: list[LastWords] = []
         self.ended: dict[int, RunEnd] = {}
         self.stored: dict[int, Stored] = {}
         self._cases = {
@@ -238,6 +257,8 @@ class Course:
             state = "profiling" if line.purpose == PROFILED else "starting"
             for case_id in line.case_ids:
                 self._become(index, case_id, state)
+            names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
+            self._launched[index, line.launch_id] = names
         elif isinstance(line, CaseWarm):
             self._become(index, line.case_id, "warm")
         elif isinstance(line, Block):
@@ -285,6 +306,7 @@ class Course:
             strip=self._strip(),
             events=tuple(self._events),
             is_storing=len(self.ended) == len(self._plans),
+            last_words=tuple(self._last_words),
         )
 
     def _become(self, index: int, case_id: int, state: str) -> None:
@@ -326,10 +348,23 @@ class Course:
         if line.outcome != "ok" or line.log_tail:
             said = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
             self._note(index, line.t_ns, "warning", said)
+        if line.log_tail:
+            names = self._launched.get((index, line.launch_id), "")
+            said_last = LastWords(
+                self._since_start_s(index, line.t_ns),
+                f"launch {line.launch_id + 1}, {names}" if names else f"launch {line.launch_id + 1}",
+                line.outcome,
+                clean_text(line.reason),
+                tuple(clean_text(row) for row in line.log_tail.splitlines()),
+            )
+            self._last_words.append(said_last)
+            del self._last_words[:-LAST_WORDS_KEPT]
+
+    def _since_start_s(self, index: int, t_ns: int) -> float:
+        return max(t_ns - self._started_ns.get(index, 0), 0) / 1e9
 
     def _note(self, index: int, t_ns: int | None, level: str, message: str) -> None:
-        began_ns = self._started_ns.get(index, 0)
-        at_s = self.pace.elapsed_s() if t_ns is None else max(t_ns - began_ns, 0) / 1e9
+        at_s = self.pace.elapsed_s() if t_ns is None else self._since_start_s(index, t_ns)
         self._events.append(Happened(at_s, level, clean_text(message)))
         del self._events[:-EVENTS_KEPT]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic, monotonic_ns
@@ -18,8 +19,10 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputui.model.live import LiveSample
+from gputui.services.notices_watch import NoticesWatch
+from gputui.services.notifying import notification
 from gputui.services.runs_watch import RunsWatch
-from gputui.tui.actions import APP_ACTIONS
+from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS
 from gputui.tui.bell import Bell
 from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
@@ -109,6 +112,22 @@ class RunsCounted(Message, bubble=False):
     def __init__(self, count: int) -> None:
         super().__init__()
         self.count = count
+
+
+class NoticeCame(Message, bubble=False):
+    """Something happened to a run that is worth ringing for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+@runtime_checkable
+class Says(Protocol):
+    """A screen with a line for messages."""
+
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence."""
 
 
 @runtime_checkable
@@ -235,6 +254,12 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         """The wheel moves what the arrows move."""
         self.press("up")
 
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence in the last line."""
+        if isinstance(self._model, Says):
+            self._model.say(text, style)
+            self.paint()
+
     def name_screens(self, screens: Line) -> None:
         """Have the picture name the screens so."""
         if isinstance(self._model, NamesScreens):
@@ -333,6 +358,13 @@ class MonitorApp(FastPaint):
         self._runs_watch: RunsWatch | None = None
         self.opens_first: tuple[str, tuple[str, ...]] | None = None
         """The screen to begin with, and the words it is given; None for the monitor."""
+        self.notifies = False
+        """Whether the terminal rings for runs; set before it is run."""
+        self.chose_notifies: bool | None = None
+        """What the user chose by key, if so."""
+        self._notices: NoticesWatch | None = None
+        for action in SCREENS_ACTIONS if self._entries else ():
+            self.bind(action.key, action.id, description=action.title, show=False)
         for entry in self._entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
@@ -360,6 +392,8 @@ class MonitorApp(FastPaint):
         self._collector.close()
         if self._runs_watch is not None:
             self._runs_watch.close()
+        if self._notices is not None:
+            self._notices.close()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         """Nobody looks any more."""
@@ -370,6 +404,7 @@ class MonitorApp(FastPaint):
         if self._entries:
             self._runs_watch = RunsWatch(self._runs_changed)
             self._runs_watch.start()
+            self._watch_notices()
         if self.opens_first is not None:
             self.open_screen(*self.opens_first)
 
@@ -388,6 +423,46 @@ class MonitorApp(FastPaint):
     def _runs_changed(self, count: int) -> None:
         with suppress(RuntimeError):  # the app has ended in the meantime
             self.post_message(RunsCounted(count))
+
+    def _watch_notices(self) -> None:
+        if self.notifies and self._notices is None:
+            self._notices = NoticesWatch(self._notice_came)
+            self._notices.start()
+        elif not self.notifies and self._notices is not None:
+            self._notices.close()
+            self._notices = None
+
+    def _notice_came(self, text: str) -> None:
+        with suppress(RuntimeError):  # the app has ended in the meantime
+            self.post_message(NoticeCame(text))
+
+    def on_notice_came(self, message: NoticeCame) -> None:
+        """Ring: the terminal takes it between two pictures."""
+        if self.notifies and self._driver is not None:
+            self._driver.write(notification(message.text).decode("utf-8"))
+
+    def action_ring(self) -> None:
+        """Ring from now on, or no more."""
+        self.notifies = self.chose_notifies = not self.notifies
+        self._watch_notices()
+        said = "rings and notifies when a run ends, a case fails or memory runs out"
+        if isinstance(self.screen, Says):
+            self.screen.say(said if self.notifies else "rings no more", "good")
+
+    def keep_error(self, screen_id: str, text: str) -> None:
+        """Write an error that a screen has told where it can be read later."""
+        from gputui.services.error_log import keep_error
+        from gputui.services.places import error_log
+
+        keep_error(error_log(), screen_id, text)
+
+    def action_open_log(self) -> None:
+        """The errors so far."""
+        from gputui.services.places import error_log
+        from gputui.tui.log_screen import LogScreen
+
+        self._dress()
+        self.push_screen(LogScreen(error_log()))
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen as it was left; `words` are what it is to show, as on the command line."""
@@ -451,6 +526,8 @@ class MonitorApp(FastPaint):
 
     def _fatal_error(self) -> None:
         """End; `run_until_ended` raises it, so that it is told as any error is."""
+        if self._exception is not None:
+            self.keep_error("gputui", "".join(traceback.format_exception(self._exception)))
         self._close_messages_no_wait()
 
     def _leave(self, status: int) -> None:

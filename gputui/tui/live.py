@@ -66,6 +66,8 @@ class LiveOptions:
     """Whether the keys 1 to 5 open the screens of the app."""
     opens: tuple[str, ...] = ()
     """The screen to begin with, and the words it is given; empty for the monitor."""
+    notifies: bool = False
+    """Ring for runs, whatever the settings say."""
 
 
 def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
@@ -86,7 +88,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         feed.want_processes(settings.show_processes)
         feed.start()
         try:
-            from gputui.tui.actions import Action
+            from gputui.tui.actions import SCREENS_ACTIONS, Action
             from gputui.tui.app import MonitorApp
             from gputui.tui.monitor.actions import ACTIONS
             from gputui.tui.monitor.model import MonitorModel
@@ -104,7 +106,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 opening=[
                     Action(entry.id, entry.key, entry.title, f"{entry.title}: {entry.tooltip}")
                     for entry in screens
-                ],
+                ]
+                + list(SCREENS_ACTIONS if screens else ()),
             )
             for sample in feed.earlier() if isinstance(feed, Remembers) else ():
                 model.add(sample)
@@ -119,6 +122,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 screens=screens,
                 ascii_only=options.is_ascii,
             )
+            app.notifies = options.notifies or loaded.notify
             if options.opens:
                 app.opens_first = (options.opens[0], options.opens[1:])
             status = app.run_until_ended(mouse=options.has_mouse)
@@ -127,6 +131,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     kept = model.settings
     if options.interval_s is not None and kept.interval_s == options.interval_s:
         kept = replace(kept, interval_s=loaded.interval_s)  # asked for once, not for ever
+    if app.chose_notifies is not None:
+        kept = replace(kept, notify=app.chose_notifies)
     if options.keeps_settings and kept != loaded:
         try:
             save_settings(path, kept)

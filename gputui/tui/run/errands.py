@@ -18,7 +18,9 @@ from gputui.model.units import format_percent, format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.course import Course, box_now
+from gputui.services.error_log import keep_error
 from gputui.services.finishing import see_stored
+from gputui.services.places import error_log
 from gputui.services.profiles import shipped_profiles
 from gputui.services.recovery import recover_orphans
 from gputui.services.running import (
@@ -194,7 +196,9 @@ class Errands:
         plans = tuple(spec.plan for spec in specs)
         group = _in_progress(runs)
         with_python = ", ".join(dict.fromkeys(_runtime_words(spec) for spec in specs))
-        watched = WatchedRuns(group, plans, str(runs[0].target), with_python)
+        watched = WatchedRuns(
+            group, plans, str(runs[0].target), with_python, tuple(str(run.run_dir / "logs") for run in runs)
+        )
         self._say_unless(ends, lambda model: model.know_watched(watched))
         holder = read_holder(runs[0].run_dir)
         is_here = holder is not None and holder.boot_id == boot_id()
@@ -211,6 +215,8 @@ class Errands:
         self._tell_course(runs, course, ends, is_here=is_here)
         ended = _finished(runs, plans, course, group)
         self._started.pop(run_id, None)
+        if ended.wrong is not None:
+            _keep(ended.wrong)
         self._say_unless(ends, lambda model: model.know_ended(ended))
 
     def _tell_course(
@@ -229,6 +235,7 @@ class Errands:
             refused = GputuiError(str(error))
         else:
             return
+        _keep(refused)
         self._say(lambda model: model.know_refused(refused))
 
     def _say(self, change: Callable[[RunModel], None]) -> None:
@@ -241,6 +248,11 @@ class Errands:
                 change(model)
 
         self._say(unless_ended)
+
+
+def _keep(error: GputuiError) -> None:
+    """In the log of errors."""
+    keep_error(error_log(), "run", f"{error.message}: {error.hint}" if error.hint else error.message)
 
 
 def _in_progress(runs: tuple[LiveRun, ...]) -> InProgress:
