@@ -169,6 +169,8 @@ def failing() -> RunModel:
     model = watching()
     assert model.course is not None
     said = LastWords(
+        0,
+        2,
         31.5,
         "launch 3, gemm mini cpu amp 1 thread",
         "failed",

@@ -15,7 +15,7 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import findings_of_case
 from gputui.services.jobs import Job
-from gputui.services.places import default_result_file
+from gputui.services.places import default_result_file, run_directories
 from gputui.services.selecting import Selection
 from gputui.store.reading import (
     CaseConditions,
@@ -67,6 +67,8 @@ class RunDetail:
     series: tuple[TelemetrySeries, ...]
     last_words: tuple[LastWords, ...]
     """Of workers whose launch failed."""
+    logs: Path | None
+    """The directory of the whole logs of its workers, if it is of this machine and still there."""
     findings: tuple[tuple[CaseResult, tuple[Finding, ...]], ...]
     """Of the cases whose profiled pass is believed and has some."""
 
@@ -118,6 +120,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     job.say("looking for findings")
     evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
     evidence.keep(run_id, passes, conditions)
+    logs = run_directories() / run_id / "logs"
     findings = [(case, findings_of_case(case, run.summary, evidence)) for case in run.cases]
     return RunDetail(
         path=db,
@@ -126,6 +129,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         conditions=conditions,
         events=events,
         last_words=last_words,
+        logs=logs if logs.is_dir() else None,
         telemetry=telemetry,
         series=series,
         findings=tuple((case, found) for case, found in findings if found),

@@ -136,8 +136,12 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """What a worker had written when its launch ended badly, or when it did not leave as it should."""
+    """What a worker had written when its launch ended badly, when a case of it failed, or when it did not
+    leave as it should."""
 
+    run: int
+    """Index among the runs of the supervisor."""
+    launch_id: int
     at_s: float
     """Since the run began."""
     launch: str
@@ -232,6 +236,8 @@ class Course:
         self._events: list[Happened] = []
         self._launched: dict[tuple[int, int], str] = {}
         self._last_words: list[LastWords] = []
+        self._failed: dict[tuple[int, int], str] = {}
+        """By run and launch, why its first failed case failed."""
         self.ended: dict[int, RunEnd] = {}
         self.stored: dict[int, Stored] = {}
         self._cases = {
@@ -333,6 +339,8 @@ class Course:
         case.done += 1
         case.has_result |= line.outcome == "ok"
         case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
+        if line.outcome == "failed":
+            self._failed.setdefault((index, line.launch_id), line.reason)
         if line.outcome != "ok":
             self._note(
                 index,
@@ -348,13 +356,16 @@ class Course:
         if line.outcome != "ok" or line.log_tail:
             said = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
             self._note(index, line.t_ns, "warning", said)
-        if line.log_tail:
+        failed = self._failed.get((index, line.launch_id))
+        if line.log_tail or failed is not None:
             names = self._launched.get((index, line.launch_id), "")
             said_last = LastWords(
+                index,
+                line.launch_id,
                 self._since_start_s(index, line.t_ns),
                 f"launch {line.launch_id + 1}, {names}" if names else f"launch {line.launch_id + 1}",
-                line.outcome,
-                clean_text(line.reason),
+                line.outcome if failed is None else "failed",
+                clean_text(line.reason or failed or ""),
                 tuple(clean_text(row) for row in line.log_tail.splitlines()),
             )
             self._last_words.append(said_last)

@@ -5,27 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import Terminal, gputui, only_run_dir
+from command_line import Terminal, first_seed, gputui, only_run_dir, wait_until, write_failing_profile
 
-FAILS = """schema = 1
-version = 1
-title = "bad"
-question = "What does a failure look like?"
-budget_s = 20
-replicates = 1
-[[command]]
-name = "bad"
-version = 1
-argv = ["sh", "-c", "echo the disk is gone >&2; exit 3"]
-"""
+from gputui.model.journal import LaunchEnd
+from gputui.store.journal_reader import read_journal
 
 
 @pytest.fixture
 def fails(tmp_path: Path) -> Path:
     """A profile of one program, which fails at once."""
-    path = tmp_path / "bad.toml"
-    path.write_text(FAILS)
-    return path
+    return write_failing_profile(tmp_path / "bad.toml")
 
 
 @pytest.mark.parametrize("has_tmux", [False, True], ids=["", "tmux"])
@@ -63,3 +52,22 @@ def test_nobody_rings_for_a_run_that_is_left_to_itself(fails: Path) -> None:
     done = gputui("run", fails, "--notify", "--detach")
     assert done.returncode == 2
     assert "gputui attach --notify" in done.stderr
+
+
+def test_who_attaches_later_is_told_what_happens_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    goes_on = tmp_path / "goes-on"
+    profile = write_failing_profile(tmp_path / "bad.toml", waits_for=goes_on)
+    begun = gputui("run", profile, "--detach", "--db", tmp_path / "a.db", "--seed", str(first_seed()))
+    assert begun.returncode == 0, begun.stderr
+    run_dir = only_run_dir()
+    wait_until(lambda: bool(read_journal(run_dir).of(LaunchEnd)), "the first program does not fail")
+    terminal = Terminal("attach", "--notify")
+    terminal.wait_for(b"command:waits cpu: starting")
+    goes_on.touch()
+    assert terminal.end() == 1
+    assert b"command:bad cpu  failed" in terminal.seen
+    assert terminal.seen.count(b"\x1b]9;gputui: ") == 1
+    assert b"\x1b]9;gputui: run %s finished\x07" % run_dir.name[-8:].encode() in terminal.seen

@@ -15,7 +15,15 @@ from time import monotonic
 
 import pytest
 from builders import make_interpreter
-from command_line import gputui, only_run_dir, start_gputui, wait_until, wait_until_ended, write_spin_profile
+from command_line import (
+    gputui,
+    only_run_dir,
+    start_gputui,
+    wait_until,
+    wait_until_ended,
+    write_failing_profile,
+    write_spin_profile,
+)
 from pty_harness import Terminal
 from run_screen_app import RunScreenApp
 from run_screen_golden import FOLDER, HOSTILE, RUN, choosing, models, pictures, text_of, watching
@@ -145,6 +153,24 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
     ours, theirs = stored(tmp_path / "tui.db"), stored(tmp_path / "cli.db")
     assert ours.summary.label == "[b]two[/b] 温度"
     assert all_but_ids_and_times(ours) == all_but_ids_and_times(theirs)
+
+
+async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tmp_path: Path) -> None:
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await choose_file(pilot, write_failing_profile(tmp_path / "bad.toml"))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.run_screen.model.view == "ended")
+        assert "l Logs" in shown(pilot)
+        await pilot.press("l")
+        assert "launch 1, command:bad cpu: " in shown(pilot)
+        assert "    the disk is gone\n" in shown(pilot)
+        assert (only_run_dir() / "logs").is_dir()
+        await pilot.press("c")
+        copied = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt").read_text()
+        assert copied == "launch 1, command:bad cpu\nthe disk is gone\n"
+        await pilot.press("escape")
+        assert "stored in" in shown(pilot)
 
 
 async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_asks(

@@ -13,7 +13,8 @@ _MARGIN = 4
 
 def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
     """A heading, and for each such launch its cases, why it ended, and the end of its log."""
-    if not detail.last_words:
+    has_failed = any(case.outcome == "failed" for case in detail.run.cases)
+    if not detail.last_words and not (has_failed and detail.logs):
         return ()
     names = {case.case_id: case_name(case) for case in detail.run.cases}
     lines: list[Line] = [(), (Span("last words of workers", "title"),)]
@@ -26,4 +27,6 @@ def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
         for row in said.lines:
             margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
             lines += [(Span(margin + part),) for part in wrap(row.strip(), max(width - len(margin) - 1, 20))]
+    if detail.logs is not None:
+        lines += [(Span(row, "dim"),) for row in wrap(f"whole logs: {detail.logs}", max(width - 1, 20))]
     return tuple(lines)

@@ -17,7 +17,7 @@ from gputui.model.result import Run
 from gputui.model.units import format_percent, format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.course import Course, box_now
+from gputui.services.course import Course, LastWords, box_now
 from gputui.services.error_log import keep_error
 from gputui.services.finishing import see_stored
 from gputui.services.places import error_log
@@ -36,6 +36,7 @@ from gputui.services.speeds import speed_of
 from gputui.services.starting import DraftChecker, prepare, read_draft
 from gputui.services.traces import HOW_TO_OPEN, traces_of
 from gputui.services.wording import case_name, half_width, outcome_words
+from gputui.services.worker_logs import end_of_log
 from gputui.store.text import clean_text
 from gputui.tui.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.run.requests import Check, Start, Stop
@@ -59,6 +60,8 @@ class Errands:
         """Set to end the thread that follows."""
         self._started: dict[str, tuple[LiveRun, ...]] = {}
         """Runs whose supervisor is a child of this process."""
+        self._logs: dict[tuple[str, int], tuple[str, ...]] = {}
+        """What was read of logs, by run and launch."""
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def open(self) -> None:
@@ -223,8 +226,17 @@ class Errands:
         self, runs: tuple[LiveRun, ...], course: Course, ends: threading.Event, *, is_here: bool
     ) -> None:
         under_way = next((run for index, run in enumerate(runs) if index not in course.ended), runs[-1])
-        picture = replace(course.picture(), box=box_now(under_way.run_dir) if is_here else ())
+        picture = course.picture()
+        words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
+        picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
         self._say_unless(ends, lambda model: model.know_course(runs[0].run_id, picture))
+
+    def _in_full(self, said: LastWords, run: LiveRun) -> LastWords:
+        """With more of the log than the journal holds; read once."""
+        key = (run.run_id, said.launch_id)
+        if key not in self._logs:
+            self._logs[key] = end_of_log(run.run_dir, said.launch_id)
+        return replace(said, lines=self._logs[key] or said.lines)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
