@@ -11,8 +11,9 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from screen_goldens import FLOW, SIZES, pictures, store_three
 from shell_app import DEADLINE_S, make_app, picture, press, settled
-from stored_runs import run_id_of
+from stored_runs import run_id_of, store
 
 from gputui.recording.lock import Holder, take_lock
 from gputui.services.places import run_directories
@@ -102,6 +103,37 @@ def test_the_monitor_tells_of_runs_in_progress_too() -> None:
     first = "".join(span.text for span in made.lines(80, 24, 1)[0])
     assert "2 runs in progress: 2" in first
     assert "[1 Mon]" in first
+
+
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[-1]])
+async def test_every_picture_of_every_screen_is_ascii_where_nothing_else_can_be_shown(
+    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
+    monkeypatch.setenv("GPUTUI_ASCII", "1")
+    taken = await pictures(*size, ascii_only=True)
+    assert len(taken) == len(FLOW)
+    for name, text in taken.items():
+        assert text.isascii(), (name, [line for line in text.split("\n") if not line.isascii()])
+
+
+async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tmp_path / "a.db"
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    monkeypatch.setenv("GPUTUI_ASCII", "1")
+    for number in (1, 2):
+        store(db, number, label="温度 · Größe")
+    app = make_app(ascii_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for keys in ("2", "d", "escape", "3", "D", "n", "o", "escape", "slash", "escape", "question_mark"):
+            await press(pilot, keys)
+            assert picture(app).isascii(), (keys, picture(app))
+        assert "Keys of this screen" in picture(app)
+        for keys in ("escape", "enter", "escape", "space", "space", "c", "enter", "N", "L"):
+            await press(pilot, keys)
+            assert picture(app).isascii(), (keys, picture(app))
 
 
 async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:

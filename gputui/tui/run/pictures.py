@@ -169,7 +169,7 @@ def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
         if isinstance(runtime.torch_version, Missing):
             where = clean(chosen.interpreter.executable)
             yield (
-                f"no torch in {where}: install it there, or name a Python that has it as interpreter",
+                f"no torch in {where}: name a Python that has it as interpreter (--python), or install it",
                 "warn",
             )
         else:
@@ -177,7 +177,7 @@ def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
             yield f"with Python {python}, torch {torch} ({clean(chosen.found_as)})", "dim"
     machine = checked.machine
     if machine is not None and not machine.gpus:
-        yield f"no GPU: {clean(str(machine.gpus_absent))}; what runs on the CPU works", "dim"
+        yield f"no GPU, what runs on the CPU works: {clean(str(machine.gpus_absent))}", "dim"
         return
     for plan in checked.plans:
         for reason, names in reasons_of(plan).items():
