@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol, runtime_checkable
 
-from gputui.errors import GputuiError
+from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.live import LiveSample
 from gputui.tui.bell import Bell
 from gputui.tui.skeleton import first_picture
@@ -128,6 +128,10 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             status = app.run_until_ended(mouse=options.has_mouse)
         finally:
             feed.close()
+    if status == EXIT_DONE and app.runs_in_progress:
+        count = app.runs_in_progress
+        runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")
+        print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
     kept = model.settings
     if options.interval_s is not None and kept.interval_s == options.interval_s:
         kept = replace(kept, interval_s=loaded.interval_s)  # asked for once, not for ever

@@ -163,6 +163,7 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
     ("words", "status", "said"),
     [
         (("comapre",), 2, "did you mean `gputui compare`"),
+        (("--notify", "run"), 2, "--notify before run: it is for the screens"),
         (("run", "qick"), 2, "did you mean 'quick'"),
         (("run", "--device", "tpu"), 2, "cpu, gpu, gpu:N"),
         (("run", "--only", "gem"), 2, "it has"),

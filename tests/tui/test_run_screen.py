@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+import duckdb
 import pytest
 from builders import make_interpreter
 from command_line import (
@@ -37,6 +38,7 @@ from gputui.recording.lock import read_holder
 from gputui.services.starting import Asked, Draft, DraftChecker, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
+from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.cell_diff import width_of
 from gputui.tui.clipboard import has_osc_52, osc_52
 from gputui.tui.run.actions import ACTIONS, keys_table
@@ -104,25 +106,36 @@ def stored(file: Path) -> Run:
         return opened.run(summary.run_id)
 
 
-def all_but_ids_and_times(run: Run) -> object:
-    """What two runs of the same profile on the same box have in common."""
-    summary = replace(run.summary, run_id="", started_utc_us=0, ended_utc_us=0, seed=0, machine=None)  # type: ignore[arg-type]
-    cases = [
-        (
-            replace(case, measurements=()),
-            [
-                (
-                    replace(
-                        m, blocks=(), figures=(), first_step_ns=0, warmup_ns=0, warmup_blocks=0, stable=None
-                    ),
-                    [f.key for f in m.figures],
-                )
-                for m in case.measurements
-            ],
-        )
-        for case in run.cases
-    ]
-    return summary, run.summary.machine.machine_id, run.summary.machine.cpu.model, cases
+IDS_TIMES_AND_MEASURED = {
+    "meta": {"value"},
+    "migrations": {"applied_us"},
+    "runs": {"run_id", "started_us", "ended_us", "started_ns", "stored_us", "seed"},
+    "launches": {"startup_ns", "started_us", "ended_us", "allowance_s"},
+    "measurements": {"build_ns", "first_step_ns", "warmup_ns", "warmup_blocks", "stable", "steps_per_block"},
+    "figures": {"value", "observations"},
+    "blocks": {"block_index", "steps", "t_us", "start_ns", "wall_ns", "device_ns", "cpu_ns", "waited_ns"},
+}
+"""Columns of what no two runs have in common."""
+OF_THE_MOMENT = {"telemetry", "host_telemetry", "events"}
+"""Tables of what happened to be so: their columns alone are compared."""
+
+
+def all_but_ids_and_times(file: Path) -> dict[str, tuple[list[str], set[tuple[object, ...]]]]:
+    """Each table of a result file, as SQL sees it: its columns, and what two runs of one profile share."""
+    found = {}
+    with duckdb.connect(str(file), read_only=True) as connection:
+        names = [row[0] for row in connection.execute("SHOW TABLES").fetchall()]
+        for name in names:
+            columns = [row[0] for row in connection.execute(f"DESCRIBE {name}").fetchall()]
+            kept = [
+                column
+                for column in columns
+                if name not in OF_THE_MOMENT
+                and column not in {"run_id", *IDS_TIMES_AND_MEASURED.get(name, ())}
+            ]
+            rows = connection.execute(f"SELECT {', '.join(kept)} FROM {name}").fetchall() if kept else []
+            found[name] = (columns, set(rows))
+    return found
 
 
 async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path, tmp_path: Path) -> None:
@@ -150,9 +163,14 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
     words[words.index(str(tmp_path / "tui.db"))] = str(tmp_path / "cli.db")
     done = gputui(*words[1:])
     assert done.returncode == 0, done.stderr
-    ours, theirs = stored(tmp_path / "tui.db"), stored(tmp_path / "cli.db")
-    assert ours.summary.label == "[b]two[/b] 温度"
-    assert all_but_ids_and_times(ours) == all_but_ids_and_times(theirs)
+    assert stored(tmp_path / "tui.db").summary.label == "[b]two[/b] 温度"
+    ours, theirs = (all_but_ids_and_times(tmp_path / name) for name in ("tui.db", "cli.db"))
+    assert ours.keys() == theirs.keys() == TABLE_BY_NAME.keys()
+    for name, held in ours.items():
+        assert held == theirs[name], name
+    assert {name for name, (_, rows) in ours.items() if rows} >= {
+        *("meta", "runs", "machines", "prices", "cases", "launches", "measurements", "blocks")
+    }
 
 
 async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tmp_path: Path) -> None:

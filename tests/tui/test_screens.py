@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from pty_harness import Terminal
 from screen_goldens import FLOW, SIZES, pictures, store_three
 from shell_app import DEADLINE_S, make_app, picture, press, settled
 from stored_runs import run_id_of, store
@@ -93,6 +94,22 @@ async def test_a_run_in_progress_is_told_on_every_screen_with_the_key_that_watch
             for key in ("3", "4"):
                 await press(pilot, key)
                 assert "1 run in progress: 2" in picture(app).partition("\n")[0]
+    finally:
+        os.close(descriptor)
+
+
+def test_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: Path) -> None:
+    run_dir = run_directories() / run_id_of(1)
+    run_dir.mkdir(parents=True)
+    descriptor = take_lock(run_dir, Holder.this_process(b"k" * 32, "a.db", [run_dir]))
+    try:
+        environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
+        with Terminal([sys.executable, "-m", "gputui"], environment=environment) as terminal:
+            terminal.wait_for("1 run in progress: 2")
+            terminal.type(b"q")
+            assert terminal.ended() == 0
+            said = b"gputui: 1 run goes on; to see it again: gputui, or gputui attach"
+            terminal.wait_for(lambda: said in terminal.raw)
     finally:
         os.close(descriptor)
 
