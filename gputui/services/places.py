@@ -37,8 +37,8 @@ def run_directories(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def error_log(environ: Mapping[str, str] = os.environ) -> Path:
-    """The file of the errors that screens have told."""
-    return state_directory(environ) / "errors.log"
+    """The file of the errors that screens have told; nothing else lies beside it but the one before it."""
+    return state_directory(environ) / "errors" / "errors.log"
 
 
 def probe_cache() -> Path:
@@ -71,7 +71,7 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
     return (
         _place("result file", default_result_file(environ)),
         _place("run directories", runs, note),
-        _place("errors", error_log(environ), "what screens have told; L shows it there"),
+        _place("errors", error_log(environ).parent, "what screens have told; L shows it there"),
         _place("probes", probe_cache()),
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -116,6 +117,14 @@ class RunsCounted(Message, bubble=False):
 
 class NoticeCame(Message, bubble=False):
     """Something happened to a run that is worth ringing for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class ThreadFailed(Message, bubble=False):
+    """A thread has ended by an error that nobody expected."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -363,6 +372,7 @@ class MonitorApp(FastPaint):
         self.chose_notifies: bool | None = None
         """What the user chose by key, if so."""
         self._notices: NoticesWatch | None = None
+        self._hook_before = threading.excepthook
         for action in SCREENS_ACTIONS if self._entries else ():
             self.bind(action.key, action.id, description=action.title, show=False)
         for entry in self._entries.values():
@@ -385,10 +395,12 @@ class MonitorApp(FastPaint):
     def on_load(self) -> None:
         """Signals end the app from here on, before it takes the terminal."""
         end_by_signal(asyncio.get_running_loop(), self._leave)
+        self._hook_before, threading.excepthook = threading.excepthook, self._thread_failed
 
     def on_unmount(self) -> None:
         """The collector is told to stop; nothing is waited for that could hang."""
         super().on_unmount()
+        threading.excepthook = self._hook_before
         self._collector.close()
         if self._runs_watch is not None:
             self._runs_watch.close()
@@ -448,6 +460,20 @@ class MonitorApp(FastPaint):
         said = "rings and notifies when a run ends, a case fails or memory runs out"
         if isinstance(self.screen, Says):
             self.screen.say(said if self.notifies else "rings no more", "good")
+
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        """A thread has ended as none should: nobody else would tell, since Textual holds stderr."""
+        error = failure.exc_value
+        if error is None:
+            return
+        self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
+        with suppress(RuntimeError):  # the app has ended in the meantime
+            self.post_message(ThreadFailed(f"{type(error).__name__}: {error}"))
+
+    def on_thread_failed(self, message: ThreadFailed) -> None:
+        """It is told where the user looks."""
+        if isinstance(self.screen, Says):
+            self.screen.say(f"this is a bug in gputui: {message.text}: L shows where", "warn")
 
     def keep_error(self, screen_id: str, text: str) -> None:
         """Write an error that a screen has told where it can be read later."""

@@ -191,6 +191,10 @@ class _Errands:
             try:
                 end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
             except GputuiError as error:
+                from gputui.services.error_log import keep_error
+                from gputui.services.places import error_log
+
+                keep_error(error_log(), "monitor", error.message)
                 self._say(error.message, "warn")
             else:
                 self._say(f"{request.signal} was sent to process {request.pid}", "good")

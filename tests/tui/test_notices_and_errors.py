@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,23 @@ async def test_a_bug_of_a_screen_is_kept_with_the_place_where_it_happened() -> N
     kept = error_log().read_text()
     assert "ValueError: a bug" in kept
     assert "in breaks" in kept
+
+
+async def test_a_thread_that_ends_by_a_bug_is_told_and_kept() -> None:
+    def breaks() -> None:
+        raise ValueError("a bug of a thread")
+
+    before = threading.excepthook
+    app = make_app("results")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        thread = threading.Thread(target=breaks)
+        thread.start()
+        thread.join()
+        await settled(pilot)
+        assert "this is a bug in gputui: ValueError: a bug of a thread: L shows where" in picture(app)
+    assert "in breaks" in error_log().read_text()
+    assert threading.excepthook == before
 
 
 async def test_without_errors_the_log_says_so_and_names_its_file() -> None:
