@@ -144,7 +144,20 @@ async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_sho
         store(db, number, label="温度 · Größe")
     app = make_app(ascii_only=True)
     async with app.run_test(size=(80, 24)) as pilot:
-        for keys in ("2", "d", "escape", "3", "D", "n", "o", "escape", "slash", "escape", "question_mark"):
+        for keys in (
+            "2",
+            "d",
+            "escape",
+            "5",
+            "3",
+            "D",
+            "n",
+            "o",
+            "escape",
+            "slash",
+            "escape",
+            "question_mark",
+        ):
             await press(pilot, keys)
             assert picture(app).isascii(), (keys, picture(app))
         assert "Keys of this screen" in picture(app)
