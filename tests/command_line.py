@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import pty
+import random
 import select
 import subprocess
 import sys
@@ -66,6 +67,41 @@ threads = [{listed}]
 """
     )
     return path
+
+
+def write_failing_profile(path: Path, *, waits_for: Path | None = None) -> Path:
+    """A profile of a program that fails at once; with `waits_for` of another one, until that file is there.
+
+    With `first_seed` the one that fails goes first.
+    """
+    path.write_text(
+        """schema = 1
+version = 1
+title = "bad"
+question = "What does a failure look like?"
+budget_s = 600
+replicates = 1
+[[command]]
+name = "bad"
+version = 1
+argv = ["sh", "-c", "echo the disk is gone >&2; exit 3"]
+"""
+    )
+    if waits_for is not None:
+        with path.open("a") as file:
+            file.write(
+                f"""[[command]]
+name = "waits"
+version = 1
+argv = ["sh", "-c", "until [ -e {waits_for} ]; do sleep 0.1; done"]
+"""
+            )
+    return path
+
+
+def first_seed() -> int:
+    """A seed with which two launches keep their order."""
+    return next(seed for seed in range(100) if random.Random(seed).sample(range(2), 2) == [0, 1])
 
 
 class Terminal:

@@ -8,6 +8,7 @@ writes them anew.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from builders import make_interpreter, make_machine, make_torchless_interpreter
@@ -26,7 +27,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
-from gputui.services.course import Course
+from gputui.services.course import Course, LastWords
 from gputui.services.interpreters import Chosen
 from gputui.services.profiles import read_profile
 from gputui.services.resolving import resolve_plan
@@ -127,7 +128,7 @@ def watching() -> RunModel:
     model.know_profiles(PROFILES)
     model.know_in_progress((RUN,))
     model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cpu"))
-    stood = type(seen)(0, 68.0, seen.cases, seen.strip, seen.events, seen.is_storing, BOX)
+    stood = replace(seen, begun_ns=0, left_s=68.0, box=BOX)
     model.know_course(RUN.run_ids[0], stood)
     return model
 
@@ -153,13 +154,35 @@ def wrong_form() -> RunModel:
     model.press("next")
     for name, text in (("launches", "0"), ("label", HOSTILE), ("price", "cheap")):
         model.form.texts[name].insert(text)
-    model.form.selected = 2
+    model.form.selected = 3
     model.form.texts["device"].insert("gpu")
     refused = GputuiError("--device gpu: no GPU: no NVIDIA driver is loaded", "leave --device out", 3)
     known = checked(model, make_interpreter(cuda=None))
     model.know_checked(
         Checked(known.draft, {"device": refused}, (), known.profile, known.chosen, known.machine)
     )
+    return model
+
+
+def failing() -> RunModel:
+    """A run one of whose workers has failed, and its last words."""
+    model = watching()
+    assert model.course is not None
+    said = LastWords(
+        0,
+        2,
+        31.5,
+        "launch 3, gemm mini cpu amp 1 thread",
+        "failed",
+        f"its worker was ended by SIGSEGV {HOSTILE}",
+        ("Traceback (most recent call last):", "  File gemm.py, line 9, in build", f"OSError: {HOSTILE}"),
+    )
+    model.know_course(RUN.run_ids[0], replace(model.course, last_words=(said,)))
+    assert model.watched is not None
+    model.know_watched(
+        replace(model.watched, run_dirs=("/home/ana/.local/state/gputui/runs/0194b5a0-1/logs",))
+    )
+    model.press("logs")
     return model
 
 
@@ -186,6 +209,7 @@ def models() -> Iterator[tuple[str, RunModel]]:
     yield "watching", watching()
     yield "stop", asked("stop")
     yield "leave", asked("leave")
+    yield "logs", failing()
     yield "ended", ended()
     failed = "run 1a2b3c4d was measured but not stored: no space left on device"
     yield (

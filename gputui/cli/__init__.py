@@ -85,8 +85,10 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gputui")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="The screens without braille and lines.")
+@click.option("--notify", is_flag=True, help="The screens ring when a run ends or fails.")
 @click.pass_context
-def gputui(context: click.Context, debug: bool) -> int:
+def gputui(context: click.Context, debug: bool, is_ascii: bool, notify: bool) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
     Alone it shows the live monitor, with the other screens on keys 2 to 5. Begin with `gputui run quick`,
@@ -95,7 +97,17 @@ def gputui(context: click.Context, debug: bool) -> int:
     if context.invoked_subcommand is None:
         from gputui.cli.monitor import command
 
-        return int(context.invoke(command, interval=None, price=None, is_ascii=False, no_mouse=False))
+        return int(
+            context.invoke(
+                command, interval=None, price=None, is_ascii=is_ascii, notify=notify, no_mouse=False
+            )
+        )
+    for option, is_given in (("--ascii", is_ascii), ("--notify", notify)):
+        if is_given:
+            raise GputuiError(
+                f"{option} before {context.invoked_subcommand}: it is for the screens that `gputui` opens",
+                f"gputui {option}; or see gputui {context.invoked_subcommand} --help",
+            )
     return EXIT_DONE
 
 

@@ -7,15 +7,16 @@ import sys
 import click
 
 from gputui.cli.recovered import tell_recovered
-from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
+from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, finish, hold_signals, notices_of, watch
 from gputui.recording.spec import Spec
 from gputui.services.running import find_in_progress
 
 
 @click.command()
 @click.argument("run", default="")
+@click.option("--notify", is_flag=True, help=NOTIFY_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-def command(run: str, as_json: bool) -> int:
+def command(run: str, notify: bool, as_json: bool) -> int:
     """Watch RUN (its short id or label; the only one without it) until it ends, then show its results."""
     tell_recovered()
     runs = find_in_progress(run)
@@ -23,5 +24,5 @@ def command(run: str, as_json: bool) -> int:
     if sys.stderr.isatty():
         click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
-    watched = watch(runs, plans)
+    watched = watch(runs, plans, notices_of(runs, plans, is_late=True) if notify else None)
     return finish(runs, watched, runs[0].target, as_json=as_json)

@@ -24,15 +24,18 @@ from gputui.errors import EXIT_DONE
     "--price", type=click.FloatRange(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs."
 )
 @click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")
+@click.option("--notify", is_flag=True, help="Ring, and notify the desktop, when a run ends or fails.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
-def command(interval: float | None, price: float | None, is_ascii: bool, no_mouse: bool) -> int:
+def command(interval: float | None, price: float | None, is_ascii: bool, notify: bool, no_mouse: bool) -> int:
     """Watch the GPUs, the host and the processes of this box.
 
     ? shows the keys, q leaves. Without a terminal one reading is printed.
     """
     if not has_terminal():
         return instead_of_live("gputui monitor")
-    return show_app(interval=interval, price=price, is_ascii=is_ascii, has_mouse=not no_mouse)
+    return show_app(
+        interval=interval, price=price, is_ascii=is_ascii, notifies=notify, has_mouse=not no_mouse
+    )
 
 
 def show_app(
@@ -40,6 +43,7 @@ def show_app(
     interval: float | None = None,
     price: float | None = None,
     is_ascii: bool = False,
+    notifies: bool = False,
     has_mouse: bool = True,
 ) -> int:
     """The app on this terminal: the monitor, and what `opens` names on top of it; the exit status."""
@@ -55,6 +59,7 @@ def show_app(
         user=user_name(),
         has_screens=True,
         opens=opens,
+        notifies=notifies,
     )
     return show_live(live_collector, options)
 

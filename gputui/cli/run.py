@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.recovered import tell_recovered
-from gputui.cli.watching import HOW_TO_LEAVE, finish, hold_signals, watch
+from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, finish, hold_signals, notices_of, watch
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or the UUID of a GPU.")
 @click.option("--only", multiple=True, metavar="WORKLOAD", help="Only this workload; repeatable.")
+@click.option(
+    "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
+)
 @click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 @click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, as often.")
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
+@click.option("--notify", is_flag=True, help=NOTIFY_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     profile: str | None,
@@ -53,6 +57,7 @@ def command(
     pythons: tuple[str, ...],
     device: str,
     only: tuple[str, ...],
+    precisions: tuple[str, ...],
     launches: int | None,
     label: str,
     price: float | None,
@@ -61,6 +66,7 @@ def command(
     trace: bool,
     like: str | None,
     detach: bool,
+    notify: bool,
     as_json: bool,
 ) -> int:
     """Measure PROFILE and store the result.
@@ -69,6 +75,11 @@ def command(
     the .toml or .py file whose programs or workload the other run had, if it had any.
     """
     check_label(label)
+    if notify and detach:
+        raise GputuiError(
+            "--notify with --detach: nobody watches the run who could ring",
+            "leave one of them out, or watch it later: gputui attach --notify",
+        )
     model = None if like is None else _model(like, profile)
     tell_recovered()
     asked = Asked(
@@ -77,6 +88,7 @@ def command(
         pythons=pythons,
         device=device,
         only=only,
+        precisions=precisions,
         launches=launches,
         label=label,
         price=price,
@@ -102,7 +114,8 @@ def command(
         click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
     runs = start_runs(requests, target)
-    watched = watch(runs, [request.plan for request in requests])
+    plans = [request.plan for request in requests]
+    watched = watch(runs, plans, notices_of(runs, plans) if notify else None)
     return finish(runs, watched, target, as_json=as_json, like="" if model is None else model.selector)
 
 

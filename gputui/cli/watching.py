@@ -19,11 +19,14 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.services.finishing import see_stored
-from gputui.services.running import LiveRun, follow, stop
+from gputui.services.notices import Notices
+from gputui.services.notifying import notification
+from gputui.services.running import LiveRun, called, follow, stop
 from gputui.services.traces import HOW_TO_OPEN, traces_of
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
+NOTIFY_HELP = "Ring, and notify the desktop, at the end, at a failure and when memory runs out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,16 @@ def hold_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
 
 
-def watch(runs: Sequence[LiveRun], plans: Sequence[Plan]) -> Watched:
+def notices_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool = False) -> Notices:
+    """What is worth ringing for of these runs; `is_late` if they began before this process."""
+    return Notices(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+
+
+def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], notices: Notices | None = None) -> Watched:
     """Show what happens until every run is stored, or its supervisor is gone.
 
-    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave them.
+    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave them. The terminal
+    rings for `notices`; what is no terminal gets nothing of them.
     """
     watched = Watched()
 
@@ -67,13 +76,27 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan]) -> Watched:
         for index, line in follow(runs):
             if line is None:
                 progress.tick()
+                if notices is not None:
+                    _ring(notices.tick())
                 continue
             progress.hear(index, line)
+            if notices is not None:
+                notices.hear(index, line)
             if isinstance(line, RunEnd):
                 watched.ended[index] = line
             elif isinstance(line, Stored):
                 watched.stored[index] = line
+    if notices is not None:
+        _ring(notices.end())
     return watched
+
+
+def _ring(text: str) -> None:
+    """On stderr, where the progress stands."""
+    if text and sys.stderr.isatty():
+        sys.stderr.flush()
+        sys.stderr.buffer.write(notification(text))
+        sys.stderr.flush()
 
 
 def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: bool, like: str = "") -> int:

@@ -26,6 +26,15 @@ END_GRACE_S = 5.0
 """How long a worker may live after its last word, or after SIGTERM."""
 
 
+def log_of(run_dir: Path, launch_id: int) -> Path:
+    """Where the output of a launch's worker is written."""
+    return run_dir / "logs" / f"{_name(launch_id)}.log"
+
+
+def _name(launch_id: int) -> str:
+    return f"launch-{launch_id:03d}"
+
+
 class WorkerProcess:
     """A launch in progress. Used by one thread."""
 
@@ -38,10 +47,9 @@ class WorkerProcess:
         described: Mapping[str, Any],
     ) -> None:
         """Start it. Raises OSError if the interpreter cannot be started or a FIFO cannot be made."""
-        name = f"launch-{launch.launch_id:03d}"
-        logs = run_dir / "logs"
-        logs.mkdir(exist_ok=True)
-        self._log = logs / f"{name}.log"
+        name = _name(launch.launch_id)
+        self._log = log_of(run_dir, launch.launch_id)
+        self._log.parent.mkdir(exist_ok=True)
         self._fifo = run_dir / f"{name}.fifo"
         description = run_dir / f"{name}.json"
         description.write_text(json.dumps(described))

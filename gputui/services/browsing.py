@@ -15,10 +15,11 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import findings_of_case
 from gputui.services.jobs import Job
-from gputui.services.places import default_result_file
+from gputui.services.places import default_result_file, run_directories
 from gputui.services.selecting import Selection
 from gputui.store.reading import (
     CaseConditions,
+    LastWords,
     ResultFile,
     StoredEvent,
     TelemetrySeries,
@@ -64,6 +65,10 @@ class RunDetail:
     events: tuple[StoredEvent, ...]
     telemetry: TelemetrySummary
     series: tuple[TelemetrySeries, ...]
+    last_words: tuple[LastWords, ...]
+    """Of workers whose launch failed."""
+    logs: Path | None
+    """The directory of the whole logs of its workers, if it is of this machine and still there."""
     findings: tuple[tuple[CaseResult, tuple[Finding, ...]], ...]
     """Of the cases whose profiled pass is believed and has some."""
 
@@ -107,6 +112,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     job.say("reading profiled passes")
     passes = file.profiled(run_id)
     events = file.events(run_id)
+    last_words = file.last_words(run_id)
     job.say("reading telemetry")
     conditions = file.conditions(run_id)
     telemetry = file.telemetry_summary(run_id)
@@ -114,6 +120,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     job.say("looking for findings")
     evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
     evidence.keep(run_id, passes, conditions)
+    logs = run_directories() / run_id / "logs"
     findings = [(case, findings_of_case(case, run.summary, evidence)) for case in run.cases]
     return RunDetail(
         path=db,
@@ -121,6 +128,8 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         passes=passes,
         conditions=conditions,
         events=events,
+        last_words=last_words,
+        logs=logs if logs.is_dir() else None,
         telemetry=telemetry,
         series=series,
         findings=tuple((case, found) for case, found in findings if found),

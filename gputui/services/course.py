@@ -33,6 +33,7 @@ INTERVAL_BLOCKS = 400
 """The running median and interval are made of the last blocks, at most so many: they are made anew twice a
 second."""
 EVENTS_KEPT = 200
+LAST_WORDS_KEPT = 50
 READING_HOLDS_S = 10.0
 
 
@@ -134,6 +135,24 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
+class LastWords:
+    """What a worker had written when its launch ended badly, when a case of it failed, or when it did not
+    leave as it should."""
+
+    run: int
+    """Index among the runs of the supervisor."""
+    launch_id: int
+    at_s: float
+    """Since the run began."""
+    launch: str
+    """As `launch 3, spin mini cpu fp32`."""
+    outcome: str
+    reason: str
+    lines: tuple[str, ...]
+    """The last ones of its log, safe to show."""
+
+
+@dataclass(frozen=True, slots=True)
 class CoursePicture:
     """All that is shown of runs in progress at one moment."""
 
@@ -147,6 +166,8 @@ class CoursePicture:
     """All is measured."""
     box: tuple[str, ...] = ()
     """What the sampler read last, a line per GPU; of the host where there is none."""
+    last_words: tuple[LastWords, ...] = ()
+    """The newest last."""
 
 
 def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
@@ -213,6 +234,10 @@ class Course:
         self._timed: tuple[int, int] | None = None
         self._first_of_launch = 0
         self._events: list[Happened] = []
+        self._launched: dict[tuple[int, int], str] = {}
+        self._last_words: list[LastWords] = []
+        self._failed: dict[tuple[int, int], str] = {}
+        """By run and launch, why its first failed case failed."""
         self.ended: dict[int, RunEnd] = {}
         self.stored: dict[int, Stored] = {}
         self._cases = {
@@ -238,6 +263,8 @@ class Course:
             state = "profiling" if line.purpose == PROFILED else "starting"
             for case_id in line.case_ids:
                 self._become(index, case_id, state)
+            names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
+            self._launched[index, line.launch_id] = names
         elif isinstance(line, CaseWarm):
             self._become(index, line.case_id, "warm")
         elif isinstance(line, Block):
@@ -285,6 +312,7 @@ class Course:
             strip=self._strip(),
             events=tuple(self._events),
             is_storing=len(self.ended) == len(self._plans),
+            last_words=tuple(self._last_words),
         )
 
     def _become(self, index: int, case_id: int, state: str) -> None:
@@ -311,6 +339,8 @@ class Course:
         case.done += 1
         case.has_result |= line.outcome == "ok"
         case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
+        if line.outcome == "failed":
+            self._failed.setdefault((index, line.launch_id), line.reason)
         if line.outcome != "ok":
             self._note(
                 index,
@@ -326,10 +356,26 @@ class Course:
         if line.outcome != "ok" or line.log_tail:
             said = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
             self._note(index, line.t_ns, "warning", said)
+        failed = self._failed.get((index, line.launch_id))
+        if line.log_tail or failed is not None:
+            names = self._launched.get((index, line.launch_id), "")
+            said_last = LastWords(
+                index,
+                line.launch_id,
+                self._since_start_s(index, line.t_ns),
+                f"launch {line.launch_id + 1}, {names}" if names else f"launch {line.launch_id + 1}",
+                line.outcome if failed is None else "failed",
+                clean_text(line.reason or failed or ""),
+                tuple(clean_text(row) for row in line.log_tail.splitlines()),
+            )
+            self._last_words.append(said_last)
+            del self._last_words[:-LAST_WORDS_KEPT]
+
+    def _since_start_s(self, index: int, t_ns: int) -> float:
+        return max(t_ns - self._started_ns.get(index, 0), 0) / 1e9
 
     def _note(self, index: int, t_ns: int | None, level: str, message: str) -> None:
-        began_ns = self._started_ns.get(index, 0)
-        at_s = self.pace.elapsed_s() if t_ns is None else max(t_ns - began_ns, 0) / 1e9
+        at_s = self.pace.elapsed_s() if t_ns is None else self._since_start_s(index, t_ns)
         self._events.append(Happened(at_s, level, clean_text(message)))
         del self._events[:-EVENTS_KEPT]
 

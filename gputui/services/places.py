@@ -23,10 +23,20 @@ def default_result_file(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(stated) if stated else Path(platformdirs.user_data_dir(APPLICATION)) / "results.db"
 
 
-def run_directories(environ: Mapping[str, str] = os.environ) -> Path:
-    """$GPUTUI_STATE, else the user's state directory; one directory per run inside."""
+def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """$GPUTUI_STATE, else the user's state directory."""
     stated = environ.get("GPUTUI_STATE")
-    return (Path(stated) if stated else Path(platformdirs.user_state_dir(APPLICATION))) / "runs"
+    return Path(stated) if stated else Path(platformdirs.user_state_dir(APPLICATION))
+
+
+def run_directories(environ: Mapping[str, str] = os.environ) -> Path:
+    """One directory per run inside."""
+    return state_directory(environ) / "runs"
+
+
+def error_log(environ: Mapping[str, str] = os.environ) -> Path:
+    """The file of the errors that screens have told; nothing else lies beside it but the one before it."""
+    return state_directory(environ) / "errors" / "errors.log"
 
 
 def probe_cache() -> Path:
@@ -61,6 +71,7 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
     return (
         _place("result file", default_result_file(environ)),
         _place("run directories", runs, note),
+        _place("errors", error_log(environ).parent, "what screens have told; L shows it there"),
         _place("probes", probe_cache()),
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "removed, the monitor opens as it did at first"),

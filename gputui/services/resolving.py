@@ -14,7 +14,7 @@ from pathlib import Path
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine import nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant, Work, program_case
+from gputui.model.case import PRECISIONS, Case, Variant, Work, program_case
 from gputui.model.machine import Interpreter, Machine, TorchDevice
 from gputui.model.plan import PROFILED, Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
 from gputui.services.profiles import Profile, ProfileCase, ProfileCommand, can_be_profiled
@@ -35,6 +35,8 @@ class Choices:
     """Empty for all the profile names; `cpu`, `gpu`, `gpu:N` or a GPU's UUID."""
     only: tuple[str, ...] = ()
     """Workloads; empty for all."""
+    precisions: tuple[str, ...] = ()
+    """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out where any is named."""
     replicates: int | None = None
     seed: int = 0
     keeps_traces: bool = False
@@ -57,9 +59,10 @@ def resolve_plan(
     """The plan of one run.
 
     Raises MachineLacks if a device was asked for that is not here, GputuiError for a `device` that is no
-    device or an `only` that the profile does not have.
+    device, an `only` or a precision that the profile does not have, or if no case is left.
     """
     _check_only(profile, choices.only)
+    _check_precisions(profile, choices.precisions)
     classes = _device_classes(choices.device)
     has_workloads = any(not choices.only or entry.workload in choices.only for entry in profile.cases)
     targets = {c: _target(c, choices.device, interpreter, machine) for c in classes} if has_workloads else {}
@@ -67,7 +70,7 @@ def resolve_plan(
     groups: list[PlannedLaunch] = []
     profiled: list[PlannedLaunch] = []
     commands: list[PlannedCommand] = []
-    for command in profile.commands:
+    for command in () if choices.precisions else profile.commands:
         if command.device in classes and (not choices.only or command.workload in choices.only):
             target = _command_target(command, choices.device, interpreter, machine)
             case, launch = _planned_command(command, target, len(cases), machine)
@@ -80,6 +83,10 @@ def resolve_plan(
     for entry in profile.cases:
         if choices.only and entry.workload not in choices.only:
             continue
+        wanted = tuple(p for p in entry.precisions if not choices.precisions or p in choices.precisions)
+        if not wanted:
+            continue
+        entry = replace(entry, precisions=wanted)
         for device_class in (d for d in entry.devices if d in classes):
             for size in entry.sizes:
                 all_threads = entry.threads if device_class == "cpu" else ("host",)
@@ -101,9 +108,11 @@ def resolve_plan(
                     if mode == "eager" and (entry.is_profiled or choices.keeps_traces):
                         profiled += _profiled(profile.workload_named(entry.workload), launches)
     if not cases:
+        asked = _asked_for(choices)
         raise GputuiError(
-            f"profile {profile.name}: has no case for --device {choices.device}",
-            "leave --device out, or choose another profile",
+            f"profile {profile.name}: has no case for {' '.join(asked)}",
+            f"leave {' or '.join(dict.fromkeys(words.split()[0] for words in asked))} out,"
+            " or choose another profile",
         )
     replicates = choices.replicates or profile.replicates
     return Plan(
@@ -224,6 +233,25 @@ def _check_only(profile: Profile, only: Sequence[str]) -> None:
             known = name in {w.name for w in WORKLOADS}
             what = f"is not in profile {profile.name}" if known else "is no workload"
             raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}")
+
+
+def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
+    has = [p for p in PRECISIONS if any(p in entry.precisions for entry in profile.cases)]
+    for name in precisions:
+        if name not in has:
+            what = f"is not in profile {profile.name}" if name in PRECISIONS else "is no precision"
+            hint = f"it has {', '.join(has)}" if has else "it has none: its programs compute as they like"
+            raise GputuiError(f"--precision {name}: {what}", hint)
+
+
+def _asked_for(choices: Choices) -> list[str]:
+    """The options that narrow a plan."""
+    device = [f"--device {choices.device}"] if choices.device else []
+    return [
+        *device,
+        *(f"--only {name}" for name in choices.only),
+        *(f"--precision {name}" for name in choices.precisions),
+    ]
 
 
 def _device_classes(device: str) -> tuple[str, ...]:

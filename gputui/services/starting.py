@@ -41,6 +41,7 @@ class Asked:
     """Interpreters, one run each; empty for the first that has torch."""
     device: str = ""
     only: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
     launches: int | None = None
     label: str = ""
     price: float | None = None
@@ -112,6 +113,7 @@ def choices_of(asked: Asked, seed: int = 0) -> Choices:
     return Choices(
         device=asked.device,
         only=asked.only,
+        precisions=asked.precisions,
         replicates=asked.launches,
         seed=seed,
         keeps_traces=asked.keeps_traces,
@@ -164,6 +166,7 @@ def command_line(asked: Asked) -> str:
         *(("--python", python) for python in asked.pythons),
         ("--device", asked.device),
         *(("--only", workload) for workload in asked.only),
+        *(("--precision", precision) for precision in asked.precisions),
         ("--launches", asked.launches),
         ("--label", asked.label),
         ("--price", asked.price),
@@ -189,6 +192,8 @@ class Draft:
     device: str = ""
     only: str = ""
     """Several with spaces or commas between."""
+    precision: str = ""
+    """As `only`."""
     launches: str = ""
     python: str = ""
     """Several with spaces between, quoted as in a shell."""
@@ -229,12 +234,17 @@ def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
         db=Path(draft.file.strip()) if draft.file.strip() else None,
         pythons=pythons,
         device=draft.device.strip(),
-        only=tuple(draft.only.replace(",", " ").split()),
+        only=_several(draft.only),
+        precisions=_several(draft.precision),
         launches=launches,
         label=draft.label,
         price=price,
     )
     return asked, wrong
+
+
+def _several(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +331,12 @@ def _note(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
 def _field_of(error: GputuiError, asked: Asked) -> str:
     if error.message.startswith("--only"):
         return "only"
+    if error.message.startswith("--precision"):
+        return "precision"
     if "--device" in error.message and asked.device:
         return "device"
+    if "--precision" in error.message and asked.precisions:
+        return "precision"
     return "profile"
 
 

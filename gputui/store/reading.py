@@ -43,6 +43,8 @@ _PIECE_SQL = {"throttle_bits": "bit_or({0})"}
 """What stands for a piece of time; by metric key where the kind of value does not decide it."""
 _SHORTEST_PIECE_US = 100_000
 _MOST_DEVICES = 256
+_LONGEST_LOG = 8192
+"""Letters of the end of a log; ours are at most half as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,18 @@ class StoredEvent:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """What a worker had written when its launch ended badly, or when it did not leave as it should."""
+
+    launch_id: int
+    outcome: str
+    reason: str
+    case_ids: tuple[int, ...]
+    lines: tuple[str, ...]
+    """The last ones of its log."""
+
+
 class ResultFile:
     """An open result file. For one thread; what it gives outlives it."""
 
@@ -188,6 +202,32 @@ class ResultFile:
             with self._valid(f"events of run {run_id}"):
                 found.append(strict(row, StoredEvent))
         return tuple(found)
+
+    def last_words(self, run_id: str) -> tuple[LastWords, ...]:
+        """Of the workers that left some, in the order of their launches."""
+        cases: dict[Cell, list[Cell]] = {}
+        for row in self._fetch("measurements", run_id, "case_id"):
+            cases.setdefault(row["launch_id"], []).append(row["case_id"])
+        found: list[LastWords] = []
+        for row in self._fetch("launches", run_id, "launch_id"):
+            if row["log_tail"]:
+                said = {
+                    **{key: row[key] for key in ("launch_id", "outcome", "reason")},
+                    "case_ids": cases.get(row["launch_id"], []),
+                    "lines": self._lines_of_log(run_id, row["launch_id"]),
+                }
+                with self._valid(f"launches of run {run_id}"):
+                    found.append(strict(said, LastWords))
+        return tuple(found)
+
+    def _lines_of_log(self, run_id: str, launch_id: Cell) -> list[str]:
+        """Line breaks are kept here; all else is cleaned as everywhere."""
+        sql = (
+            f"SELECT log_tail FROM {CATALOG}.main.launches"
+            " WHERE run_id = TRY_CAST(? AS UUID) AND launch_id = TRY_CAST(? AS BIGINT)"
+        )
+        rows = rows_of(self._connection, self.db, sql, (run_id, launch_id))
+        return [clean_text(line) for row in rows[:1] for line in str(row[0])[:_LONGEST_LOG].splitlines()]
 
     def telemetry_summary(self, run_id: str) -> TelemetrySummary:
         """What the box did over a whole run; one pass over its telemetry."""

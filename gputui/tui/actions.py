@@ -63,3 +63,9 @@ APP_ACTIONS: tuple[Action, ...] = (
     Action("interrupt", "ctrl+c", "Quit", "Leave, also in the middle of typing"),
 )
 """Keys of every screen; those that open screens stand in `screens.SCREENS`."""
+
+SCREENS_ACTIONS: tuple[Action, ...] = (
+    Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; again: not"),
+    Action("open_log", "L", "Log", "The errors that screens have told, with when and where"),
+)
+"""Keys of every screen where there are several."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic, monotonic_ns
@@ -18,8 +20,10 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputui.model.live import LiveSample
+from gputui.services.notices_watch import NoticesWatch
+from gputui.services.notifying import notification
 from gputui.services.runs_watch import RunsWatch
-from gputui.tui.actions import APP_ACTIONS
+from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS
 from gputui.tui.bell import Bell
 from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
@@ -109,6 +113,30 @@ class RunsCounted(Message, bubble=False):
     def __init__(self, count: int) -> None:
         super().__init__()
         self.count = count
+
+
+class NoticeCame(Message, bubble=False):
+    """Something happened to a run that is worth ringing for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class ThreadFailed(Message, bubble=False):
+    """A thread has ended by an error that nobody expected."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+@runtime_checkable
+class Says(Protocol):
+    """A screen with a line for messages."""
+
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence."""
 
 
 @runtime_checkable
@@ -235,6 +263,12 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         """The wheel moves what the arrows move."""
         self.press("up")
 
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence in the last line."""
+        if isinstance(self._model, Says):
+            self._model.say(text, style)
+            self.paint()
+
     def name_screens(self, screens: Line) -> None:
         """Have the picture name the screens so."""
         if isinstance(self._model, NamesScreens):
@@ -334,6 +368,14 @@ class MonitorApp(FastPaint):
         self._runs_watch: RunsWatch | None = None
         self.opens_first: tuple[str, tuple[str, ...]] | None = None
         """The screen to begin with, and the words it is given; None for the monitor."""
+        self.notifies = False
+        """Whether the terminal rings for runs; set before it is run."""
+        self.chose_notifies: bool | None = None
+        """What the user chose by key, if so."""
+        self._notices: NoticesWatch | None = None
+        self._hook_before = threading.excepthook
+        for action in SCREENS_ACTIONS if self._entries else ():
+            self.bind(action.key, action.id, description=action.title, show=False)
         for entry in self._entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
@@ -354,13 +396,17 @@ class MonitorApp(FastPaint):
     def on_load(self) -> None:
         """Signals end the app from here on, before it takes the terminal."""
         end_by_signal(asyncio.get_running_loop(), self._leave)
+        self._hook_before, threading.excepthook = threading.excepthook, self._thread_failed
 
     def on_unmount(self) -> None:
         """The collector is told to stop; nothing is waited for that could hang."""
         super().on_unmount()
+        threading.excepthook = self._hook_before
         self._collector.close()
         if self._runs_watch is not None:
             self._runs_watch.close()
+        if self._notices is not None:
+            self._notices.close()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         """Nobody looks any more."""
@@ -371,6 +417,7 @@ class MonitorApp(FastPaint):
         if self._entries:
             self._runs_watch = RunsWatch(self._runs_changed)
             self._runs_watch.start()
+            self._watch_notices()
         if self.opens_first is not None:
             self.open_screen(*self.opens_first)
 
@@ -389,6 +436,60 @@ class MonitorApp(FastPaint):
     def _runs_changed(self, count: int) -> None:
         with suppress(RuntimeError):  # the app has ended in the meantime
             self.post_message(RunsCounted(count))
+
+    def _watch_notices(self) -> None:
+        if self.notifies and self._notices is None:
+            self._notices = NoticesWatch(self._notice_came)
+            self._notices.start()
+        elif not self.notifies and self._notices is not None:
+            self._notices.close()
+            self._notices = None
+
+    def _notice_came(self, text: str) -> None:
+        with suppress(RuntimeError):  # the app has ended in the meantime
+            self.post_message(NoticeCame(text))
+
+    def on_notice_came(self, message: NoticeCame) -> None:
+        """Ring: the terminal takes it between two pictures."""
+        if self.notifies and self._driver is not None:
+            self._driver.write(notification(message.text).decode("utf-8"))
+
+    def action_ring(self) -> None:
+        """Ring from now on, or no more."""
+        self.notifies = self.chose_notifies = not self.notifies
+        self._watch_notices()
+        said = "rings and notifies when a run ends, a case fails or memory runs out"
+        if isinstance(self.screen, Says):
+            self.screen.say(said if self.notifies else "rings no more", "good")
+
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        """A thread has ended as none should: nobody else would tell, since Textual holds stderr."""
+        error = failure.exc_value
+        if error is None:
+            return
+        self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
+        with suppress(RuntimeError):  # the app has ended in the meantime
+            self.post_message(ThreadFailed(f"{type(error).__name__}: {error}"))
+
+    def on_thread_failed(self, message: ThreadFailed) -> None:
+        """It is told where the user looks."""
+        if isinstance(self.screen, Says):
+            self.screen.say(f"this is a bug in gputui: {message.text}: L shows where", "warn")
+
+    def keep_error(self, screen_id: str, text: str) -> None:
+        """Write an error that a screen has told where it can be read later."""
+        from gputui.services.error_log import keep_error
+        from gputui.services.places import error_log
+
+        keep_error(error_log(), screen_id, text)
+
+    def action_open_log(self) -> None:
+        """The errors so far."""
+        from gputui.services.places import error_log
+        from gputui.tui.log_screen import LogScreen
+
+        self._dress()
+        self.push_screen(LogScreen(error_log()))
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen as it was left; `words` are what it is to show, as on the command line."""
@@ -452,6 +553,8 @@ class MonitorApp(FastPaint):
 
     def _fatal_error(self) -> None:
         """End; `run_until_ended` raises it, so that it is told as any error is."""
+        if self._exception is not None:
+            self.keep_error("gputui", "".join(traceback.format_exception(self._exception)))
         self._close_messages_no_wait()
 
     def _leave(self, status: int) -> None:

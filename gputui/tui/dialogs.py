@@ -6,9 +6,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from gputui.store.text import clean_text
+from gputui.tui.monitor.plain_ascii import text_in_ascii
 from gputui.tui.shell import shell_of
 
 _CSS = """
@@ -35,7 +37,7 @@ class AskText(ModalScreen[str | None]):
         """Question and field."""
         with Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
-            yield Static(clean_text(self._question), markup=False)
+            yield Static(_question(self, self._question), markup=False)
             field = Input(clean_text(self._value))
             field.cursor_blink = False
             yield field
@@ -71,9 +73,14 @@ class Confirm(ModalScreen[bool]):
         """The question and its answers."""
         with Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
-            yield Static(clean_text(self._question), markup=False)
+            yield Static(_question(self, self._question), markup=False)
             yield Static("y yes    n no", markup=False)
 
     def action_answer(self, is_yes: bool) -> None:
         """What was pressed."""
         self.dismiss(is_yes)
+
+
+def _question(dialog: Widget, text: str) -> str:
+    safe = clean_text(text)
+    return text_in_ascii(safe) if shell_of(dialog).ascii_only else safe

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from gputui.tui.actions import APP_ACTIONS, Action, shown_keys
+from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS, Action, shown_keys
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_page import LinesPage
 from gputui.tui.screens import ScreenEntry
@@ -57,6 +57,7 @@ class HelpScreen(ModalScreen[None]):
 def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width: int) -> tuple[Line, ...]:
     """Key, title and what it does, the keys of the screen first; long sentences go on below themselves."""
     opening = [Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in entries]
+    opening += SCREENS_ACTIONS if opening else ()
     lines: list[Line] = [(Span("Keys of this screen", "title"), Span("  (esc goes back)", "dim"))]
     for group, heading in ((list(actions), ""), ([*opening, *APP_ACTIONS], "Keys of every screen")):
         if heading:

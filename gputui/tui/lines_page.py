@@ -23,6 +23,11 @@ class LinesPage(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._lines: tuple[Line, ...] = ()
 
+    def on_mount(self) -> None:
+        """A scrollbar is drawn with blocks."""
+        if shell_of(self).ascii_only:
+            self.styles.scrollbar_size_vertical = 0
+
     @property
     def text(self) -> str:
         """What it holds, as plain text."""

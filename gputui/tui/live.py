@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol, runtime_checkable
 
-from gputui.errors import GputuiError
+from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.live import LiveSample
 from gputui.services.jobs import WRITES
 from gputui.tui.bell import Bell
@@ -70,6 +70,8 @@ class LiveOptions:
     """Whether the keys 1 to 5 open the screens of the app."""
     opens: tuple[str, ...] = ()
     """The screen to begin with, and the words it is given; empty for the monitor."""
+    notifies: bool = False
+    """Ring for runs, whatever the settings say."""
 
 
 def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
@@ -92,7 +94,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         feed.start()
         try:
             with without_collecting():
-                from gputui.tui.actions import Action
+                from gputui.tui.actions import SCREENS_ACTIONS, Action
                 from gputui.tui.app import MonitorApp
                 from gputui.tui.monitor.actions import ACTIONS
                 from gputui.tui.monitor.model import MonitorModel
@@ -110,7 +112,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 opening=[
                     Action(entry.id, entry.key, entry.title, f"{entry.title}: {entry.tooltip}")
                     for entry in screens
-                ],
+                ]
+                + list(SCREENS_ACTIONS if screens else ()),
             )
             for sample in feed.earlier() if isinstance(feed, Remembers) else ():
                 model.add(sample)
@@ -125,14 +128,21 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 screens=screens,
                 ascii_only=options.is_ascii,
             )
+            app.notifies = options.notifies or loaded.notify
             if options.opens:
                 app.opens_first = (options.opens[0], options.opens[1:])
             status = app.run_until_ended(mouse=options.has_mouse)
         finally:
             feed.close()
+    if status == EXIT_DONE and app.runs_in_progress:
+        count = app.runs_in_progress
+        runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")
+        print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
     kept = model.settings
     if options.interval_s is not None and kept.interval_s == options.interval_s:
         kept = replace(kept, interval_s=loaded.interval_s)  # asked for once, not for ever
+    if app.chose_notifies is not None:
+        kept = replace(kept, notify=app.chose_notifies)
     if options.keeps_settings and kept != loaded:
         try:
             save_settings(path, kept)
@@ -188,6 +198,10 @@ class _Errands:
             try:
                 end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
             except GputuiError as error:
+                from gputui.services.error_log import keep_error
+                from gputui.services.places import error_log
+
+                keep_error(error_log(), "monitor", error.message)
                 self._say(error.message, "warn")
             else:
                 self._say(f"{request.signal} was sent to process {request.pid}", "good")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar, cast
 
@@ -37,6 +38,9 @@ class Shell(Protocol):
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen."""
+
+    def keep_error(self, screen_id: str, text: str) -> None:
+        """Write an error to the log."""
 
 
 def shell_of(widget: Widget) -> Shell:
@@ -152,8 +156,10 @@ class ShellScreen(Screen[None]):
         self.refresh_lines()
 
     def say_error(self, error: GputuiError) -> None:
-        """What happened, and what to do next."""
-        self.say(f"{error.message}: {error.hint}" if error.hint else error.message, "warn")
+        """What happened, and what to do next; kept in the log too."""
+        said = f"{error.message}: {error.hint}" if error.hint else error.message
+        shell_of(self).keep_error(self.ID, said)
+        self.say(said, "warn")
 
     def begin(
         self,
@@ -229,6 +235,8 @@ class ShellScreen(Screen[None]):
         self._job = None
         self.say("")
         outcome = event.outcome
+        if isinstance(outcome, Exception):
+            shell_of(self).keep_error(self.ID, _logged(outcome))
         if isinstance(outcome, GputuiError):
             self._failed(outcome.message, outcome.hint)
         elif isinstance(outcome, Exception):
@@ -263,3 +271,10 @@ class ShellScreen(Screen[None]):
                 break
             spans += hint
         return fitted((*spans, *end), width)
+
+
+def _logged(error: Exception) -> str:
+    """What happened and what to do next; where it happened if it should not have."""
+    if isinstance(error, GputuiError):
+        return f"{error.message}: {error.hint}" if error.hint else error.message
+    return "".join(traceback.format_exception(error)).rstrip()

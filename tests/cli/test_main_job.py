@@ -163,9 +163,12 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
     ("words", "status", "said"),
     [
         (("comapre",), 2, "did you mean `gputui compare`"),
+        (("--notify", "run"), 2, "--notify before run: it is for the screens"),
         (("run", "qick"), 2, "did you mean 'quick'"),
         (("run", "--device", "tpu"), 2, "cpu, gpu, gpu:N"),
         (("run", "--only", "gem"), 2, "it has"),
+        (("run", "--precision", "fp8"), 2, "it has fp32, tf32, amp"),
+        (("run", "--precision", "tf32", "--device", "cpu"), 3, "TF32 is a mode of NVIDIA GPUs"),
         (("run", "--price", "nan"), 2, "--price nan"),
         (("run", "--price", "-1"), 2, "--price -1"),
         (("run", "--price", "1e99"), 2, "--price 1e+99"),

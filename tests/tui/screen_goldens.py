@@ -65,12 +65,12 @@ def store_three(directory: Path) -> Path:
     return db
 
 
-async def pictures(width: int, height: int) -> dict[str, str]:
+async def pictures(width: int, height: int, *, ascii_only: bool = False) -> dict[str, str]:
     """All pictures at one size, of the result file that GPUTUI_DB names."""
     before = vars(wording)["datetime"]
     vars(wording)["datetime"] = _Then
     try:
-        app = make_app()
+        app = make_app(ascii_only=ascii_only)
         taken: dict[str, str] = {}
         with chdir(Path(os.environ["GPUTUI_DB"]).parent):
             async with app.run_test(size=(width, height)) as pilot:

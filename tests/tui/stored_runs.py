@@ -48,8 +48,12 @@ def store(
     machine: Machine = CPU_MACHINE,
     status: str = "finished",
     profiled: bool = True,
+    log_tail: str = "",
 ) -> str:
-    """Store a run of two cases with steps of these lengths; gives its id."""
+    """Store a run of two cases with steps of these lengths; gives its id.
+
+    With `log_tail` its first launch has failed, and these are its last words.
+    """
     lines: list[Line] = []
     for line in journal_lines(
         run_id=run_id_of(number),
@@ -64,6 +68,8 @@ def store(
         if isinstance(line, Block):
             ns = round(line.steps * (gemm_ms, gpt_ms)[line.case_id] * MS * (1 + 1e-3 * (line.index % 3)))
             line = replace(line, wall_ns=ns, cpu_ns=ns - 1000, waited_ns=ns // 5 if line.index == 4 else 0)
+        elif isinstance(line, LaunchEnd) and line.launch_id == 0 and log_tail:
+            line = replace(line, outcome="failed", reason="it died", exit_status=-11, log_tail=log_tail)
         lines.append(line)
     if profiled:
         t_ns = 900_000_000_000

@@ -16,7 +16,7 @@ from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gputui.services.places import copies_directory
+from gputui.services.places import copies_directory, run_directories
 from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
@@ -234,6 +234,24 @@ async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) 
         assert [row.split("\t")[1] for row in rows] == ["cccc0003", "cccc0002", "cccc0001"]
         await press(pilot, "enter", *["tab"] * 6, "y")
         assert "run id   0194b5a0-0000-7000-8000-0000cccc0003" in copied.read_text(encoding="utf-8")
+
+
+async def test_the_last_words_of_a_worker_that_failed_stand_among_the_findings(tmp_path: Path) -> None:
+    db = tmp_path / "failed.db"
+    store(db, 7, log_tail="Traceback:\n  File gemm.py, in build\nOSError: \x1b[31mno 温度\u202e")
+    logs = run_directories() / run_id_of(7) / "logs"
+    logs.mkdir(parents=True)
+    app = make_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        screen = await opened(pilot, f"{db}@latest")
+        screen._pane.show_tab("findings")
+        await settled(pilot)
+        await press(pilot, "end")
+        page = "\n".join(line.removesuffix("▇").rstrip() for line in picture(app).split("\n"))
+        assert "last words of workers" in page
+        assert f"whole logs: {logs}" in "".join(page.split("\n"))
+        assert "launch 1, gemm mini cpu fp32 all cores: failed: it died" in " ".join(page.split())
+        assert "    Traceback:\n      File gemm.py, in build\n    OSError: [31mno 温度\n" in page
 
 
 async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:

@@ -13,9 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+import duckdb
 import pytest
 from builders import make_interpreter
-from command_line import gputui, only_run_dir, start_gputui, wait_until, wait_until_ended, write_spin_profile
+from command_line import (
+    gputui,
+    only_run_dir,
+    start_gputui,
+    wait_until,
+    wait_until_ended,
+    write_failing_profile,
+    write_spin_profile,
+)
 from pty_harness import Terminal
 from run_screen_app import RunScreenApp
 from run_screen_golden import FOLDER, HOSTILE, RUN, choosing, models, pictures, text_of, watching
@@ -29,6 +38,7 @@ from gputui.recording.lock import read_holder
 from gputui.services.starting import Asked, Draft, DraftChecker, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
+from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.cell_diff import width_of
 from gputui.tui.clipboard import has_osc_52, osc_52
 from gputui.tui.run.actions import ACTIONS, keys_table
@@ -96,25 +106,36 @@ def stored(file: Path) -> Run:
         return opened.run(summary.run_id)
 
 
-def all_but_ids_and_times(run: Run) -> object:
-    """What two runs of the same profile on the same box have in common."""
-    summary = replace(run.summary, run_id="", started_utc_us=0, ended_utc_us=0, seed=0, machine=None)  # type: ignore[arg-type]
-    cases = [
-        (
-            replace(case, measurements=()),
-            [
-                (
-                    replace(
-                        m, blocks=(), figures=(), first_step_ns=0, warmup_ns=0, warmup_blocks=0, stable=None
-                    ),
-                    [f.key for f in m.figures],
-                )
-                for m in case.measurements
-            ],
-        )
-        for case in run.cases
-    ]
-    return summary, run.summary.machine.machine_id, run.summary.machine.cpu.model, cases
+IDS_TIMES_AND_MEASURED = {
+    "meta": {"value"},
+    "migrations": {"applied_us"},
+    "runs": {"run_id", "started_us", "ended_us", "started_ns", "stored_us", "seed"},
+    "launches": {"startup_ns", "started_us", "ended_us", "allowance_s"},
+    "measurements": {"build_ns", "first_step_ns", "warmup_ns", "warmup_blocks", "stable", "steps_per_block"},
+    "figures": {"value", "observations"},
+    "blocks": {"block_index", "steps", "t_us", "start_ns", "wall_ns", "device_ns", "cpu_ns", "waited_ns"},
+}
+"""Columns of what no two runs have in common."""
+OF_THE_MOMENT = {"telemetry", "host_telemetry", "events"}
+"""Tables of what happened to be so: their columns alone are compared."""
+
+
+def all_but_ids_and_times(file: Path) -> dict[str, tuple[list[str], set[tuple[object, ...]]]]:
+    """Each table of a result file, as SQL sees it: its columns, and what two runs of one profile share."""
+    found = {}
+    with duckdb.connect(str(file), read_only=True) as connection:
+        names = [row[0] for row in connection.execute("SHOW TABLES").fetchall()]
+        for name in names:
+            columns = [row[0] for row in connection.execute(f"DESCRIBE {name}").fetchall()]
+            kept = [
+                column
+                for column in columns
+                if name not in OF_THE_MOMENT
+                and column not in {"run_id", *IDS_TIMES_AND_MEASURED.get(name, ())}
+            ]
+            rows = connection.execute(f"SELECT {', '.join(kept)} FROM {name}").fetchall() if kept else []
+            found[name] = (columns, set(rows))
+    return found
 
 
 async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path, tmp_path: Path) -> None:
@@ -142,9 +163,32 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
     words[words.index(str(tmp_path / "tui.db"))] = str(tmp_path / "cli.db")
     done = gputui(*words[1:])
     assert done.returncode == 0, done.stderr
-    ours, theirs = stored(tmp_path / "tui.db"), stored(tmp_path / "cli.db")
-    assert ours.summary.label == "[b]two[/b] 温度"
-    assert all_but_ids_and_times(ours) == all_but_ids_and_times(theirs)
+    assert stored(tmp_path / "tui.db").summary.label == "[b]two[/b] 温度"
+    ours, theirs = (all_but_ids_and_times(tmp_path / name) for name in ("tui.db", "cli.db"))
+    assert ours.keys() == theirs.keys() == TABLE_BY_NAME.keys()
+    for name, held in ours.items():
+        assert held == theirs[name], name
+    assert {name for name, (_, rows) in ours.items() if rows} >= {
+        *("meta", "runs", "machines", "prices", "cases", "launches", "measurements", "blocks")
+    }
+
+
+async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tmp_path: Path) -> None:
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await choose_file(pilot, write_failing_profile(tmp_path / "bad.toml"))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.run_screen.model.view == "ended")
+        assert "l Logs" in shown(pilot)
+        await pilot.press("l")
+        assert "launch 1, command:bad cpu: " in shown(pilot)
+        assert "    the disk is gone\n" in shown(pilot)
+        assert (only_run_dir() / "logs").is_dir()
+        await pilot.press("c")
+        copied = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt").read_text()
+        assert copied == "launch 1, command:bad cpu\nthe disk is gone\n"
+        await pilot.press("escape")
+        assert "stored in" in shown(pilot)
 
 
 async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_asks(
@@ -275,6 +319,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         ("device", "toaster", "--device"),
         ("device", "gpu:9", "--device"),
         ("only", "gemmm", "--only"),
+        ("precision", "fp64", "--precision"),
         ("python", "/no/such/python", "--python"),
         ("file", "/no/such/directory/a.db", "--db"),
         ("label", "latest", "--label"),
@@ -297,7 +342,7 @@ async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await choose_file(pilot, spin)
         model = app.run_screen.model
-        await pilot.press("escape", "tab", *["up"] * 7)
+        await pilot.press("escape", "tab", *["up"] * 8)
         await pilot.press("tab", "tab") if model.region != "form" else None
         model.form.selected = 0
         await pilot.press(*"gpu:7")
@@ -305,7 +350,7 @@ async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
         assert "! --device gpu:7: no GPU" in shown(pilot)
         await pilot.press(*["backspace"] * 5, *"cpu")
         await until(pilot, lambda: model.is_checked and not model.wrong())
-        await pilot.press("down", "down", "0")
+        await pilot.press("down", "down", "down", "0")
         assert "! --launches: 0 is not in the range 1 to 100" in shown(pilot)
         assert app.digits == []
         await pilot.press("enter", "enter", "enter", "enter", "enter", "enter")
@@ -342,7 +387,15 @@ def test_a_python_without_torch_is_told_with_what_to_do(tmp_path: Path) -> None:
 
 def test_the_command_line_shown_means_the_same() -> None:
     draft = Draft(
-        "my profile.toml", "gpu:0", "gemm, membw", "3", "/a/python '/b c/python'", "-x'y", "0.1", "~/r.db"
+        "my profile.toml",
+        "gpu:0",
+        "gemm, membw",
+        "fp32 amp",
+        "3",
+        "/a/python '/b c/python'",
+        "-x'y",
+        "0.1",
+        "~/r.db",
     )
     asked, wrong = read_draft(draft)
     assert not wrong
@@ -352,13 +405,15 @@ def test_the_command_line_shown_means_the_same() -> None:
         ("/a/python", "/b c/python"),
         "gpu:0",
         ("gemm", "membw"),
+        ("fp32", "amp"),
         3,
         "-x'y",
         0.1,
     )
     words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
-    options = """ --device gpu:0 --only gemm --only membw --launches 3 "--label=-x'y" --price 0.1"""
-    assert shlex.split(command_line(asked)) == shlex.split(words + options)
+    narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
+    options = """ --launches 3 "--label=-x'y" --price 0.1"""
+    assert shlex.split(command_line(asked)) == shlex.split(words + narrowed + options)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in pictures()])

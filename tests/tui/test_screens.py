@@ -11,8 +11,10 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from pty_harness import Terminal
+from screen_goldens import FLOW, SIZES, pictures, store_three
 from shell_app import DEADLINE_S, make_app, picture, press, settled
-from stored_runs import run_id_of
+from stored_runs import run_id_of, store
 
 from gputui.recording.lock import Holder, take_lock
 from gputui.services.places import run_directories
@@ -96,12 +98,72 @@ async def test_a_run_in_progress_is_told_on_every_screen_with_the_key_that_watch
         os.close(descriptor)
 
 
+def test_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: Path) -> None:
+    run_dir = run_directories() / run_id_of(1)
+    run_dir.mkdir(parents=True)
+    descriptor = take_lock(run_dir, Holder.this_process(b"k" * 32, "a.db", [run_dir]))
+    try:
+        environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
+        with Terminal([sys.executable, "-m", "gputui"], environment=environment) as terminal:
+            terminal.wait_for("1 run in progress: 2")
+            terminal.type(b"q")
+            assert terminal.ended() == 0
+            said = b"gputui: 1 run goes on; to see it again: gputui, or gputui attach"
+            terminal.wait_for(lambda: said in terminal.raw)
+    finally:
+        os.close(descriptor)
+
+
 def test_the_monitor_tells_of_runs_in_progress_too() -> None:
     made = MonitorModel(MonitorSettings(), title="a box of some name")
     made.name_screens(screens_line("monitor", 2))
     first = "".join(span.text for span in made.lines(80, 24, 1)[0])
     assert "2 runs in progress: 2" in first
     assert "[1 Mon]" in first
+
+
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[-1]])
+async def test_every_picture_of_every_screen_is_ascii_where_nothing_else_can_be_shown(
+    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
+    monkeypatch.setenv("GPUTUI_ASCII", "1")
+    taken = await pictures(*size, ascii_only=True)
+    assert len(taken) == len(FLOW)
+    for name, text in taken.items():
+        assert text.isascii(), (name, [line for line in text.split("\n") if not line.isascii()])
+
+
+async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tmp_path / "a.db"
+    monkeypatch.setenv("GPUTUI_DB", str(db))
+    monkeypatch.setenv("GPUTUI_ASCII", "1")
+    for number in (1, 2):
+        store(db, number, label="温度 · Größe")
+    app = make_app(ascii_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for keys in (
+            "2",
+            "d",
+            "escape",
+            "5",
+            "3",
+            "D",
+            "n",
+            "o",
+            "escape",
+            "slash",
+            "escape",
+            "question_mark",
+        ):
+            await press(pilot, keys)
+            assert picture(app).isascii(), (keys, picture(app))
+        assert "Keys of this screen" in picture(app)
+        for keys in ("escape", "enter", "escape", "space", "space", "c", "enter", "N", "L"):
+            await press(pilot, keys)
+            assert picture(app).isascii(), (keys, picture(app))
 
 
 async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:

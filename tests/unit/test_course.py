@@ -43,6 +43,19 @@ def blocks(launch: int, count: int, step_ns: int = SECOND // 10) -> list[Block]:
     return [Block(launch, 0, index, 10, 0, 10 * step_ns, None, None) for index in range(count)]
 
 
+def test_last_words_of_a_worker_are_kept_with_the_launch_and_its_cases() -> None:
+    course = heard(
+        LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
+        LaunchEnd(0, "failed", "it died\x1b[31m", -11, "Traceback:\n  in build\x07\n温度", 3 * SECOND),
+        LaunchStart(1, 0, (0,), 1, 3.0, 4 * SECOND),
+        LaunchEnd(1, "ok", "", 0, "", 5 * SECOND),
+    )
+    (said,) = course.picture().last_words
+    assert said.launch == f"launch 1, {course.picture().cases[0].name}"
+    assert (said.at_s, said.outcome, said.reason) == (3.0, "failed", "it died[31m")
+    assert said.lines == ("Traceback:", "  in build", "温度")
+
+
 def test_a_case_goes_from_waiting_to_its_outcome() -> None:
     lines: list[Line] = [
         LaunchStart(0, 0, (0,), 1, 3.0, SECOND),

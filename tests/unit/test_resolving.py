@@ -273,6 +273,31 @@ def test_only_what_the_profile_has_can_be_asked_for(only: str, told: str) -> Non
     assert caught.value.hint == "it has conv_train, decode, gemm, gpt_train, membw"
 
 
+def test_precisions_are_narrowed_to_those_that_were_named_and_all_else_stays() -> None:
+    whole = resolve_plan(QUICK, CPU_TORCH, CPU_BOX)
+    plan = resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(precisions=("amp", "tf32")))
+    kept = [c.case.name for c in whole.cases if c.case.variant.precision in ("amp", "tf32")]
+    assert [c.case.name for c in plan.cases] == kept
+    assert [c.case_id for c in plan.cases] == list(range(len(plan.cases)))
+    assert {c for launch in plan.launches for c in launch.case_ids} == {
+        c.case_id for c in plan.cases if c.outcome is None
+    }
+
+
+@pytest.mark.parametrize(("precision", "told"), [("fp8", "is no precision"), ("", "is no precision")])
+def test_only_precisions_that_the_profile_has_can_be_asked_for(precision: str, told: str) -> None:
+    with pytest.raises(GputuiError, match=told) as caught:
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(precisions=("fp32", precision)))
+    assert caught.value.hint == "it has fp32, tf32, amp"
+    assert caught.value.exit_code == 2
+
+
+def test_a_workload_without_the_precision_leaves_nothing_and_that_is_said() -> None:
+    with pytest.raises(GputuiError, match="has no case for --only membw --precision amp") as caught:
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=("membw",), precisions=("amp",)))
+    assert caught.value.hint == "leave --only or --precision out, or choose another profile"
+
+
 def test_a_profile_without_a_row_for_the_device_says_so() -> None:
     text = (
         'schema = 1\nversion = 1\ntitle = "s"\nquestion = "?"\nbudget_s = 9\nreplicates = 1\n'

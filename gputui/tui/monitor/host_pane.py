@@ -132,11 +132,14 @@ def _cores(text: str, width: int, look: Look) -> list[Line]:
     return lines
 
 
-def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int) -> list[Line]:
-    """That there is no GPU, why, and what to do about it."""
+def no_gpu_lines(
+    absent: Mapping[str, Missing], width: int, most: int, *, has_screens: bool = False
+) -> list[Line]:
+    """That there is no GPU, why, what to do about it, and what works without."""
     if most <= 0:
         return []
-    lines = [ruled((Span("no GPU", "warn"),), width)]
+    works = "2 measures the CPU, 3 and 4 show results" if has_screens else "the host is watched"
+    lines = [ruled((Span("no GPU", "warn"), Span(works)), width)]
     for name, missing in absent.items():
         room = most - len(lines)
         if room <= 0:

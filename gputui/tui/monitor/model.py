@@ -482,7 +482,10 @@ class MonitorModel:
             accounts = [held.ledger.account(gpu.device) for gpu in gpus]
             if layout.form == "none":
                 told = no_gpu_lines(
-                    sample.absent, width, max(layout.host.height - (3 if layout.host.height >= 8 else 1), 1)
+                    sample.absent,
+                    width,
+                    max(layout.host.height - (3 if layout.host.height >= 8 else 1), 1),
+                    has_screens=bool(self._screens),
                 )
                 lines += told
                 room = layout.host.height - len(told)

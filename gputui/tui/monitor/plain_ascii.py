@@ -26,10 +26,11 @@ def in_ascii(line: Line) -> Line:
     """The same line without a character beyond ASCII, each cell kept."""
     if all(span.text.isascii() for span in line):
         return line
-    return tuple(Span(_text(span.text), span.style) for span in line)
+    return tuple(Span(text_in_ascii(span.text), span.style) for span in line)
 
 
-def _text(text: str) -> str:
+def text_in_ascii(text: str) -> str:
+    """The same text without a character beyond ASCII, each cell kept."""
     if text.isascii():
         return text
     return "".join(one if one.isascii() else _SUBSTITUTES.get(one) or "?" * width_of(one) for one in text)

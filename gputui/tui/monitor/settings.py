@@ -36,6 +36,8 @@ class MonitorSettings:
     """Id of a column of the processes."""
     descending: bool = True
     tree: bool = False
+    notify: bool = False
+    """Whether the terminal rings for runs; of all screens."""
 
 
 def load_settings(path: Path) -> tuple[MonitorSettings, str]:
@@ -96,7 +98,7 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
 
 def _fitting(key: str, value: object) -> object | None:
     """A value as the settings take it; None if they do not."""
-    if key in ("show_processes", "descending", "tree"):
+    if key in ("show_processes", "descending", "tree", "notify"):
         return value if isinstance(value, bool) else None
     if isinstance(value, bool):
         return None

@@ -21,6 +21,7 @@ from gputui.store.reading import CaseConditions, TelemetrySeries
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.charts import ascii_glyph, bar, braille_glyph, level_of
 from gputui.tui.results.block_chart import block_chart
+from gputui.tui.results.last_words import last_words
 
 POINTS = {
     "start": "at start",
@@ -237,6 +238,7 @@ def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
         when = "" if event.t_us is None else format_seconds(max(event.t_us - started_us, 0) / 1e6)
         style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
         lines += paragraph(f"{when:>12}  {event.level}: {event.message}", width, style, indent=14)
+    lines += last_words(detail, width)
     return tuple(lines) or paragraph("nothing to tell of this run", width)
 
 

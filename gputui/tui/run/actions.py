@@ -19,6 +19,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("again", "g", "Look again", "Ask the box and the interpreters anew what they have"),
     Action("attach", "a", "Watch", "Watch the run in progress"),
     Action("stop", "x", "Stop", "End the run and keep what is finished: asks first"),
+    Action("logs", "l", "Logs", "What workers wrote whose launch or case failed; again: back"),
     Action("yes", "y", "Yes", "Answer the question with yes"),
     Action("no", "n", "No", "Answer the question with no"),
     Action("results", "o", "Results", "Open the results of the run that has ended"),

@@ -17,8 +17,10 @@ from gputui.model.result import Run
 from gputui.model.units import format_percent, format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.course import Course, box_now
+from gputui.services.course import Course, LastWords, box_now
+from gputui.services.error_log import keep_error
 from gputui.services.finishing import see_stored
+from gputui.services.places import error_log
 from gputui.services.profiles import shipped_profiles
 from gputui.services.recovery import recover_orphans
 from gputui.services.running import (
@@ -34,6 +36,7 @@ from gputui.services.speeds import speed_of
 from gputui.services.starting import DraftChecker, prepare, read_draft
 from gputui.services.traces import HOW_TO_OPEN, traces_of
 from gputui.services.wording import case_name, half_width, outcome_words
+from gputui.services.worker_logs import end_of_log
 from gputui.store.text import clean_text
 from gputui.tui.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.run.requests import Check, Start, Stop
@@ -57,6 +60,8 @@ class Errands:
         """Set to end the thread that follows."""
         self._started: dict[str, tuple[LiveRun, ...]] = {}
         """Runs whose supervisor is a child of this process."""
+        self._logs: dict[tuple[str, int], tuple[str, ...]] = {}
+        """What was read of logs, by run and launch."""
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def open(self) -> None:
@@ -194,7 +199,9 @@ class Errands:
         plans = tuple(spec.plan for spec in specs)
         group = _in_progress(runs)
         with_python = ", ".join(dict.fromkeys(_runtime_words(spec) for spec in specs))
-        watched = WatchedRuns(group, plans, str(runs[0].target), with_python)
+        watched = WatchedRuns(
+            group, plans, str(runs[0].target), with_python, tuple(str(run.run_dir / "logs") for run in runs)
+        )
         self._say_unless(ends, lambda model: model.know_watched(watched))
         holder = read_holder(runs[0].run_dir)
         is_here = holder is not None and holder.boot_id == boot_id()
@@ -211,14 +218,25 @@ class Errands:
         self._tell_course(runs, course, ends, is_here=is_here)
         ended = _finished(runs, plans, course, group)
         self._started.pop(run_id, None)
+        if ended.wrong is not None:
+            _keep(ended.wrong)
         self._say_unless(ends, lambda model: model.know_ended(ended))
 
     def _tell_course(
         self, runs: tuple[LiveRun, ...], course: Course, ends: threading.Event, *, is_here: bool
     ) -> None:
         under_way = next((run for index, run in enumerate(runs) if index not in course.ended), runs[-1])
-        picture = replace(course.picture(), box=box_now(under_way.run_dir) if is_here else ())
+        picture = course.picture()
+        words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
+        picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
         self._say_unless(ends, lambda model: model.know_course(runs[0].run_id, picture))
+
+    def _in_full(self, said: LastWords, run: LiveRun) -> LastWords:
+        """With more of the log than the journal holds; read once."""
+        key = (run.run_id, said.launch_id)
+        if key not in self._logs:
+            self._logs[key] = end_of_log(run.run_dir, said.launch_id)
+        return replace(said, lines=self._logs[key] or said.lines)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -229,6 +247,7 @@ class Errands:
             refused = GputuiError(str(error))
         else:
             return
+        _keep(refused)
         self._say(lambda model: model.know_refused(refused))
 
     def _say(self, change: Callable[[RunModel], None]) -> None:
@@ -241,6 +260,11 @@ class Errands:
                 change(model)
 
         self._say(unless_ended)
+
+
+def _keep(error: GputuiError) -> None:
+    """In the log of errors."""
+    keep_error(error_log(), "run", f"{error.message}: {error.hint}" if error.hint else error.message)
 
 
 def _in_progress(runs: tuple[LiveRun, ...]) -> InProgress:

@@ -24,6 +24,7 @@ class Field:
 FIELDS: tuple[Field, ...] = (
     Field("device", "device", "all that the profile names; or cpu, gpu, gpu:1"),
     Field("only", "only", "every workload of the profile; or some by name"),
+    Field("precision", "precision", "all that the profile has; or fp32, tf32, amp"),
     Field("launches", "launches", "as many as the profile has"),
     Field("python", "interpreter", "the first that has torch; or the path of a Python"),
     Field("label", "label", "none; a name to find this run by"),

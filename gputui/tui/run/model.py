@@ -46,6 +46,8 @@ class WatchedRuns:
     target: str
     with_python: str
     """The interpreters."""
+    run_dirs: tuple[str, ...] = ()
+    """Where the whole logs of their workers lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class RunModel:
         self.watched: WatchedRuns | None = None
         self.course: CoursePicture | None = None
         self.ended: Ended | None = None
+        self.shows_logs = False
+        """Whether the last words of workers stand where cases or results would."""
         self.question = ""
         """`stop` or `leave`: what yes and no are for."""
         self.notice: tuple[str, str] = ("", "")
@@ -140,7 +144,8 @@ class RunModel:
         checked = self.checked
         if checked is not None and checked.draft.profile == draft.profile:
             narrows = all(
-                getattr(checked.draft, name) == getattr(draft, name) for name in ("device", "only", "python")
+                getattr(checked.draft, name) == getattr(draft, name)
+                for name in ("device", "only", "precision", "python")
             )
             for name, error in checked.wrong.items():
                 same = getattr(checked.draft, name) == getattr(draft, name)
@@ -256,6 +261,7 @@ class RunModel:
             self.view = "ended"
             self.question = ""
             self.scrolled = 0
+            self.shows_logs = False
 
     def say(self, text: str, style: str = "good") -> None:
         """One sentence, until the next key."""
@@ -272,7 +278,7 @@ class RunModel:
     def _watch(self, run: InProgress) -> None:
         self.view = "watch"
         self.watched = self.course = self.ended = None
-        self.scrolled = 0
+        self.scrolled, self.shows_logs = 0, False
         self._ask(Watch(run.run_ids[0]))
 
     def _press_choosing(self, action_id: str) -> bool:
@@ -352,7 +358,22 @@ class RunModel:
             self.view = "starting"
             self._ask(Start(self.draft))
 
+    def _press_logs(self, action_id: str) -> bool:
+        """The keys of the last words; whether it was one."""
+        if action_id == "logs":
+            self.shows_logs, self.scrolled = not self.shows_logs, 0
+        elif action_id == "back" and self.shows_logs:
+            self.shows_logs, self.scrolled = False, 0
+        elif action_id == "copy" and self.shows_logs:
+            words = () if self.course is None else self.course.last_words
+            self._ask(Copy("\n".join(row for said in words for row in (said.launch, *said.lines))))
+        else:
+            return False
+        return True
+
     def _press_watching(self, action_id: str) -> bool:
+        if self._press_logs(action_id):
+            return True
         if action_id in ("down", "up"):
             self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
         elif action_id == "stop" and self.watched is not None:
@@ -371,6 +392,8 @@ class RunModel:
 
     def _press_ended(self, action_id: str) -> bool:
         ended = self.ended
+        if self._press_logs(action_id):
+            return True
         if action_id in ("down", "up"):
             self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
         elif action_id in ("results", "choose") and ended is not None and ended.wrong is None:
@@ -388,7 +411,7 @@ class RunModel:
     def _choose_again(self) -> None:
         self.view, self.region = "choose", "profiles"
         self.watched = self.course = self.ended = None
-        self.scrolled = 0
+        self.scrolled, self.shows_logs = 0, False
         self._ask(Unwatch())
         self._check()
 

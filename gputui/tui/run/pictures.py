@@ -26,8 +26,9 @@ _FOOTERS = {
     "form": ("choose", "next", "back"),
     "path": ("choose", "back"),
     "cases": ("back", "copy"),
-    "watch": ("stop", "copy", "back", "leave"),
-    "ended": ("results", "copy", "back", "leave"),
+    "watch": ("stop", "logs", "copy", "back", "leave"),
+    "ended": ("results", "logs", "copy", "back", "leave"),
+    "logs": ("back", "copy", "leave"),
     "starting": ("leave",),
 }
 _STATE_STYLES = {
@@ -52,7 +53,9 @@ def picture(
     else:
         foot = _foot(model, width)
         room = height - len(foot)
-        if model.view == "ended" and model.ended is not None:
+        if model.shows_logs and model.view in ("watch", "ended"):
+            body = _logs(model, width, room)
+        elif model.view == "ended" and model.ended is not None:
             body = _ended(model, model.ended, width, room)
         elif model.view in ("watch", "ended"):
             body = _watch(model, width, room, now_ns, ascii_only=ascii_only)
@@ -166,7 +169,7 @@ def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
         if isinstance(runtime.torch_version, Missing):
             where = clean(chosen.interpreter.executable)
             yield (
-                f"no torch in {where}: install it there, or name a Python that has it as interpreter",
+                f"no torch in {where}: name a Python that has it as interpreter (--python), or install it",
                 "warn",
             )
         else:
@@ -174,7 +177,7 @@ def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
             yield f"with Python {python}, torch {torch} ({clean(chosen.found_as)})", "dim"
     machine = checked.machine
     if machine is not None and not machine.gpus:
-        yield f"no GPU: {clean(str(machine.gpus_absent))}; what runs on the CPU works", "dim"
+        yield f"no GPU, what runs on the CPU works: {clean(str(machine.gpus_absent))}", "dim"
         return
     for plan in checked.plans:
         for reason, names in reasons_of(plan).items():
@@ -424,6 +427,31 @@ def _ended(model: RunModel, ended: Ended, width: int, height: int) -> list[Line]
     return [ruled(heading, width), *lines[model.scrolled :]]
 
 
+def _logs(model: RunModel, width: int, height: int) -> list[Line]:
+    """What workers had written when their launch failed."""
+    words = () if model.course is None else model.course.last_words
+    lines: list[Line] = []
+    for said in words:
+        about = clean(f"{said.launch}: {said.outcome}{': ' if said.reason else ''}{said.reason}")
+        first, *more = wrapped(about, width - 9, 4) or [""]
+        lines.append(fitted((Span(f"  {_clock(said.at_s)} ", "dim"), Span(first, "warn")), width))
+        lines += [fitted((Span(" " * 7), Span(row, "warn")), width) for row in more]
+        for row in map(clean, said.lines):
+            margin = " " * (4 + min(len(row) - len(row.lstrip()), 8))
+            parts = wrapped(row.strip(), width - len(margin) - 1, 4)
+            lines += [fitted((Span(margin), Span(part)), width) for part in parts]
+    if not words:
+        lines.append(_words("  no worker has failed, or left without its last word", width, "dim"))
+    for place in () if model.watched is None else model.watched.run_dirs:
+        where = wrapped(f"whole logs, as long as the directory is kept: {clean(place)}", width - 3, 3)
+        lines += [fitted((Span("  "), Span(row, "dim")), width) for row in where]
+    model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
+    heading = [Span("Last words of workers", "title")]
+    if len(lines) > height - 1:
+        heading.append(Span(_place(model.scrolled, height - 1, len(lines)), "dim"))
+    return [ruled(heading, width), *lines[model.scrolled :]]
+
+
 # The last lines
 
 
@@ -452,6 +480,9 @@ def _said(model: RunModel, width: int) -> list[Line]:
 
 def _keys(model: RunModel, width: int) -> Line:
     place = model.region if model.view == "choose" else model.view
+    if model.shows_logs and place in ("watch", "ended"):
+        place = "logs"
+    has_words = model.course is not None and bool(model.course.last_words)
     names: Sequence[str] = ("yes", "no") if model.question else _FOOTERS[place]
     if model.view == "choose" and model.in_progress and not model.is_typing and not model.question:
         names = ("attach", *names)
@@ -459,6 +490,8 @@ def _keys(model: RunModel, width: int) -> Line:
         names = ("next", *names)
     if place == "ended" and model.ended is not None and model.ended.wrong is not None:
         names = tuple(name for name in names if name != "results")
+    if not has_words:
+        names = tuple(name for name in names if name != "logs")
     if place == "watch" and model.watched is None and not model.question:
         names = ("back", "leave")
     spans: list[Span] = []

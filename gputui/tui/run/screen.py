@@ -161,6 +161,11 @@ class RunScreen(Screen[None], inherit_bindings=False):
         self.model.press(action_id)
         self._done()
 
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence, until the next key."""
+        self.model.say(text, style)
+        self.paint()
+
     @property
     def in_progress(self) -> int:
         """Supervisors at work on this host, as last looked; for other screens."""

@@ -1,0 +1,77 @@
+"""What of a run is worth ringing for: its end, a case that failed, a case that ran out of memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from gputui.model.journal import CaseEnd, Line, RunEnd
+from gputui.model.plan import Plan
+
+LEAST_APART_S = 10.0
+"""What comes sooner after a notice is told with the next one."""
+_WORDS = {"failed": "failed", "oom": "ran out of memory"}
+
+
+class Notices:
+    """Hears journals and says what a person who looks elsewhere should be told. For one thread.
+
+    With `is_late` what was written before the first `tick` is history, and nothing is said of it.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        called: str,
+        *,
+        is_late: bool = False,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plans = plans
+        self._called = called
+        self._is_history = is_late
+        self._clock_s = clock_s
+        self._told_s: float | None = None
+        self._waiting: list[str] = []
+        """Sentences on cases, the oldest first."""
+        self._seen: set[tuple[int, int, str]] = set()
+        self._ends: dict[int, RunEnd] = {}
+
+    def hear(self, index: int, line: Line) -> None:
+        """One line of the journal of run `index`."""
+        if isinstance(line, RunEnd):
+            self._ends[index] = line
+        elif isinstance(line, CaseEnd) and line.outcome in _WORDS:
+            key = (index, line.case_id, line.outcome)
+            if key not in self._seen and not self._is_history:
+                self._waiting.append(self._sentence(index, line))
+            self._seen.add(key)
+
+    def tick(self) -> str:
+        """What is to be told now, empty for nothing; to be called when nothing more has come."""
+        self._is_history = False
+        now_s = self._clock_s()
+        is_soon = self._told_s is not None and now_s - self._told_s < LEAST_APART_S
+        if not self._waiting or is_soon:
+            return ""
+        self._told_s = now_s
+        return f"run {self._called}: {self._taken()}"
+
+    def end(self) -> str:
+        """What is to be told when all runs are stored, or their supervisor is gone."""
+        said = [f"{end.status}: {end.reason}" if end.reason else end.status for end in self._ends.values()]
+        if len(said) < len(self._plans):
+            said.append("its supervisor was killed")
+        cases = f"; {self._taken()}" if self._waiting else ""
+        return f"run {self._called} {', '.join(dict.fromkeys(said))}{cases}"
+
+    def _sentence(self, index: int, line: CaseEnd) -> str:
+        planned = self._plans[index].cases
+        name = planned[line.case_id].case.name if line.case_id < len(planned) else f"case {line.case_id}"
+        name = name if len(self._plans) == 1 else f"[{index + 1}] {name}"
+        return f"{name} {_WORDS[line.outcome]}"
+
+    def _taken(self) -> str:
+        first, *others = self._waiting
+        self._waiting.clear()
+        return f"{first}, and {len(others)} more" if others else first

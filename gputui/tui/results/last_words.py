@@ -1,0 +1,32 @@
+"""What workers had written when their launch failed, for the page of findings."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+
+from gputui.services.browsing import RunDetail
+from gputui.services.wording import case_name
+from gputui.tui.lines import Line, Span
+
+_MARGIN = 4
+
+
+def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
+    """A heading, and for each such launch its cases, why it ended, and the end of its log."""
+    has_failed = any(case.outcome == "failed" for case in detail.run.cases)
+    if not detail.last_words and not (has_failed and detail.logs):
+        return ()
+    names = {case.case_id: case_name(case) for case in detail.run.cases}
+    lines: list[Line] = [(), (Span("last words of workers", "title"),)]
+    for said in detail.last_words:
+        cases = ", ".join(names[case_id] for case_id in said.case_ids if case_id in names)
+        launch = f"launch {said.launch_id + 1}" + (f", {cases}" if cases else "")
+        why = f"{said.outcome}: {said.reason}" if said.reason else said.outcome
+        about = wrap(f"{launch}: {why}", max(width - 1, 20), subsequent_indent="  ")
+        lines += [(Span(row, "warn"),) for row in about]
+        for row in said.lines:
+            margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
+            lines += [(Span(margin + part),) for part in wrap(row.strip(), max(width - len(margin) - 1, 20))]
+    if detail.logs is not None:
+        lines += [(Span(row, "dim"),) for row in wrap(f"whole logs: {detail.logs}", max(width - 1, 20))]
+    return tuple(lines)

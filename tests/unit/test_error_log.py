@@ -1,0 +1,53 @@
+"""Errors that screens have told, in their file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gputui.services.error_log import LONGEST_FILE, keep_error, kept_errors, older_log
+from gputui.services.places import error_log, places
+
+
+def test_each_error_is_a_line_with_time_and_screen_and_the_newest_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "errors.log"
+    keep_error(path, "results", "a.db: is damaged: take a copy")
+    keep_error(path, "run", "Traceback:\n  in f\nValueError: \x1b[31m温度\u202e")
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(
+        f"{time} results: a.db: is damaged: take a copy\n"
+        f"{time} run: Traceback:\n      in f\n    ValueError: \\[31m温度\n",
+        path.read_text(encoding="utf-8"),
+    )
+    assert [row.partition("Z ")[2] or row for row in kept_errors(path)] == [
+        "run: Traceback:",
+        "      in f",
+        "    ValueError: [31m温度",
+        "results: a.db: is damaged: take a copy",
+    ]
+
+
+def test_the_file_makes_room_once_and_no_third_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "errors.log"
+    for number in range(3):
+        path.write_bytes(b"an error\n" * (LONGEST_FILE // 9 + 1))
+        keep_error(path, "run", f"number {number}")
+        assert path.stat().st_size < 100
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["errors.log", "errors.log.1"]
+    assert older_log(path).stat().st_size > LONGEST_FILE
+    first, *others = kept_errors(path)
+    assert first.endswith("run: number 2")
+    assert set(others) == {"an error"}
+
+
+def test_a_place_that_cannot_be_written_is_no_second_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    keep_error(tmp_path / "file" / "errors.log", "run", "text")
+    assert kept_errors(tmp_path / "file" / "errors.log") == ()
+
+
+def test_the_file_is_among_the_places() -> None:
+    keep_error(error_log(), "run", "text")
+    (place,) = (place for place in places() if place.path == error_log().parent)
+    assert place.exists
+    assert place.what == "errors"

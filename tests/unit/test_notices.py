@@ -1,0 +1,114 @@
+"""What a terminal is sent when something happened, byte for byte, and what is worth it."""
+
+from __future__ import annotations
+
+import pytest
+from run_screen_golden import HOSTILE, plan
+
+from gputui.model.journal import CaseEnd, RunEnd
+from gputui.services.notices import LEAST_APART_S, Notices
+from gputui.services.notifying import LONGEST, notification
+
+OSC_9 = b"\x1b]9;gputui: run 1a2b finished\x07"
+OSC_777 = b"\x1b]777;notify;gputui;run 1a2b finished\x07"
+
+
+@pytest.mark.parametrize(
+    ("environment", "sent"),
+    [
+        ({"TERM": "xterm-256color"}, b"\x07" + OSC_9 + OSC_777),
+        ({"TERM": "xterm-kitty"}, b"\x07" + OSC_777),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, b"\x07" + OSC_777),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, b"\x07" + OSC_9),
+        (
+            {"TERM": "tmux-256color", "TMUX": "/tmp/tmux-0/default,1,0", "TERM_PROGRAM": "tmux"},
+            b"\x07\x1bPtmux;\x1b" + OSC_9 + b"\x1b\\\x1bPtmux;\x1b" + OSC_777 + b"\x1b\\",
+        ),
+        (
+            {"TERM": "tmux-256color"},
+            b"\x07\x1bPtmux;\x1b" + OSC_9 + b"\x1b\\\x1bPtmux;\x1b" + OSC_777 + b"\x1b\\",
+        ),
+        (
+            {"TERM": "screen-256color", "STY": "1.pts-0.box"},
+            b"\x07\x1bP" + OSC_9 + b"\x1b\\\x1bP" + OSC_777 + b"\x1b\\",
+        ),
+        ({"TERM": "linux"}, b"\x07"),
+        ({"TERM": "dumb"}, b"\x07"),
+        ({}, b"\x07"),
+    ],
+    ids=lambda value: " ".join(value.values()) if isinstance(value, dict) else "",
+)
+def test_each_terminal_gets_the_bell_and_what_it_can_show(environment: dict[str, str], sent: bytes) -> None:
+    assert notification("run 1a2b finished", environment) == sent
+
+
+def test_nothing_of_a_text_can_end_a_sequence_or_begin_one() -> None:
+    sent = notification(f"{HOSTILE};\x9c\x1b\\\n" + "x" * 999, {"TERM": "xterm"})
+    assert sent.count(b"\x1b") == 2
+    assert sent.count(b"\x07") == 3
+    assert sent.count(b";") == 1 + 3
+    assert "\x9c" not in sent.decode()
+    assert len(sent.decode().split("\x07")[1]) == len("\x1b]9;gputui: ") + LONGEST
+
+
+def ended(case_id: int, outcome: str = "failed") -> CaseEnd:
+    return CaseEnd(0, case_id, outcome, "for a reason", 0, 1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_failure_and_a_lack_of_memory_are_told_once_per_case_and_success_is_not() -> None:
+    clock = Clock()
+    notices = Notices([plan()], "1a2b", clock_s=clock)
+    notices.hear(0, ended(0, "ok"))
+    notices.hear(0, ended(1, "unsupported"))
+    assert notices.tick() == ""
+    notices.hear(0, ended(0))
+    assert notices.tick() == "run 1a2b: gemm mini cpu fp32 1 thread failed"
+    clock.now_s += LEAST_APART_S
+    notices.hear(0, ended(0))
+    assert notices.tick() == ""
+    notices.hear(0, ended(0, "oom"))
+    assert notices.tick() == "run 1a2b: gemm mini cpu fp32 1 thread ran out of memory"
+
+
+def test_fifty_failures_are_two_notices_and_the_end() -> None:
+    clock = Clock()
+    notices = Notices([plan()], "1a2b", clock_s=clock)
+    told = []
+    for number in range(50):
+        clock.now_s = number * 0.3
+        notices.hear(0, ended(number))
+        told.append(notices.tick())
+    notices.hear(0, RunEnd("finished", "", 1, 1))
+    told.append(notices.end())
+    said = [text for text in told if text]
+    assert len(said) == 3
+    assert said[1].endswith(", and 33 more")
+    assert said[2] == "run 1a2b finished; case 35 failed, and 14 more"
+
+
+def test_who_comes_late_is_told_what_happens_from_then_on() -> None:
+    notices = Notices([plan()], "1a2b (mine)", is_late=True)
+    notices.hear(0, ended(0))
+    assert notices.tick() == ""
+    notices.hear(0, ended(0))
+    assert notices.tick() == ""
+    notices.hear(0, ended(1))
+    assert notices.tick() != ""
+    notices.hear(0, RunEnd("interrupted", "stopped by SIGTERM", 1, 1))
+    assert notices.end() == "run 1a2b (mine) interrupted: stopped by SIGTERM"
+
+
+def test_of_several_runs_each_is_named_and_one_that_left_no_word_was_killed() -> None:
+    notices = Notices([plan(), plan()], "1a2b and 3c4d")
+    notices.hear(1, ended(0, "oom"))
+    assert "[2] gemm mini cpu fp32" in notices.tick()
+    notices.hear(0, RunEnd("finished", "", 1, 1))
+    assert notices.end() == "run 1a2b and 3c4d finished, its supervisor was killed"
