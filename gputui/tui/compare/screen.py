@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from textual.app import ComposeResult
 from textual.widgets import ContentSwitcher, DataTable
 
+from gputui.analysis.attribution import Attribution
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
@@ -78,6 +80,8 @@ class CompareScreen(ShellScreen):
         self._value = 0
         self._rows: list[Row] = []
         self._page_heading = ""
+        self._page_again: Callable[[], None] = lambda: None
+        """Makes the page anew that is shown, as wide as the screen is then."""
         self._table = PlainTable(id="rows")
 
     def compose_body(self) -> ComposeResult:
@@ -110,6 +114,11 @@ class CompareScreen(ShellScreen):
     def comparison(self) -> Comparison | None:
         """What the table shows."""
         return None if self._loaded is None else self._loaded.answer.comparisons[self._place]
+
+    def has_reasons(self, row: Row) -> bool:
+        """Whether it is known why the sides differ in a row."""
+        why = self._why(row)
+        return why is not None and isinstance(why.attribution, Attribution)
 
     def heading(self) -> str:
         """What is compared."""
@@ -245,8 +254,12 @@ class CompareScreen(ShellScreen):
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter, or a click on the row under the cursor."""
         event.stop()
-        row, shown = self._row_here, self.comparison
-        if row is None or shown is None or self._loaded is None:
+        if self._row_here is not None:
+            self._show_evidence(self._row_here)
+
+    def _show_evidence(self, row: Row) -> None:
+        shown = self.comparison
+        if shown is None or self._loaded is None:
             return
         ignore = self._loaded.asked.ignore
         name = row_name(row, [], ignore)
@@ -255,7 +268,7 @@ class CompareScreen(ShellScreen):
             for letter, side in (("a", shown.a), ("b", shown.b))
         ]
         page = evidence_page(row, name, self._why(row), self.size.width, ascii_only=shell_of(self).ascii_only)
-        self._show_page(f"evidence of {name}", (*heads, (), *page))
+        self._show_page(f"evidence of {name}", (*heads, (), *page), lambda: self._show_evidence(row))
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
@@ -314,7 +327,7 @@ class CompareScreen(ShellScreen):
             lines += paragraph(
                 f"{count} case{'s' if count > 1 else ''} on neither side: {clean_text(reason)}", width, "dim"
             )
-        self._show_page("what differs", tuple(lines))
+        self._show_page("what differs", tuple(lines), self.action_differs)
 
     def action_text(self) -> None:
         """The command's own words, from the command itself."""
@@ -333,7 +346,7 @@ class CompareScreen(ShellScreen):
 
         def done(lines: tuple[str, ...]) -> None:
             heads = paragraph(f"$ {clean_text(command)}", width, "accent") + paragraph(note, width, "dim")
-            self._show_page("as text", (*heads, (), *((Span(line),) for line in lines)))
+            self._show_page("as text", (*heads, (), *((Span(line),) for line in lines)), self.action_text)
 
         self.begin(lambda job: printed(("compare", *words), width, job), done, self._fail)
 
@@ -359,10 +372,17 @@ class CompareScreen(ShellScreen):
 
     def on_resize(self) -> None:
         """Other columns fit."""
-        self.call_after_refresh(self._fill)
+        self.call_after_refresh(self._draw_again)
 
-    def _show_page(self, heading: str, lines: tuple[Line, ...]) -> None:
-        self._page_heading = heading
+    def _draw_again(self) -> None:
+        self._fill()
+        if self.level == "page":
+            self._page_again()
+        elif not self._words:
+            self._teach()
+
+    def _show_page(self, heading: str, lines: tuple[Line, ...], again: Callable[[], None]) -> None:
+        self._page_heading, self._page_again = heading, again
         self.query_one("#page", LinesPage).show(lines)
         self.say("")
         self._show_level("page")
