@@ -124,6 +124,9 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             status = app.run_until_ended(mouse=options.has_mouse)
         finally:
             feed.close()
+    if app.runs_in_progress:
+        goes_on = "the run goes on" if app.runs_in_progress == 1 else f"{app.runs_in_progress} runs go on"
+        print(f"{goes_on}; to see it again: gputui, then 2, or gputui attach")
     kept = model.settings
     if options.interval_s is not None and kept.interval_s == options.interval_s:
         kept = replace(kept, interval_s=loaded.interval_s)  # asked for once, not for ever

@@ -1,4 +1,4 @@
-"""Every text of the screens can be read at 256 colours on dark terminals: a contrast of at least 4.5 by WCAG 2."""
+"""Every text can be read at 256 colours on dark terminals: it has a contrast of at least 4.5 by WCAG 2."""
 
 from __future__ import annotations
 

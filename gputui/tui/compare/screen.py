@@ -36,6 +36,9 @@ from gputui.tui.compare.evidence_page import evidence_page
 from gputui.tui.dialogs import AskText
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_page import LinesPage
+from gputui.tui.lines_view import LinesView
+from gputui.tui.monitor.cells import cut, fitted
+from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.results.pages import paragraph
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
@@ -43,6 +46,8 @@ from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 VALUES = ("rate", "per step", "cost", "of the peak")
 """What the columns of the sides show."""
 _WIDE = 100
+_HIGH = 16
+_LABEL_CELLS = 24
 _HINTS = {
     "rows": ("enter", "baseline", "values", "text", "differs", "open-files", "back"),
     "page": ("back", "down"),
@@ -69,7 +74,8 @@ class CompareScreen(ShellScreen):
     BINDINGS = bindings_of(ACTIONS)
     DEFAULT_CSS = """
     CompareScreen #level { height: 1fr; }
-    CompareScreen #sides { height: auto; max-height: 6; }
+    CompareScreen #sides { height: 2; }
+    CompareScreen #sides.-hidden { display: none; }
     """
 
     def __init__(self) -> None:
@@ -85,7 +91,11 @@ class CompareScreen(ShellScreen):
         self._table = PlainTable(id="rows")
 
     def compose_body(self) -> ComposeResult:
-        """The rows, a page for what a row rests on, and one for what cannot be shown."""
+        """The sides, the rows, a page for what a row rests on, and one for what cannot be shown."""
+        self._sides = LinesView(shell_of(self).depth)
+        self._sides.id = "sides"
+        self._sides.add_class("-hidden")
+        yield self._sides
         with ContentSwitcher(initial="notice", id="level"):
             yield self._table
             yield LinesPage(id="page")
@@ -129,7 +139,7 @@ class CompareScreen(ShellScreen):
             return "compare"
         count = len(self._loaded.answer.comparisons)
         more = f" ({self._place + 1} of {count} sides)" if count > 1 else ""
-        return f"{_short(shown.b.name)} against {_short(shown.a.name)}{more}"
+        return f"{_called(shown.b)} against {_called(shown.a)}{more}"
 
     def hints(self) -> tuple[str, ...]:
         """The keys of the level."""
@@ -196,7 +206,16 @@ class CompareScreen(ShellScreen):
             mean = "—" if isinstance(group.mean, Missing) else interval_text(group.mean, wide=is_wide)
             rows.append((f"mean of {group.common}/{group.rows} {group.group}", "", "", mean, "", ""))
         self._table.fill(rows, headings)
+        self._sides.show(self._side_lines(shown, self.size.width))
         self._tell_row()
+
+    def _side_lines(self, shown: Comparison, width: int) -> tuple[Line, ...]:
+        """What a and b are."""
+        lines = [
+            fitted((Span(f"{letter}  ", "title"), Span(self._side_words(side, width - 3))), width)
+            for letter, side in (("a", shown.a), ("b", shown.b))
+        ]
+        return tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else tuple(lines)
 
     def _row_cells(self, row: Row, common: list[str], ignore: str, is_wide: bool) -> tuple[str, ...]:
         a, b = (self._cell(cell) for cell in (row.a, row.b))
@@ -239,7 +258,9 @@ class CompareScreen(ShellScreen):
 
     def _side_words(self, side: Side, width: int) -> str:
         ignore = self._loaded.asked.ignore if self._loaded else ""
-        return clean_text(side_words(replace(side, name=_short(side.name)), ignore, width))
+        name, short = _called(side), _short(side.name)
+        name = name if name == short else f"{name}  {short}"
+        return clean_text(side_words(replace(side, name=name), ignore, width))
 
     def _why(self, row: Row) -> Why | None:
         if self._loaded is None:
@@ -263,12 +284,8 @@ class CompareScreen(ShellScreen):
             return
         ignore = self._loaded.asked.ignore
         name = row_name(row, [], ignore)
-        heads = [
-            (Span(f"{letter}  {self._side_words(side, self.size.width - 3)}", "dim"),)
-            for letter, side in (("a", shown.a), ("b", shown.b))
-        ]
         page = evidence_page(row, name, self._why(row), self.size.width, ascii_only=shell_of(self).ascii_only)
-        self._show_page(f"evidence of {name}", (*heads, (), *page), lambda: self._show_evidence(row))
+        self._show_page(f"evidence of {name}", page, lambda: self._show_evidence(row))
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
@@ -374,7 +391,13 @@ class CompareScreen(ShellScreen):
         """Other columns fit."""
         self.call_after_refresh(self._draw_again)
 
+    def _hide_sides(self) -> None:
+        """They stand above the rows and above pages of them, where a terminal is not very low."""
+        is_seen = self._loaded is not None and self.level != "notice" and self.size.height >= _HIGH
+        self._sides.set_class(not is_seen, "-hidden")
+
     def _draw_again(self) -> None:
+        self._hide_sides()
         self._fill()
         if self.level == "page":
             self._page_again()
@@ -393,8 +416,15 @@ class CompareScreen(ShellScreen):
 
     def _show_level(self, name: str) -> None:
         self.query_one("#level", ContentSwitcher).current = name
+        self._hide_sides()
         self.query_one(f"#{name}").focus()
         self.refresh_lines()
+
+
+def _called(side: Side) -> str:
+    """What a person calls a side: the label of a run that was chosen, else as it was asked for."""
+    label = side.run.label if "@" in side.name else ""
+    return cut(clean_text(label), _LABEL_CELLS) or _short(side.name)
 
 
 def _short(name: str) -> str:

@@ -132,8 +132,8 @@ def _cores(text: str, width: int, look: Look) -> list[Line]:
     return lines
 
 
-def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int) -> list[Line]:
-    """That there is no GPU, why, and what to do about it."""
+def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int, opening: str) -> list[Line]:
+    """That there is no GPU, why, and what to do about it; `opening` tells of the screens that need none."""
     if most <= 0:
         return []
     lines = [ruled((Span("no GPU", "warn"),), width)]
@@ -145,4 +145,7 @@ def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int) -> list[L
             lines.append(fitted((Span(row),), width))
     if not absent and len(lines) < most:
         lines.append(fitted((Span("no source of GPU metrics has found one"),), width))
+    if opening and len(lines) < most:
+        said = wrapped(f"what works without: {opening}", width, most - len(lines))
+        lines += [fitted((Span(row, "accent"),), width) for row in said]
     return lines
