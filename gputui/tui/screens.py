@@ -104,7 +104,7 @@ def screen_at(x: int, width: int) -> str:
 
 def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
     """The first line of a screen: what is shown, runs in progress, and the screens."""
-    screens = narrowed(screens_line(current, runs), width)
+    screens = narrowed(screens_line(current, runs), width - 1)
     room = max(width - line_width(screens) - 1, 0)
     left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
     return fitted((*left, Span(" "), *screens), width)

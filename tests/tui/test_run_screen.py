@@ -292,6 +292,16 @@ def test_a_wrong_field_says_what_the_command_line_says(
     assert list(checked.wrong) == [field]
 
 
+@pytest.mark.parametrize("place", ["profiles", "form", "cases"])
+def test_forty_by_ten_cells_with_the_line_of_the_screens_are_enough(place: str) -> None:
+    model = choosing()
+    model.region = place
+    lines = text_of(model, 40, 9).splitlines()
+    assert "at least" not in "".join(lines)
+    assert {width_of(line) for line in lines} <= set(range(41))
+    assert "at least 40 x 10 cells" in text_of(model, 40, 8)
+
+
 async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
     app = RunScreenApp()
     async with app.run_test(size=(80, 24)) as pilot:

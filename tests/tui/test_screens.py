@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from pty_harness import Terminal
 from shell_app import DEADLINE_S, make_app, picture, press, settled
 from stored_runs import run_id_of
 
@@ -22,7 +23,7 @@ from gputui.tui.doctor.actions import ACTIONS as DOCTOR_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.results.actions import ACTIONS as RESULTS_ACTIONS
-from gputui.tui.screens import SCREENS, screens_here, screens_line
+from gputui.tui.screens import SCREENS, header_line, screens_here, screens_line
 
 LOADED = """
 import json, sys
@@ -102,6 +103,34 @@ def test_the_monitor_tells_of_runs_in_progress_too() -> None:
     first = "".join(span.text for span in made.lines(80, 24, 1)[0])
     assert "2 runs in progress: 2" in first
     assert "[1 Mon]" in first
+
+
+@pytest.mark.parametrize("runs", [1, 12])
+def test_a_narrow_first_line_tells_less_of_runs_and_still_names_every_screen(runs: int) -> None:
+    made = MonitorModel(MonitorSettings(), title="a box of some name")
+    made.name_screens(screens_line("monitor", runs))
+    for width in range(40, 60):
+        of_monitor = "".join(span.text for span in made.lines(width, 24, 1)[0])
+        of_screen = "".join(span.text for span in header_line("results", "runs", width, runs))
+        for first in (of_monitor, of_screen):
+            assert len(first) == width
+            assert first.rstrip(" ]").endswith("4 Cmp")
+            assert f"{runs} run" in first or width < 44
+
+
+def test_leaving_says_that_a_run_goes_on(repository: Path) -> None:
+    run_dir = run_directories() / run_id_of(1)
+    run_dir.mkdir(parents=True)
+    descriptor = take_lock(run_dir, Holder.this_process(b"k" * 32, "a.db", [run_dir]))
+    try:
+        environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
+        with Terminal([sys.executable, "-m", "gputui"], environment=environment) as terminal:
+            terminal.wait_for("1 run in progress", DEADLINE_S)
+            terminal.type(b"q")
+            assert terminal.ended() == 0
+            assert b"the run goes on; to see it again: gputui" in terminal.raw
+    finally:
+        os.close(descriptor)
 
 
 async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:

@@ -11,7 +11,7 @@ from gputui.services.course import CaseCourse, CoursePicture, Strip
 from gputui.services.profiles import Profile
 from gputui.services.starting import Checked, reasons_of
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import clean, cut, filled, fitted, left, right, ruled, width_of
+from gputui.tui.monitor.cells import clean, cut, filled, fitted, left, line_width, right, ruled, width_of
 from gputui.tui.monitor.charts import heat
 from gputui.tui.monitor.look import wrapped
 from gputui.tui.monitor.plain_ascii import in_ascii
@@ -164,7 +164,8 @@ def _about(model: RunModel, width: int) -> list[Line]:
     for text, style in _lessons(checked):
         lines += [fitted((Span("  "), Span(row, style)), width) for row in wrapped(text, width - 2, 2)]
     if len(lines) > 4:
-        lines[3] = _noted(lines[3], "…", width)
+        *before, last = lines[3]
+        lines[3] = fitted((*before, Span(last.text.rstrip(), last.style), Span(" …", "dim")), width)
     return filled(lines, width, 4)
 
 
@@ -470,15 +471,18 @@ def _keys(model: RunModel, width: int) -> Line:
         names = tuple(name for name in names if name != "results")
     if place == "watch" and model.watched is None and not model.question:
         names = ("back", "leave")
+    help_too = not model.is_typing and not model.question
+    end = (Span(" ?", "accent"), Span(" Help ")) if help_too else ()
     spans: list[Span] = []
     for name in names:
         title = _CALLED.get((place, name), TITLES[name])
         if name == "choose" and place == "form" and model.form.field is None:
             title = "Start"
-        spans += [Span(f" {KEYS[name]}", "accent"), Span(f" {title} ")]
-    if not model.is_typing and not model.question:
-        spans += [Span(" ?", "accent"), Span(" Help ")]
-    return fitted(spans, width)
+        key = (Span(f" {KEYS[name]}", "accent"), Span(f" {title} "))
+        if line_width((*spans, *key, *end)) > width:
+            break
+        spans += key
+    return fitted((*spans, *end), width)
 
 
 def _words(text: str, width: int, style: str = "") -> Line:
