@@ -50,7 +50,7 @@ NAMES = (
 LABELS = ("all cores", "one core")
 """Of the two runs: the first has every core that gputui has, the second the first of them."""
 _TABS = ("cases", "blocks", "operators", "step", "telemetry", "findings")
-_BLOCKS = 8
+_BLOCKS = 6
 """So many blocks of a case are seen while a run goes on: enough for an interval."""
 _LONGEST_S = 1800.0
 _LOOK_EVERY_S = 0.05

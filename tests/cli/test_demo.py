@@ -37,7 +37,7 @@ def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, r
 def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_behind(
     tmp_path: Path,
 ) -> None:
-    spin = write_spin_profile(tmp_path / "spin.toml", budget_s=2, replicates=1)
+    spin = write_spin_profile(tmp_path / "spin.toml", budget_s=5, replicates=1)
     done = gputui("demo", "--screenshots", tmp_path / "shots", "--measure", spin)
     assert done.returncode == 0, done.stderr
     made = {path.name: path for path in (tmp_path / "shots").iterdir()}
@@ -52,7 +52,7 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
         )
         assert text_of(made[name]).get("width") == str(int(name.split("-")[-1].split("x")[0]) * 8 + 20)
     for size in ("80x24", "120x40"):
-        assert "timing" in texts[f"run-progress-{size}.svg"]
+        assert "spin mini cpu fp32 1 thread" in texts[f"run-progress-{size}.svg"]
         assert "finished" in texts[f"run-ended-{size}.svg"]
         assert "all cores" in texts[f"results-runs-{size}.svg"]
         assert "one core" in texts[f"results-runs-{size}.svg"]
