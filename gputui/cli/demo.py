@@ -19,7 +19,7 @@ from gputui.errors import EXIT_DONE, GputuiError
     is_flag=False,
     flag_value="",
     metavar="[PROFILE]",
-    help="With --screenshots: measure here, twice, and make pictures of Run, Results and Compare as well."
+    help="With --screenshots: measure here, twice, and make pictures of the other screens as well."
     "  [gemm and gpt_train of quick]",
 )
 @click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")

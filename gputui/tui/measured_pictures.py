@@ -1,4 +1,4 @@
-"""Pictures of Run, Results and Compare: the app itself is driven, and what it shows was measured."""
+"""Pictures of the screens beside the Monitor: the app itself is driven, and what it shows was measured."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ NAMES = (
     "results-findings",
     "compare-rows",
     "compare-evidence",
+    "doctor",
 )
 """In the order they are taken; each is made in every one of SIZES."""
 LABELS = ("all cores", "one core")
@@ -285,6 +286,8 @@ async def _looking_back(camera: _Camera) -> None:
     await camera.take("compare-rows")
     await camera.press(*["down"] * _telling_row(screen), "enter")
     await camera.take("compare-evidence")
+    await camera.open("doctor")
+    await camera.take("doctor")
 
 
 def _telling_row(screen: CompareScreen) -> int:

@@ -13,7 +13,9 @@ import pytest
 from command_line import gputui, write_spin_profile
 
 from gputui.tui.measured_pictures import NAMES, SIZES
+from gputui.tui.screens import SCREENS
 
+SHOWN = {entry.id: f"{entry.key} {entry.short}" for entry in SCREENS}
 MEASURED = {f"{name}-{width}x{height}.svg" for name in NAMES for width, height in SIZES}
 
 
@@ -46,10 +48,7 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
     for name, text in texts.items():
         assert "href" not in made[name].read_text()
         assert "DEMO DATA" not in text
-        assert (
-            f"[{'2 Run' if name.startswith('run') else '3 Res' if name.startswith('res') else '4 Cmp'}]"
-            in text
-        )
+        assert f"[{SHOWN[name.partition('-')[0]]}]" in text
         assert text_of(made[name]).get("width") == str(int(name.split("-")[-1].split("x")[0]) * 8 + 20)
     for size in ("80x24", "120x40"):
         assert "spin mini cpu fp32 1 thread" in texts[f"run-progress-{size}.svg"]
