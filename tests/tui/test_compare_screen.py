@@ -24,6 +24,9 @@ from gputui.tui.compare.screen import CompareScreen
 from gputui.tui.dialogs import AskText
 from gputui.tui.lines_page import LinesPage
 
+CLEAN = "[b]bold[/b] [31m[@click…"
+"""The label HOSTILE as a heading has it."""
+
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -61,7 +64,9 @@ async def test_two_marked_runs_are_compared_the_first_as_the_baseline(db: Path) 
         assert "mark two runs with space first" in picture(app)
         await press(pilot, "down", "down", "space", "up", "space", "c")
         shown = picture(app)
-        assert "a.db@cccc0002 against a.db@cccc0001" in shown
+        assert f"{CLEAN} against fast box" in shown
+        assert "a  fast box  a.db@cccc0001" in shown
+        assert f"b  {CLEAN}  a.db@cccc0002" in shown
         assert "slower" in shown
 
 
@@ -338,12 +343,12 @@ async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Pat
     async with app.run_test(size=(120, 24)) as pilot:
         store(db.parent / "c.db", 5, gpt_ms=50.0)
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002", str(db.parent / "c.db"))
-        assert "a.db@cccc0002 against a.db@cccc0001 (1 of 2 sides)" in picture(app)
+        assert f"{CLEAN} against fast box (1 of 2 sides)" in picture(app)
         await press(pilot, "n")
-        assert "c.db against a.db@cccc0001 (2 of 2 sides)" in picture(app)
+        assert "c.db against fast box (2 of 2 sides)" in picture(app)
         assert "faster" in picture(app)
         await press(pilot, "b")
-        assert "a.db@cccc0002 against c.db" in picture(app) or "a.db@cccc0001 against c.db" in picture(app)
+        assert f"{CLEAN} against c.db" in picture(app) or "fast box against c.db" in picture(app)
 
 
 async def test_files_are_typed_and_what_cannot_be_compared_is_told_with_the_next_step(db: Path) -> None:
@@ -371,8 +376,9 @@ async def test_a_hostile_name_is_text_here_too(tmp_path: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        assert "[red]x.db@cccc0002 against [red]x.db@cccc0001" in picture(app)
-        await press(pilot, "enter")
+        assert f"[red]x.db@cccc0002 against {CLEAN}" in picture(app)
+        assert f"a  {CLEAN}  [red]x.db@cccc0001" in picture(app)
+        await press(pilot, "enter", "escape", "d")
         assert "[red]x.db@cccc0001" in page(screen)
 
 
@@ -383,6 +389,35 @@ async def test_everything_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) 
         for keys in ((), ("enter",), ("escape", "d"), ("escape", "t"), ("escape", "g"), ("escape", "o")):
             await press(pilot, *keys)
             assert picture(app).isascii(), keys
+
+
+async def test_what_a_and_b_are_stands_above_the_rows_unless_the_terminal_is_low(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0003")
+        for width, height, seen in ((80, 24, True), (40, 10, False), (80, 24, True)):
+            await pilot.resize_terminal(width, height)
+            await settled(pilot)
+            assert ("a  fast box  a.db@cccc0001" in picture(app)) is seen
+        await press(pilot, "enter")
+        assert "b  a.db@cccc0003" in picture(app)
+
+
+async def test_a_page_is_made_anew_for_another_width(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        for keys in (("down", "enter"), ("escape", "d"), ("escape", "t")):
+            await press(pilot, *keys)
+            wide = page(screen)
+            await pilot.resize_terminal(64, 24)
+            await settled(pilot)
+            lines = screen.query_one("#page", LinesPage).text.splitlines()
+            assert max(map(len, lines)) <= 64
+            assert len(page(screen)) > 100
+            await pilot.resize_terminal(120, 40)
+            await settled(pilot)
+            assert page(screen) == wide
 
 
 async def test_the_table_follows_the_width_and_keeps_the_cursor(db: Path) -> None:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from textual.app import ComposeResult
 from textual.widgets import ContentSwitcher, DataTable
 
-from gputui.services.comparison import Comparison
+from gputui.analysis.attribution import Attribution
+from gputui.services.comparison import Comparison, Row
 from gputui.services.places import copies_directory
 from gputui.services.printed import printed
 from gputui.services.row_values import VALUES, Value
@@ -102,6 +103,11 @@ class CompareScreen(ShellScreen):
     def comparison(self) -> Comparison | None:
         """The side that is looked at, against the baseline."""
         return None if self._loaded is None else self._loaded.answer.comparisons[self._place]
+
+    def has_reasons(self, row: Row) -> bool:
+        """Whether it is known why the sides differ in a row."""
+        why = None if self._loaded is None else self._loaded.why(self._place, row)
+        return why is not None and isinstance(why.attribution, Attribution)
 
     @property
     def value(self) -> Value:

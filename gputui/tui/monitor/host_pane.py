@@ -132,14 +132,11 @@ def _cores(text: str, width: int, look: Look) -> list[Line]:
     return lines
 
 
-def no_gpu_lines(
-    absent: Mapping[str, Missing], width: int, most: int, *, has_screens: bool = False
-) -> list[Line]:
-    """That there is no GPU, why, what to do about it, and what works without."""
+def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int, opening: str) -> list[Line]:
+    """That there is no GPU, why, and what to do about it; `opening` tells of the screens that need none."""
     if most <= 0:
         return []
-    works = "2 measures the CPU, 3 and 4 show results" if has_screens else "the host is watched"
-    lines = [ruled((Span("no GPU", "warn"), Span(works)), width)]
+    lines = [ruled((Span("no GPU", "warn"), Span("the host is watched")), width)]
     for name, missing in absent.items():
         room = most - len(lines)
         if room <= 0:
@@ -148,4 +145,7 @@ def no_gpu_lines(
             lines.append(fitted((Span(row),), width))
     if not absent and len(lines) < most:
         lines.append(fitted((Span("no source of GPU metrics has found one"),), width))
+    if opening and len(lines) < most:
+        said = wrapped(f"what works without: {opening}", width, most - len(lines))
+        lines += [fitted((Span(row, "accent"),), width) for row in said]
     return lines
