@@ -223,7 +223,7 @@ class ResultFile:
     def _lines_of_log(self, run_id: str, launch_id: Cell) -> list[str]:
         """Line breaks are kept here; all else is cleaned as everywhere."""
         sql = (
-            f"SELECT log_tail FROM {CATALOG}.main.launches"
+            f"SELECT log_tail FROM {self._catalog}.main.launches"
             " WHERE run_id = TRY_CAST(? AS UUID) AND launch_id = TRY_CAST(? AS BIGINT)"
         )
         rows = rows_of(self._connection, self.db, sql, (run_id, launch_id))
