@@ -8,11 +8,9 @@ Run from the repository root:
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,17 +85,25 @@ _WORKLOADS = (
 )
 
 
+_MEASURED = """
+import os, subprocess, sys, time
+begun = time.monotonic()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+print(used.ru_utime + used.ru_stime, time.monotonic() - begun, used.ru_maxrss)
+sys.stdout.flush(); os._exit(os.waitstatus_to_exitcode(status))
+"""
+"""Run by a process that is small itself: a child's peak begins with what its parent held."""
+
+
 def timed(words: Sequence[str]) -> tuple[float, float, int]:
     """Wall and CPU seconds of a command, and its peak memory in MiB; of three the one of the least CPU."""
+    command = [sys.executable, "-c", _MEASURED, sys.executable, "-m", "gputui", *words]
     found = []
     for _ in range(3):
-        begun = time.monotonic()
-        process = subprocess.Popen([sys.executable, "-m", "gputui", *words], stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise SystemExit(f"gputui {words[0]} ended with {process.returncode}")
-        found.append((used.ru_utime + used.ru_stime, time.monotonic() - begun, used.ru_maxrss // 1024))
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        cpu, wall, peak = map(float, said.split())
+        found.append((cpu, wall, int(peak) // 1024))
     cpu, wall, peak = min(found)
     return wall, cpu, peak
 
