@@ -58,7 +58,7 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
-CROWDED = "kept from its CPUs by others"
+CROWDED = "kept from CPUs by others"
 FLAGGED_SHARE = 0.05
 """From which throttling is worth a flag: a cap that is touched now and then changes nothing."""
 COLD_SHARE = 0.2

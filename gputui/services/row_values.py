@@ -60,11 +60,11 @@ def value_of(cell: Cell, column: str, *, is_wide: bool = True) -> str | Missing:
 
 
 def absences(sides: tuple[tuple[str, Cell], ...], column: str) -> str:
-    """Why values of a row are absent, the sides named; empty if all are there."""
+    """Why values of measured sides of a row are absent, the sides named; empty if all are there."""
     reasons: dict[str, list[str]] = {}
     for name, cell in sides:
         value = value_of(cell, column)
-        if isinstance(value, Missing):
+        if isinstance(value, Missing) and isinstance(cell.speed, SpeedEstimate):
             reasons.setdefault(value.reason, []).append(name)
     return "; ".join(f"{' and '.join(names)}: {reason}" for reason, names in reasons.items())
 

@@ -277,7 +277,7 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
     advice = advise(parse_job("1M tok train"), [Box(side, NO_PRICE, NO_PRICE)])
 
     doubts = " ".join(advice.offers[0].doubts)
-    assert "kept from its CPUs by others 40 % of the time" in doubts
+    assert "kept from CPUs by others 40 % of the time" in doubts
     assert "interrupted" in doubts
     assert "1 launch: the interval is mostly assumed" in doubts
 
