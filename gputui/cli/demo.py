@@ -14,15 +14,25 @@ from gputui.errors import EXIT_DONE, GputuiError
 @click.option(
     "--screenshots", type=click.Path(path_type=Path), metavar="DIR", help="Write pictures (SVG) instead."
 )
+@click.option(
+    "--measure",
+    is_flag=False,
+    flag_value="",
+    metavar="[PROFILE]",
+    help="With --screenshots: measure here, twice, and make pictures of the other screens as well."
+    "  [gemm and gpt_train of quick]",
+)
 @click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
-def command(gpus: int, screenshots: Path | None, is_ascii: bool, no_mouse: bool) -> int:
-    """Look around in the monitor on made-up GPUs: every picture says DEMO DATA.
+def command(gpus: int, screenshots: Path | None, measure: str | None, is_ascii: bool, no_mouse: bool) -> int:
+    """Look around in the monitor on made-up GPUs: every picture of it says DEMO DATA.
 
-    No GPU is needed, and none is read.
+    No GPU is needed, and none is read. Pictures of the other screens show what --measure measured.
     """
     if screenshots is not None:
-        return write_screenshots(screenshots)
+        return write_screenshots(screenshots, measure)
+    if measure is not None:
+        raise GputuiError("--measure makes pictures only", "gputui demo --screenshots DIR --measure")
     from gputui.cli.monitor import has_terminal
 
     if not has_terminal():
@@ -49,17 +59,27 @@ def command(gpus: int, screenshots: Path | None, is_ascii: bool, no_mouse: bool)
     return show_live(feed, options)
 
 
-def write_screenshots(folder: Path) -> int:
-    """All pictures, into a folder that is made if there is none."""
+def write_screenshots(folder: Path, measure: str | None) -> int:
+    """All pictures, into a folder that is made if there is none; `measure` None: of the monitor alone."""
     from gputui.tui.demo_pictures import pictures
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, svg in pictures():
-            (folder / name).write_text(svg, encoding="utf-8")
-            click.echo(folder / name)
+            _write(folder / name, svg)
+        if measure is not None:
+            from gputui.tui.measured_pictures import QUICK, Subject, measured_pictures
+
+            subject = Subject(measure) if measure else QUICK
+            for name, svg in measured_pictures(subject, lambda said: click.echo(said, err=True)).items():
+                _write(folder / name, svg)
     except OSError as error:
         raise GputuiError(
             f"{folder}: pictures cannot be written ({error.strerror})", "name a directory you may write"
         ) from error
     return EXIT_DONE
+
+
+def _write(path: Path, svg: str) -> None:
+    path.write_text(svg, encoding="utf-8")
+    click.echo(path)

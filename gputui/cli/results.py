@@ -24,7 +24,14 @@ from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import cost_of, speed_of
 from gputui.services.utilisation import uses_of
-from gputui.services.wording import case_name, figure_seen, figure_text, half_width, outcome_words, run_notes
+from gputui.services.wording import (
+    case_name,
+    figure_seen,
+    figure_text,
+    interval_words,
+    outcome_words,
+    run_notes,
+)
 
 
 def print_results(out: Console, run: Run) -> None:
@@ -147,7 +154,7 @@ def _figures(case: CaseResult, speed: SpeedEstimate) -> tuple[str, str, str]:
     return (
         format_rate(speed.units_per_s, case.case.unit),
         format_seconds(case.case.units_per_step / speed.units_per_s),
-        f"±{format_percent(half_width(speed))}",
+        interval_words(speed),
     )
 
 

@@ -116,8 +116,9 @@ def find_profile(name_or_path: str) -> Profile:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
             raise GputuiError(
-                f"profile {path}: cannot be read ({error})", "give the path of a TOML file"
+                f"profile {path}: cannot be read ({why})", "give the path of a TOML file"
             ) from error
         return read_profile(text, path.stem, str(path))
     shipped = {profile.name: profile for profile in shipped_profiles()}

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from gputui.errors import GputuiError
 from gputui.model.result import RunSummary
 
+_QUOTED = 24
+"""Letters of a wrong label that are repeated: what is wrong with it stands behind them."""
 MAX_LABEL = 80
 _LISTED = 8
 
@@ -58,11 +60,15 @@ def check_label(text: str) -> str:
     """
     if len(text) > MAX_LABEL or not text.isprintable():
         raise GputuiError(
-            f"{text[:MAX_LABEL]!r} is no label", f"a label has up to {MAX_LABEL} printable characters"
+            f"{_beginning(text)!r} is no label", f"a label has up to {MAX_LABEL} printable characters"
         )
     if re.fullmatch(r"latest(~.*)?|[0-9a-f]{8}|[0-9a-f-]{36}", text.lower()):
         raise GputuiError(f"{text!r} is no label: it reads as a run's id", "add a word to it")
     return text
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 
 
 def _matching(summaries: Sequence[RunSummary], selector: str) -> list[RunSummary]:

@@ -178,6 +178,10 @@ class FastPaint(App[int]):
         if self._running and self.screen_stack and not self._batch_count:
             self._display(self.screen, self._whole_picture())
 
+    def shown_rows(self) -> list[list[Strip]]:
+        """What stands on the screen, row by row, as if all of it were drawn anew."""
+        return [list(row) for row in self._whole_picture().strips]
+
     def _whole_picture(self) -> LayoutUpdate:
         picture = self.screen._compositor.render_update(full=True, screen_stack=self._background_screens)
         assert isinstance(picture, LayoutUpdate)

@@ -12,6 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from rich.color import Color
+from rich.style import Style
+from textual.strip import Strip
+
 from gputui.tui.cell_diff import cells_of
 from gputui.tui.lines import Line
 from gputui.tui.theme import Depth, definition
@@ -29,7 +33,9 @@ _DOT_SIZE = 2.6
 _FIRST_DOT_Y, _DOT_STEP_Y = 2.2, 4.2
 _EIGHTHS = "▁▂▃▄▅▆▇█"
 _RULE = "─"
-_PIECES = re.compile(r"[\u2800-\u28ff]+|[▁-█]+|─+|[^\u2800-\u28ff▁-█─ ]+(?: [^\u2800-\u28ff▁-█─ ]+)*")
+_BARS = "━╸╺"
+_DRAWN = "\u2800-\u28ff▁-█─━╸╺"
+_PIECES = re.compile(rf"[\u2800-\u28ff]+|[▁-█]+|─+|[{_BARS}]+|[^{_DRAWN} ]+(?: [^{_DRAWN} ]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,42 @@ def colours_of(style: str) -> Colours:
     return Colours(before, behind, "bold" in words, "underline" in words)
 
 
+Piece = tuple[str, Colours]
+"""A text and what it looks like."""
+
+
 def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
     """A picture of so many columns; `title` is read to those who do not see it."""
-    across, down = width * CELL_WIDTH + 2 * MARGIN, len(lines) * CELL_HEIGHT + 2 * MARGIN
+    return svg_of_pieces(
+        [[(span.text, colours_of(span.style)) for span in line] for line in lines], width, title
+    )
+
+
+def pieces_of(strips: Iterable[Strip]) -> list[Piece]:
+    """One row of a screen, as Textual draws it."""
+    return [
+        (text, _colours_of_rich(style or Style.null()))
+        for strip in strips
+        for text, style, control in strip
+        if text and not control
+    ]
+
+
+def _colours_of_rich(style: Style) -> Colours:
+    before, behind = _hex(style.color) or FOREGROUND, _hex(style.bgcolor)
+    if style.reverse:
+        before, behind = behind or BACKGROUND, before
+    return Colours(before, behind, bool(style.bold), bool(style.underline))
+
+
+def _hex(colour: Color | None) -> str:
+    """Empty for the terminal's own."""
+    return "" if colour is None or colour.is_default else colour.get_truecolor().hex
+
+
+def svg_of_pieces(rows: Sequence[Sequence[Piece]], width: int, title: str) -> str:
+    """A picture of rows of pieces; see `svg_of`."""
+    across, down = width * CELL_WIDTH + 2 * MARGIN, len(rows) * CELL_HEIGHT + 2 * MARGIN
     out = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" '
@@ -66,11 +105,10 @@ def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
     ]
     shapes = _Shapes()
     texts: list[str] = []
-    for row, line in enumerate(lines):
+    for row, pieces in enumerate(rows):
         at = 0
-        for span in line:
-            colours = colours_of(span.style)
-            cells = cells_of(span.text)
+        for written, colours in pieces:
+            cells = cells_of(written)
             text = _one_each(cells)
             if colours.background:
                 shapes.block(colours.background, at, row, len(cells))
@@ -84,6 +122,8 @@ def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
                     shapes.eighths(colours.foreground, at + piece.start(), row, shown)
                 elif shown[0] == _RULE:
                     shapes.rule(colours.foreground, at + piece.start(), row, len(shown), CELL_HEIGHT / 2)
+                elif shown[0] in _BARS:
+                    shapes.bar(colours.foreground, at + piece.start(), row, shown)
                 else:
                     texts.append(_text(colours, at + piece.start(), row, shown))
             at += len(cells)
@@ -126,6 +166,13 @@ class _Shapes:
     def rule(self, colour: str, column: int, row: int, cells: int, below: float) -> None:
         x, y = column * CELL_WIDTH, row * CELL_HEIGHT + below
         self._rules.setdefault(colour, []).append(f"M{x} {y:g}h{cells * CELL_WIDTH}")
+
+    def bar(self, colour: str, column: int, row: int, text: str) -> None:
+        """A thick rule, whose ends may be halves of cells."""
+        for place, character in enumerate(text):
+            left = (column + place + (0.5 if character == "╺" else 0)) * CELL_WIDTH
+            wide = CELL_WIDTH if character == "━" else CELL_WIDTH / 2
+            self._box(colour, left, row * CELL_HEIGHT + CELL_HEIGHT / 2 - 1, wide, 2)
 
     def braille(self, colour: str, column: int, row: int, text: str) -> None:
         """Dots beside each other are one dashed stroke, which takes far fewer bytes."""

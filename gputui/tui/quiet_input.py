@@ -38,6 +38,47 @@ class TerminalClosed(Message, bubble=False):
     """Nobody is at the other end any more."""
 
 
+class PasteFilter:
+    """Takes control characters out of what is pasted, which Textual's parser would obey as keys.
+
+    A paste stands between two marks (bracketed paste); lines and tabs in it stay.
+    """
+
+    _BEGINS, _ENDS = "\x1b[200~", "\x1b[201~"
+
+    def __init__(self) -> None:
+        self._is_inside = False
+        self._held = ""
+        """Outside: the last characters, which may begin a mark, already passed on. Inside: not yet."""
+
+    def feed(self, text: str) -> str:
+        """What of the text may be parsed now."""
+        out: list[str] = []
+        while text:
+            joined = self._held + text
+            mark = self._ENDS if self._is_inside else self._BEGINS
+            at = joined.find(mark)
+            behind = at + len(mark) if at >= 0 else len(joined)
+            kept = "" if at >= 0 else _beginning_of(mark, joined)
+            if self._is_inside:
+                out.append(_without_controls(joined[: at if at >= 0 else len(joined) - len(kept)]))
+                out.append(mark if at >= 0 else "")
+            else:
+                out.append(joined[len(self._held) : behind])
+            self._held, text = kept, joined[behind:]
+            self._is_inside ^= at >= 0
+        return "".join(out)
+
+
+def _beginning_of(mark: str, text: str) -> str:
+    """The longest end of a text that may go on to be the mark."""
+    return next((mark[:n] for n in range(len(mark) - 1, 0, -1) if text.endswith(mark[:n])), "")
+
+
+def _without_controls(text: str) -> str:
+    return "".join(c for c in text if c.isprintable() or c in "\t\n\r")
+
+
 class QuietDriver(LinuxDriver):
     """Textual's driver without its 10 polls a second; counts questions and answers.
 
@@ -130,6 +171,7 @@ class QuietDriver(LinuxDriver):
         poll.register(self._wake_read, select.POLLIN)
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
+        pastes = PasteFilter()
         try:
             while not self.exit_event.is_set():
                 ready = dict(poll.poll(_until_timeout_ms(parser)))
@@ -141,7 +183,7 @@ class QuietDriver(LinuxDriver):
                             self._answers.notify_all()
                         self.send_message(TerminalClosed())
                         break
-                    for event in parser.feed(decode(typed)) if typed else ():
+                    for event in parser.feed(pastes.feed(decode(typed))) if typed else ():
                         self.process_message(event)
                 for event in parser.tick():
                     self.process_message(event)

@@ -13,6 +13,9 @@ def theme_for(depth: Depth) -> Theme:
     """The theme at a depth; where there are no colours, the cursor is seen by being reversed."""
     colours = WIDGET_COLOURS[depth]
     plain = depth in (Depth.NONE, Depth.ANSI)
+    chosen, behind_chosen = (
+        ("ansi_default", colours["dim"]) if plain else (colours["selected"], colours["selected on"])
+    )
     return Theme(
         name=NAME,
         ansi=True,
@@ -29,8 +32,8 @@ def theme_for(depth: Depth) -> Theme:
         panel="ansi_default",
         boost="ansi_default",
         variables={
-            "block-cursor-foreground": "ansi_default" if plain else colours["selected"],
-            "block-cursor-background": "ansi_default" if plain else colours["selected on"],
+            "block-cursor-foreground": chosen,
+            "block-cursor-background": "ansi_default" if plain else behind_chosen,
             "block-cursor-text-style": "reverse" if plain else "bold",
             "block-cursor-blurred-foreground": "ansi_default",
             "block-cursor-blurred-background": "ansi_default",
@@ -46,10 +49,10 @@ def theme_for(depth: Depth) -> Theme:
             "input-cursor-text-style": "reverse",
             "input-cursor-foreground": "ansi_default",
             "input-cursor-background": "ansi_default",
-            "input-selection-foreground": "ansi_default",
-            "input-selection-background": colours["dim"],
-            "screen-selection-foreground": "ansi_default",
-            "screen-selection-background": colours["dim"],
+            "input-selection-foreground": chosen,
+            "input-selection-background": behind_chosen,
+            "screen-selection-foreground": chosen,
+            "screen-selection-background": behind_chosen,
             "ansi-background": "ansi_default",
             "ansi-foreground": "ansi_default",
         },

@@ -47,6 +47,10 @@ SCREENS: tuple[ScreenEntry, ...] = (
 _RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
 
 
+_LONG_WORDS = " in progress"
+"""Left out where there is no room."""
+
+
 def screens_here() -> tuple[ScreenEntry, ...]:
     """The screens that this installation has."""
     return tuple(entry for entry in SCREENS if not entry.place or _is_there(entry.place.partition(":")[0]))
@@ -64,8 +68,18 @@ def screens_line(current: str, runs: int = 0) -> Line:
 
     Before them, how many runs are in progress, and the key that watches them.
     """
-    note = f"{runs} run{'s' if runs > 1 else ''} in progress: {_RUN_KEY} " if runs else ""
+    note = f"{runs} run{'s' if runs > 1 else ''}{_LONG_WORDS}: {_RUN_KEY} " if runs else ""
     return (*((Span(note, "warn"),) if note else ()), *_names(current))
+
+
+def narrowed(screens: Line, width: int) -> Line:
+    """A line of `screens_line` in at most so many cells: of runs in progress less is told, then nothing."""
+    if line_width(screens) > width and screens and screens[0].style == "warn":
+        note = Span(screens[0].text.replace(_LONG_WORDS, ""), "warn")
+        screens = (note, *screens[1:])
+        if line_width(screens) > width:
+            screens = screens[1:]
+    return screens
 
 
 def _names(current: str) -> Line:
@@ -90,7 +104,7 @@ def screen_at(x: int, width: int) -> str:
 
 def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
     """The first line of a screen: what is shown, runs in progress, and the screens."""
-    screens = screens_line(current, runs)
+    screens = narrowed(screens_line(current, runs), width - 1)
     room = max(width - line_width(screens) - 1, 0)
     left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
     return fitted((*left, Span(" "), *screens), width)

@@ -31,7 +31,7 @@ _ANSI: Mapping[str, str] = {
 }
 _INDEXED: Mapping[str, str] = {
     "": "",
-    "dim": "color(245)",
+    "dim": "color(246)",
     "title": "bold",
     "accent": "color(80)",
     "good": "color(77)",
@@ -42,7 +42,7 @@ _INDEXED: Mapping[str, str] = {
 }
 _TRUE: Mapping[str, str] = {
     "": "",
-    "dim": "#8a8a8a",
+    "dim": "#949494",
     "title": "bold",
     "accent": "#5fd7d7",
     "good": "#5fd75f",
@@ -86,7 +86,7 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "good": "#5fd75f",
         "warn": "#ffaf00",
         "alarm": "#ff5f5f",
-        "dim": "#8a8a8a",
+        "dim": "#949494",
         "selected": "#ffffff",
         "selected on": "#005f87",
     },
@@ -95,7 +95,7 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "good": "#5fd75f",
         "warn": "#ffaf00",
         "alarm": "#ff5f5f",
-        "dim": "#8a8a8a",
+        "dim": "#949494",
         "selected": "#ffffff",
         "selected on": "#005f87",
     },

@@ -32,6 +32,8 @@ async def test_n_goes_to_the_next_thing_that_is_not_well() -> None:
         assert before.startswith(("note", "PROBLEM")) or "terminal" in picture(app)
         await press(pilot, "p", "p", "p")
         assert " driver " in picture(app)
+        await press(pilot, "escape")
+        assert picture(app).startswith("moving")
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

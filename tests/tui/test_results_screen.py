@@ -109,6 +109,56 @@ async def test_a_path_is_opened_by_typing_it_and_an_unreadable_one_is_told_where
         assert screen.level == "runs"
 
 
+async def test_what_was_stored_while_another_screen_was_shown_is_there_and_marks_and_cursor_stay(
+    db: Path,
+) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        screen = await opened(pilot, str(db))
+        await press(pilot, "down", "space", "1")
+        store(db, 4, label="newest")
+        await press(pilot, "3")
+        shown = picture(app)
+        assert "4 runs by when, 1 marked" in shown
+        assert "newest" in shown
+        here = screen._run_here
+        assert here is not None
+        await press(pilot, "1", "3")
+        assert screen._run_here == here
+
+
+async def test_a_file_that_vanished_is_told_and_esc_leads_to_the_files(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        screen = await opened(pilot, str(db))
+        await press(pilot, "1")
+        db.unlink()
+        await press(pilot, "3")
+        assert "there is no result file" in " ".join(picture(app).split())
+        assert picture(app).startswith("gputui  a.db ")
+        await pilot.resize_terminal(40, 12)
+        await settled(pilot)
+        assert "there is no result file" in " ".join(picture(app).split())
+        await press(pilot, "escape")
+        assert "No runs yet." in picture(app)
+        await press(pilot, "escape")
+        assert app.screen is not screen
+
+
+async def test_what_could_not_be_opened_is_not_among_the_files(db: Path) -> None:
+    (db.parent / "words.txt").write_text("no database")
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await opened(pilot, str(db))
+        await press(pilot, "o")
+        app.screen.query_one(Input).value = str(db.parent / "words.txt")
+        await press(pilot, "enter")
+        assert "not a gputui result file" in " ".join(picture(app).split())
+        await press(pilot, "escape")
+        assert "a.db" in picture(app)
+        assert "words.txt" not in picture(app)
+
+
 async def test_a_run_that_is_named_is_opened_at_once(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(100, 24)) as pilot:

@@ -337,6 +337,24 @@ def test_a_wrong_field_says_what_the_command_line_says(
     assert list(checked.wrong) == [field]
 
 
+@pytest.mark.parametrize("place", ["profiles", "form", "cases"])
+def test_forty_by_ten_cells_with_the_line_of_the_screens_are_enough(place: str) -> None:
+    model = choosing()
+    model.region = place
+    lines = text_of(model, 40, 9).splitlines()
+    assert "at least" not in "".join(lines)
+    assert {width_of(line) for line in lines} <= set(range(41))
+    assert "at least 40 x 10 cells" in text_of(model, 40, 8)
+
+
+def test_of_a_run_that_ended_without_being_watched_is_said_where_it_is() -> None:
+    model = choosing()
+    model.know_in_progress(())
+    model.know_in_progress((RUN,))
+    model.know_in_progress(())
+    assert "has ended: what is stored of it is among the results" in " ".join(text_of(model, 80, 23).split())
+
+
 async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
     app = RunScreenApp()
     async with app.run_test(size=(80, 24)) as pilot:

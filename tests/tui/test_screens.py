@@ -24,7 +24,7 @@ from gputui.tui.doctor.actions import ACTIONS as DOCTOR_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.results.actions import ACTIONS as RESULTS_ACTIONS
-from gputui.tui.screens import SCREENS, screens_here, screens_line
+from gputui.tui.screens import SCREENS, header_line, screens_here, screens_line
 
 LOADED = """
 import json, sys
@@ -164,6 +164,19 @@ async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_sho
         for keys in ("escape", "enter", "escape", "space", "space", "c", "enter", "N", "L"):
             await press(pilot, keys)
             assert picture(app).isascii(), (keys, picture(app))
+
+
+@pytest.mark.parametrize("runs", [1, 12])
+def test_a_narrow_first_line_tells_less_of_runs_and_still_names_every_screen(runs: int) -> None:
+    made = MonitorModel(MonitorSettings(), title="a box of some name")
+    made.name_screens(screens_line("monitor", runs))
+    for width in range(40, 60):
+        of_monitor = "".join(span.text for span in made.lines(width, 24, 1)[0])
+        of_screen = "".join(span.text for span in header_line("results", "runs", width, runs))
+        for first in (of_monitor, of_screen):
+            assert len(first) == width
+            assert first.rstrip(" ]").endswith(f"{SCREENS[-1].key} {SCREENS[-1].short}")
+            assert f"{runs} run" in first or width < 52
 
 
 async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:

@@ -14,7 +14,7 @@ from gputui.store.text import clean_text
 from gputui.tui.doctor.actions import ACTIONS
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_page import LinesPage
-from gputui.tui.shell import ShellScreen, bindings_of
+from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
 _STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
 _WORDS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
@@ -67,9 +67,11 @@ class DoctorScreen(ShellScreen):
         self.begin(work, self._take, self._fail)
 
     def action_back(self) -> None:
-        """Give up."""
+        """Out of what is being looked at, else to the monitor."""
         if self.give_up():
             self.say("given up; r looks again", "dim")
+        else:
+            shell_of(self).open_screen("monitor")
 
     def action_next(self) -> None:
         """To the next thing that is not well."""

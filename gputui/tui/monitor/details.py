@@ -81,7 +81,7 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
 
 def keys_lines(opening: Sequence[Action], width: int) -> list[Line]:
     """All keys and what they do, those that open other screens too; as many lines as it takes."""
-    listed = [(", ".join(shown_keys(action)), action) for action in (*ACTIONS, *opening, *OF_THE_APP)]
+    listed = [(", ".join(shown_keys(action)), action) for action in (*opening, *ACTIONS, *OF_THE_APP)]
     lead = max(width_of(keys) for keys, _ in listed) + 2
     lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
     for keys, action in listed:

@@ -41,6 +41,7 @@ from gputui.tui.monitor.status import (
     hints_line,
     question_line,
 )
+from gputui.tui.screens import narrowed
 
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""
@@ -510,9 +511,10 @@ class MonitorModel:
         if self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
         if self._screens:
-            fits = width - line_width((*rights, *self._screens)) >= _LEAST_LEFT
+            screens = narrowed(self._screens, width - 3)
+            fits = width - line_width((*rights, *screens)) >= _LEAST_LEFT
             words_kept = rights if fits else rights[:1] if self._paused is not None else []
-            rights = [*words_kept, Span("  "), *self._screens]
+            rights = [*words_kept, Span("  "), *screens]
         room = width - sum(width_of(span.text) for span in rights) - 1
         caution = Span(f"  {self._caution}" if self._caution else "", "warn")
         title = Span(f"  {self._title}" if self._title else "")

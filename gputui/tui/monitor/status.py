@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from gputui.analysis.health import Finding
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.actions import ACTIONS, shown_key
+from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, shown_key
 from gputui.tui.monitor.cells import clean, cut, fitted, line_width, width_of
 
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 """With which a process can be ended, the mildest first."""
 _HINTS: Mapping[str, tuple[str, ...]] = {
-    "": ("keys", "pause", "filter", "sort", "details", "metrics", "end"),
+    "": ("keys", "quit", "pause", "filter", "sort", "details", "metrics", "end"),
     "details": ("back", "next-gpu", "down", "pause"),
     "metrics": ("back", "toggle", "down", "up"),
     "keys": ("back", "down", "up"),
@@ -73,7 +73,7 @@ def hints_line(counts: str, mode: str, width: int) -> Line:
     """Counts, and as many keys as have room."""
     spans = [Span(counts, "dim")] if counts else []
     for name in _HINTS.get(mode, _HINTS[""]):
-        action = next(one for one in ACTIONS if one.id == name)
+        action = next(one for one in (*ACTIONS, *OF_THE_APP) if one.id == name)
         gap = Span("  " if spans else "")
         hint = (gap, Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
         if line_width((*spans, *hint)) > width:

@@ -88,6 +88,10 @@ class ResultsScreen(ShellScreen):
         self._words: tuple[str, ...] = ()
         self._notice_heading = ""
         self._behind_notice = "files"
+        self._notice_made: Callable[[int], tuple[Line, ...]] = lambda width: ()
+        """The page of words, as wide as the screen is then."""
+        self._held_when: tuple[int, int] = (0, 0)
+        """When the file that is held was changed last, and its size."""
 
     def compose_body(self) -> ComposeResult:
         """The three levels, and the page for what cannot be shown."""
@@ -150,7 +154,7 @@ class ResultsScreen(ShellScreen):
     # files
 
     def _list_files(self, opens: Path | None = None) -> None:
-        self._notice("looking for result files", ())
+        self._notice("looking for result files", behind="monitor")
         self.begin(
             lambda job: recent_files(Path.cwd(), tuple(self._opened)),
             lambda files: self._take_files(files, opens),
@@ -163,10 +167,8 @@ class ResultsScreen(ShellScreen):
             self.open_file(opens)
             return
         if not files:
-            self._notice(
-                "no result files",
-                _first_steps(self.size.width),
-            )
+            runs = shell_of(self).runs_in_progress
+            self._notice("no result files", lambda width: _first_steps(width, runs), behind="monitor")
             return
         self._files_table.fill([file_row(entry) for entry in files])
         self._show_level("files")
@@ -175,23 +177,25 @@ class ResultsScreen(ShellScreen):
 
     def open_file(self, path: Path, run: str = "") -> None:
         """Read the runs of a file in the background, and show them, or the one that is named."""
-        if path not in self._opened:
-            self._opened.append(path)
-        self._notice(f"opening {path.name}", ())
-        self.begin(
-            lambda job: read_runs(path, job), lambda held: self._take_runs(held, run), self._notice_error
-        )
+        self._notice(path.name)
+        self._read_runs(path, lambda held: self._take_runs(held, run))
+
+    def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
+        self._held_when, self._notice_heading = _changed(path), path.name
+        self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
     def _take_runs(self, held: FileRuns, run: str) -> None:
         self._held = held
+        if held.path not in self._opened:
+            self._opened.append(held.path)
         for warning in held.warnings:
             self.say(warning, "warn")
         if not held.runs:
             self._notice(
                 held.path.name,
-                pages.paragraph(f"{held.path} holds no run yet.", self.size.width)
-                + pages.paragraph(
-                    f"measure into it: gputui run quick --db {held.path}", self.size.width, "dim"
+                lambda width: (
+                    *pages.paragraph(f"{held.path} holds no run yet.", width),
+                    *pages.paragraph(f"measure into it: gputui run quick --db {held.path}", width, "dim"),
                 ),
             )
             return
@@ -233,7 +237,7 @@ class ResultsScreen(ShellScreen):
     def _open_run(self, run: RunSummary) -> None:
         held = self._held
         assert held is not None
-        self._notice(f"{run.short_id} {run.label}", (), behind="runs")
+        self._notice(f"{run.short_id} {run.label}", behind="runs")
         self.begin(lambda job: read_detail(held.path, run.run_id, job), self._take_detail, self._notice_error)
 
     def _take_detail(self, detail: RunDetail) -> None:
@@ -273,6 +277,8 @@ class ResultsScreen(ShellScreen):
             self._list_files()
         elif self.level == "notice" and self._behind_notice == "runs":
             self._leave_notice()
+        elif self.level == "notice" and self._behind_notice == "files":
+            self._list_files()
         else:
             shell_of(self).open_screen("monitor")
 
@@ -284,7 +290,9 @@ class ResultsScreen(ShellScreen):
             self._files_table.fill([file_row(entry) for entry in self._files])
             self._show_level("files")
         else:
-            self._notice("result files", pages.paragraph("press r to look again", self.size.width))
+            self._notice(
+                "result files", lambda width: pages.paragraph("press r to look again", width), "monitor"
+            )
 
     def action_open_path(self) -> None:
         """Ask for a path."""
@@ -454,6 +462,25 @@ class ResultsScreen(ShellScreen):
             self._fill_runs(here.run_id if here else "")
         elif self.level == "run":
             self._pane.draw()
+        elif self.level == "notice":
+            self.query_one("#notice", LinesPage).show(self._notice_made(self.size.width))
+
+    def on_screen_resume(self) -> None:
+        """Shown again: what was stored in the meantime is there."""
+        super().on_screen_resume()
+        if not self.is_ready or self.is_busy:
+            return
+        held = self._held
+        if self.level == "runs" and held is not None and _changed(held.path) != self._held_when:
+            here = self._run_here
+            self._read_runs(held.path, lambda now: self._take_again(now, here))
+        elif self.level == "notice" and self._behind_notice == "monitor":
+            self._list_files()
+
+    def _take_again(self, held: FileRuns, here: RunSummary | None) -> None:
+        self._take_runs(held, "")
+        if here is not None and self.level == "runs":
+            self._fill_runs(here.run_id)
 
     # pieces
 
@@ -466,26 +493,43 @@ class ResultsScreen(ShellScreen):
         level = self.level
         (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
 
-    def _notice(self, heading: str, lines: tuple[Line, ...], behind: str = "files") -> None:
-        """A page of words where there is no table to show."""
-        self._notice_heading, self._behind_notice = heading, behind
-        self.query_one("#notice", LinesPage).show(lines)
+    def _notice(
+        self,
+        heading: str,
+        made: Callable[[int], tuple[Line, ...]] = lambda width: (),
+        behind: str = "files",
+    ) -> None:
+        """A page of words where there is no table to show; `behind` is where esc leads."""
+        self._notice_heading, self._behind_notice, self._notice_made = heading, behind, made
+        self.query_one("#notice", LinesPage).show(made(self.size.width))
         self._show_level("notice")
 
     def _notice_error(self, message: str, hint: str) -> None:
-        width = self.size.width
-        lines = pages.paragraph(clean_text(message), width, "warn")
-        if hint:
-            lines += ((), *pages.paragraph(clean_text(hint), width))
-        self._notice(self._notice_heading, lines, self._behind_notice)
+        def made(width: int) -> tuple[Line, ...]:
+            lines = pages.paragraph(clean_text(message), width, "warn")
+            return (*lines, (), *pages.paragraph(clean_text(hint), width)) if hint else lines
+
+        behind = "runs" if self.level == "run" else self._behind_notice
+        self._notice(self._notice_heading, made, "files" if self.level == "runs" else behind)
 
 
-def _first_steps(width: int) -> tuple[Line, ...]:
+def _changed(path: Path) -> tuple[int, int]:
+    """When a file was changed last, and its size; it is not opened."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+def _first_steps(width: int, runs_in_progress: int) -> tuple[Line, ...]:
     """What to do where nothing was ever measured."""
     can_run = any(entry.id == "run" for entry in screens_here())
+    under_way = "What is being measured now will be here when it has ended. Press 2 to watch it."
     return (
         *pages.paragraph("No runs yet.", width, "title"),
         (),
+        *((*pages.paragraph(under_way, width, "warn"), ()) if runs_in_progress else ()),
         *pages.paragraph(f"Measure this box: {'press 2, or in a shell' if can_run else 'in a shell'}", width),
         *pages.paragraph("  gputui run quick", width, "accent"),
         (),

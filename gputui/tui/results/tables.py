@@ -20,7 +20,7 @@ from gputui.services.wording import (
     device_words,
     figure_seen,
     figure_text,
-    half_width,
+    interval_words,
 )
 from gputui.store.text import clean_text
 
@@ -82,17 +82,20 @@ class CaseRow:
     cells: tuple[str, ...]
 
 
+_NOT_RUN = ("skipped", "unsupported")
+
+
 def case_rows(run: Run) -> list[CaseRow]:
-    """Each case with its figures below it."""
+    """Each case with its figures below it, those that were not to be run here last."""
     rows: list[CaseRow] = []
-    for case in run.cases:
+    for case in sorted(run.cases, key=lambda case: case.outcome in _NOT_RUN):
         speed = speed_of(case)
         cells = (case_name(case), "—", "", "", case.outcome, case.reason)
         if isinstance(speed, SpeedEstimate):
             cells = (
                 case_name(case),
                 format_rate(speed.units_per_s, case.case.unit),
-                f"±{format_percent(half_width(speed))}",
+                interval_words(speed),
                 format_seconds(case.case.units_per_step / speed.units_per_s),
                 case.outcome,
                 _flags(case),

@@ -14,7 +14,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.result import Run
-from gputui.model.units import format_percent, format_rate
+from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.course import Course, LastWords, box_now
@@ -35,7 +35,7 @@ from gputui.services.running import (
 from gputui.services.speeds import speed_of
 from gputui.services.starting import DraftChecker, prepare, read_draft
 from gputui.services.traces import HOW_TO_OPEN, traces_of
-from gputui.services.wording import case_name, half_width, outcome_words
+from gputui.services.wording import case_name, interval_words, outcome_words
 from gputui.services.worker_logs import end_of_log
 from gputui.store.text import clean_text
 from gputui.tui.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
@@ -304,7 +304,7 @@ def _finished(runs: tuple[LiveRun, ...], plans: tuple[Plan, ...], course: Course
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
-    """The cases of a stored run in few words."""
+    """The cases of a stored run in few words, those with a rate first."""
     rows = []
     for case in result.cases:
         speed = speed_of(case)
@@ -312,7 +312,7 @@ def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
         name = prefix + case_name(case)
         if isinstance(speed, SpeedEstimate):
             rate = format_rate(speed.units_per_s, case.case.unit)
-            rows.append(ResultRow(name, rate, f"±{format_percent(half_width(speed))}", blocks, ""))
+            rows.append(ResultRow(name, rate, interval_words(speed), blocks, ""))
         else:
             rows.append(ResultRow(name, "", "", blocks, outcome_words(case)))
-    return rows
+    return sorted(rows, key=lambda row: not row.rate)

@@ -226,8 +226,11 @@ class RunModel:
         self.probing = ""
 
     def know_in_progress(self, found: tuple[InProgress, ...]) -> None:
-        """The runs in progress, newest first."""
+        """The runs in progress, newest first; of one that has ended without being watched it is said so."""
+        gone = [run.called for run in self.in_progress if run not in found]
         self.in_progress = found
+        if gone and self.view == "choose":
+            self.say(f"run {', '.join(gone)} has ended: what is stored of it is among the results, key 3")
         if found and not self._has_looked and self.view == "choose":
             self._watch(found[0])
         self._has_looked = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
@@ -11,7 +11,7 @@ from gputui.services.course import CaseCourse, CoursePicture, Strip
 from gputui.services.profiles import Profile
 from gputui.services.starting import Checked, reasons_of
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import clean, cut, filled, fitted, left, right, ruled, width_of
+from gputui.tui.monitor.cells import clean, cut, filled, fitted, left, line_width, right, ruled, width_of
 from gputui.tui.monitor.charts import heat
 from gputui.tui.monitor.look import wrapped
 from gputui.tui.monitor.plain_ascii import in_ascii
@@ -19,7 +19,8 @@ from gputui.tui.run.actions import KEYS, TITLES
 from gputui.tui.run.form import FIELDS, Text
 from gputui.tui.run.model import Ended, RunModel
 
-LEAST_WIDTH, LEAST_HEIGHT = 40, 10
+LEAST_WIDTH, LEAST_HEIGHT = 40, 9
+"""Without the line that names the screens."""
 LEAST_PROFILES = 3
 _FOOTERS = {
     "profiles": ("choose", "next", "start", "cases", "copy", "again"),
@@ -31,6 +32,12 @@ _FOOTERS = {
     "logs": ("back", "copy", "leave"),
     "starting": ("leave",),
 }
+_CALLED: Mapping[tuple[str, str], str] = {
+    ("form", "choose"): "Next field",
+    ("form", "next"): "Profiles",
+    ("watch", "next"): "Next run",
+}
+"""Keys whose action has another name in a place."""
 _STATE_STYLES = {
     "ok": "good",
     "failed": "alarm",
@@ -48,7 +55,7 @@ def picture(
 ) -> tuple[Line, ...]:
     """Exactly `height` lines of `width` cells."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
-        lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT} cells are needed"),), width)]
+        lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"),), width)]
         lines = filled(lines, width, height)
     else:
         foot = _foot(model, width)
@@ -152,13 +159,16 @@ def _about(model: RunModel, width: int) -> list[Line]:
         parts.append(Span(f"at most {format_seconds(sum(plan.budget_s for plan in checked.plans))}"))
         parts.append(Span(_counted(to_run, "case")))
         if not_run:
-            parts.append(Span(f"{not_run} cannot run here: {KEYS['cases']}", "warn"))
+            parts.append(Span(f"{not_run} cannot run here: {KEYS['cases']} lists them", "warn"))
     lines = [ruled(parts, width)]
     if checked.plans:
         workloads = dict.fromkeys(case.case.work.workload for case in checked.plans[0].cases)
         lines.append(_words(f"  measures {', '.join(map(clean, workloads))}", width))
     for text, style in _lessons(checked):
         lines += [fitted((Span("  "), Span(row, style)), width) for row in wrapped(text, width - 2, 2)]
+    if len(lines) > 4:
+        *before, last = lines[3]
+        lines[3] = fitted((*before, Span(last.text.rstrip(), last.style), Span(" …", "dim")), width)
     return filled(lines, width, 4)
 
 
@@ -494,11 +504,18 @@ def _keys(model: RunModel, width: int) -> Line:
         names = tuple(name for name in names if name != "logs")
     if place == "watch" and model.watched is None and not model.question:
         names = ("back", "leave")
+    help_too = not model.is_typing and not model.question
+    end = (Span(" ?", "accent"), Span(" Help ")) if help_too else ()
     spans: list[Span] = []
     for name in names:
-        title = "Next run" if name == "next" and place == "watch" else TITLES[name]
-        spans += [Span(f" {KEYS[name]}", "accent"), Span(f" {title} ")]
-    return fitted(spans, width)
+        title = _CALLED.get((place, name), TITLES[name])
+        if name == "choose" and place == "form" and model.form.field is None:
+            title = "Start"
+        key = (Span(f" {KEYS[name]}", "accent"), Span(f" {title} "))
+        if line_width((*spans, *key, *end)) > width:
+            break
+        spans += key
+    return fitted((*spans, *end), width)
 
 
 def _words(text: str, width: int, style: str = "") -> Line:

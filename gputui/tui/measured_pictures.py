@@ -1,0 +1,303 @@
+"""Pictures of the screens beside the Monitor: the app itself is driven, and what it shows was measured."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from textual.pilot import Pilot
+
+from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
+from gputui.services.comparison import Row
+from gputui.services.live import live_collector
+from gputui.services.running import runs_in_progress, stop
+from gputui.tui.app import MonitorApp
+from gputui.tui.bell import Bell
+from gputui.tui.compare.screen import CompareScreen
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.picture import pieces_of, svg_of_pieces
+from gputui.tui.results.run_pane import RunPane
+from gputui.tui.run.model import RunModel
+from gputui.tui.run.screen import RunScreen
+from gputui.tui.screens import screens_here
+from gputui.tui.shell import ShellScreen
+from gputui.tui.theme import Depth
+
+SIZES = ((80, 24), (120, 40))
+NAMES = (
+    "run-choose",
+    "run-form",
+    "run-progress",
+    "run-ended",
+    "results-runs",
+    "results-cases",
+    "results-blocks",
+    "results-operators",
+    "results-step",
+    "results-telemetry",
+    "results-findings",
+    "compare-rows",
+    "compare-evidence",
+    "doctor",
+)
+"""In the order they are taken; each is made in every one of SIZES."""
+LABELS = ("all cores", "one core")
+"""Of the two runs: the first has every core that gputui has, the second the first of them."""
+_TABS = ("cases", "blocks", "operators", "step", "telemetry", "findings")
+_BLOCKS = 6
+"""So many blocks of a case are seen while a run goes on: enough for an interval."""
+_LONGEST_S = 1800.0
+_LOOK_EVERY_S = 0.05
+_ENDS_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured for the pictures."""
+
+    profile: str
+    """As for `gputui run`."""
+    only: str = ""
+    """Workloads, with spaces between; empty for all."""
+
+
+QUICK = Subject("quick", "gemm gpt_train")
+
+
+def measured_pictures(subject: Subject, told: Callable[[str], None]) -> dict[str, str]:
+    """Names of files and what belongs into them: measures twice, in a directory of its own.
+
+    `told` gets a line for each thing that is begun. GputuiError where nothing can be measured.
+    """
+    profile = Path(subject.profile)
+    if profile.exists():
+        subject = Subject(str(profile.absolute()), subject.only)
+    taken: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="gputui-") as place, _living_in(Path(place)):
+        try:
+            told(f"measuring {subject.profile} {subject.only}".rstrip())
+            asyncio.run(_driven(taken, lambda camera: _first_run(camera, subject)))
+            with _one_cpu():
+                told("again, on one core")
+                asyncio.run(_driven(taken, lambda camera: _second_run(camera, subject)))
+            told("looking at the results")
+            asyncio.run(_driven(taken, _looking_back))
+        finally:
+            _end_runs()
+    return taken
+
+
+@contextmanager
+def _living_in(place: Path) -> Iterator[None]:
+    """Results, runs and the working directory are in one place, whatever the user has."""
+    kept = {name: os.environ.get(name) for name in ("GPUTUI_DB", "GPUTUI_STATE")}
+    os.environ.update(GPUTUI_DB="a.db", GPUTUI_STATE=str(place / "state"))
+    try:
+        with chdir(place):
+            yield
+    finally:
+        for name, value in kept.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _one_cpu() -> Iterator[None]:
+    """This thread, and what it begins, on the first of its CPUs alone, where a system can do that."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+def _end_runs() -> None:
+    """Nothing goes on when the pictures could not be made."""
+    until = monotonic() + _ENDS_WITHIN_S
+    asked = False
+    while groups := runs_in_progress():
+        for group in groups if not asked else ():
+            with suppress(GputuiError):
+                stop(group[0], signal.SIGTERM)
+        asked = True
+        if monotonic() > until:
+            return
+        asyncio.run(asyncio.sleep(_LOOK_EVERY_S))
+
+
+class _Camera:
+    """The app, keys for it, and pictures of it."""
+
+    def __init__(self, app: MonitorApp, pilot: Pilot[int], taken: dict[str, str]) -> None:
+        self.app = app
+        self._pilot = pilot
+        self._taken = taken
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            await self._pilot.press(key)
+            await self.settled()
+
+    async def type(self, text: str) -> None:
+        await self._pilot.press(*("space" if letter == " " else letter for letter in text))
+
+    async def open(self, screen_id: str, *words: str) -> None:
+        self.app.open_screen(screen_id, words)
+        await self.settled()
+
+    async def until(self, is_so: Callable[[], bool], what: str) -> None:
+        end_s = monotonic() + _LONGEST_S
+        while not is_so():
+            if not self.app.is_running:
+                raise KeyboardInterrupt
+            if monotonic() > end_s:
+                raise GputuiError(
+                    f"pictures: {what} did not come within {_LONGEST_S / 60:.0f} min",
+                    "measure less: --measure FILE.toml",
+                )
+            await self._pilot.pause(_LOOK_EVERY_S)
+
+    async def settled(self) -> None:
+        """Until nothing is under way on the screen that is shown, and it is drawn."""
+        await self._pilot.pause()
+        await self.until(
+            lambda: not (isinstance(s := self.app.screen, ShellScreen) and s.is_busy), "a screen"
+        )
+        await self._pilot.pause()
+
+    async def take(self, name: str) -> None:
+        """A picture in each size; the screen is as large as the last one then."""
+        for width, height in SIZES:
+            await self._pilot.resize_terminal(width, height)
+            await self.settled()
+            rows = [pieces_of(strips) for strips in self.app.shown_rows()]
+            self._taken[f"{name}-{width}x{height}.svg"] = svg_of_pieces(
+                rows, width, f"gputui, {name.replace('-', ': ', 1)}"
+            )
+
+
+async def _driven(taken: dict[str, str], drive: Callable[[_Camera], object]) -> None:
+    bell = Bell()
+    feed = live_collector(1.0, bell.ring)  # never started: the monitor is not looked at
+    model = MonitorModel(MonitorSettings(), title="this box")
+    app = MonitorApp(model, feed, bell, depth=Depth.TRUE, screens=screens_here())
+    async with app.run_test(size=SIZES[-1]) as pilot:
+        work = drive(_Camera(app, pilot, taken))
+        assert asyncio.iscoroutine(work)
+        await work
+
+
+async def _first_run(camera: _Camera, subject: Subject) -> None:
+    model = await _run_screen(camera)
+    await camera.take("run-choose")
+    await _fill_form(camera, model, subject, LABELS[0])
+    await camera.take("run-form")
+    await _start(camera, model)
+    await camera.until(lambda: model.view == "ended" or _is_well_on(model), "the first blocks")
+    await camera.take("run-progress")
+    await camera.until(lambda: model.view == "ended", "the end of the run")
+    await camera.take("run-ended")
+
+
+async def _second_run(camera: _Camera, subject: Subject) -> None:
+    model = await _run_screen(camera)
+    await _fill_form(camera, model, subject, LABELS[1])
+    await _start(camera, model)
+    await camera.until(lambda: model.view == "ended", "the end of the run")
+
+
+async def _run_screen(camera: _Camera) -> RunModel:
+    await camera.open("run")
+    screen = camera.app.screen
+    assert isinstance(screen, RunScreen)
+    model = screen.model
+    await camera.until(lambda: model.profiles is not None and model.is_checked, "what this box can run")
+    return model
+
+
+async def _fill_form(camera: _Camera, model: RunModel, subject: Subject, label: str) -> None:
+    names = [profile.name for profile in model.profiles or ()]
+    place = names.index(subject.profile) if subject.profile in names else len(names)
+    await camera.press(*["down"] * (place - model.selected), *["up"] * (model.selected - place))
+    if place == len(names):
+        await camera.press("enter")
+        await camera.type(subject.profile)
+        await camera.press("enter")
+    else:
+        await camera.press("tab")
+    fields = list(model.form.texts)
+    for name, text in (("only", subject.only), ("label", label)):
+        await _go_to(camera, model, fields.index(name))
+        await camera.type(text)
+    await _go_to(camera, model, len(fields))
+    await camera.until(lambda: model.is_checked and not model.probing, "what the form says")
+
+
+async def _go_to(camera: _Camera, model: RunModel, place: int) -> None:
+    """To another line of the form."""
+    step = place - model.form.selected
+    await camera.press(*["down" if step > 0 else "up"] * abs(step))
+
+
+async def _start(camera: _Camera, model: RunModel) -> None:
+    await camera.press("enter")
+    await camera.until(lambda: model.view != "starting", "the run")
+    if model.view == "choose":
+        raise GputuiError(
+            f"pictures: {model.notice[0]}", "gputui profiles says what can run here", EXIT_MACHINE_LACKS
+        )
+
+
+def _is_well_on(model: RunModel) -> bool:
+    """A case is being timed, others have their rates, and there is something to see of it."""
+    course = model.course
+    if course is None or course.strip is None or course.strip.blocks < _BLOCKS:
+        return False
+    planned = [case for case in course.cases if case.launches]
+    return len(planned) < 2 or any(case.rate and not case.is_now for case in planned)
+
+
+async def _looking_back(camera: _Camera) -> None:
+    await camera.open("results", "a.db")
+    await camera.press("down", "space", "up", "space", "down")
+    await camera.take("results-runs")
+    await camera.press("enter")
+    pane = camera.app.screen.query_one(RunPane)
+    for name in _TABS:
+        while pane.tab != name:
+            await camera.press("tab")
+        await camera.take(f"results-{name}")
+    await camera.press("escape", "c")
+    screen = camera.app.screen
+    assert isinstance(screen, CompareScreen)
+    await camera.take("compare-rows")
+    await camera.press(*["down"] * _telling_row(screen), "enter")
+    await camera.take("compare-evidence")
+    await camera.open("doctor")
+    await camera.take("doctor")
+
+
+def _telling_row(screen: CompareScreen) -> int:
+    """The row with most to tell: training with a verdict, as it was profiled; else any with one."""
+    shown = screen.comparison
+    rows = [] if shown is None else list(shown.rows)
+    decided = [place for place, row in enumerate(rows) if row.verdict.word in ("faster", "slower")]
+    return next((place for place in decided if _is_training(rows[place])), next(iter(decided), 0))
+
+
+def _is_training(row: Row) -> bool:
+    return row.a.result is not None and row.a.result.case.workload_class == "training"

@@ -1,0 +1,105 @@
+"""Every text can be read at 256 colours on dark terminals: it has a contrast of at least 4.5 by WCAG 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.color import Color, ColorSystem
+from rich.style import Style
+from screen_goldens import store_three
+from shell_app import make_app, press, settled
+
+from gputui.tui.app import MonitorApp
+from gputui.tui.theme import STYLES, Depth, definition
+
+LEAST = 4.5
+DARK = {"black": "#000000", "VS Code": "#1e1e1e", "Ubuntu": "#300a24", "Solarized": "#002b36"}
+"""Backgrounds of terminals as they are shipped."""
+PLAIN = "#d3d7cf"
+"""The terminal's own letters, of the default palette of GNOME's."""
+NO_LETTERS = frozenset(" ━╸╺─│┌┐└┘▁▂▃▄▅▆▇█")
+
+Pair = tuple[str, str]
+"""Letters and background; empty for the terminal's own."""
+
+
+def shown_as(colour: Color | None) -> str:
+    """What a terminal of 256 colours makes of it."""
+    if colour is None or colour.is_default:
+        return ""
+    return colour.downgrade(ColorSystem.EIGHT_BIT).get_truecolor().hex
+
+
+def ratio(one: str, other: str) -> float:
+    """https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def pair_of(style: Style) -> Pair:
+    pair = shown_as(style.color), shown_as(style.bgcolor)
+    return pair[::-1] if style.reverse else pair
+
+
+def least_ratio(pair: Pair) -> float:
+    letters, background = pair
+    return min(ratio(letters or PLAIN, background or behind) for behind in DARK.values())
+
+
+def pairs_on(app: MonitorApp) -> dict[Pair, str]:
+    """Pairs that letters are drawn with, each with a text that is."""
+    return {
+        pair_of(style or Style.null()): text
+        for row in app.shown_rows()
+        for strip in row
+        for text, style, control in strip
+        if not control and set(text) - NO_LETTERS and not "\u2800" <= text.strip()[0] <= "\u28ff"
+    }
+
+
+def walk() -> Iterator[tuple[str, ...]]:
+    """Keys that lead through every screen, with questions, filters and selected text."""
+    yield ("3",)
+    yield ("slash",)
+    yield ("x",)
+    yield ("escape", "space", "down", "space")
+    yield ("o",)
+    yield ("a", "b", "shift+home")
+    yield ("escape", "D")
+    yield ("n", "enter")
+    for _ in range(8):
+        yield ("tab",)
+    yield ("escape", "c")
+    yield ("enter",)
+    yield ("question_mark",)
+    yield ("escape", "2")
+    yield ("tab", "n", "o")
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_every_style_of_the_theme_can_be_read(style: str) -> None:
+    assert least_ratio(pair_of(Style.parse(definition(style, Depth.INDEXED)))) >= LEAST
+
+
+async def test_every_text_of_every_screen_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
+    app = make_app()
+    found: dict[Pair, str] = {}
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        for keys in walk():
+            await press(pilot, *keys)
+            found |= pairs_on(app)
+    faint = {text: (pair, least_ratio(pair)) for pair, text in found.items() if least_ratio(pair) < LEAST}
+    assert not faint
+    assert len(found) > 5

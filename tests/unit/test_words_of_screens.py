@@ -1,0 +1,27 @@
+"""Short words for long or useless values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.errors import GputuiError
+from gputui.services.wording import interval_words
+from gputui.store.selecting import check_label
+
+SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, launches=1, method="")
+
+
+def test_an_interval_that_says_nothing_is_told_as_such_and_takes_little_room() -> None:
+    assert interval_words(SPEED) == "±25 %"
+    assert interval_words(replace(SPEED, low=1e-4, high=1e8)) == ">±999 %"
+    assert len(interval_words(replace(SPEED, low=1e-300, high=1e300))) == 7
+
+
+def test_of_a_label_that_is_too_long_the_beginning_is_repeated_and_the_reason_follows() -> None:
+    with pytest.raises(GputuiError) as refused:
+        check_label("x" * 300)
+    assert str(refused.value.message) == f"'{'x' * 24}…' is no label"
+    assert "80" in refused.value.hint
