@@ -31,6 +31,7 @@ _SHOWN_KEYS = {
     "pageup": "pgup",
     "shift+tab": "shift-tab",
     "ctrl+c": "ctrl-c",
+    "ctrl+p": "ctrl-p",
     "ctrl+l": "ctrl-l",
     "ctrl+z": "ctrl-z",
 }
@@ -67,5 +68,6 @@ APP_ACTIONS: tuple[Action, ...] = (
 SCREENS_ACTIONS: tuple[Action, ...] = (
     Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; again: not"),
     Action("open_log", "L", "Log", "The errors that screens have told, with when and where"),
+    Action("palette", "ctrl+p", "Palette", "Everything that keys do here, found by a few letters"),
 )
 """Keys of every screen where there are several."""

@@ -23,7 +23,7 @@ from gputui.model.live import LiveSample
 from gputui.services.notices_watch import NoticesWatch
 from gputui.services.notifying import notification
 from gputui.services.runs_watch import RunsWatch
-from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS
+from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.bell import Bell
 from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
@@ -145,6 +145,14 @@ class TakesWords(Protocol):
 
     def show_words(self, words: tuple[str, ...]) -> None:
         """What to show, as on the command line."""
+
+
+@runtime_checkable
+class Presses(Protocol):
+    """A screen whose actions can be done without their keys."""
+
+    def press(self, action_id: str) -> None:
+        """Do an action that the screen declares."""
 
 
 class SamplesArrived(Message, bubble=False):
@@ -330,6 +338,7 @@ def ending_with(note: str, line: Line, width: int) -> Line:
     return (*kept, Span(" " * left), Span(note, "warn"))
 
 
+_NOT_IN_PALETTE = ("interrupt", "palette")
 _ALWAYS = ("ctrl+c", "ctrl+z")
 """Keys that no widget may take for itself."""
 
@@ -526,6 +535,32 @@ class MonitorApp(FastPaint):
         self._dress()
         actions = getattr(self.screen, "shown_actions", ())
         self.push_screen(HelpScreen(tuple(actions), tuple(self._entries.values())))
+
+    def action_palette(self) -> None:
+        """Everything that keys do on the screen that is shown, to choose from."""
+        from gputui.tui.palette import Palette
+
+        here = self.screen
+        of_screen = tuple(getattr(here, "shown_actions", ()))
+        if not isinstance(here, Presses):  # a question stands before the screen
+            return
+        opening = [
+            Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in self._entries.values()
+        ]
+        of_app = [action for action in (*SCREENS_ACTIONS, *APP_ACTIONS) if action.id not in _NOT_IN_PALETTE]
+
+        def chosen(action: Action | None) -> None:
+            if action is None:
+                return
+            if action in opening:
+                self.open_screen(action.id)
+            elif action in of_screen:
+                here.press(action.id)
+            else:
+                self.call_later(self.run_action, action.id)
+
+        self._dress()
+        self.push_screen(Palette((*of_screen, *opening, *of_app)), chosen)
 
     def _dress(self) -> None:
         """Stock widgets get our colours when the first of them is shown: the monitor has none."""

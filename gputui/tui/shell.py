@@ -200,6 +200,10 @@ class ShellScreen(Screen[None]):
             event.stop()
             shell_of(self).open_screen(found)
 
+    def press(self, action_id: str) -> None:
+        """Do one of its actions, as its key does."""
+        self.call_later(self.run_action, action_id.replace("-", "_"))
+
     def action_down(self) -> None:
         """As the arrow."""
         self._step(1)

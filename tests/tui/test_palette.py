@@ -1,0 +1,62 @@
+"""The palette: every action of the screen below and of the app, by a few letters."""
+
+from __future__ import annotations
+
+import pytest
+from shell_app import make_app, picture, press, settled
+
+from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS, Action
+from gputui.tui.doctor.actions import ACTIONS as DOCTOR_ACTIONS
+from gputui.tui.palette import Palette, found
+from gputui.tui.results.actions import ACTIONS as RESULTS_ACTIONS
+
+
+def test_words_are_looked_for_in_titles_and_sentences_and_titles_come_first() -> None:
+    actions = (
+        Action("a", "a", "Sort", "By the next column"),
+        Action("b", "b", "Mark", "Mark a run to sort it out"),
+        Action("c", "c", "Quit", "Leave"),
+    )
+    assert [a.id for a in found("sort", actions)] == ["a", "b"]
+    assert [a.id for a in found("run mark", actions)] == ["b"]
+    assert found("nothing of that", actions) == []
+    assert len(found("", actions)) == 3
+
+
+async def test_the_palette_of_a_screen_holds_its_actions_those_of_the_app_and_the_screens() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 60)) as pilot:
+        await press(pilot, "3", "ctrl+p")
+        shown = picture(app)
+        for action in (*RESULTS_ACTIONS, *SCREENS_ACTIONS, *APP_ACTIONS):
+            if action.id not in ("interrupt", "palette"):
+                assert f"{action.title} " in shown
+        assert "Can this box measure?" in shown
+
+
+async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "ctrl+p", *"doctor", "enter")
+        assert "[5 Doc]" in picture(app)
+        await press(pilot, "ctrl+p", *"zzz", "enter")
+        assert "[5 Doc]" in picture(app)
+        await press(pilot, "ctrl+p", "escape")
+        assert not isinstance(app.screen, Palette)
+        again = next(action for action in DOCTOR_ACTIONS if action.id == "look")
+        await press(pilot, "ctrl+p", *again.title.lower().replace(" ", ""), *["backspace"] * 9)
+        await press(pilot, *"look", "down", "up", "enter")
+        assert " driver " in picture(app)
+        await press(pilot, "ctrl+p", *"help", "enter")
+        assert "Keys of this screen" in picture(app)
+
+
+@pytest.mark.parametrize("screen", ["2", "3", "4", "5"])
+async def test_the_palette_opens_on_every_screen_also_where_text_is_typed_first(screen: str) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, screen, "ctrl+p")
+        assert isinstance(app.screen, Palette)
+        await press(pilot, "ctrl+p")
+        assert not isinstance(app.screen, Palette)
