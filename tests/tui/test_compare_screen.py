@@ -314,7 +314,7 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
         screen = await opened(pilot)
         assert "reference:xeon" in picture(app)
         for text, seen in (
-            (f"{db}@cccc0001 reference:xeon", "reference:xeon against a.db@cccc0001"),
+            (f"{db}@cccc0001 reference:xeon", "reference:xeon against fast box"),
             (f"gputui compare {db}@cccc0001 reference:xeon --baseline xeon", "against reference:xeon"),
             (f"{db}@cccc0001 {db}@cccc0002 --by colour", "--by colour: is no dimension"),
             (f"{db}@cccc0001 --format json", "--format: does not go with the screen"),

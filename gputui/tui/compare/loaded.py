@@ -8,11 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any  # whatever a job is for
 
 from gputui.services.comparing import Answer, Asked, Request, ask, request_of
-from gputui.services.comparison import Comparison, Row
+from gputui.services.comparison import Comparison, Row, Side
 from gputui.services.explaining import Why
 from gputui.services.jobs import Job
 from gputui.services.row_values import VALUES, Value
 from gputui.services.selecting import from_here
+from gputui.store.text import clean_text
+from gputui.tui.monitor.cells import cut
+
+_LABEL_CELLS = 24
+"""Of a label in a heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,13 @@ def short_name(name: str) -> str:
     return f"{path.rpartition('/')[2]}@{run[-8:] if len(run) == 36 else run}"
 
 
+def called(side: Side) -> str:
+    """What a person calls a side: the label of a run that was chosen, else as it was asked for."""
+    label = side.run.label if "@" in side.name else ""
+    return cut(clean_text(label), _LABEL_CELLS) or short_name(side.name)
+
+
 def heading_of(comparison: Comparison, place: int, count: int) -> str:
     """What is compared, for the first line of the screen."""
     more = f" ({place + 1} of {count} sides)" if count > 1 else ""
-    return f"{short_name(comparison.b.name)} against {short_name(comparison.a.name)}{more}"
+    return f"{called(comparison.b)} against {called(comparison.a)}{more}"

@@ -8,10 +8,10 @@ from gputui.services.comparison import Comparison, Side
 from gputui.services.references import PREFIX, reference_directory, reference_names
 from gputui.services.row_wording import difference_words, no_difference_words, side_words, unmeasured_words
 from gputui.store.text import clean_text
-from gputui.tui.compare.loaded import Loaded, short_name
+from gputui.tui.compare.loaded import Loaded, called, short_name
 from gputui.tui.compare.rows_table import Sheet
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import fitted
+from gputui.tui.monitor.cells import cut, fitted
 from gputui.tui.results.pages import paragraph
 
 _ANY_WIDTH = 10_000
@@ -20,8 +20,10 @@ _LETTER = 3
 
 
 def named(side: Side, ignore: str, width: int) -> str:
-    """A side in one line of at most this width, with the short name of its file."""
-    return clean_text(side_words(replace(side, name=short_name(side.name)), ignore, width))
+    """A side in one line of at most this width: its label, and the short name of its file."""
+    name, short = called(side), short_name(side.name)
+    name = name if name == short else f"{name}  {short}"
+    return cut(clean_text(side_words(replace(side, name=name), ignore, width)), width)
 
 
 def side_lines(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ...]:

@@ -44,6 +44,9 @@ _HINTS = {
     "notice": ("open-files", "reload", "back"),
 }
 Lines = tuple[Line, ...]
+_HIGH = 16
+"""Lines from which a terminal has room for the sides above the rows."""
+_TEXT = "as text"
 _SIDES_SHARE = 4
 """Of the height: a quarter may go to the names of sides."""
 
@@ -176,7 +179,7 @@ class CompareScreen(ShellScreen):
 
     def _draw_sides(self) -> None:
         loaded, sheet = self._loaded, self._sheet
-        if loaded is None or sheet is None or self.level != "rows":
+        if loaded is None or sheet is None or self.level != "rows" or self.size.height < _HIGH:
             self._sides.styles.height = 0
             return
         most = self.size.height // _SIDES_SHARE
@@ -317,7 +320,7 @@ class CompareScreen(ShellScreen):
             def lines(width: int) -> Lines:
                 return (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text)
 
-            self._show_page("as text", lines)
+            self._show_page(_TEXT, lines)
 
         self.begin(lambda job: printed(("compare", *words), width, job), done, self._fail)
 
@@ -357,6 +360,8 @@ class CompareScreen(ShellScreen):
 
     def _lay_out(self) -> None:
         self._fill()
+        if self.level == "page" and self._page_heading == _TEXT:
+            self.action_text()  # the command itself breaks its lines
         for name, lines in self._pages.items():
             self.query_one(f"#{name}", LinesPage).show(lines(self.size.width), keeps_place=True)
         self.refresh_lines()
