@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from io import StringIO
@@ -14,6 +13,7 @@ import click
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
 from gputui.services.comparing import Answer, Asked, Request, ask, columns_of
 from gputui.services.comparison import DIMENSIONS, Comparison
+from gputui.services.comparison_formats import WITH_ENERGY, comparison_text
 from gputui.services.comparison_tables import (
     COLUMNS,
     LONG_COLUMNS,
@@ -99,7 +99,7 @@ def command(
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
-    with_energy = form in _WITH_ENERGY or (columns is not None and "energy" in columns)
+    with_energy = form in WITH_ENERGY or (columns is not None and "energy" in columns)
     first = 0 if baseline is None else asked.baseline(baseline)
     is_check = slower_pct is not None or fail_if_unsure
     try:
@@ -119,9 +119,6 @@ def command(
     for line in (*found.failures, *found.unsure):
         click.echo(line, err=True)
     return EXIT_CASE_FAILED if found.failures or (fail_if_unsure and found.unsure) else EXIT_DONE
-
-
-_WITH_ENERGY = ("csv", "json", "html")
 
 
 def _show(context: click.Context, request: Request) -> int:
@@ -147,29 +144,13 @@ def _rendered(
     asked: Asked, answer: Answer, form: str, columns: tuple[str, ...] | None, output: Path | None
 ) -> str:
     """The whole output; text for the terminal is printed as it is made, and nothing is left to write."""
-    pairs = list(zip(answer.comparisons, answer.whys, strict=True))
-    if form == "json":
-        from gputui.services.export import comparison_as_json
-
-        plain = [comparison_as_json(*pair) for pair in pairs]
-        return json.dumps({"schema": 1, "by": asked.ignore, "comparisons": plain}, indent=1) + "\n"
-    if form == "csv":
-        from gputui.services.comparison_csv import comparisons_as_csv
-
-        return comparisons_as_csv(pairs, asked.ignore)
-    if form == "markdown":
-        from gputui.services.comparison_markdown import comparisons_as_markdown
-
-        return comparisons_as_markdown(pairs, asked.ignore, columns)
-    if form == "html":
-        from gputui.services.comparison_page import comparisons_as_page
-
-        return comparisons_as_page(pairs, asked.ignore, asked.evidence)
+    if form != "text":
+        return comparison_text(asked, answer, form, columns)
     from gputui.cli.tables import Page, console
 
     kept = None if output is None else StringIO()
     out = console(kept)
-    for index, (comparison, whys) in enumerate(pairs):
+    for index, (comparison, whys) in enumerate(zip(answer.comparisons, answer.whys, strict=True)):
         page = Page(out)
         if index:
             page.line()

@@ -8,6 +8,7 @@ is CLOCK_MONOTONIC of the box that measured; `RunStart` ties it once to UTC.
 from __future__ import annotations
 
 import json
+import re
 import time
 import zlib
 from dataclasses import asdict, dataclass
@@ -25,6 +26,11 @@ SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 STORED_NAME = "stored.json"
 TRACES_NAME = "traces"
+
+
+def trace_name(case_name: str) -> str:
+    """What the file with the Chrome trace of a case is called in the directory of traces."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", case_name) + ".json.gz"
 
 
 @dataclass(frozen=True, slots=True)

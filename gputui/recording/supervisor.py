@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -42,6 +41,7 @@ from gputui.model.journal import (
     Stored,
     WorkerReady,
     end_of,
+    trace_name,
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TIMED, PlannedDevice, PlannedLaunch
@@ -502,8 +502,7 @@ def _profiled(launch_id: int, message: dict[str, Any]) -> ProfiledPass:
 
 def _trace_path(run: _Run, launch: PlannedLaunch) -> Path:
     """Where the Chrome trace of a profiled launch goes."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", run.spec.plan.cases[launch.case_ids[0]].case.name)
-    return run.run_dir / TRACES_NAME / f"{name}.json.gz"
+    return run.run_dir / TRACES_NAME / trace_name(run.spec.plan.cases[launch.case_ids[0]].case.name)
 
 
 def _death(exit_status: int | None) -> str:

@@ -18,12 +18,13 @@ from gputui.services.jobs import Job
 from gputui.services.places import default_result_file, run_directories
 from gputui.services.selecting import Selection
 from gputui.store.reading import (
+    BlockReasons,
     CaseConditions,
     LastWords,
+    MeasuredSpan,
     ResultFile,
     StoredEvent,
     TelemetrySeries,
-    TelemetrySummary,
     open_result,
 )
 
@@ -62,8 +63,11 @@ class RunDetail:
     run: Run
     passes: Mapping[int, ProfiledPass]
     conditions: Mapping[int, CaseConditions]
+    reasons: Mapping[int, tuple[BlockReasons, ...]]
+    """By case, of the blocks in which a GPU told why its clocks were held back."""
+    spans: tuple[MeasuredSpan, ...]
+    """In the order of time."""
     events: tuple[StoredEvent, ...]
-    telemetry: TelemetrySummary
     series: tuple[TelemetrySeries, ...]
     last_words: tuple[LastWords, ...]
     """Of workers whose launch failed."""
@@ -106,6 +110,14 @@ def read_detail(db: Path, run_id: str, job: Job[Any]) -> RunDetail:
         return _detail(file, db, run_id, job)
 
 
+def read_series(
+    db: Path, run_id: str, within_us: tuple[int, int], job: Job[Any]
+) -> tuple[TelemetrySeries, ...]:
+    """What the box did in a part of a run, in as many pieces as the whole. Raises as `read_runs` does."""
+    with open_result(db) as file, job.interrupted_by(file.interrupt):
+        return file.telemetry_series(run_id, PIECES, within_us)
+
+
 def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail:
     job.say("reading cases and blocks")
     run = file.run(run_id)
@@ -115,7 +127,8 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     last_words = file.last_words(run_id)
     job.say("reading telemetry")
     conditions = file.conditions(run_id)
-    telemetry = file.telemetry_summary(run_id)
+    reasons = file.block_reasons(run_id)
+    spans = file.measured_spans(run_id)
     series = file.telemetry_series(run_id, PIECES)
     job.say("looking for findings")
     evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
@@ -127,10 +140,11 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         run=run,
         passes=passes,
         conditions=conditions,
+        reasons=reasons,
+        spans=spans,
         events=events,
         last_words=last_words,
         logs=logs if logs.is_dir() else None,
-        telemetry=telemetry,
         series=series,
         findings=tuple((case, found) for case, found in findings if found),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +43,29 @@ def write_whole(path: Path, text: str) -> None:
         raise NotStored(
             f"{path}: cannot be written ({error.strerror})", "give another file with --output, or none"
         ) from error
+
+
+def write(path: Path, writes: Callable[[], object]) -> None:
+    """Do what writes a file. Raises NotStored with what hinders it, and the next step."""
+    try:
+        writes()
+    except (NotStored, OSError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        number = cause.errno if isinstance(cause, OSError) else None
+        another = "or give another path"
+        told = {
+            errno.ENOENT: (f"there is no directory {path.parent}", f"make it, {another}"),
+            errno.ENOTDIR: (f"{path.parent} is no directory", "give another path"),
+            errno.EISDIR: (f"{path} is a directory", "give the path of a file in it"),
+            errno.EACCES: (f"you may not write in {path.parent}", "give another path"),
+            errno.EPERM: (f"you may not write in {path.parent}", "give another path"),
+            errno.EROFS: (f"{path.parent} is read-only", "give another path"),
+            errno.ENOSPC: (f"there is no room for {path}", f"free some, {another}"),
+            errno.EDQUOT: (f"your quota has no room for {path}", f"free some, {another}"),
+        }.get(number or 0)
+        strerror = getattr(cause, "strerror", None) or str(error)
+        message, hint = told or (f"{path} cannot be written ({strerror})", "give another path")
+        raise NotStored(message, hint) from error
 
 
 def _umask() -> int:

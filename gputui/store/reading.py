@@ -41,6 +41,11 @@ _MEAN_SQL = "avg(CASE WHEN isfinite({0}) THEN {0} END)"
 _LAST_SQL = "arg_max({0}, t_us)"
 _PIECE_SQL = {"throttle_bits": "bit_or({0})"}
 """What stands for a piece of time; by metric key where the kind of value does not decide it."""
+_TIMED_SQL = """
+    SELECT b.place, b.run_id, {}, b.t_us AS from_us, b.t_us + b.wall_ns // 1000 AS to_us, c.device_index
+    FROM b JOIN c USING (place, run_id, case_id)"""
+"""Blocks with the device that did them. On it they follow one another, so a sample belongs to the last that
+had begun, which is found in one pass; comparing each with each takes seconds for ten thousand blocks."""
 _SHORTEST_PIECE_US = 100_000
 _MOST_DEVICES = 256
 _LONGEST_LOG = 8192
@@ -125,6 +130,28 @@ class CaseConditions:
     power_capped_share: float | Missing
     cold_share: float | Missing
     """Share of the samples more than COLD_C below the warmest of them: the device was still warming up."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReasons:
+    """Why the clocks of its GPU were held back during one block."""
+
+    case_id: int
+    launch_id: int
+    block_index: int
+    slowed: bool
+    """A sample of it has a reason of SLOWED_BITS."""
+    power_capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSpan:
+    """When one launch timed a case, from the first block to the end of the last."""
+
+    case_id: int
+    launch_id: int
+    first_utc_us: int
+    last_utc_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +281,16 @@ class ResultFile:
             host = strict(dict(zip(host_names, map(_or_missing, host_row), strict=True)), HostTelemetry)
         return TelemetrySummary(devices, host if host.samples else Missing("the host was not sampled"))
 
-    def telemetry_series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
+    def telemetry_series(
+        self, run_id: str, pieces: int, within_us: tuple[int, int] | None = None
+    ) -> tuple[TelemetrySeries, ...]:
         """What the box did, the host first, cut into at most so many pieces; a tenth of a second at least.
 
-        However long the run, no more than that is held. Raises GputuiError for times that cannot be.
+        `within_us`: only from one UTC epoch microsecond to another; devices without a reading there are
+        left out. However long the run, no more than the pieces are held. Raises GputuiError for times that
+        cannot be.
         """
-        span = self._telemetry_span(run_id)
+        span = self._telemetry_span(run_id) if within_us is None else within_us
         return () if span is None else self._series_between(run_id, span, pieces)
 
     def launch_series(
@@ -324,6 +355,50 @@ class ResultFile:
     def powers(self, run_id: str) -> dict[int, tuple[LaunchPower, ...]]:
         """By case, what its GPU drew in each launch; without those in whose blocks no power was sampled."""
         return next(iter(powers_of([self], [(run_id,)]).values()), {})
+
+    def block_reasons(self, run_id: str) -> dict[int, tuple[BlockReasons, ...]]:
+        """By case, why clocks were held back in each block; without blocks in which no reason was sampled."""
+        needed = {("blocks", "t_us"), ("blocks", "block_index"), ("telemetry", "throttle_bits")}
+        if not self._columns >= needed:
+            return {}
+        catalog = self._catalog
+        sql = f"""
+            WITH b AS (
+                    SELECT b.case_id, b.launch_id, b.block_index, b.t_us, b.wall_ns, c.device_index
+                    FROM {catalog}.main.blocks b
+                    JOIN {catalog}.main.cases c ON c.run_id = b.run_id AND c.case_id = b.case_id
+                    WHERE b.run_id = TRY_CAST(? AS UUID)),
+                t AS (
+                    SELECT device_index, t_us, throttle_bits FROM {catalog}.main.telemetry
+                    WHERE run_id = TRY_CAST(? AS UUID) AND throttle_bits IS NOT NULL
+                    AND device_index IN (SELECT device_index FROM b))
+            SELECT case_id, launch_id, block_index,
+                bool_or(throttle_bits & {SLOWED_BITS} <> 0), bool_or(throttle_bits & {POWER_CAP_BIT} <> 0)
+            FROM t ASOF JOIN b ON t.device_index = b.device_index AND t.t_us >= b.t_us
+            WHERE t.t_us <= b.t_us + b.wall_ns // 1000
+            GROUP BY case_id, launch_id, block_index ORDER BY case_id, launch_id, block_index"""
+        found: dict[int, list[BlockReasons]] = {}
+        names = BlockReasons.__dataclass_fields__
+        with self._valid(f"telemetry of run {run_id}"):
+            for row in rows_of(self._connection, self.db, sql, (run_id, run_id)):
+                one = strict(dict(zip(names, row, strict=True)), BlockReasons)
+                found.setdefault(one.case_id, []).append(one)
+        return {case_id: tuple(reasons) for case_id, reasons in found.items()}
+
+    def measured_spans(self, run_id: str) -> tuple[MeasuredSpan, ...]:
+        """When each launch timed each case, in the order of time."""
+        if ("blocks", "t_us") not in self._columns:
+            return ()
+        sql = f"""
+            SELECT case_id, launch_id, min(t_us) AS first_us, max(t_us + wall_ns // 1000)
+            FROM {self._catalog}.main.blocks WHERE run_id = TRY_CAST(? AS UUID)
+            GROUP BY case_id, launch_id ORDER BY first_us, case_id, launch_id"""
+        names = MeasuredSpan.__dataclass_fields__
+        with self._valid(f"blocks of run {run_id}"):
+            return tuple(
+                strict(dict(zip(names, row, strict=True)), MeasuredSpan)
+                for row in rows_of(self._connection, self.db, sql, (run_id,))
+            )
 
     def _fetch(self, name: str, run_id: str, order: str) -> list[Row]:
         return _fetch([self], name, [(run_id,)], order=order)[0]
@@ -452,14 +527,16 @@ def conditions_of(
     if not blocks.sql or not cases.sql:
         return {}
     gpu_sql = f"""
-        WITH t AS ({gpu.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
+        WITH g AS ({gpu.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
+            timed AS ({_TIMED_SQL.format("b.case_id")}),
+            t AS (SELECT * FROM g SEMI JOIN timed USING (place, run_id, device_index)),
             most AS (SELECT place, run_id, device_index, max(sm_clock_mhz) AS mhz FROM t GROUP BY ALL),
             seen AS (
-                SELECT t.*, c.case_id,
-                    max(temperature_c) OVER (PARTITION BY t.place, t.run_id, c.case_id) AS warmest_c
-                FROM b JOIN c USING (place, run_id, case_id)
-                JOIN t ON t.place = c.place AND t.run_id = c.run_id AND t.device_index = c.device_index
-                    AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000)
+                SELECT t.*, timed.case_id,
+                    max(temperature_c) OVER (PARTITION BY t.place, t.run_id, timed.case_id) AS warmest_c
+                FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
+                    AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
+                WHERE t.t_us <= timed.to_us)
         SELECT place, run_id::VARCHAR, case_id, count(*), median(sm_clock_mhz), any_value(most.mhz),
             avg(CASE WHEN throttle_bits IS NULL THEN NULL
                 WHEN throttle_bits & {SLOWED_BITS} <> 0 THEN 1 ELSE 0 END),
@@ -470,13 +547,15 @@ def conditions_of(
         FROM seen JOIN most USING (place, run_id, device_index) GROUP BY place, run_id, case_id"""
     host_sql = f"""
         WITH t AS ({host.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
+            timed AS ({_TIMED_SQL.format("b.case_id")} WHERE c.device_index IS NULL),
             most AS (SELECT place, run_id, max(cpu_clock_mhz) AS mhz FROM t GROUP BY ALL)
-        SELECT place, run_id::VARCHAR, case_id, count(*), median(t.cpu_clock_mhz), any_value(most.mhz),
+        SELECT t.place, t.run_id::VARCHAR, case_id, count(*), median(cpu_clock_mhz), any_value(most.mhz),
             NULL, NULL, NULL
-        FROM b JOIN c USING (place, run_id, case_id) JOIN most USING (place, run_id)
-        JOIN t USING (place, run_id)
-        WHERE t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000 AND c.device_index IS NULL
-        GROUP BY place, run_id, case_id"""
+        FROM t ASOF JOIN timed
+            ON t.place = timed.place AND t.run_id = timed.run_id AND t.t_us >= timed.from_us
+        JOIN most ON most.place = t.place AND most.run_id = t.run_id
+        WHERE t.t_us <= timed.to_us
+        GROUP BY t.place, t.run_id, case_id"""
     names = CaseConditions.__dataclass_fields__
     found: dict[str, dict[int, CaseConditions]] = {}
     for asked, sql in ((gpu, gpu_sql), (host, host_sql)):
@@ -504,13 +583,16 @@ def powers_of(
         return {}
     blocks, cases, gpu = (one.sql for one in asked)
     sql = f"""
-        WITH b AS ({blocks}), c AS ({cases}), t AS ({gpu})
-        SELECT b.place, b.run_id::VARCHAR, b.case_id, b.launch_id, count(*), avg(t.power_w)
-        FROM b JOIN c USING (place, run_id, case_id)
-        JOIN t ON t.place = b.place AND t.run_id = b.run_id AND t.device_index = c.device_index
-            AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
-        WHERE isfinite(t.power_w) AND t.power_w >= 0
-        GROUP BY b.place, b.run_id, b.case_id, b.launch_id ORDER BY b.case_id, b.launch_id"""
+        WITH b AS ({blocks}), c AS ({cases}), g AS ({gpu}),
+            timed AS ({_TIMED_SQL.format("b.case_id, b.launch_id")}),
+            t AS (
+                SELECT * FROM g SEMI JOIN timed USING (place, run_id, device_index)
+                WHERE isfinite(power_w) AND power_w >= 0)
+        SELECT t.place, t.run_id::VARCHAR, case_id, launch_id, count(*), avg(power_w)
+        FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
+            AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
+        WHERE t.t_us <= timed.to_us
+        GROUP BY t.place, t.run_id, case_id, launch_id ORDER BY case_id, launch_id"""
     names = LaunchPower.__dataclass_fields__
     found: dict[str, dict[int, list[LaunchPower]]] = {}
     for place, run_id, *values in _answers(files, sql, tuple(p for one in asked for p in one.parameters)):

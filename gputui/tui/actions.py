@@ -25,6 +25,7 @@ _SHOWN_KEYS = {
     "right_square_bracket": "]",
     "plus": "+",
     "minus": "-",
+    "equals_sign": "=",
     "question_mark": "?",
     "escape": "esc",
     "pagedown": "pgdn",

@@ -47,6 +47,13 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Pictures in the order they are come by, and the keys that lead to each."""
 
+GPU_FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("results-gpu-blocks", ("tab",)),
+    ("results-gpu-telemetry", ("tab", "tab", "tab", "tab")),
+    ("results-gpu-telemetry-of-a-case", ("n",)),
+)
+"""Pictures of the run of `store_on_gpu`."""
+
 
 class _Then(datetime):
     """A clock of the year the runs are of: of another one a day is told with its year."""
@@ -65,6 +72,13 @@ def store_three(directory: Path) -> Path:
     return db
 
 
+def store_on_gpu(db: Path) -> Path:
+    """Beside the file of the other pictures, one with a run on a GPU of which some blocks were sampled."""
+    place = db.with_name("gpu.db")
+    store(place, 5, label="throttled", machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
+    return place
+
+
 async def pictures(width: int, height: int, *, ascii_only: bool = False) -> dict[str, str]:
     """All pictures at one size, of the result file that GPUTUI_DB names."""
     before = vars(wording)["datetime"]
@@ -76,6 +90,11 @@ async def pictures(width: int, height: int, *, ascii_only: bool = False) -> dict
             async with app.run_test(size=(width, height)) as pilot:
                 await settled(pilot)
                 for name, keys in FLOW:
+                    await press(pilot, *keys)
+                    taken[f"{name}-{width}x{height}"] = without_header(picture(app))
+                app.open_screen("results", (f"{Path('gpu.db').absolute()}@latest",))
+                await settled(pilot)
+                for name, keys in GPU_FLOW:
                     await press(pilot, *keys)
                     taken[f"{name}-{width}x{height}"] = without_header(picture(app))
         return taken
@@ -91,6 +110,7 @@ def without_header(text: str) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         os.environ["GPUTUI_DB"] = str(store_three(Path(place)))
+        store_on_gpu(Path(os.environ["GPUTUI_DB"]))
         for size in SIZES:
             for name, text in asyncio.run(pictures(*size)).items():
                 FOLDER.mkdir(exist_ok=True)

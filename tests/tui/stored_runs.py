@@ -27,6 +27,7 @@ from gputui.store.writing import store_run
 MS = 1_000_000
 GIB = 2**30
 GEMM = make_case("gemm")
+GPU_GEMM = make_case("gemm", device_class="gpu")
 GPT = replace(make_case("gpt_train"), workload_class="training", unit="tok", units_per_step=4096.0)
 HOSTILE = "[b]bold[/b] \x1b[31m[@click=app.quit]x[/]"
 """A label that is markup and an escape sequence."""
@@ -49,16 +50,19 @@ def store(
     status: str = "finished",
     profiled: bool = True,
     log_tail: str = "",
+    on_gpu: bool = False,
+    seconds: float = 4.0,
 ) -> str:
-    """Store a run of two cases with steps of these lengths; gives its id.
+    """Store a run of two cases with steps of these lengths, the first perhaps on a GPU; gives its id.
 
-    With `log_tail` its first launch has failed, and these are its last words.
+    The box was sampled for so many seconds. With `log_tail` its first launch has failed, and these are its
+    last words.
     """
     lines: list[Line] = []
     for line in journal_lines(
         run_id=run_id_of(number),
         label=label,
-        cases=(GEMM, GPT),
+        cases=(GPU_GEMM if on_gpu else GEMM, GPT),
         skipped=(make_case("conv_train", device_class="gpu", precision="amp"),),
         launches=launches,
         machine=machine,
@@ -67,6 +71,7 @@ def store(
     ):
         if isinstance(line, Block):
             ns = round(line.steps * (gemm_ms, gpt_ms)[line.case_id] * MS * (1 + 1e-3 * (line.index % 3)))
+            line = replace(line, device_ns=None if line.device_ns is None else ns)
             line = replace(line, wall_ns=ns, cpu_ns=ns - 1000, waited_ns=ns // 5 if line.index == 4 else 0)
         elif isinstance(line, LaunchEnd) and line.launch_id == 0 and log_tail:
             line = replace(line, outcome="failed", reason="it died", exit_status=-11, log_tail=log_tail)
@@ -79,7 +84,7 @@ def store(
             LaunchEnd(90, "ok", "", 0, "", t_ns + 1),
         ]
     run_dir = write_lines(db.parent / f"{db.stem}-{number}", lines)
-    write_telemetry(run_dir, make_telemetry(gpus=len(machine.gpus)))
+    write_telemetry(run_dir, make_telemetry(seconds, gpus=len(machine.gpus)))
     contents = read_journal(run_dir)
     store_run(db, contents, read_telemetry(run_dir))
     return contents.start.run_id

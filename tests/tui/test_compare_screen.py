@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -434,3 +435,23 @@ async def test_the_table_follows_the_width_and_keeps_the_cursor(db: Path) -> Non
 def test_keys_of_the_screen_are_declared_once() -> None:
     keys = [key for action in ACTIONS for key in action.key.split(",")]
     assert len(set(keys)) == len(keys)
+
+
+async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_the_chosen_baseline(
+    db: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.json"
+    app = make_app()
+    async with app.run_test(size=(200, 30)) as pilot:
+        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        await press(pilot, "b", "e")
+        assert "its ending is one of .md, .csv, .json, .html" in picture(app)
+        app.screen.query_one(Input).value = str(path)
+        await press(pilot, "enter")
+        assert f"saved the comparison in {path}" in picture(app)
+        (found,) = json.loads(path.read_text(encoding="utf-8"))["comparisons"]
+        assert [found[side]["run"]["short_id"] for side in "ab"] == ["cccc0002", "cccc0001"]
+        await press(pilot, "e")
+        app.screen.query_one(Input).value = str(tmp_path / "c.txt")
+        await press(pilot, "enter")
+        assert "end it in .md, .csv, .json, .html" in picture(app)

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 from journals import GPU_MACHINE
 from pty_harness import Terminal
-from screen_goldens import FOLDER, SIZES, pictures, store_three
+from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, picture, press, settled
 from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
@@ -23,8 +23,9 @@ from gputui.store.reading import open_result
 from gputui.tui.app import MonitorApp
 from gputui.tui.dialogs import AskText, Confirm
 from gputui.tui.results.actions import ACTIONS
-from gputui.tui.results.run_pane import TABS
+from gputui.tui.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.results.screen import ResultsScreen
+from gputui.tui.results.telemetry_page import course_place
 from gputui.tui.screens import SCREENS, screens_here
 
 
@@ -47,11 +48,14 @@ async def opened(pilot: Pilot[int], *words: str) -> ResultsScreen:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store_three(tmp_path_factory.mktemp("stored"))
+    db = store_three(tmp_path_factory.mktemp("stored"))
+    store_on_gpu(db)
+    return db
 
 
 @pytest.fixture
 def db(stored: Path, tmp_path: Path) -> Path:
+    shutil.copy(stored.with_name("gpu.db"), tmp_path / "gpu.db")
     return Path(shutil.copy(stored, tmp_path / "a.db"))
 
 
@@ -314,6 +318,136 @@ async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:
         assert "gpt_train mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
         await press(pilot, "p")
         assert "(case 1 of 2)" in picture(app)
+
+
+async def test_blocks_of_a_gpu_that_nothing_is_known_of_say_so_and_have_no_marks(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, machine=GPU_MACHINE, on_gpu=True, seconds=0.1)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{tmp_path / 'a.db'}@latest")
+        await press(pilot, "tab")
+        shown = picture(app)
+        assert "throttling: no telemetry of its blocks tells of it" in shown
+        assert "throttled" not in shown
+        assert "T slowed" not in shown
+
+
+async def test_a_part_of_the_telemetry_is_chosen_by_keys_and_read_anew(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{db.with_name('gpu.db')}@latest")
+        await press(pilot, *["tab"] * 5)
+        assert "the whole 7.90 s in 80 pieces" in picture(app)
+        await press(pilot, "plus", "plus")
+        assert "from 3.0 s to 4.9 s of 7.90 s in 20 pieces" in picture(app)
+        assert "the cursor, at 4.0 s" in picture(app)
+        await press(pilot, "right_square_bracket")
+        assert "from 4.0 s to 5.9 s" in picture(app)
+        await press(pilot, "left_square_bracket", "minus", "minus")
+        assert "the whole 7.90 s in 80 pieces" in picture(app)
+        await press(pilot, "0", *["left"] * 30, "n")
+        assert "at 2.4 s: gemm mini gpu fp32, launch 0" in picture(app)
+        assert "from 2.3 s to 3.7 s" in picture(app)
+        await press(pilot, "0", "left")
+        assert "the whole 7.90 s" in picture(app)
+        assert "the cursor, at 2.2 s" in picture(app)
+
+
+async def test_a_part_of_the_telemetry_is_chosen_by_dragging_and_a_click_moves_the_cursor(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{db.with_name('gpu.db')}@latest")
+        await press(pilot, *["tab"] * 5)
+        place = course_place(120)
+        middle = place.left + place.cells // 2
+        await pilot.mouse_down(offset=(place.left + place.cells // 4, 10))
+        await pilot.mouse_up(offset=(middle, 10))
+        await settled(pilot)
+        assert "from 1.9 s to 4.0 s" in picture(app)
+        await pilot.click(offset=(middle, 10))
+        assert "the cursor, at 2.9 s" in picture(app)
+        await pilot.click(offset=(5, 10))
+        assert "the cursor, at 2.9 s" in picture(app)
+
+
+async def test_a_file_that_is_gone_when_a_part_is_read_is_told_and_what_was_at_hand_stays(db: Path) -> None:
+    app = make_app()
+    gone = db.with_name("gpu.db")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, f"{gone}@latest")
+        await press(pilot, *["tab"] * 5)
+        gone.unlink()
+        await press(pilot, "plus")
+        assert "there is no result file" in picture(app)
+        assert "from 2.0 s to 5.9 s of 7.90 s in 40 pieces" in picture(app)
+
+
+async def save_as(pilot: Pilot[int], path: Path, *then: str) -> str:
+    """Press e, type a path, answer, and read the screen without its lines and edges."""
+    await press(pilot, "e")
+    pilot.app.screen.query_one(Input).value = str(path)
+    await press(pilot, "enter", *then)
+    assert isinstance(pilot.app, MonitorApp)
+    return " ".join(picture(pilot.app).replace("│", " ").split())
+
+
+async def test_every_tab_is_saved_under_the_name_that_is_offered(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    app = make_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        for _ in TABS:
+            await press(pilot, "e", "enter")
+            assert "saved " in picture(app)
+            await press(pilot, "tab")
+        await press(pilot, "escape", "e", "enter")
+        assert "saved 3 rows" in picture(app)
+    case = "gpt_train-mini-cpu-fp32-all-cores"
+    assert sorted(path.name for path in Path.cwd().iterdir()) == sorted(
+        [
+            *(f"cccc0001-{tab}.csv" for tab in TABS if tab not in OF_A_CASE),
+            "cccc0001-blocks-gemm-mini-cpu-fp32-all-cores.csv",
+            *(f"cccc0001-{tab}-{case}.csv" for tab in ("operators", "step", "memory")),
+            "runs.csv",
+        ]
+    )
+
+
+async def test_a_file_is_replaced_only_after_yes_and_what_hinders_is_told_with_the_next_step(
+    db: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text("mine")
+    app = make_app()
+    async with app.run_test(size=(200, 30)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "e")
+        assert "Save the cases as .csv or .json; the Chrome trace as .json.gz" in picture(app)
+        await press(pilot, "escape")
+        assert "is already there. Replace it?" in await save_as(pilot, path)
+        await press(pilot, "n")
+        assert path.read_text() == "mine"
+        assert f"saved 3 rows in {path}" in await save_as(pilot, path, "y")
+        assert path.read_text().startswith("{")
+        for name, said in (
+            ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: make it"),
+            ("cases.xlsx", "end it in .csv or .json"),
+            ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
+        ):
+            assert said in await save_as(pilot, tmp_path / name)
+
+
+async def test_operators_are_saved_as_they_are_shown(db: Path, tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        await press(pilot, "tab", "tab", "slash", *"gemm", "enter", "s", "s")
+        await save_as(pilot, tmp_path / "o.csv")
+    rows = (tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()
+    assert [row.split(",")[0] for row in rows] == ["operator", "aten::linear", "aten::mm"]
 
 
 async def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> None:

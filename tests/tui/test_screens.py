@@ -12,7 +12,7 @@ from time import monotonic
 
 import pytest
 from pty_harness import Terminal
-from screen_goldens import FLOW, SIZES, pictures, store_three
+from screen_goldens import FLOW, GPU_FLOW, SIZES, pictures, store_on_gpu, store_three
 from shell_app import DEADLINE_S, make_app, picture, press, settled
 from stored_runs import run_id_of, store
 
@@ -126,10 +126,12 @@ def test_the_monitor_tells_of_runs_in_progress_too() -> None:
 async def test_every_picture_of_every_screen_is_ascii_where_nothing_else_can_be_shown(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
+    db = store_three(tmp_path)
+    store_on_gpu(db)
+    monkeypatch.setenv("GPUTUI_DB", str(db))
     monkeypatch.setenv("GPUTUI_ASCII", "1")
     taken = await pictures(*size, ascii_only=True)
-    assert len(taken) == len(FLOW)
+    assert len(taken) == len(FLOW) + len(GPU_FLOW)
     for name, text in taken.items():
         assert text.isascii(), (name, [line for line in text.split("\n") if not line.isascii()])
 

@@ -20,6 +20,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("command", "c", "Command", "Copy the command line that compares the same"),
     Action("open-files", "o", "Files", "Compare other files: type them as for `gputui compare`"),
     Action("copy", "y", "Copy", "Copy the table or page that is shown, as text with tabs"),
+    Action("save", "e", "Save as", "Save the comparison as .md, .csv, .json or .html"),
     Action("reload", "r", "Reload", "Read the files again"),
     Action("down", "j", "Down", "One line down, as the arrow does"),
     Action("up", "k", "Up", "One line up"),

@@ -11,6 +11,7 @@ from textual.widgets import ContentSwitcher, DataTable
 
 from gputui.analysis.attribution import Attribution
 from gputui.services.comparison import Comparison, Row
+from gputui.services.comparison_formats import FORM_OF_ENDING, save_comparison
 from gputui.services.places import copies_directory
 from gputui.services.printed import printed
 from gputui.services.row_values import VALUES, Value
@@ -36,10 +37,11 @@ from gputui.tui.lines_view import LinesView
 from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.results.pages import paragraph
+from gputui.tui.saving import ask_and_save
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
 _HINTS = {
-    "rows": ("enter", "values", "baseline", "by", "text", "differs", "command", "open-files", "back"),
+    "rows": ("enter", "values", "baseline", "by", "text", "save", "differs", "command", "open-files", "back"),
     "page": ("back", "down", "copy"),
     "notice": ("open-files", "reload", "back"),
 }
@@ -346,6 +348,17 @@ class CompareScreen(ShellScreen):
 
         question = "Files to compare, the baseline first: F[@RUN] or reference:NAME ... [--by D]"
         self.app.push_screen(AskText(question, shlex.join(self._words)), opened)
+
+    def action_save(self) -> None:
+        """Ask where to save the whole comparison."""
+        loaded = self._loaded
+        if loaded is not None and self.level != "notice":
+            ask_and_save(
+                self,
+                f"Save the comparison; its ending is one of {', '.join(FORM_OF_ENDING)}",
+                "comparison.html",
+                lambda path: save_comparison(path, loaded.asked, loaded.baseline),
+            )
 
     def action_reload(self) -> None:
         """Read again what is compared."""

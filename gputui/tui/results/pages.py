@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from statistics import median
-from textwrap import wrap
+from collections.abc import Callable, Iterator
 
 from gputui.model.absent import Missing
 from gputui.model.profiled import MemoryPoint, ProfiledPass
 from gputui.model.result import CaseResult
-from gputui.model.telemetry import HOST, METRICS
-from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds, three_digits
+from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
 from gputui.services.anatomy import Anatomy, anatomy_of, is_believed
 from gputui.services.browsing import RunDetail
 from gputui.services.normality import normality_of
 from gputui.services.traces import HOW_TO_OPEN, traces_of
 from gputui.services.wording import case_name, run_heading, run_notes
-from gputui.store.reading import CaseConditions, TelemetrySeries
+from gputui.store.reading import CaseConditions
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.charts import ascii_glyph, bar, braille_glyph, level_of
-from gputui.tui.results.block_chart import block_chart
+from gputui.tui.monitor.charts import bar
+from gputui.tui.results.block_chart import block_chart, chart_words
 from gputui.tui.results.last_words import last_words
+from gputui.tui.results.paragraphs import paragraph as paragraph
 
 POINTS = {
     "start": "at start",
@@ -40,24 +37,30 @@ PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
 )
 """Letter in the bars, name, and bytes of each part of the memory."""
 _LEAST_SHARE = 0.001
+_BELOW_BLOCKS = 4
+"""Lines of the chart of blocks below its columns, at most, and an empty one."""
 
 
 def blocks_page(
     detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
     """The times of a case's blocks, and what its device did meanwhile."""
-    chart = block_chart(case, width, max(min(height - 8, 12), 4), ascii_only=ascii_only)
-    if not chart:
-        return paragraph(f"no block was measured: {case.reason or case.outcome}", width)
-    lines = [*chart, ()]
+    reasons = detail.reasons.get(case.case_id, ())
+    foot: list[Line] = []
+    for words in chart_words(case, reasons):
+        foot += paragraph(words, width, indent=2)
     for measurement in case.measurements:
         if measurement.reason:
-            lines += paragraph(
+            foot += paragraph(
                 f"launch {measurement.launch_id}: {measurement.outcome}: {measurement.reason}", width
             )
     seen = detail.conditions.get(case.case_id)
-    lines += paragraph(" · ".join(_conditions(seen)) if seen else "no telemetry of its blocks", width)
-    return tuple(lines)
+    foot += paragraph(" · ".join(_conditions(seen)) if seen else "no telemetry of its blocks", width)
+    rows = max(min(height - _BELOW_BLOCKS - len(foot), 12), 4)
+    chart = block_chart(case, reasons, width, rows, ascii_only=ascii_only)
+    if not chart:
+        return paragraph(f"no block was measured: {case.reason or case.outcome}", width)
+    return (*chart, (), *foot)
 
 
 def _conditions(seen: CaseConditions) -> Iterator[str]:
@@ -145,65 +148,13 @@ def _stack(point: MemoryPoint, most: int, width: int) -> str:
     return text.ljust(width)
 
 
-def telemetry_page(detail: RunDetail, width: int, height: int, *, ascii_only: bool) -> tuple[Line, ...]:
-    """Least, median and most of each metric of each device, and its course."""
-    if not detail.series:
-        return paragraph(
-            "nothing was sampled during this run: a run samples the box by itself where the driver or /proc"
-            " can be read",
-            width,
-        )
-    first_us = min(s.first_us for s in detail.series)
-    last_us = max(s.t_us[-1] for s in detail.series)
-    lines: list[Line] = list(
-        paragraph(
-            f"{format_seconds((last_us - first_us) / 1e6)} of samples in"
-            f" {max(len(s.t_us) for s in detail.series)} pieces; the numbers are of their means",
-            width,
-            "dim",
-        )
+def not_sampled(width: int) -> tuple[Line, ...]:
+    """Why there is no telemetry."""
+    return paragraph(
+        "nothing was sampled during this run: a run samples the box by itself where the driver or /proc"
+        " can be read",
+        width,
     )
-    names = {gpu.index: gpu.name for gpu in detail.run.summary.machine.gpus}
-    for series in detail.series:
-        title = "host" if series.device_index == HOST else f"GPU {series.device_index}"
-        name = names.get(series.device_index, "")
-        lines += [(), (Span(f"{title} {name}".strip(), "title"),)]
-        lines.append((Span(f"{'':26}{'least':>10}{'median':>10}{'most':>10}", "dim"),))
-        lines += _series_lines(series, width, ascii_only=ascii_only)
-    return tuple(lines)
-
-
-def _series_lines(series: TelemetrySeries, width: int, *, ascii_only: bool) -> Iterator[Line]:
-    room = min(max(width - 58, 0), 60)
-    for metric in METRICS:
-        column = series.columns.get(metric.key)
-        values = [v for v in column or () if math.isfinite(v)]
-        if not values or metric.key.endswith("_bits") or (metric.key.endswith("_mj")):
-            continue
-        numbers = "".join(f"{_number(v, metric.key):>10}" for v in (min(values), median(values), max(values)))
-        course = _course(column or (), room, ascii_only=ascii_only) if room >= 8 else ""
-        yield (Span(f"  {metric.key[:24]:24}{numbers}"), Span(f"  {course}", "chart"))
-
-
-def _number(value: float, key: str) -> str:
-    if key.endswith("_bytes"):
-        return format_bytes(value)
-    return f"{value:.0f}" if abs(value) >= 1000 else three_digits(value)
-
-
-def _course(column: Sequence[float], width: int, *, ascii_only: bool) -> str:
-    """One row of a chart from the least to the most; gaps stay empty."""
-    columns = 2 * width
-    finite = [v for v in column if math.isfinite(v)]
-    low, high = min(finite), max(finite)
-    levels = []
-    for place in range(columns):
-        start = place * len(column) // columns
-        part = column[start : max(start + 1, (place + 1) * len(column) // columns)]
-        known = [v for v in part if math.isfinite(v)]
-        levels.append(level_of(max(known) - low, high - low, 4) if known else -1)
-    glyph = ascii_glyph if ascii_only else braille_glyph
-    return "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, columns, 2))
 
 
 def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
@@ -263,15 +214,3 @@ def not_profiled(reason: str, width: int) -> tuple[Line, ...]:
         *paragraph(f"not profiled: {reason}", width),
         *paragraph("runs with a profiled pass (gputui run quick) show it here", width, "dim"),
     )
-
-
-def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
-    """A text broken at words; lines after the first are indented."""
-    broken: Iterable[str] = wrap(
-        text,
-        max(width - 1, 20),
-        subsequent_indent=" " * indent,
-        replace_whitespace=False,
-        drop_whitespace=True,
-    )
-    return tuple((Span(line, style),) for line in broken)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, DataTable, Tab, Tabs
 
 from gputui.model.absent import Missing
+from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult
+from gputui.services import saving
+from gputui.services.anatomy import Anatomy
 from gputui.services.browsing import RunDetail
+from gputui.services.saving import Sheet
 from gputui.services.wording import case_name
+from gputui.store.reading import TelemetrySeries
 from gputui.tui.lines import Line
 from gputui.tui.lines_page import LinesPage
 from gputui.tui.plain_table import PlainTable
@@ -24,8 +30,11 @@ from gputui.tui.results.tables import (
     OPERATOR_ORDERS,
     CaseRow,
     case_rows,
+    chosen_operators,
     operator_rows,
 )
+from gputui.tui.results.telemetry_page import course_place, telemetry_page
+from gputui.tui.results.window import Window
 from gputui.tui.shell import shell_of
 
 TABS = ("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
@@ -38,10 +47,22 @@ _ROWS_ABOVE_AND_BELOW = 6
 class RunPane(Vertical):
     """The pages of a run; the case that is shown stays the same from tab to tab as far as it has them."""
 
-    def __init__(self, tell: Callable[[str, str], None], id: str | None = None) -> None:
-        """`tell` puts a text in a style of the theme into the line for messages."""
+    def __init__(
+        self,
+        tell: Callable[[str, str], None],
+        read_window: Callable[[RunDetail, Window], None],
+        id: str | None = None,
+    ) -> None:
+        """`tell` puts a text in a style of the theme into the line for messages.
+
+        `read_window` reads the telemetry of a part of the run; `take_series` gets it.
+        """
         super().__init__(id=id)
         self._tell = tell
+        self._read_window = read_window
+        self._series: tuple[TelemetrySeries, ...] = ()
+        self._window: Window | None = None
+        self._pressed_at: int | None = None
         self.detail: RunDetail | None = None
         self._case_rows: list[CaseRow] = []
         self._case_id = 0
@@ -76,6 +97,8 @@ class RunPane(Vertical):
         self.detail = detail
         self._case_rows = case_rows(detail.run)
         self._case_id, self.operator_filter = 0, ""
+        self._series = detail.series
+        self._window = Window.over_all(detail.series) if detail.series else None
         self._cases.fill([row.cells for row in self._case_rows])
         self.show_tab(TABS[0])
 
@@ -89,7 +112,10 @@ class RunPane(Vertical):
         self.show_tab(TABS[(TABS.index(self.tab) + step) % len(TABS)])
 
     def step_case(self, step: int) -> None:
-        """Go on by so many of the cases that have something on this tab."""
+        """Go on by so many of the cases that have something on this tab, or were timed."""
+        if self.tab == "telemetry" and self.detail is not None and self.detail.spans:
+            spans = self.detail.spans
+            self.look(lambda window: window.beside(spans, step))
         there = self._cases_for(self.tab)
         if self.tab not in OF_A_CASE or len(there) < 2:
             return
@@ -97,6 +123,52 @@ class RunPane(Vertical):
         place = there.index(here) if here in there else 0
         self._case_id = there[(place + step) % len(there)].case_id
         self.draw()
+
+    def look(self, change: Callable[[Window], Window]) -> None:
+        """At another part of the telemetry: what is at hand is drawn at once, what it lacks is read."""
+        detail, before = self.detail, self._window
+        if self.tab != "telemetry" or detail is None or before is None:
+            return
+        self._window = now = change(before)
+        if now.is_whole:
+            self._series = detail.series
+        elif (now.from_us, now.to_us) != (before.from_us, before.to_us):
+            self._read_window(detail, now)
+        self._draw_telemetry(keeps_place=True)
+
+    def step_cursor(self, cells: int) -> None:
+        """Move the cursor of the telemetry by so many cells."""
+        wide = course_place(self.screen.size.width).cells or 1
+        self.look(lambda window: window.stepped(cells / wide))
+
+    def take_series(self, window: Window, series: tuple[TelemetrySeries, ...]) -> None:
+        """What was read for a window, if it is still the one that is looked at."""
+        shown = self._window
+        if shown is not None and (shown.from_us, shown.to_us) == (window.from_us, window.to_us):
+            self._series = series
+            self._draw_telemetry(keeps_place=True)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Where a part of the telemetry may begin."""
+        self._pressed_at = event.screen_x if self.tab == "telemetry" else None
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """From where it was pressed to here, or the cursor to where it was clicked."""
+        pressed, self._pressed_at = self._pressed_at, None
+        if pressed is None:
+            return
+        place = course_place(self.screen.size.width)
+        first, last = sorted(map(place.share_at, (pressed, event.screen_x)))
+        if not 0 <= first <= 1:
+            return
+
+        def chosen(window: Window) -> Window:
+            if pressed == event.screen_x:
+                return window.at(first)
+            ends = (window.at(share).cursor_us for share in (first, last))
+            return window.between(*ends)
+
+        self.look(chosen)
 
     def sort(self) -> None:
         """Operators by the next of OPERATOR_ORDERS."""
@@ -129,7 +201,10 @@ class RunPane(Vertical):
             self._switcher.current = "operators"
         else:
             self._switcher.current = "page"
-            self._page.show(self._lines_of(detail, name, case))
+            if name == "telemetry":
+                self._draw_telemetry()
+            else:
+                self._page.show(self._lines_of(detail, name, case))
         if name in OF_A_CASE and case is not None:
             self._tell(self._case_words(case), "accent")
         elif name == "cases":
@@ -158,6 +233,42 @@ class RunPane(Vertical):
             self._case_id = self._case_rows[place].case.case_id
             self.show_tab("blocks")
 
+    def sheet(self) -> Sheet | Missing:
+        """What the tab shows, to be saved; Missing with the reason where that is no table."""
+        detail, name, case = self.detail, self.tab, self.shown_case
+        if detail is None:
+            return Missing("no run is shown")
+        match name:
+            case "cases":
+                return saving.cases_sheet(detail)
+            case "environment":
+                return saving.environment_sheet(detail)
+            case "findings":
+                return saving.findings_sheet(detail)
+            case "telemetry" if self._window is not None:
+                within_us = self._window.from_us, self._window.to_us
+                return saving.telemetry_sheet(detail, self._series, within_us)
+            case "telemetry":
+                return Missing("nothing was sampled during this run")
+        if case is None:
+            return Missing(f"this run has nothing for the tab {name}")
+        if name == "operators":
+            anatomy = pages.anatomy_for(detail, case)
+            if isinstance(anatomy, Missing):
+                return anatomy
+            return saving.operators_sheet(detail, case, self._chosen(anatomy))
+        makes = {
+            "blocks": saving.blocks_sheet,
+            "step": saving.step_sheet,
+            "memory": saving.memory_sheet,
+        }
+        return makes[name](detail, case)
+
+    @property
+    def shown_case(self) -> CaseResult | None:
+        """The case that the tab is about, if it is about one."""
+        return self._case_for(self.tab) if self.tab in OF_A_CASE else None
+
     def _tell_case_row(self) -> None:
         place = self._cases.cursor_row
         if place < len(self._case_rows):
@@ -175,8 +286,6 @@ class RunPane(Vertical):
     def _lines_of(self, detail: RunDetail, name: str, case: CaseResult | None) -> tuple[Line, ...]:
         width, height = self.screen.size.width, self.screen.size.height - _ROWS_ABOVE_AND_BELOW
         ascii_only = shell_of(self).ascii_only
-        if name == "telemetry":
-            return pages.telemetry_page(detail, width, height, ascii_only=ascii_only)
         if name == "environment":
             return pages.environment_page(detail, width)
         if name == "findings":
@@ -191,6 +300,16 @@ class RunPane(Vertical):
         page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
         return page(detail, case, width, height, ascii_only=ascii_only)
 
+    def _draw_telemetry(self, *, keeps_place: bool = False) -> None:
+        if self.detail is None or self.tab != "telemetry":
+            return
+        width = self.screen.size.width
+        lines = pages.not_sampled(width)
+        if self._window is not None:
+            ascii_only = shell_of(self).ascii_only
+            lines = telemetry_page(self.detail, self._series, self._window, width, ascii_only=ascii_only)
+        self._page.show(lines, keeps_place=keeps_place)
+
     def _cases_for(self, name: str) -> list[CaseResult]:
         """The cases that have something on a tab."""
         if self.detail is None:
@@ -204,11 +323,12 @@ class RunPane(Vertical):
         there = self._cases_for(name)
         return next((case for case in there if case.case_id == self._case_id), there[0] if there else None)
 
+    def _chosen(self, anatomy: Anatomy) -> list[Operator]:
+        return chosen_operators(anatomy.operators, self._group, self._order, self.operator_filter)
+
     def _fill_operators(self, detail: RunDetail, case: CaseResult) -> bool:
         anatomy = pages.anatomy_for(detail, case)
         if isinstance(anatomy, Missing) or not anatomy.operators:
             return False
-        self._operators.fill(
-            operator_rows(detail, case, anatomy.operators, self._group, self._order, self.operator_filter)
-        )
+        self._operators.fill(operator_rows(detail, case, self._chosen(anatomy)))
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
@@ -16,46 +17,49 @@ from gputui.services.browsing import (
     RunDetail,
     read_detail,
     read_runs,
+    read_series,
     recent_files,
 )
 from gputui.services.jobs import Job
 from gputui.services.places import default_result_file
+from gputui.services.saving import files_sheet, runs_sheet
 from gputui.services.selecting import split_selector
 from gputui.services.wording import day
-from gputui.store.editing import label_run, remove_run
 from gputui.store.opening import expanded
-from gputui.store.selecting import MAX_LABEL, check_label, find_run
+from gputui.store.selecting import find_run
 from gputui.store.text import clean_text
-from gputui.tui.dialogs import AskText, Confirm
+from gputui.tui.dialogs import AskText
 from gputui.tui.lines import Line
 from gputui.tui.lines_page import LinesPage
-from gputui.tui.monitor.cells import cut
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.results import pages
 from gputui.tui.results.actions import ACTIONS
+from gputui.tui.results.changing import ask_label, ask_removal
+from gputui.tui.results.first_steps import first_steps
 from gputui.tui.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.results.tables import (
-    FILE_HEADINGS,
-    MARK,
-    RUN_HEADINGS,
-    RUN_ORDERS,
-    file_row,
-    holds_text,
-    run_row,
-    sorted_runs,
-)
-from gputui.tui.screens import screens_here
+from gputui.tui.results.runs_table import RunsTable
+from gputui.tui.results.saving import ask_for_list, ask_for_tab
+from gputui.tui.results.tables import FILE_HEADINGS, file_row
+from gputui.tui.results.window import Window
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
-_LABEL = RUN_HEADINGS.index("label")
-_WIDE, _LABEL_CELLS = 100, 14
-"""From this width on labels are shown whole; below it status and box are worth more."""
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
-    "runs": ("enter", "filter", "sort", "mark", "compare", "label", "delete", "back"),
-    "run": ("next-tab", "back", "compare"),
-    "run of a case": ("next-tab", "next-case", "back"),
-    "operators": ("next-tab", "next-case", "filter", "sort", "group", "back"),
+    "runs": ("enter", "filter", "sort", "mark", "compare", "label", "save", "delete", "back"),
+    "run": ("next-tab", "save", "back", "compare"),
+    "run of a case": ("next-tab", "next-case", "save", "back"),
+    "operators": ("next-tab", "next-case", "filter", "sort", "group", "save", "back"),
+    "telemetry": (
+        "next-tab",
+        "zoom-in",
+        "zoom-out",
+        "next-case",
+        "save",
+        "whole",
+        "later",
+        "move-on",
+        "back",
+    ),
     "notice": ("open-path", "reload", "back"),
 }
 
@@ -77,14 +81,9 @@ class ResultsScreen(ShellScreen):
         super().__init__()
         self._files: tuple[FileEntry, ...] = ()
         self._opened: list[Path] = []
-        self._held: FileRuns | None = None
-        self._shown: list[RunSummary] = []
-        self._order = 0
-        self._filter = ""
-        self._marked: list[tuple[Path, str]] = []
         self._files_table = PlainTable(FILE_HEADINGS, id="files")
-        self._runs_table = PlainTable(RUN_HEADINGS, id="runs")
-        self._pane = RunPane(self.say, id="run")
+        self._runs_table = RunsTable(id="runs")
+        self._pane = RunPane(self.say, self._read_window, id="run")
         self._words: tuple[str, ...] = ()
         self._notice_heading = ""
         self._behind_notice = "files"
@@ -130,13 +129,8 @@ class ResultsScreen(ShellScreen):
         match self.level:
             case "files":
                 return "result files"
-            case "runs" if self._held is not None:
-                marks = f", {len(self._marked)} marked" if self._marked else ""
-                by = RUN_ORDERS[self._order][0]
-                count = len(self._shown)
-                of = f" of {len(self._held.runs)} holding {self._filter}," if self._filter else ""
-                of = of or (" run" if count == 1 else " runs")
-                return f"{self._held.path.name}: {count}{of} by {by}{marks}"
+            case "runs":
+                return self._runs_table.heading
             case "run" if self._pane.detail is not None:
                 summary = self._pane.detail.run.summary
                 return f"{summary.short_id} {summary.label or summary.profile}, {day(summary)}"
@@ -147,8 +141,8 @@ class ResultsScreen(ShellScreen):
         if self.level != "run":
             return _HINTS[self.level]
         tab = self._pane.tab
-        if tab == "operators":
-            return _HINTS["operators"]
+        if tab in _HINTS:
+            return _HINTS[tab]
         return _HINTS["run of a case" if tab in OF_A_CASE else "run"]
 
     # files
@@ -168,7 +162,7 @@ class ResultsScreen(ShellScreen):
             return
         if not files:
             runs = shell_of(self).runs_in_progress
-            self._notice("no result files", lambda width: _first_steps(width, runs), behind="monitor")
+            self._notice("no result files", lambda width: first_steps(width, runs), behind="monitor")
             return
         self._files_table.fill([file_row(entry) for entry in files])
         self._show_level("files")
@@ -185,7 +179,7 @@ class ResultsScreen(ShellScreen):
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
     def _take_runs(self, held: FileRuns, run: str) -> None:
-        self._held = held
+        self._runs_table.hold(held)
         if held.path not in self._opened:
             self._opened.append(held.path)
         for warning in held.warnings:
@@ -199,7 +193,6 @@ class ResultsScreen(ShellScreen):
                 ),
             )
             return
-        self._fill_runs()
         self._show_level("runs")
         if run:
             try:
@@ -207,35 +200,16 @@ class ResultsScreen(ShellScreen):
             except GputuiError as error:
                 self.say_error(error)
 
-    def _fill_runs(self, keeps: str = "") -> None:
-        held = self._held
-        if held is None:
-            return
-        rows = [(run, run_row(run, self._mark_of(run))) for run in sorted_runs(held.runs, self._order)]
-        kept = [(run, cells) for run, cells in rows if holds_text(cells, self._filter)]
-        self._shown = [run for run, _ in kept]
-        room = _LABEL_CELLS if self.size.width < _WIDE else MAX_LABEL
-        self._runs_table.fill([(*c[:_LABEL], cut(c[_LABEL], room), *c[_LABEL + 1 :]) for _, c in kept])
-        for place, run in enumerate(self._shown):
-            if run.run_id == keeps:
-                self._runs_table.move_cursor(row=place)
-        self.refresh_lines()
-
-    def _mark_of(self, run: RunSummary) -> str:
-        key = (self._held.path, run.run_id) if self._held else None
-        return f"{MARK}{self._marked.index(key) + 1}" if key in self._marked else ""
-
     @property
     def _run_here(self) -> RunSummary | None:
         if self.level == "run" and self._pane.detail is not None:
             return self._pane.detail.run.summary
-        place = self._runs_table.cursor_row
-        return self._shown[place] if self.level == "runs" and place < len(self._shown) else None
+        return self._runs_table.here if self.level == "runs" else None
 
     # one run
 
     def _open_run(self, run: RunSummary) -> None:
-        held = self._held
+        held = self._runs_table.held
         assert held is not None
         self._notice(f"{run.short_id} {run.label}", behind="runs")
         self.begin(lambda job: read_detail(held.path, run.run_id, job), self._take_detail, self._notice_error)
@@ -243,6 +217,14 @@ class ResultsScreen(ShellScreen):
     def _take_detail(self, detail: RunDetail) -> None:
         self._show_level("run")
         self._pane.show(detail)
+
+    def _read_window(self, detail: RunDetail, window: Window) -> None:
+        run_id, within_us = detail.run.summary.run_id, (window.from_us, window.to_us)
+        self.begin(
+            lambda job: read_series(detail.path, run_id, within_us, job),
+            lambda series: self._pane.take_series(window, series),
+            lambda message, hint: self.say(f"{message}: {hint}", "warn"),
+        )
 
     # keys
 
@@ -255,8 +237,8 @@ class ResultsScreen(ShellScreen):
         place, name = event.cursor_row, event.data_table.id
         if name == "files" and place < len(self._files):
             self.open_file(self._files[place].path)
-        elif name == "runs" and place < len(self._shown):
-            self._open_run(self._shown[place])
+        elif name == "runs" and self._runs_table.here is not None:
+            self._open_run(self._runs_table.here)
 
     def action_back(self) -> None:
         """Out of the filter, out of what is being read, or one level up; from the top to the monitor."""
@@ -270,9 +252,8 @@ class ResultsScreen(ShellScreen):
         elif self.level == "run":
             self.say("")
             self._show_level("runs")
-        elif self.level == "runs" and self._filter:
-            self._filter = ""
-            self._fill_runs()
+        elif self.level == "runs" and self._runs_table.filter_text:
+            self._filter_runs("")
         elif self.level == "runs":
             self._list_files()
         elif self.level == "notice" and self._behind_notice == "runs":
@@ -284,7 +265,8 @@ class ResultsScreen(ShellScreen):
 
     def _leave_notice(self) -> None:
         """To the level before, if it has something to show."""
-        if self._behind_notice == "runs" and self._held is not None and self._held.runs:
+        held = self._runs_table.held
+        if self._behind_notice == "runs" and held is not None and held.runs:
             self._show_level("runs")
         elif self._files:
             self._files_table.fill([file_row(entry) for entry in self._files])
@@ -308,8 +290,8 @@ class ResultsScreen(ShellScreen):
         """Read again what is shown."""
         if self.level == "run" and self._pane.detail is not None:
             self._open_run(self._pane.detail.run.summary)
-        elif self.level == "runs" and self._held is not None:
-            self.open_file(self._held.path)
+        elif self.level == "runs" and self._runs_table.held is not None:
+            self.open_file(self._runs_table.held.path)
         else:
             self._list_files()
 
@@ -317,7 +299,7 @@ class ResultsScreen(ShellScreen):
         """Type a filter."""
         if self.level == "runs" or (self.level == "run" and self._pane.tab == "operators"):
             field = self.query_one("#filter", Input)
-            field.value = self._filter if self.level == "runs" else self._pane.operator_filter
+            field.value = self._runs_table.filter_text if self.level == "runs" else self._pane.operator_filter
             field.add_class("-shown")
             field.focus()
 
@@ -326,14 +308,18 @@ class ResultsScreen(ShellScreen):
         if not event.input.has_class("-shown"):
             return
         if self.level == "runs":
-            self._filter = event.value
-            self._fill_runs()
+            self._filter_runs(event.value)
         elif self.level == "run":
             self._pane.filter_operators(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The filter is kept."""
         self._close_filter()
+
+    def _filter_runs(self, text: str) -> None:
+        self._runs_table.filter_text = text
+        self._runs_table.draw()
+        self.refresh_lines()
 
     def _close_filter(self) -> None:
         self.query_one("#filter", Input).remove_class("-shown")
@@ -342,9 +328,8 @@ class ResultsScreen(ShellScreen):
     def action_sort(self) -> None:
         """By the next column."""
         if self.level == "runs":
-            here = self._run_here
-            self._order = (self._order + 1) % len(RUN_ORDERS)
-            self._fill_runs(here.run_id if here else "")
+            self._runs_table.sort_by_next()
+            self.refresh_lines()
         elif self.level == "run":
             self._pane.sort()
 
@@ -355,77 +340,42 @@ class ResultsScreen(ShellScreen):
 
     def action_mark(self) -> None:
         """Mark the run under the cursor, or take its mark away."""
-        run = self._run_here
-        if self.level != "runs" or run is None or self._held is None:
-            return
-        key = (self._held.path, run.run_id)
-        if key in self._marked:
-            self._marked.remove(key)
-        else:
-            self._marked.append(key)
-        self._fill_runs(run.run_id)
-        self._runs_table.action_cursor_down()
+        if self.level == "runs":
+            self._runs_table.mark()
+            self.refresh_lines()
 
     def action_compare(self) -> None:
         """Compare what is marked."""
-        if len(self._marked) < 2:
+        if len(self._runs_table.marked) < 2:
             self.say(
                 "mark two runs with space first, the baseline first; marks are kept across files", "warn"
             )
             return
-        words = tuple(f"{path}@{run_id.replace('-', '')[-8:]}" for path, run_id in self._marked)
+        words = tuple(f"{path}@{run_id.replace('-', '')[-8:]}" for path, run_id in self._runs_table.marked)
         shell_of(self).open_screen("compare", words)
 
     def action_label(self) -> None:
         """Ask for another label."""
-        run, held = self._run_here, self._held
-        if run is None or held is None:
-            return
-
-        def labelled(text: str | None) -> None:
-            if text is None or text == run.label:
-                return
-            try:
-                label = check_label(text)
-            except GputuiError as error:
-                self.say_error(error)
-                return
-            said = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
-            self._change(held, lambda: label_run(held.path, run.run_id, label), said)
-
-        self.app.push_screen(AskText(f"Label of {run.short_id}; empty takes it away", run.label), labelled)
+        run, held = self._run_here, self._runs_table.held
+        if run is not None and held is not None:
+            ask_label(self, held.path, run, partial(self._change, held.path))
 
     def action_delete(self) -> None:
         """Ask, then remove the run."""
-        run, held = self._run_here, self._held
-        if run is None or held is None:
-            return
+        run, held = self._run_here, self._runs_table.held
+        if run is not None and held is not None:
+            ask_removal(self, held.path, run, partial(self._change, held.path))
 
-        def answered(is_yes: bool | None) -> None:
-            if is_yes:
-                self._change(held, lambda: remove_run(held.path, run.run_id), f"removed {run.short_id}")
-
-        label = f" ({run.label})" if run.label else ""
-        self.app.push_screen(
-            Confirm(
-                f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
-                f" from {held.path}? It cannot be brought back."
-            ),
-            answered,
-        )
-
-    def _change(self, held: FileRuns, change: Callable[[], None], said: str) -> None:
+    def _change(self, path: Path, change: Callable[[], None], said: str) -> None:
         """Write to the file in the background, and show what it holds then."""
 
         def work(job: Job[FileRuns]) -> FileRuns:
             change()
-            return read_runs(held.path, job)
+            return read_runs(path, job)
 
         def done(now: FileRuns) -> None:
-            there = {found.run_id for found in now.runs}
-            self._marked = [key for key in self._marked if key[0] != held.path or key[1] in there]
             self._take_runs(now, "")
-            self.say(f"{said} in {held.path.name}", "good")
+            self.say(f"{said} in {path.name}", "good")
 
         def failed(message: str, hint: str) -> None:
             self.say(f"{message}: {hint}", "warn")
@@ -452,14 +402,52 @@ class ResultsScreen(ShellScreen):
         if self.level == "run":
             self._pane.step_case(-1)
 
+    def action_save(self) -> None:
+        """Ask where to save the table, or the trace of the run."""
+        detail, held = self._pane.detail, self._runs_table.held
+        if self.level == "run" and detail is not None:
+            ask_for_tab(self, detail, self._pane)
+        elif self.level == "runs" and held is not None:
+            ask_for_list(self, runs_sheet(held.path, self._runs_table.shown))
+        elif self.level == "files":
+            ask_for_list(self, files_sheet(self._files))
+
+    def action_zoom_in(self) -> None:
+        """Half as much telemetry."""
+        self._pane.look(lambda window: window.zoomed(0.5))
+
+    def action_zoom_out(self) -> None:
+        """Twice as much."""
+        self._pane.look(lambda window: window.zoomed(2.0))
+
+    def action_whole(self) -> None:
+        """All of it."""
+        self._pane.look(lambda window: window.whole())
+
+    def action_earlier(self) -> None:
+        """The cursor a cell to the left."""
+        self._pane.step_cursor(-1)
+
+    def action_later(self) -> None:
+        """The cursor a cell to the right."""
+        self._pane.step_cursor(1)
+
+    def action_move_back(self) -> None:
+        """Half a picture earlier."""
+        self._pane.look(lambda window: window.moved(-0.5))
+
+    def action_move_on(self) -> None:
+        """Half a picture later."""
+        self._pane.look(lambda window: window.moved(0.5))
+
     def on_resize(self) -> None:
         """Tables and pages are cut to the width."""
         self.call_after_refresh(self._draw_again)
 
     def _draw_again(self) -> None:
-        here = self._run_here
         if self.level == "runs":
-            self._fill_runs(here.run_id if here else "")
+            self._runs_table.redraw()
+            self.refresh_lines()
         elif self.level == "run":
             self._pane.draw()
         elif self.level == "notice":
@@ -470,7 +458,7 @@ class ResultsScreen(ShellScreen):
         super().on_screen_resume()
         if not self.is_ready or self.is_busy:
             return
-        held = self._held
+        held = self._runs_table.held
         if self.level == "runs" and held is not None and _changed(held.path) != self._held_when:
             here = self._run_here
             self._read_runs(held.path, lambda now: self._take_again(now, here))
@@ -480,7 +468,8 @@ class ResultsScreen(ShellScreen):
     def _take_again(self, held: FileRuns, here: RunSummary | None) -> None:
         self._take_runs(held, "")
         if here is not None and self.level == "runs":
-            self._fill_runs(here.run_id)
+            self._runs_table.draw(here.run_id)
+            self.refresh_lines()
 
     # pieces
 
@@ -520,22 +509,3 @@ def _changed(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_mtime_ns, found.st_size
-
-
-def _first_steps(width: int, runs_in_progress: int) -> tuple[Line, ...]:
-    """What to do where nothing was ever measured."""
-    can_run = any(entry.id == "run" for entry in screens_here())
-    under_way = "What is being measured now will be here when it has ended. Press 2 to watch it."
-    return (
-        *pages.paragraph("No runs yet.", width, "title"),
-        (),
-        *((*pages.paragraph(under_way, width, "warn"), ()) if runs_in_progress else ()),
-        *pages.paragraph(f"Measure this box: {'press 2, or in a shell' if can_run else 'in a shell'}", width),
-        *pages.paragraph("  gputui run quick", width, "accent"),
-        (),
-        *pages.paragraph(
-            f"Looked in {default_result_file().parent} and {Path.cwd()}. A file elsewhere: press o.",
-            width,
-            "dim",
-        ),
-    )

@@ -121,16 +121,19 @@ def _flags(case: CaseResult) -> str:
     return ", ".join(flags)
 
 
-def operator_rows(
-    detail: RunDetail, case: CaseResult, rows: Sequence[Operator], group: int, order: int, wanted: str
-) -> list[tuple[str, ...]]:
-    """Operators of a case's step, one by one or added up, with their share of it."""
-    found = detail.passes[case.case_id]
+def chosen_operators(rows: Sequence[Operator], group: int, order: int, wanted: str) -> list[Operator]:
+    """Operators that hold a text, one by one or added up, in one of OPERATOR_ORDERS."""
     kept = [r for r in rows if holds_text((r.operator, r.phase, r.category, r.shapes), wanted)]
     if GROUPS[group] != "operator":
         kept = _added_up(kept, GROUPS[group])
     key = OPERATOR_ORDERS[order][1]
     kept.sort(key=lambda row: key(row))  # type: ignore[arg-type,return-value]
+    return kept
+
+
+def operator_rows(detail: RunDetail, case: CaseResult, rows: Sequence[Operator]) -> list[tuple[str, ...]]:
+    """Operators of a case's step with their share of it."""
+    found = detail.passes[case.case_id]
     return [
         (
             row.operator.removeprefix("aten::"),
@@ -141,7 +144,7 @@ def operator_rows(
             format_percent(row.time_ns / found.window_ns),
             row.shapes,
         )
-        for row in kept
+        for row in rows
     ]
 
 

@@ -1,0 +1,36 @@
+"""Asks where to save what the Results screen shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.services.browsing import RunDetail
+from gputui.services.saving import TRACE_ENDING, Sheet, default_name, save_sheet, save_trace
+from gputui.tui.results.run_pane import RunPane
+from gputui.tui.saving import ask_and_save
+from gputui.tui.shell import ShellScreen
+
+
+def ask_for_list(screen: ShellScreen, sheet: Sheet) -> None:
+    """A path for the table of files or runs."""
+    question = f"Save the {sheet.what} as .csv or .json"
+    ask_and_save(screen, question, default_name(sheet), lambda path: save_sheet(path, sheet))
+
+
+def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
+    """A path for the table of the tab that is shown, or for the Chrome trace."""
+    sheet, case = pane.sheet(), pane.shown_case
+    question, name = f"Save the Chrome trace as {TRACE_ENDING}", f"trace{TRACE_ENDING}"
+    if isinstance(sheet, Sheet):
+        question = f"Save the {sheet.what} as .csv or .json; the Chrome trace as {TRACE_ENDING}"
+        name = default_name(sheet)
+
+    def save(path: Path) -> str:
+        if path.name.lower().endswith(TRACE_ENDING):
+            return save_trace(path, detail, case)
+        if not isinstance(sheet, Sheet):
+            raise GputuiError(f"there is no table here: {sheet.reason}", "go to another tab")
+        return save_sheet(path, sheet)
+
+    ask_and_save(screen, question, name, save)

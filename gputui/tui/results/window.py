@@ -1,0 +1,101 @@
+"""The part of a recording that is looked at, and a cursor in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gputui.store.reading import MeasuredSpan, TelemetrySeries
+
+LEAST_US = 1_000_000
+"""The shortest part: samples are a tenth of a second apart at best."""
+_MARGIN = 0.05
+"""Beside a span that is jumped to, as a share of it."""
+
+_ALL_BUT = 0.999
+"""Of the whole: as much as that is taken for all of it, so that halves double to the whole again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of the whole, never beyond its ends; all in UTC epoch microseconds."""
+
+    whole_from_us: int
+    whole_to_us: int
+    from_us: int
+    to_us: int
+    cursor_us: int
+
+    @classmethod
+    def over_all(cls, series: Sequence[TelemetrySeries]) -> Window:
+        """The whole of what was sampled, the cursor in its middle; of at least LEAST_US."""
+        first_us = min(s.first_us for s in series)
+        last_us = max(max(s.t_us[-1] for s in series), first_us + LEAST_US)
+        return cls(first_us, last_us, first_us, last_us, (first_us + last_us) // 2)
+
+    @property
+    def span_us(self) -> int:
+        """How much is looked at."""
+        return self.to_us - self.from_us
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left out."""
+        return (self.from_us, self.to_us) == (self.whole_from_us, self.whole_to_us)
+
+    def zoomed(self, factor: float) -> Window:
+        """So many times as much, with the cursor in the same place of the picture."""
+        span_us = max(round(self.span_us * factor), LEAST_US)
+        if factor > 1 and span_us >= _ALL_BUT * (self.whole_to_us - self.whole_from_us):
+            return self.whole()
+        before_us = round((self.cursor_us - self.from_us) * span_us / self.span_us)
+        return self._placed(self.cursor_us - before_us, span_us)
+
+    def moved(self, share: float) -> Window:
+        """Later by a share of what is looked at, or earlier; the cursor goes with it."""
+        step_us = round(self.span_us * share)
+        return replace(self, cursor_us=self.cursor_us + step_us)._placed(self.from_us + step_us, self.span_us)
+
+    def stepped(self, share: float) -> Window:
+        """The cursor later by a share of what is looked at, or earlier; at an end the picture moves on."""
+        wanted_us = self.cursor_us + round(self.span_us * share)
+        cursor_us = min(max(wanted_us, self.whole_from_us), self.whole_to_us)
+        there = replace(self, cursor_us=cursor_us)
+        if self.from_us <= cursor_us <= self.to_us:
+            return there
+        return there._placed(cursor_us - self.span_us // 2, self.span_us)
+
+    def at(self, share: float) -> Window:
+        """The cursor at a share of the picture, from its left."""
+        return replace(self, cursor_us=self.from_us + round(self.span_us * min(max(share, 0.0), 1.0)))
+
+    def between(self, first_us: int, last_us: int) -> Window:
+        """From one instant to another, the cursor at the first."""
+        first_us = min(max(first_us, self.whole_from_us), self.whole_to_us)
+        return replace(self, cursor_us=first_us)._placed(first_us, max(last_us - first_us, LEAST_US))
+
+    def over(self, span: MeasuredSpan) -> Window:
+        """All of a span with a little at its sides, the cursor where it begins."""
+        margin_us = round((span.last_utc_us - span.first_utc_us) * _MARGIN)
+        shown = self.between(span.first_utc_us - margin_us, span.last_utc_us + margin_us)
+        return replace(shown, cursor_us=min(max(span.first_utc_us, shown.from_us), shown.to_us))
+
+    def whole(self) -> Window:
+        """All of it; the cursor stays."""
+        return replace(self, from_us=self.whole_from_us, to_us=self.whole_to_us)
+
+    def beside(self, spans: Sequence[MeasuredSpan], step: int) -> Window:
+        """The next of these spans after the cursor, or the one before it, round and round."""
+        firsts = sorted(spans, key=lambda span: span.first_utc_us)
+        if step > 0:
+            found = next((s for s in firsts if s.first_utc_us > self.cursor_us), firsts[0])
+        else:
+            before = [s for s in firsts if s.first_utc_us < self.cursor_us]
+            found = (before or firsts)[-1]
+        return self.over(found)
+
+    def _placed(self, from_us: int, span_us: int) -> Window:
+        span_us = min(span_us, self.whole_to_us - self.whole_from_us)
+        from_us = min(max(from_us, self.whole_from_us), self.whole_to_us - span_us)
+        cursor_us = min(max(self.cursor_us, from_us), from_us + span_us)
+        return replace(self, from_us=from_us, to_us=from_us + span_us, cursor_us=cursor_us)

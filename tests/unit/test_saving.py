@@ -1,0 +1,220 @@
+"""What a screen shows, saved: every sheet of a real run, as CSV and as JSON, and what hinders it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from journals import GPU_MACHINE, RUN_ID, make_journal
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
+
+from stored_runs import HOSTILE, run_id_of, store
+
+from gputui.errors import EXIT_NOT_STORED, GputuiError
+from gputui.model.absent import Missing
+from gputui.model.journal import trace_name
+from gputui.services import saving
+from gputui.services.browsing import RunDetail, read_detail, read_runs
+from gputui.services.comparing import ask
+from gputui.services.comparison_formats import FORM_OF_ENDING, save_comparison
+from gputui.services.jobs import Job
+from gputui.services.saving import Sheet, save_sheet, save_trace, sheet_as_csv, sheet_as_json
+from gputui.services.traces import traces_directory
+from gputui.services.writing_text import write, write_whole
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
+
+
+def a_job() -> Job[object]:
+    return Job(lambda job: None, lambda job, outcome: None)
+
+
+def detail_of(db: Path, number: int) -> RunDetail:
+    return read_detail(db, run_id_of(number), a_job())
+
+
+def cells(sheet: Sheet) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(sheet_as_csv(sheet))))
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saving") / "a.db"
+    store(path, 1, label="=HYPERLINK(1)")
+    store(path, 2, label=HOSTILE, machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
+    return path
+
+
+def sheets(detail: RunDetail) -> list[Sheet]:
+    case = detail.run.cases[1]
+    window = (0, 2**60)
+    made = [
+        saving.cases_sheet(detail),
+        saving.blocks_sheet(detail, case),
+        saving.operators_sheet(detail, case, detail.passes[1].operators),
+        saving.step_sheet(detail, case),
+        saving.memory_sheet(detail, case),
+        saving.telemetry_sheet(detail, detail.series, window),
+        saving.environment_sheet(detail),
+        saving.findings_sheet(detail),
+        saving.runs_sheet(detail.path, [detail.run.summary]),
+    ]
+    return [sheet for sheet in made if isinstance(sheet, Sheet)]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_every_page_of_a_run_can_be_saved_and_both_forms_hold_the_same(db: Path, number: int) -> None:
+    made = sheets(detail_of(db, number))
+
+    assert [sheet.what for sheet in made] == [
+        *("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings", "runs")
+    ]
+    for sheet in made:
+        assert sheet.rows, sheet.what
+        assert all(len(row) == len(sheet.columns) for row in sheet.rows), sheet.what
+        plain = json.loads(sheet_as_json(sheet))
+        assert (plain["schema"], plain["what"]) == (1, sheet.what)
+        assert [tuple(row.values()) for row in plain["rows"]] == [
+            tuple(None if value != value else value for value in row) for row in sheet.rows
+        ]
+        assert [list(row) for row in cells(sheet)] == [list(sheet.columns)] * len(sheet.rows)
+
+
+def test_numbers_are_those_that_were_measured(db: Path) -> None:
+    detail = detail_of(db, 2)
+    gemm, gpt = detail.run.cases[:2]
+    blocks = cells(saving.blocks_sheet(detail, gemm))
+    step, memory = saving.step_sheet(detail, gpt), saving.memory_sheet(detail, gpt)
+    telemetry = cells(saving.telemetry_sheet(detail, detail.series, (0, 2**60)))
+
+    assert float(blocks[0]["step_s"]) == pytest.approx(0.02)
+    assert (blocks[0]["is_slowed"], blocks[-1]["is_slowed"]) == ("True", "")
+    assert float(cells(saving.cases_sheet(detail))[0]["step_s"]) == pytest.approx(0.02, rel=0.01)
+    assert isinstance(step, Sheet)
+    assert sum(float(row["share"]) for row in cells(step)) == pytest.approx(1.0)
+    assert sum(float(row["step_s"]) for row in cells(step)) == pytest.approx(0.1)
+    assert isinstance(memory, Sheet)
+    assert {row["weights_bytes"] for row in cells(memory)} == {str(2**30)}
+    assert [row["power_w"] for row in telemetry if row["device"] == "host"][:1] == [""]
+    assert [row["power_w"] for row in telemetry if row["device"] == "0"][:2] == ["600.0", "601.0"]
+
+
+def test_only_the_part_of_the_telemetry_that_is_shown_is_saved(db: Path) -> None:
+    detail = detail_of(db, 1)
+    begun_us = detail.series[0].first_us
+    rows = cells(saving.telemetry_sheet(detail, detail.series, (begun_us, begun_us + 1_000_000)))
+
+    assert [float(row["since_start_s"]) for row in rows] == [tenth / 10 for tenth in range(11)]
+
+
+def test_no_cell_is_a_formula_and_no_page_is_spoilt_by_a_label(db: Path) -> None:
+    held = read_runs(db, a_job())
+    labels = [row["label"] for row in cells(saving.runs_sheet(db, held.runs))]
+
+    assert labels[1] == "'=HYPERLINK(1)"
+    assert "\x1b" not in "".join(labels)
+
+
+def test_what_was_not_profiled_is_no_table_and_says_why(db: Path) -> None:
+    detail = detail_of(db, 1)
+
+    assert saving.step_sheet(detail, detail.run.cases[0]) == Missing("it has no profiled pass")
+    assert saving.memory_sheet(detail, detail.run.cases[0]) == Missing("it has no profiled pass")
+
+
+def test_the_name_that_is_offered_tells_run_page_and_case_and_is_safe_in_a_shell(db: Path) -> None:
+    detail = detail_of(db, 1)
+
+    assert saving.default_name(saving.cases_sheet(detail)) == "cccc0001-cases.csv"
+    name = saving.default_name(saving.blocks_sheet(detail, detail.run.cases[0]))
+    assert name == "cccc0001-blocks-gemm-mini-cpu-fp32-all-cores.csv"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".JSON"])
+def test_a_sheet_is_written_in_the_form_of_its_ending(db: Path, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"cases{ending}"
+    sheet = saving.cases_sheet(detail_of(db, 1))
+
+    assert save_sheet(path, sheet) == f"saved 3 rows in {path}"
+    form = sheet_as_csv if ending == ".csv" else sheet_as_json
+    assert path.read_bytes().decode() == form(sheet)
+
+
+def test_what_cannot_be_written_is_told_with_the_next_step_and_leaves_nothing_behind(
+    db: Path, tmp_path: Path
+) -> None:
+    sheet = saving.cases_sheet(detail_of(db, 1))
+    (tmp_path / "d.csv").mkdir()
+    (tmp_path / "file").write_text("x")
+    for name, said, hint in (
+        ("a.xlsx", "its ending does not say how to write it", ".csv or .json"),
+        ("no/a.csv", f"there is no directory {tmp_path / 'no'}", "make it"),
+        ("file/a.csv", f"{tmp_path / 'file'} is no directory", "another path"),
+        ("d.csv", "is a directory", "a file in it"),
+    ):
+        with pytest.raises(GputuiError) as raised:
+            save_sheet(tmp_path / name, sheet)
+        assert said in raised.value.message
+        assert hint in raised.value.hint
+    assert raised.value.exit_code == EXIT_NOT_STORED
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.csv", "file"]
+
+
+def test_a_full_disk_is_told(db: Path) -> None:
+    full = Path("/dev/full")
+    with pytest.raises(GputuiError) as raised:
+        write(full, lambda: write_whole(full, "x" * 100_000))
+
+    assert raised.value.message == "there is no room for /dev/full"
+    assert "free some" in raised.value.hint
+
+
+def test_a_trace_is_copied_and_said_how_to_open_and_one_that_was_not_kept_how_to_get(
+    db: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.db"
+    store(own, 1)
+    detail = detail_of(own, 1)
+    gemm, gpt = detail.run.cases[:2]
+    with pytest.raises(GputuiError) as raised:
+        save_trace(tmp_path / "t.json.gz", detail, gpt)
+    assert raised.value.message == "this run kept no Chrome trace"
+    assert "gputui run quick --trace" in raised.value.hint
+
+    kept = traces_directory(own)
+    kept.mkdir()
+    trace = gzip.compress(b'{"traceEvents": []}')
+    (kept / f"cccc0001-{trace_name(gpt.case.name)}").write_bytes(trace)
+    for case in (gpt, None):
+        target = tmp_path / "t.json.gz"
+        said = save_trace(target, detail, case)
+        assert target.read_bytes() == trace
+        assert "https://ui.perfetto.dev" in said
+        target.unlink()
+    with pytest.raises(GputuiError, match="there is no Chrome trace of gemm"):
+        save_trace(tmp_path / "t.json.gz", detail, gemm)
+    with pytest.raises(GputuiError, match="there is no directory"):
+        save_trace(tmp_path / "no" / "t.json.gz", detail, gpt)
+
+
+def test_a_comparison_is_saved_as_the_command_prints_it(tmp_path: Path) -> None:
+    for number, name in enumerate("ab"):
+        run_dir = make_journal(tmp_path / name, run_id=f"{RUN_ID[:-1]}{number}", scale=1 + number, launches=3)
+        store_run(tmp_path / f"{name}.db", read_journal(run_dir), read_telemetry(run_dir))
+    asked = ask([str(tmp_path / "a.db"), str(tmp_path / "b.db")])
+    from gputui.cli.compare import command
+
+    for ending, form in FORM_OF_ENDING.items():
+        saved, printed = tmp_path / f"saved{ending}", tmp_path / f"printed{ending}"
+        assert save_comparison(saved, asked, 0) == f"saved the comparison in {saved}"
+        files = [str(tmp_path / "a.db"), str(tmp_path / "b.db")]
+        command.main([*files, "--format", form, "-o", str(printed)], standalone_mode=False)
+        assert saved.read_bytes() == printed.read_bytes()
+    with pytest.raises(GputuiError, match="its ending"):
+        save_comparison(tmp_path / "saved.txt", asked, 0)
