@@ -21,6 +21,7 @@ from gputui.services.wording import case_name
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.lines import Line
 from gputui.tui.lines_page import LinesPage
+from gputui.tui.monitor.cells import cut
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.results import pages
 from gputui.tui.results.tables import (
@@ -40,6 +41,8 @@ from gputui.tui.shell import shell_of
 TABS = ("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
 OF_A_CASE = ("blocks", "operators", "step", "memory")
 """Tabs that show one case."""
+_WIDE, _NAME_CELLS = 100, 26
+"""Below this width names of operators are cut: time and share are worth more."""
 _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen that are not the page's."""
 
@@ -330,5 +333,8 @@ class RunPane(Vertical):
         anatomy = pages.anatomy_for(detail, case)
         if isinstance(anatomy, Missing) or not anatomy.operators:
             return False
-        self._operators.fill(operator_rows(detail, case, self._chosen(anatomy)))
+        rows = operator_rows(detail, case, self._chosen(anatomy))
+        if self.screen.size.width < _WIDE:
+            rows = [(cut(name, _NAME_CELLS), *others) for name, *others in rows]
+        self._operators.fill(rows)
         return True
