@@ -8,9 +8,11 @@ LEAST_MEASURING_S = 1.5
 """Below this a workload cannot warm up and have five blocks of 0.2 s."""
 LEAST_OF_A_PROGRAM_S = 0.5
 """A program's blocks are as short as it makes them."""
-FIRST_STARTUP_S = {"cpu": 3.0, "gpu": 6.0}
+FIRST_STARTUP_S = {"cpu": 2.0, "gpu": 6.0}
 """Importing torch, and opening a GPU: taken for granted until this run has shown better."""
 FIRST_STARTUP_WITHOUT_TORCH_S = 0.3
+GRACE = 0.05
+"""By so much of the budget the last launch may be late, rather than be dropped for want of a second."""
 END_S = 0.2
 """For a worker to leave."""
 
@@ -43,7 +45,8 @@ class Pace:
             if measuring_s >= least_s:
                 return self._start_s(launch) - END_S + measuring_s
             if len(sharing) == 1:
-                return None
+                is_near = measuring_s + GRACE * self._budget_s >= least_s
+                return self._start_s(launch) - END_S + least_s if is_near else None
             last = sharing.pop()
             starts_s -= self._start_s(last)
             weights -= last.weight

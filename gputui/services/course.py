@@ -119,7 +119,8 @@ class Strip:
     step_s: tuple[float, ...]
     """Seconds a step took, block by block, of this launch; the last ones if there are many."""
     blocks: int
-    median_s: float
+    centre_s: float
+    """Of Hodges and Lehmann, as verdicts take it; the median where there are too few for an interval."""
     interval: Interval | Missing
     """Of 95 %, in seconds."""
 
@@ -400,6 +401,6 @@ class Course:
             return None
         steps = self._steps_ns[self._timed]
         step_s = tuple(ns / 1e9 for ns in steps[-INTERVAL_BLOCKS:])
-        return Strip(
-            self._name(*self._timed), step_s, len(steps), median(step_s), hodges_lehmann_interval(step_s)
-        )
+        interval = hodges_lehmann_interval(step_s)
+        centre_s = median(step_s) if isinstance(interval, Missing) else interval.estimate
+        return Strip(self._name(*self._timed), step_s, len(steps), centre_s, interval)

@@ -100,7 +100,7 @@ def main() -> None:
     """Measure, compare all pairs, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--budget-s", type=float, default=20.0)
+    parser.add_argument("--budget-s", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--keep", type=Path, help="leave the result files here, and take those that are there"

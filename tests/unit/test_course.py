@@ -103,7 +103,7 @@ def test_the_interval_comes_with_the_sixth_block_and_is_of_this_launch_alone() -
     more = heard(*blocks(0, 30, SECOND), *blocks(1, 6, SECOND // 2)).picture().strip
     assert more is not None
     assert isinstance(more.interval, Interval)
-    assert (more.blocks, more.median_s, more.interval.low) == (6, 0.5, 0.5)
+    assert (more.blocks, more.centre_s, more.interval.low) == (6, 0.5, 0.5)
 
 
 def test_what_is_kept_is_bounded() -> None:

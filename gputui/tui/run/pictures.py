@@ -381,7 +381,7 @@ def _strip(course: CoursePicture, width: int, *, ascii_only: bool) -> list[Line]
 
 def _spread(strip: Strip) -> str:
     interval = strip.interval
-    said = f"median {format_seconds(strip.median_s)} a step"
+    said = f"median {format_seconds(strip.centre_s)} a step"
     if isinstance(interval, Interval):
         return f"{said}, 95 %: {format_seconds(interval.low)} to {format_seconds(interval.high)}"
     return f"{said}; {interval.reason}"
