@@ -60,6 +60,8 @@ HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
+RESERVE_BYTES, RESERVE_SHARE = 1_500_000_000, 0.125
+"""What a profiled pass may keep for the growth of its heap, and at most this share of what may be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class Supervisor:
         self._signal = 0
         self._clock = WakingClock()
         self._addresses: tuple[GpuAddress, ...] = ()
+        self._usable_bytes = 0
 
     def run(self) -> int:
         """Execute; the exit status: 0, 128 + signal, or 1 if a run failed or could not be stored."""
@@ -129,6 +132,7 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         runs = [_open_run(run_dir, self._run_dirs) for run_dir in self._run_dirs]
         machine = describe_machine(runs[0].spec.hash_key)
+        self._usable_bytes = machine.memory.usable_bytes
         self._addresses = nvml_addresses()
         for run in runs:
             self._write_heading(run, machine)
@@ -199,6 +203,7 @@ class Supervisor:
             "cases": [_described(run, case_id) for case_id in launch.case_ids],
             "purpose": launch.purpose,
             "trace": str(_trace_path(run, launch)) if plan.keeps_traces else "",
+            "reserve_bytes": min(RESERVE_BYTES, int(self._usable_bytes * RESERVE_SHARE)),
         }
         try:
             worker = WorkerProcess(plan.interpreter, run.start_file, run.run_dir, launch, described)

@@ -9,6 +9,7 @@ from typing import Any  # JSON of the launch
 
 from .channel import Channel
 from .contract import Request, Step, Unsupported, Workload
+from .heap import keep_heap
 from .measure import first_line
 from .memory import NotTold, points_of_a_step
 from .partition import Partition, partition
@@ -41,6 +42,7 @@ class ProfiledLaunch:
         self._seed = int(described["seed"])
         self._deadline_ns = started_ns + round(float(described["allowance_s"]) * 1e9)
         self._trace = Path(described["trace"]) if described.get("trace") else None
+        self._reserve_bytes = int(described.get("reserve_bytes", 0)) if self._device == "cpu" else 0
         self._channel = channel
         self._workload = workload
 
@@ -83,6 +85,8 @@ class ProfiledLaunch:
             step.run()
             self._wait()
             step_ns = time.monotonic_ns() - begun_ns
+        if self._reserve_bytes:
+            keep_heap(self._reserve_bytes)
         tried = traced(step.run, 1, self._device, self._wait)
         steps = self._steps(len(tried.events), step_ns)
         window = traced(step.run, steps, self._device, self._wait, self._trace)
