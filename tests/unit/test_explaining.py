@@ -70,11 +70,14 @@ def lines_of(
         machine=machine,
     )
     lines: list[Line] = []
+    free_ns = 0
     for line in timed:
         if isinstance(line, Block):
             ns = round(line.steps * step_ms[line.case_id] * MS * (1 + 1e-3 * (line.index % 3)))
             device_ns = None if line.device_ns is None else ns
-            line = replace(line, wall_ns=ns, device_ns=device_ns, cpu_ns=ns)
+            start_ns = max(line.start_ns, free_ns)  # one after the other, as on a real device
+            free_ns = start_ns + ns
+            line = replace(line, start_ns=start_ns, wall_ns=ns, device_ns=device_ns, cpu_ns=ns)
         elif isinstance(line, CaseWarm) and line.precision_used == "amp":
             line = replace(line, precision_used="amp-bf16")
         lines.append(line)
