@@ -37,8 +37,6 @@ VERBS: dict[str, tuple[str, ...]] = {
 }
 """What can be done with a unit."""
 RATE_WORDS = ("rps", "req/s")
-PERCENTILES = {"p50": 0.5, "p99": 0.99}
-"""Those that are measured under load."""
 
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _DURATIONS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -15,7 +15,6 @@ from gputui.model.units import format_bytes, format_percent, format_ratio, forma
 from gputui.services.anatomy import Anatomy, anatomy_of, is_believed
 from gputui.services.wording import case_name
 
-OPERATORS_SHOWN = 5
 _LEAST_SHARE = 0.005
 _POINTS = {
     "start": "at start",

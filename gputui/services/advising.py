@@ -28,7 +28,6 @@ from gputui.worker.latencies import QUEUE_GREW
 
 START_S = 600.0
 """Assumed: a rented box is paid for 10 minutes beside the work, for starting, fetching data and ending."""
-MOST_BOXES = 1_000_000
 
 ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("tok", "train"): ("gpt_train", "lstm_train", "bert_ft"),

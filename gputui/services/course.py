@@ -233,7 +233,6 @@ class Course:
         self._steps_ns: dict[tuple[int, int], list[float]] = {}
         self._rates: dict[tuple[int, int], tuple[int, str]] = {}
         self._timed: tuple[int, int] | None = None
-        self._first_of_launch = 0
         self._events: list[Happened] = []
         self._launched: dict[tuple[int, int], str] = {}
         self._last_words: list[LastWords] = []

@@ -55,16 +55,6 @@ class Replay:
         """When position 0 was, UTC epoch microseconds."""
         return self._first_us
 
-    @property
-    def piece_s(self) -> float:
-        """From one kept value to the next, at most: a value may well be that old."""
-        gaps = [
-            (one.t_us[-1] - one.t_us[0]) / (len(one.t_us) - 1) / 1e6
-            for one in (*self._gpus, *([self._host] if self._host else []))
-            if len(one.t_us) > 1
-        ]
-        return max(gaps, default=1.0)
-
     def at(self, position_s: float) -> LiveSample:
         """Everything as it stood then. Its times are nanoseconds since the first reading."""
         position_us = round(min(max(position_s, 0.0), self.duration_s) * 1e6)
@@ -132,11 +122,6 @@ class Player:
     def is_paused(self) -> bool:
         """Whether it stands still."""
         return self._is_paused
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether all was played."""
-        return self.position_s >= self._duration_s
 
     def seek(self, position_s: float) -> None:
         """Go on from here."""

@@ -271,7 +271,7 @@ def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Ma
     gpus = [d for d in interpreter.devices if d.torch_device != "cpu"]
     chosen = _choose_gpu(gpus, asked)
     if chosen is None:
-        reason = _no_gpu(interpreter, machine, asked, len(gpus))
+        reason = _no_gpu(interpreter, machine, len(gpus))
         if asked:
             raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure the CPU")
         return _Target(None, None, "skipped", reason)
@@ -291,7 +291,7 @@ def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
     return usable[index] if index < len(usable) else None
 
 
-def _no_gpu(interpreter: Interpreter, machine: Machine, asked: str, count: int) -> str:
+def _no_gpu(interpreter: Interpreter, machine: Machine, count: int) -> str:
     if count:
         return f"torch sees {count} GPU{'s' if count > 1 else ''}, not this one"
     if not machine.gpus:

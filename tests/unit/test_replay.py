@@ -106,7 +106,6 @@ def test_a_long_recording_is_held_in_pieces_with_means_last_counts_and_all_bits(
         (series,) = opened.telemetry_series(run.run_id, PIECES)
     assert len(series.t_us) == PIECES
     replay = play(db)
-    assert replay.piece_s == pytest.approx(3.0)
     values = values_at(replay, 3000.5)
     energy = values["energy_mj"]
     assert isinstance(energy, int)
@@ -177,7 +176,6 @@ def test_a_player_goes_with_time_at_its_speed_to_the_end() -> None:
     assert player.position_s == pytest.approx(23)
     clock.pass_s(60)
     assert player.position_s == 100.0
-    assert player.is_at_end
 
 
 def test_a_player_that_is_paused_stands_still_and_can_be_moved() -> None:

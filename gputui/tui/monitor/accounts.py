@@ -43,7 +43,6 @@ class Account:
         "energy_j",
         "has_energy",
         "idle_ns",
-        "known_ns",
     )
 
     def __init__(self) -> None:
@@ -53,8 +52,6 @@ class Account:
         self.energy_is_estimate = False
         """True when a stretch was added up from power, for want of the driver's counter."""
         self.idle_ns = 0
-        self.known_ns = 0
-        """Time for which it is known whether it was idle."""
         self._t_ns: int | None = None
         self._energy_mj: float | None = None
         self._power_w: float | None = None
@@ -75,9 +72,8 @@ class Account:
         if 0 < step <= LONGEST_STEP_NS:
             self._use(step, energy, power)
             busy = number(values, "sm_busy_pct")
-            if busy is not None:
-                self.known_ns += step
-                self.idle_ns += step if busy < IDLE_PCT else 0
+            if busy is not None and busy < IDLE_PCT:
+                self.idle_ns += step
             if bits:
                 self._seen_ns = tuple(
                     seen + (step if int(bits) & mask else 0)

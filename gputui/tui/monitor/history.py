@@ -19,7 +19,6 @@ RINGS: tuple[tuple[int, int], ...] = (
     (15 * SECOND_NS, 244),
 )
 """Length of a bucket in nanoseconds and how many are kept, finest first."""
-LONGEST_NS = 3600 * SECOND_NS
 NO_BUCKET = 2**32 - 1
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gputui.model.absent import Missing
 from gputui.model.live import Value
 from gputui.model.units import with_prefix
 
@@ -359,9 +358,3 @@ ALWAYS = 4
 def metric_named(name: str) -> Metric | None:
     """The metric of a GPU with this id."""
     return next((metric for metric in METRICS if metric.id == name), None)
-
-
-def reason_of(values: Values, key: str) -> str:
-    """Why a value is absent."""
-    value = values.get(key)
-    return value.reason if isinstance(value, Missing) else "this kind of device has none"

@@ -433,7 +433,7 @@ class MonitorModel:
             rows = wrapped(said, width, height) if width > 0 and height > 0 else []
             return filled([fitted((Span(row),), width) for row in rows], width, height)
         if held is None:
-            head = self._header(width, None)
+            head = self._header(width)
             return filled(
                 [head, fitted((Span("waiting for the first reading", "dim"),), width)], width, height
             )
@@ -470,7 +470,7 @@ class MonitorModel:
             )
             for gpu in gpus
         }
-        lines = [self._header(width, sample)]
+        lines = [self._header(width)]
         body = height - 2
         out_of_sight = 0
         hidden_gpus = 0
@@ -505,7 +505,7 @@ class MonitorModel:
         lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
         return lines
 
-    def _header(self, width: int, sample: LiveSample | None) -> Line:
+    def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
         rights = [Span(" · ".join(words), "dim")]
         if self._paused is not None:

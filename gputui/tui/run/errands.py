@@ -12,7 +12,6 @@ from time import monotonic
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
@@ -216,7 +215,7 @@ class Errands:
                 told_s = monotonic()
                 self._tell_course(runs, course, ends, is_here=is_here)
         self._tell_course(runs, course, ends, is_here=is_here)
-        ended = _finished(runs, plans, course, group)
+        ended = _finished(runs, course, group)
         self._started.pop(run_id, None)
         if ended.wrong is not None:
             _keep(ended.wrong)
@@ -279,7 +278,7 @@ def _runtime_words(spec: Spec) -> str:
     return f"Python {runtime.python_version}, {torch}"
 
 
-def _finished(runs: tuple[LiveRun, ...], plans: tuple[Plan, ...], course: Course, group: InProgress) -> Ended:
+def _finished(runs: tuple[LiveRun, ...], course: Course, group: InProgress) -> Ended:
     """See that runs are stored, and read them back. What is wrong belongs to the end."""
     target = runs[0].target
     said: list[str] = []

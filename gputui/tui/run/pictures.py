@@ -292,7 +292,7 @@ def _watch(model: RunModel, width: int, height: int, now_ns: int, *, ascii_only:
         Span(f"run {watched.in_progress.called}", "title"),
         Span(clean(watched.plans[0].profile)),
         Span(_clock((now_ns - course.begun_ns) / 1e9)),
-        Span(_remaining(course, now_ns), "accent"),
+        Span(_remaining(course), "accent"),
     ]
     others = len(model.in_progress) - 1
     if others > 0:
@@ -310,7 +310,7 @@ def _watch(model: RunModel, width: int, height: int, now_ns: int, *, ascii_only:
     ]
 
 
-def _remaining(course: CoursePicture, now_ns: int) -> str:
+def _remaining(course: CoursePicture) -> str:
     if course.is_storing:
         return "storing"
     if course.left_s is None:
