@@ -9,7 +9,7 @@ from gputui.errors import GputuiError
 
 
 @click.command()
-@click.argument("file", required=False, metavar="F[@RUN]")
+@click.argument("file", required=False, metavar="[F[@RUN]]")
 def command(file: str | None) -> int:
     """Look through result files, their runs and each run in full, on the screen."""
     if not has_terminal():

@@ -1,0 +1,70 @@
+"""What the pages say of commands, profiles and workloads is what there is."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from gputui.cli import COMMANDS, Command
+from gputui.services.profiles import Profile, shipped_profiles
+from gputui.worker.contract import Workload
+from gputui.worker.workloads import WORKLOADS
+
+OF_THE_GROUP = {"--help", "--version", "--debug", "--ascii", "--notify"}
+OF_BENCHMARKS = {"--real"}
+
+
+def options_of(command: Command) -> list[tuple[str, ...]]:
+    """Its options, each with all its names."""
+    made = importlib.import_module(f"gputui.cli.{command.module}").command
+    return [tuple(parameter.opts) for parameter in made.params if isinstance(parameter, click.Option)]
+
+
+def is_named(option: str, text: str) -> bool:
+    return re.search(rf"(?<![\w-]){option}(?![\w-])", text) is not None
+
+
+@pytest.fixture(scope="module")
+def pages(repository: Path) -> dict[str, str]:
+    found = [repository / "README.md", *(repository / "docs").glob("*.md")]
+    return {page.name: page.read_text(encoding="utf-8") for page in found}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_the_pages_name_every_command_and_each_of_its_options(
+    command: Command, pages: dict[str, str]
+) -> None:
+    assert f"`gputui {command.name}" in pages["README.md"]
+    of_it = "\n".join(text for text in pages.values() if f"gputui {command.name}" in text)
+    unnamed = [names for names in options_of(command) if not any(is_named(name, of_it) for name in names)]
+    assert unnamed == []
+
+
+def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> None:
+    known = OF_THE_GROUP | OF_BENCHMARKS
+    known |= {name for command in COMMANDS for names in options_of(command) for name in names}
+    unknown = {
+        (page, name)
+        for page, text in pages.items()
+        for name in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)
+        if name not in known
+    }
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
+def test_the_page_of_profiles_tells_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
+    (row,) = re.findall(rf"^\| `{profile.name}` \|.*$", pages["profiles.md"], re.MULTILINE)
+    assert row.endswith(f"| {round(profile.budget_s / 60, 1):g} min |")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_the_page_of_profiles_tells_of_each_workload(workload: Workload, pages: dict[str, str]) -> None:
+    (row,) = re.findall(rf"^\| `{workload.name}` \|.*$", pages["profiles.md"], re.MULTILINE)
+    assert f"| {', '.join(workload.precisions)} |" in row
+    compiled = pages["profiles.md"].partition("`modes = ")[2].partition("\n\n")[0]
+    assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes)
