@@ -36,3 +36,8 @@ class NotStored(GputuiError):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint, EXIT_NOT_STORED)
+
+
+def beginning(text: str, letters: int = 60) -> str:
+    """So many letters of what was given, to be named in an error; `…` stands for the rest."""
+    return text if len(text) <= letters else f"{text[:letters]}…"

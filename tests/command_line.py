@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import pty
 import random
@@ -13,7 +14,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any  # JSON
 
+import pytest
+
+from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME
 from gputui.recording.lock import is_held
 
@@ -32,6 +37,23 @@ def gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subproce
         timeout=LONGEST_S,
         check=False,
     )
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command that runs in this process."""
+    with pytest.raises(SystemExit) as left:
+        main(list(map(str, words)))
+    out, err = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, out, err
+
+
+def said_as_json(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
+    """What a command in this process prints as JSON, nothing being wrong."""
+    status, out, err = said(capsys, *words, "--json")
+    assert (status, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
 
 
 def start_gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

@@ -12,6 +12,7 @@ import duckdb
 from journals import RUN_ID, make_journal
 
 WRITERS, READERS = 4, 2
+_HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()"
 _WRITE = """
 import json, sys, time
 from dataclasses import replace
@@ -59,6 +60,16 @@ while True:  # at least once each
         break
 print(json.dumps([reads, slowest, errors]))
 """
+
+
+def holding(db: Path) -> subprocess.Popen[bytes]:
+    """A process that has the file open for writing, until a line or the end comes on its standard input."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, db], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    return holder
 
 
 @dataclass(frozen=True, slots=True)

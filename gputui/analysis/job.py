@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, beginning
 
 GRAMMAR = (
     "AMOUNT tokens|img|seq train, AMOUNT tokens write, AMOUNT requests answer, each with `in 8h` if it has "
@@ -44,7 +44,6 @@ _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _AMOUNT = re.compile(_NUMBER + r"([kmbgt]?)", re.IGNORECASE)
 _DURATION = re.compile(_NUMBER + r"(us|µs|ms|s|min|h|d)", re.IGNORECASE)
 _BOUND = re.compile(r"(p50|p99)<=?(.+)", re.IGNORECASE)
-_SHOWN_LETTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +97,20 @@ def parse_job(text: str) -> Job:
     if unit in RATE_WORDS:
         return _serving(text, amount, "".join(words[2:]))
     if unit not in UNITS:
-        raise _wrong(text, f"{_short(words[1])} is no unit", f"tokens, img, seq, requests or rps: {GRAMMAR}")
+        raise _wrong(
+            text, f"{beginning(words[1])} is no unit", f"tokens, img, seq, requests or rps: {GRAMMAR}"
+        )
     verbs = VERBS[UNITS[unit]]
     if len(words) == 2:
         raise _wrong(text, f"what is to be done with {words[1]}?", f"{' or '.join(verbs)}, after the unit")
     verb = words[2].lower()
     if verb not in verbs:
-        raise _wrong(text, f"{_short(words[2])} is nothing to do with {words[1]}", " or ".join(verbs))
+        raise _wrong(text, f"{beginning(words[2])} is nothing to do with {words[1]}", " or ".join(verbs))
     rest = words[3:]
     if not rest:
         return Batch(amount, UNITS[unit], verb, None)
     if rest[0].lower() != "in" or len(rest) == 1:
-        raise _wrong(text, f"{_short(' '.join(rest))} is too much", "in TIME, such as in 8h, or nothing")
+        raise _wrong(text, f"{beginning(' '.join(rest))} is too much", "in TIME, such as in 8h, or nothing")
     return Batch(amount, UNITS[unit], verb, _duration(text, "".join(rest[1:])))
 
 
@@ -118,38 +119,36 @@ def _serving(text: str, per_s: float, bound: str) -> Serving:
         return Serving(per_s, "", None)
     found = _BOUND.fullmatch(bound)
     if found is None:
-        raise _wrong(text, f"{_short(bound)} is no bound", "p50<TIME or p99<TIME, such as p99<50ms")
+        raise _wrong(text, f"{beginning(bound)} is no bound", "p50<TIME or p99<TIME, such as p99<50ms")
     return Serving(per_s, found[1].lower(), _duration(text, found[2]))
 
 
 def _amount(text: str, word: str) -> float:
     found = _AMOUNT.fullmatch(word)
     if found is None:
-        raise _wrong(text, f"{_short(word)} is no amount", "a number first, such as 50M, 1e9 or 200")
+        raise _wrong(text, f"{beginning(word)} is no amount", "a number first, such as 50M, 1e9 or 200")
     return _within(text, word, float(found[1]) * _SCALES[found[2].lower()])
 
 
 def _duration(text: str, word: str) -> float:
     found = _DURATION.fullmatch(word)
     if found is None:
-        raise _wrong(text, f"{_short(word)} is no time", "a number with us, ms, s, min, h or d, such as 50ms")
+        raise _wrong(
+            text, f"{beginning(word)} is no time", "a number with us, ms, s, min, h or d, such as 50ms"
+        )
     return _within(text, word, float(found[1]) * _DURATIONS[found[2].lower()])
 
 
 def _within(text: str, word: str, value: float) -> float:
     if not math.isfinite(value) or not 0 < value <= MOST:
-        raise _wrong(text, f"{_short(word)} is out of range", f"more than 0, at most {MOST:g}")
+        raise _wrong(text, f"{beginning(word)} is out of range", f"more than 0, at most {MOST:g}")
     return value
 
 
 def _wrong(text: str, what: str, allowed: str) -> GputuiError:
-    return GputuiError(f"--job {_short(text)!r}: {what}", f"allowed: {allowed}")
+    return GputuiError(f"--job {beginning(text)!r}: {what}", f"allowed: {allowed}")
 
 
 def _plain(number: float) -> str:
     """The number so that it is read back the same: `50000000`, `0.05`."""
     return f"{number:.0f}" if number.is_integer() and number < 1e15 else repr(number)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}…"

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.units import counted
 
 
 @click.command()
@@ -48,7 +49,7 @@ def command(gpus: int, screenshots: Path | None, measure: str | None, is_ascii: 
         return DemoFeed(DemoBox(gpus), interval_s, on_sample)
 
     options = LiveOptions(
-        title=f"{gpus} made-up GPU{'s' if gpus > 1 else ''}",
+        title=counted(gpus, "made-up GPU"),
         caution=CAUTION,
         usd_per_hour=gpus * USD_PER_HOUR_AND_GPU,
         is_ascii=is_ascii or wants_ascii(),

@@ -17,6 +17,7 @@ from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, finish, hold_signals,
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
+from gputui.model.units import counted
 from gputui.services.interpreters import Chosen
 from gputui.services.profiles import Profile
 from gputui.services.running import LiveRun, start_runs, wait_until_begun
@@ -147,7 +148,7 @@ def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen:
     for name, reason in repetition.refused:
         click.echo(f"not repeated: {name}: {reason}", err=True)
     if repetition.left_out:
-        click.echo(f"not repeated: {_counted(repetition.left_out, 'case')} not tried there either", err=True)
+        click.echo(f"not repeated: {counted(repetition.left_out, 'case')} not tried there either", err=True)
     return repetition.profile
 
 
@@ -165,11 +166,6 @@ def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Model | 
     return EXIT_DONE
 
 
-def _counted(number: int, noun: str) -> str:
-    plural = "es" if noun.endswith("h") else "s"
-    return f"{number} {noun}{plural if number != 1 else ''}"
-
-
 def _say_probing(path: str) -> None:
     click.echo(f"asking {path} what it has ...", err=True)
 
@@ -180,7 +176,7 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     click.echo(
-        f"{plan.profile}: {_counted(to_run, 'case')} in {_counted(len(plan.launches), 'launch')},"
+        f"{plan.profile}: {counted(to_run, 'case')} in {counted(len(plan.launches), 'launch')},"
         f" at most {plan.budget_s:.0f} s" + (f"; {left_out} cannot run here" if left_out else ""),
         err=True,
     )

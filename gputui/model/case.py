@@ -102,6 +102,21 @@ class Case:
             f" {self.variant.precision}{mode}{threads}"
         )
 
+    def identity(self) -> dict[str, str | int]:
+        """What tells it from other cases, by the names that JSON and CSV have for it."""
+        return {
+            "case": self.name,
+            "workload": self.work.workload,
+            "workload_version": self.work.version,
+            "work_key": self.work.key,
+            "size": self.work.size,
+            "device": self.variant.device_class,
+            "precision": self.variant.precision,
+            "mode": self.variant.mode,
+            "threads": self.variant.threads,
+            "unit": self.unit,
+        }
+
 
 def program_case(
     workload: str,

@@ -46,8 +46,8 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSummary:
-    """One run without its measurements."""
+class RunFacts:
+    """What a run says of itself, without its box."""
 
     run_id: str
     started_utc_us: int
@@ -62,6 +62,12 @@ class RunSummary:
     budget_s: float
     label: str
     gputui_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary(RunFacts):
+    """One run without its measurements."""
+
     machine: Machine
     runtime: Runtime
     price: Price | Missing

@@ -105,6 +105,12 @@ def format_percent(fraction: float) -> str:
     return f"{percent:.0f} %" if abs(percent) >= 0.95 or percent == 0 else f"{percent:.1f} %"
 
 
+def counted(number: int, noun: str) -> str:
+    """How many there are of something: `1 case`, `3 launches`."""
+    plural = "es" if noun.endswith(("h", "x")) else "s"
+    return f"{number} {noun}{plural if number != 1 else ''}"
+
+
 def format_ratio(ratio: float) -> str:
     """A factor: `1.03x`, `10.8x`, `0.52x`."""
     return f"{three_digits(ratio)}x" if ratio >= 0.00995 else f"{ratio:.1g}x"

@@ -20,7 +20,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Work
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
-from gputui.model.units import format_percent, format_seconds
+from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.comparison import Cell, ConditionsOf, Side, SideCase, flags_of
 from gputui.services.figures import figures_of
 from gputui.services.speeds import speed_of
@@ -469,7 +469,7 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
     if cheapest in ("cpu", ""):
         few = min(_boxes(o) for o in able_cpus)
         also = ", for less" if cheapest else "; which costs less cannot be told without both prices"
-        meet = f"{_counted(few, 'CPU box')} {'meets' if few == 1 else 'meet'} the target{also}"
+        meet = f"{counted(few, 'CPU box')} {'meets' if few == 1 else 'meet'} the target{also}"
         return f"GPU not worth it: {meet}" if cheapest or few == 1 else meet
     if cheapest == "gpu":
         return "a GPU is worth it: CPUs meet the target as well, but cost more"
@@ -538,10 +538,6 @@ def _cheaper(cpus: Sequence[Offer], gpus: Sequence[Offer]) -> str:
 
 def _boxes(offer: Offer) -> int:
     return int(offer.load.boxes.value) if isinstance(offer.load, Load) else 0
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}es"
 
 
 def _stands_for(work: Work) -> str:

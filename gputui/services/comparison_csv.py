@@ -47,16 +47,7 @@ def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict
     known = estimate if isinstance(estimate, RatioEstimate) else None
     found = why.attribution if why is not None else None
     return {
-        "case": case.name,
-        "workload": case.work.workload,
-        "workload_version": case.work.version,
-        "work_key": case.work.key,
-        "size": case.work.size,
-        "device": case.variant.device_class,
-        "precision": case.variant.precision,
-        "mode": case.variant.mode,
-        "threads": case.variant.threads,
-        "unit": case.unit,
+        **case.identity(),
         "by": ignore,
         **_side("a", comparison.a, row.a),
         **_side("b", comparison.b, row.b),

@@ -16,7 +16,7 @@ from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
-from gputui.model.units import format_bytes, three_digits
+from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.interpreters import choose_interpreter
 from gputui.services.places import default_result_file, hash_key, run_directories
 from gputui.services.running import runs_in_progress
@@ -280,7 +280,7 @@ def _cpus(box: Box) -> Iterator[Check]:
         found = f"{three_digits(cpu.usable_threads)} of {cpu.host_threads} threads, set by {cpu.limited_by}"
         yield Check("CPU", "note", f"{found}: CPU rows are of this part", "")
     else:
-        cores = f"{cpu.usable_cores} core{'s' if cpu.usable_cores != 1 else ''}"
+        cores = counted(cpu.usable_cores, "core")
         yield Check("CPU", "ok", f"{cores}, {cpu.host_threads} threads, no limit")
     load = box.sample.host.values.get("load_1min")
     if not isinstance(load, int | float) or box.measuring:
@@ -393,7 +393,7 @@ def worst(checks: tuple[Check, ...]) -> str:
     """One line for all of them: `2 problems, 1 note`, or that nothing is wrong."""
     problems = sum(check.state == "problem" for check in checks)
     notes = sum(check.state == "note" for check in checks)
-    said = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in ((problems, "problem"), (notes, "note")) if n]
+    said = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
     return ", ".join(said) if said else "nothing wrong was found"
 
 

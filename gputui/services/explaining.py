@@ -18,7 +18,7 @@ from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, RunSummary
-from gputui.model.units import RATES, format_percent, format_seconds, three_digits, with_prefix
+from gputui.model.units import RATES, counted, format_percent, format_seconds, three_digits, with_prefix
 from gputui.services.comparison import Cell, Comparison, Row
 from gputui.services.evidence import Evidence
 from gputui.services.speeds import speed_of
@@ -103,7 +103,7 @@ def sentence(row: Row, found: Attribution) -> str:
     rest_ns = difference_ns - sum(part.difference_ns for part in found.shown())
     others = len(found.parts) - len(found.shown())
     if abs(rest_ns) >= LEAST_SHOWN * abs(difference_ns):
-        said.append(f"{others} other{'s' if others > 1 else ''} {signed(rest_ns)}")
+        said.append(f"{counted(others, 'other')} {signed(rest_ns)}")
     return f"{head}: {'; '.join(said)}"
 
 

@@ -148,16 +148,7 @@ def _side(side: Side) -> dict[str, Any]:
 
 def _case(case: Case) -> dict[str, Any]:
     return {
-        "case": case.name,
-        "workload": case.work.workload,
-        "workload_version": case.work.version,
-        "work_key": case.work.key,
-        "size": case.work.size,
-        "device": case.variant.device_class,
-        "precision": case.variant.precision,
-        "mode": case.variant.mode,
-        "threads": case.variant.threads,
-        "unit": case.unit,
+        **case.identity(),
         "units_per_step": case.units_per_step,
     }
 

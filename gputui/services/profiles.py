@@ -16,8 +16,16 @@ from typing import Any  # TOML that was not looked at yet
 
 import tomllib
 
-from gputui.errors import GputuiError
-from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, THREAD_REQUESTS, WORKLOAD_CLASSES
+from gputui.errors import GputuiError, beginning
+from gputui.model.case import (
+    DEVICE_CLASSES,
+    MODES,
+    PRECISIONS,
+    THREAD_REQUESTS,
+    WORKLOAD_CLASSES,
+    Case,
+    program_case,
+)
 from gputui.model.units import RATES
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
@@ -72,6 +80,19 @@ class ProfileCommand:
     def workload(self) -> str:
         """What it is called among workloads."""
         return f"command:{self.name}"
+
+    @property
+    def case(self) -> Case:
+        """The case of it, on any machine."""
+        return program_case(
+            self.workload,
+            self.version,
+            is_whole=not self.pattern,
+            device_class=self.device,
+            unit=self.unit,
+            units=self.units,
+            workload_class=self.workload_class,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +388,7 @@ def _shortened(value: object) -> str:
         text = repr(value)
     except ValueError:  # a whole number of more digits than Python prints
         return "such a number"
-    return text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]}…"
+    return beginning(text, SHOWN_LETTERS)
 
 
 def _allowed(value: object, words: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gputui import __version__
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case, program_case
+from gputui.model.case import Case
 from gputui.model.machine import Machine, Runtime
 from gputui.model.result import Run, RunSummary
 from gputui.services.comparison import differences
@@ -166,16 +166,7 @@ def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
     if not same:
         return Missing("is a program, and result files do not hold commands: give its profile.toml as well")
     command = same[0]
-    ours = program_case(
-        command.workload,
-        command.version,
-        is_whole=not command.pattern,
-        device_class=command.device,
-        unit=command.unit,
-        units=command.units,
-        workload_class=command.workload_class,
-    )
-    if ours.work.key != case.work.key or ours.variant != case.variant:
+    if command.case.work.key != case.work.key or command.case.variant != case.variant:
         return Missing("is declared otherwise in the profile given: version, pattern, unit, units or device")
     return command
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine import nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import PRECISIONS, Case, Variant, Work, program_case
+from gputui.model.case import PRECISIONS, Case, Variant, Work
 from gputui.model.machine import Interpreter, Machine, TorchDevice
 from gputui.model.plan import PROFILED, Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.model.units import counted
 from gputui.services.profiles import Profile, ProfileCase, ProfileCommand, can_be_profiled
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
@@ -203,17 +204,8 @@ def _planned_command(
     command: ProfileCommand, target: _Target, case_id: int, machine: Machine
 ) -> tuple[PlannedCase, PlannedLaunch | None]:
     """The case of a program, and the launch that runs it once if it can be run here."""
-    case = program_case(
-        command.workload,
-        command.version,
-        is_whole=not command.pattern,
-        device_class=command.device,
-        unit=command.unit,
-        units=command.units,
-        workload_class=command.workload_class,
-    )
     if target.device is None:
-        return PlannedCase(case_id, case, target.outcome, target.reason), None
+        return PlannedCase(case_id, command.case, target.outcome, target.reason), None
     launch = PlannedLaunch(
         launch_id=0,
         replicate=0,
@@ -223,7 +215,7 @@ def _planned_command(
         weight=command.weight,
         needs_torch=False,
     )
-    return PlannedCase(case_id, case, None, ""), launch
+    return PlannedCase(case_id, command.case, None, ""), launch
 
 
 def _check_only(profile: Profile, only: Sequence[str]) -> None:
@@ -293,7 +285,7 @@ def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
 
 def _no_gpu(interpreter: Interpreter, machine: Machine, count: int) -> str:
     if count:
-        return f"torch sees {count} GPU{'s' if count > 1 else ''}, not this one"
+        return f"torch sees {counted(count, 'GPU')}, not this one"
     if not machine.gpus:
         return f"no GPU: {machine.gpus_absent}"
     torch_version = interpreter.runtime.torch_version

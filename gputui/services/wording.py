@@ -10,7 +10,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import format_bytes, format_figure, format_percent, format_seconds
+from gputui.model.units import counted, format_bytes, format_figure, format_percent, format_seconds
 from gputui.services.figures import CaseFigure
 from gputui.services.speeds import is_crowded, speed_of, waited_share
 
@@ -34,7 +34,7 @@ def device_words(run: RunSummary) -> str:
     model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
     model = model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
     cores = machine.cpu.usable_cores
-    return f"{model}, {cores} core{'s' if cores > 1 else ''}"
+    return f"{model}, {counted(cores, 'core')}"
 
 
 def torch_words(run: RunSummary) -> str:

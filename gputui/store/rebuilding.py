@@ -13,7 +13,7 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.machine import Cpu, Gpu, Machine, Memory, Runtime
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, RunSummary
+from gputui.model.result import CaseResult, RunFacts, RunSummary
 from gputui.store.rows import GPU_RENAMED, PROFILED_PARTS, RENAMED, Cell, Row
 from gputui.store.strict import NotValid, converted, strict
 from gputui.store.text import clean_text
@@ -22,26 +22,9 @@ _NO_REASON = "not stored"
 _NEVER_KNOWN = "the run ended before it was known"
 
 
-@dataclass(frozen=True, slots=True)
-class _RunScalars:
-    run_id: str
-    started_utc_us: int
-    ended_utc_us: int | None
-    utc_offset_min: int
-    status: str
-    status_reason: str
-    profile: str
-    profile_version: int
-    seed: int
-    replicates: int
-    budget_s: float
-    label: str
-    gputui_version: str
-
-
-_SCALARS_RENAMED = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
+_FACTS_RENAMED = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
 RUN_COLUMNS = (
-    *(_SCALARS_RENAMED.get(f.name, f.name) for f in fields(_RunScalars)),
+    *(_FACTS_RENAMED.get(f.name, f.name) for f in fields(RunFacts)),
     *(RENAMED.get(f.name, f.name) for f in fields(Runtime)),
     "layers_json",
     "absent_json",
@@ -74,15 +57,15 @@ class RunRows:
 def summary_from(rows: RunRows) -> RunSummary:
     """One run without its measurements. Raises NotValid if a value cannot be."""
     run = rows.run
-    scalars = strict(
-        {f.name: run[_SCALARS_RENAMED.get(f.name, f.name)] for f in fields(_RunScalars)},
-        _RunScalars,
+    facts = strict(
+        {f.name: run[_FACTS_RENAMED.get(f.name, f.name)] for f in fields(RunFacts)},
+        RunFacts,
     )
     price: Price | Missing = Missing("no price was stated or known")
     if rows.price is not None:
         price = strict({f.name: rows.price[_price_column(f.name)] for f in fields(Price)}, Price)
     return RunSummary(
-        **{f.name: getattr(scalars, f.name) for f in fields(_RunScalars)},
+        **{f.name: getattr(facts, f.name) for f in fields(RunFacts)},
         machine=_machine(run, rows.machine, rows.gpus),
         runtime=_runtime(run),
         price=price,

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, beginning
 from gputui.model.result import RunSummary
 
 _QUOTED = 24
@@ -60,15 +60,11 @@ def check_label(text: str) -> str:
     """
     if len(text) > MAX_LABEL or not text.isprintable():
         raise GputuiError(
-            f"{_beginning(text)!r} is no label", f"a label has up to {MAX_LABEL} printable characters"
+            f"{beginning(text, _QUOTED)!r} is no label", f"a label has up to {MAX_LABEL} printable characters"
         )
     if re.fullmatch(r"latest(~.*)?|[0-9a-f]{8}|[0-9a-f-]{36}", text.lower()):
         raise GputuiError(f"{text!r} is no label: it reads as a run's id", "add a word to it")
     return text
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 
 
 def _matching(summaries: Sequence[RunSummary], selector: str) -> list[RunSummary]:

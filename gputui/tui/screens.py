@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from gputui.model.units import counted
 from gputui.store.text import clean_text
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import fitted, line_width
@@ -68,7 +69,7 @@ def screens_line(current: str, runs: int = 0) -> Line:
 
     Before them, how many runs are in progress, and the key that watches them.
     """
-    note = f"{runs} run{'s' if runs > 1 else ''}{_LONG_WORDS}: {_RUN_KEY} " if runs else ""
+    note = f"{counted(runs, 'run')}{_LONG_WORDS}: {_RUN_KEY} " if runs else ""
     return (*((Span(note, "warn"),) if note else ()), *_names(current))
 
 

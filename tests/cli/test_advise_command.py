@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any  # JSON
 
 import pytest
+from command_line import said, said_as_json
 from journals import CPU_MACHINE, GPU_MACHINE, journal_lines, write_lines
 from rich.cells import cell_len
 
-from gputui.cli import main
 from gputui.model.case import Case, Variant
 from gputui.model.journal import CaseEnd, Figure, Line, Price
 from gputui.services.resolving import case_of
@@ -66,21 +64,6 @@ def there(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as left:
-        main(("advise", *words))
-    streams = capsys.readouterr()
-    assert isinstance(left.value.code, int)
-    return left.value.code, streams.out, streams.err
-
-
-def plain(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    status, out, err = said(capsys, *words, "--json")
-    assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
-    return found
-
-
 @pytest.mark.parametrize("columns", ["80", "100", "120"])
 @pytest.mark.usefixtures("there")
 def test_every_line_fits_and_no_cell_is_cut(
@@ -88,7 +71,7 @@ def test_every_line_fits_and_no_cell_is_cut(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     bought = ("--buy", "gpu.db=60000", "--power-price", "0.2", "--power", "1400")
-    status, out, _ = said(capsys, "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought)
+    status, out, _ = said(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought)
 
     assert status == 0
     assert "…" not in out
@@ -100,7 +83,7 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    status, out, err = said(capsys, "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE)
+    status, out, err = said(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE)
 
     assert (status, err) == (0, "")
     training, serving = out.split(SERVE)
@@ -127,7 +110,7 @@ def test_prices_are_of_the_file_that_is_named(capsys: pytest.CaptureFixture[str]
         "gpu.db=g4ad.8xlarge",
     )
 
-    offers = {offer["box"]: offer for offer in plain(capsys, *words)["answers"][0]["offers"]}
+    offers = {offer["box"]: offer for offer in said_as_json(capsys, "advise", *words)["answers"][0]["offers"]}
 
     assert offers["cpu.db"]["price"]["usd_per_hour"] == 0.36
     assert offers["cpu.db"]["price"]["kind"] == "stated"
@@ -143,11 +126,11 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
     monkeypatch.setenv("COLUMNS", "400")
     rent = ("--price", f"{20_000 / 730}", "--staff", "5000", "--job", TRAIN)
 
-    _, out, _ = said(capsys, "gpu.db", *rent, "--buy", "800000")
+    _, out, _ = said(capsys, "advise", "gpu.db", *rent, "--buy", "800000")
 
     assert "rent or buy gpu.db: $800000.00 pays after 53.3 months" in out
     assert "not counted: power" in out
-    _, out, _ = said(capsys, "gpu.db", *rent, "--buy", "800000", "--utilisation", "0.2")
+    _, out, _ = said(capsys, "advise", "gpu.db", *rent, "--buy", "800000", "--utilisation", "0.2")
     assert "never pays" in out
 
 
@@ -169,7 +152,7 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
 def test_wrong_input_is_told_with_its_value(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
 ) -> None:
-    status, out, err = said(capsys, *words)
+    status, out, err = said(capsys, "advise", *words)
 
     assert (status, out) == (2, "")
     assert message in err
@@ -186,7 +169,7 @@ def keys_of(value: object) -> set[str]:
 def test_every_key_of_the_json_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, "--buy", "9000")
 
-    found = plain(capsys, *words)
+    found = said_as_json(capsys, "advise", *words)
 
     assert found["schema"] == 1
     page = PAGE.read_text()

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import duckdb
 import pytest
-from command_line import WORDS, gputui, without_roots_privilege, write_spin_profile
+from command_line import WORDS, gputui, said, without_roots_privilege, write_spin_profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import make_journal
@@ -27,15 +27,6 @@ from gputui.services.interpreters import choose_interpreter
 from gputui.services.starting import launches_from, price_from
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a command."""
-    with pytest.raises(SystemExit) as left:
-        main(list(map(str, words)))
-    out, err = capsys.readouterr()
-    assert isinstance(left.value.code, int)
-    return left.value.code, out, err
 
 
 def assert_clear(err: str) -> None:

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any  # JSON
 
 import pytest
+from command_line import said, said_as_json
 from rich.cells import cell_len
 
-from gputui.cli import main
-
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as left:
-        main(("fit", *words))
-    streams = capsys.readouterr()
-    assert isinstance(left.value.code, int)
-    return left.value.code, streams.out, streams.err
-
-
-def plain(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    status, out, err = said(capsys, *words, "--json")
-    assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
-    return found
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "120"])
@@ -48,7 +30,7 @@ def test_every_line_fits_and_no_cell_is_cut(
     columns: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    status, out, err = said(capsys, *words)
+    status, out, err = said(capsys, "fit", *words)
     assert (status, err) == (0, "")
     assert max(map(cell_len, out.split("\n"))) <= int(columns)
     assert "…" not in out
@@ -56,7 +38,7 @@ def test_every_line_fits_and_no_cell_is_cut(
 
 def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--params", "10e9", "--optimizer", "adam", "--precision", "fp32", "--activations", "20e9")
-    found = plain(capsys, *words, "--gpu", "H100 SXM 80GB")
+    found = said_as_json(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     parts = found["all_at_once"]
     assert [parts[f"{n}_bytes"] for n in ("weights", "activations", "gradients", "optimizer", "total")] == [
         40 * 10**9,
@@ -69,14 +51,14 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
     assert gpu["names"] == ["H100 SXM 80GB"]
     assert (gpu["word"], gpu["largest_batch"]) == ("several GPUs", 0)
     assert "missing" in gpu["largest_batch_checkpoint"]
-    _, out, _ = said(capsys, *words, "--gpu", "H100 SXM 80GB")
+    _, out, _ = said(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     assert "No single one of these is enough: take H100 SXM 80GB" in " ".join(out.split())
 
 
 def test_the_output_says_that_activations_are_by_formula_and_where_the_shape_is_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, out, _ = said(capsys, "--params", "7B", "--gpu", "H200")
+    _, out, _ = said(capsys, "fit", "--params", "7B", "--gpu", "H200")
     told = " ".join(out.split())
     assert "layers and width as of LLaMA 7B: 32 x 4096" in told
     assert "by formula, nothing was measured here" in told
@@ -85,7 +67,7 @@ def test_the_output_says_that_activations_are_by_formula_and_where_the_shape_is_
 
 
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    found = plain(capsys, "--params", "7e9")
+    found = said_as_json(capsys, "fit", "--params", "7e9")
     assert found["schema"] == 1
     table = PAGE.read_text().partition("`gputui fit --json`")[2].partition("\n\n`")[0]
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
@@ -122,7 +104,7 @@ def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> Non
 def test_wrong_input_is_told_and_ends_with_2(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], about: str
 ) -> None:
-    status, out, err = said(capsys, *words, "--json")
+    status, out, err = said(capsys, "fit", *words, "--json")
     assert (status, out) == (2, "")
     assert about in err
     assert "Traceback" not in err

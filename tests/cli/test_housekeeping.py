@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Terminal
+from command_line import Terminal, said
 from journals import STARTED_US, make_journal
 
-from gputui.cli import main
 from gputui.services.monitor_file import monitor_file
 from gputui.services.places import run_directories
 from gputui.store.journal_reader import read_journal
@@ -27,15 +26,6 @@ def db(tmp_path: Path) -> Path:
         )
         store_run(tmp_path / "a.db", read_journal(run_dir), ())
     return tmp_path / "a.db"
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a command."""
-    with pytest.raises(SystemExit) as left:
-        main(list(map(str, words)))
-    out, err = capsys.readouterr()
-    assert isinstance(left.value.code, int)
-    return left.value.code, out, err
 
 
 def stored(capsys: pytest.CaptureFixture[str], db: Path) -> dict[str, str]:

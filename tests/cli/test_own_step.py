@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import gputui
-
-from gputui.cli import main
+from command_line import gputui, said
 
 STEP = """
 from gputui_worker.contract import Request, Size, Step, Workload
@@ -42,14 +40,6 @@ def step(tmp_path: Path) -> Path:
     path = tmp_path / "my_step.py"
     path.write_text(STEP)
     return path
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as left:
-        main(list(map(str, words)))
-    out, err = capsys.readouterr()
-    assert isinstance(left.value.code, int)
-    return left.value.code, out, err
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from journals import GPU_MACHINE, STARTED_US, make_case, make_journal
+from many import holding
 
 from gputui.errors import GputuiError
 from gputui.services import selecting
@@ -153,12 +154,7 @@ def test_a_view_in_the_place_of_a_table_is_not_read_beside_others_either(files: 
 def test_a_file_that_is_held_is_told_with_the_holder(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, files[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holder.stdout is not None
-    holder.stdout.readline()
+    holder = holding(files[1])
     monkeypatch.setattr(opening, "WAIT_S", 0.1)
     monkeypatch.setattr(locking, "WAIT_S", 0.1)
     try:

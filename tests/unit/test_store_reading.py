@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import GPU_MACHINE, RUN_ID, STARTED_US, journal_lines, make_case, make_journal, write_lines
+from many import holding
 
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
@@ -352,19 +353,8 @@ def test_a_file_without_a_log_gives_no_warning(db: Path) -> None:
 
 
 def test_a_reader_waits_for_a_writer_to_end(db: Path) -> None:
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()",
-            db,
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
+    holder = holding(db)
     assert holder.stdin is not None
-    holder.stdout.readline()
     threading.Timer(0.3, holder.stdin.close).start()
     with open_result(db) as result:
         assert len(result.summaries()) == 1
@@ -374,18 +364,7 @@ def test_a_reader_waits_for_a_writer_to_end(db: Path) -> None:
 def test_a_file_that_stays_held_is_told_with_the_holders_pid(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()",
-            db,
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    holder.stdout.readline()
+    holder = holding(db)
     monkeypatch.setattr("gputui.store.opening.WAIT_S", 0.1)
     try:
         assert f"is being written by process {holder.pid}" in refusal(db).message

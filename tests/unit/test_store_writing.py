@@ -27,6 +27,7 @@ from journals import (
     make_telemetry,
     write_lines,
 )
+from many import holding
 
 from gputui.errors import EXIT_NOT_STORED, NotStored
 from gputui.model.absent import Missing
@@ -299,18 +300,7 @@ def test_killed_at_any_moment_and_stored_again_the_run_is_there_exactly_once(
 def test_who_holds_the_file_is_named_by_its_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db = tmp_path / "a.db"
     store(make_journal(tmp_path / "run"), db)
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()",
-            db,
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    holder.stdout.readline()
+    holder = holding(db)
     monkeypatch.setattr("gputui.store.opening.WAIT_S", 0.2)
     try:
         with pytest.raises(NotStored, match=f"process {holder.pid}") as caught:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.analysis.attribution import Attribution
 from gputui.model.absent import Missing
-from gputui.model.units import format_percent
+from gputui.model.units import counted, format_percent
 from gputui.services.evidence import NOT_PROFILED
 from gputui.services.explaining import Why, part_name, sentence, signed
 from gputui.services.why_wording import finding_lines, time_text
@@ -42,7 +42,7 @@ def _attributed(why: Why, found: Attribution, width: int, *, ascii_only: bool) -
         for part in shown
     ]
     if others:
-        rows.append((f"{others} other{'s' if others > 1 else ''}", "", "", rest_ns))
+        rows.append((counted(others, "other"), "", "", rest_ns))
     room = min(width - 2 - _NAME - 3 * _CELL - 3, _WIDEST_BAR)
     bars = _Bars([row[3] for row in rows], room, ascii_only=ascii_only)
     lines: list[Line] = list(paragraph(sentence(why.row, found), width))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
-from gputui.model.units import format_seconds
+from gputui.model.units import counted, format_seconds
 from gputui.services.course import CaseCourse, CoursePicture, Strip
 from gputui.services.profiles import Profile
 from gputui.services.starting import Checked, reasons_of
@@ -157,7 +157,7 @@ def _about(model: RunModel, width: int) -> list[Line]:
         to_run = sum(1 for plan in checked.plans for case in plan.cases if case.outcome is None)
         not_run = sum(len(plan.cases) for plan in checked.plans) - to_run
         parts.append(Span(f"at most {format_seconds(sum(plan.budget_s for plan in checked.plans))}"))
-        parts.append(Span(_counted(to_run, "case")))
+        parts.append(Span(counted(to_run, "case")))
         if not_run:
             parts.append(Span(f"{not_run} cannot run here: {KEYS['cases']} lists them", "warn"))
     lines = [ruled(parts, width)]
@@ -191,7 +191,7 @@ def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
         return
     for plan in checked.plans:
         for reason, names in reasons_of(plan).items():
-            yield f"{_counted(len(names), 'case')} {clean(reason)}", "dim"
+            yield f"{counted(len(names), 'case')} {clean(reason)}", "dim"
 
 
 def _form(model: RunModel, width: int) -> list[Line]:
@@ -323,7 +323,7 @@ def _box(course: CoursePicture, width: int, rows: int) -> list[Line]:
     lines = [_words(f"  {clean(said)}", width) for said in course.box[:rows]]
     more = len(course.box) - rows
     if lines and more > 0:
-        note = f" and {_counted(more, 'GPU')} more"
+        note = f" and {counted(more, 'GPU')} more"
         lines[-1] = _noted(lines[-1], note, width)
     return lines
 
@@ -344,7 +344,7 @@ def _case_table(model: RunModel, course: CoursePicture, width: int, rows: int) -
         lines[0] = _noted(lines[0], f" {place}", width)
     if not_run:
         reason = next((case.reason for case in course.cases if not case.launches and case.reason), "")
-        lines.append(_words(f"  {_counted(not_run, 'case')} not run here: {clean(reason)}", width, "dim"))
+        lines.append(_words(f"  {counted(not_run, 'case')} not run here: {clean(reason)}", width, "dim"))
     return lines
 
 
@@ -367,7 +367,7 @@ def _strip(course: CoursePicture, width: int, *, ascii_only: bool) -> list[Line]
     strip = course.strip
     if strip is None:
         return filled([ruled((Span("Blocks"), Span("none is being timed", "dim")), width)], width, 4)
-    heading = ruled((Span(clean(strip.name)), Span(_counted(strip.blocks, "block"))), width)
+    heading = ruled((Span(clean(strip.name)), Span(counted(strip.blocks, "block"))), width)
     low, high = min(strip.step_s), max(strip.step_s)
     shown = strip.step_s[-(width - 4) :]
     bars = heat([step - low for step in shown], max(high - low, 1e-12), ascii_only=ascii_only)
@@ -536,11 +536,6 @@ def _noted(line: Line, note: str, width: int) -> Line:
 def _first_shown(selected: int, count: int, rows: int) -> int:
     """Where a list begins so that the selected entry is in it."""
     return min(max(selected - rows // 2, 0), max(count - rows, 0))
-
-
-def _counted(number: int, noun: str) -> str:
-    plural = "es" if noun.endswith("h") else "s"
-    return f"{number} {noun}{plural if number != 1 else ''}"
 
 
 def _clock(seconds: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any  # torch's own types
+
 from ..contract import Request, Size, Step, Workload
 from ..shapes import GptShape, gpt_training_flops
 
@@ -32,12 +34,11 @@ def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
     )
 
 
-def build(request: Request) -> Step:
-    """Random weights, one batch of uniform random tokens on the device, AdamW (fused where there is one)."""
+def made(request: Request) -> tuple[Any, Any, Any]:
+    """A GPT of random weights, a batch of uniform random tokens, and AdamW (fused where there is one)."""
     import torch
 
     from ..models.gpt import Gpt
-    from ..training import training_step
 
     shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
     torch.manual_seed(request.seed)
@@ -48,13 +49,21 @@ def build(request: Request) -> Step:
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
     ).to(request.device)
     fused = request.device in ("cpu", "cuda")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=fused)
+    return model, tokens, torch.optim.AdamW(model.parameters(), lr=3e-4, fused=fused)
+
+
+def build(request: Request) -> Step:
+    """Forward, backward and optimizer on the same tokens in every step."""
+    import torch
+
+    from ..training import training_step
+
+    model, tokens, optimizer = made(request)
+    vocabulary = request.integer("vocabulary")
 
     def loss() -> torch.Tensor:
         logits = model(tokens[:, :-1])
-        return torch.nn.functional.cross_entropy(
-            logits.reshape(-1, shape.vocabulary), tokens[:, 1:].reshape(-1)
-        )
+        return torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), tokens[:, 1:].reshape(-1))
 
     return training_step(loss, optimizer, request)
 

@@ -9,7 +9,7 @@ from typing import Any  # torch's own types
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..shapes import GptShape
-from .gpt_train import BASE, MINI
+from .gpt_train import BASE, MINI, made
 
 PARTS_OF_A_BATCH = 4
 """Into which `accumulate` cuts the batch."""
@@ -58,21 +58,12 @@ def build(request: Request) -> Step:
     from torch.utils.checkpoint import checkpoint
 
     from ..memory import PARTS, NotTold, PhaseOf, no_phases, peak_of_a_step
-    from ..models.gpt import Gpt
 
     trick, precision = str(request.parameters["trick"]), request.precision
     if trick == "offload" and request.device == "cpu":
         raise Unsupported("activations of a CPU are in the host's memory already")
-    shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
-    torch.manual_seed(request.seed)
-    with torch.device(request.device):
-        model = Gpt(shape)
-    generator = torch.Generator().manual_seed(request.seed)
-    tokens = torch.randint(
-        shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
-    ).to(request.device)
-    fused = request.device in ("cpu", "cuda")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=fused)
+    model, tokens, optimizer = made(request)
+    vocabulary = request.integer("vocabulary")
     scaler = torch.amp.GradScaler(request.device) if precision.needs_scaler() else None
     pieces = tokens.chunk(request.integer("parts"))
     last: list[Any] = [None]
@@ -99,7 +90,7 @@ def build(request: Request) -> Step:
         for piece in pieces:
             with phase("forward"), precision.autocast(), saved():
                 loss = torch.nn.functional.cross_entropy(
-                    scores(piece[:, :-1]).reshape(-1, shape.vocabulary), piece[:, 1:].reshape(-1)
+                    scores(piece[:, :-1]).reshape(-1, vocabulary), piece[:, 1:].reshape(-1)
                 ) / len(pieces)
             with phase("backward"):
                 (loss if scaler is None else scaler.scale(loss)).backward()
