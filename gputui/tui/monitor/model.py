@@ -446,64 +446,81 @@ class MonitorModel:
                 instances[device.parent].append(device)
         if self._selected_gpu is not None and self._selected_gpu not in names:
             self._selected_gpu = None
-        shows = self._settings.show_processes
-        if shows:
+        if self._settings.show_processes:
             self._table.take(sample.processes)
-        span_ns = self._settings.zoom_min * 60 * SECOND_NS
+        look = self._look(held)
+        foreign = foreign_processes(sample.processes, self._user)
+        findings = {
+            gpu.device: health(
+                held.now_ns,
+                gpu,
+                held.ledger.account(gpu.device).slowed,
+                foreign.get(gpu.device, 0),
+                look.stale_after_s,
+            )
+            for gpu in gpus
+        }
+        lines = [self._header(width)]
+        out_of_sight = hidden_gpus = 0
+        if self._mode in ("metrics", "keys") or (self._mode == "details" and gpus):
+            lines += self._list(look, gpus, findings, sample, width, height - 2)
+        else:
+            panes, out_of_sight, hidden_gpus = self._panes(
+                look, sample, gpus, instances, findings, width, height - 2
+            )
+            lines += panes
+        self._charts.turn()
+        lines = filled(lines, width, height - 1)
+        lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
+        return lines
+
+    def _look(self, held: _Held) -> Look:
         metrics = tuple(m for m in map(metric_named, self._settings.metrics) if m is not None)
-        stale_s = max(STALE_AFTER_S, 2.5 * self._settings.interval_s)
-        look = Look(
+        return Look(
             held.now_ns,
-            span_ns,
+            self._settings.zoom_min * 60 * SECOND_NS,
             self._units,
             metrics,
             held.history,
             held.ledger,
             self._charts,
             self._ascii_only,
-            stale_s,
+            max(STALE_AFTER_S, 2.5 * self._settings.interval_s),
         )
-        foreign = foreign_processes(sample.processes, self._user)
-        findings = {
-            gpu.device: health(
-                held.now_ns, gpu, held.ledger.account(gpu.device).slowed, foreign.get(gpu.device, 0), stale_s
+
+    def _panes(
+        self,
+        look: Look,
+        sample: LiveSample,
+        gpus: Sequence[DeviceSample],
+        instances: Mapping[int, Sequence[DeviceSample]],
+        findings: Mapping[int, Sequence[Finding]],
+        width: int,
+        height: int,
+    ) -> tuple[list[Line], int, int]:
+        """GPUs, host and processes; how many lines of processes, and how many GPUs, are out of sight."""
+        shows = self._settings.show_processes
+        layout = laid_out(width, height, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
+        lines, hidden_gpus = self._gpus(look, layout, gpus, instances, findings, width)
+        host_rows = layout.host.height
+        if layout.form == "none":
+            told = no_gpu_lines(
+                sample.absent,
+                width,
+                max(host_rows - (3 if host_rows >= 8 else 1), 1),
+                "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:]),
             )
-            for gpu in gpus
-        }
-        lines = [self._header(width)]
-        body = height - 2
-        out_of_sight = 0
-        hidden_gpus = 0
-        if self._mode in ("metrics", "keys") or (self._mode == "details" and gpus):
-            lines += self._list(look, gpus, findings, sample, width, body)
+            lines += told
+            lines += host_pane(look, sample.host, (), width, host_rows - len(told), is_told=True)
         else:
-            layout = laid_out(width, body, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
-            drawn, hidden_gpus = self._gpus(look, layout, gpus, instances, findings, width)
-            lines += drawn
-            accounts = [held.ledger.account(gpu.device) for gpu in gpus]
-            if layout.form == "none":
-                told = no_gpu_lines(
-                    sample.absent,
-                    width,
-                    max(layout.host.height - (3 if layout.host.height >= 8 else 1), 1),
-                    "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:]),
-                )
-                lines += told
-                room = layout.host.height - len(told)
-                lines += host_pane(look, sample.host, (), width, room, is_told=True)
-            else:
-                is_told = layout.form == "panes" and all(
-                    has_account(box.height, len(instances[gpu.device]))
-                    for gpu, box in zip(gpus, layout.gpus, strict=True)
-                )
-                host_rows = layout.host.height
-                lines += host_pane(look, sample.host, accounts, width, host_rows, is_told=is_told)
-            lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
-            lines += lower
-        self._charts.turn()
-        lines = filled(lines, width, height - 1)
-        lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
-        return lines
+            accounts = [look.ledger.account(gpu.device) for gpu in gpus]
+            is_told = layout.form == "panes" and all(
+                has_account(box.height, len(instances[gpu.device]))
+                for gpu, box in zip(gpus, layout.gpus, strict=True)
+            )
+            lines += host_pane(look, sample.host, accounts, width, host_rows, is_told=is_told)
+        lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
+        return lines + lower, out_of_sight, hidden_gpus
 
     def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
