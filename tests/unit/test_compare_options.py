@@ -212,6 +212,17 @@ def test_output_that_cannot_be_written_is_told_and_exits_4(ran: Ran) -> None:
     assert "nowhere/out.txt: cannot be written" in err
 
 
+def test_a_result_file_is_never_replaced_by_a_report_of_it(ran: Ran, place: Path) -> None:
+    before = (place / "slow.db").read_bytes()
+
+    for form in ("text", "html"):
+        status, out, err = ran("a.db", "a.db", "--format", form, "-o", "slow.db")
+
+        assert (status, out) == (EXIT_USAGE, "")
+        assert err.startswith("gputui: slow.db: is a database, and stays as it is")
+    assert (place / "slow.db").read_bytes() == before
+
+
 def test_a_reference_is_compared_like_a_file(
     ran: Ran, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
