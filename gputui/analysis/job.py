@@ -52,10 +52,10 @@ _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _SCALE_WORDS = {"thousand": "k", "million": "m", "billion": "b", "trillion": "t"}
 _DURATIONS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_WORDS = {
-    **{word: "s" for word in ("sec", "second", "seconds")},
-    **{word: "min" for word in ("minute", "minutes")},
-    **{word: "h" for word in ("hour", "hours")},
-    **{word: "d" for word in ("day", "days")},
+    **dict.fromkeys(("sec", "second", "seconds"), "s"),
+    **dict.fromkeys(("minute", "minutes"), "min"),
+    **dict.fromkeys(("hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
 }
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])|[0-9]{1,3}(?:_[0-9]{3})+(?![0-9_])")

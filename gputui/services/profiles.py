@@ -140,6 +140,11 @@ def shipped_profiles() -> tuple[Profile, ...]:
     return tuple(sorted(profiles, key=lambda p: (p.name != "quick", p.name)))
 
 
+def shipped_with(workload: str) -> tuple[str, ...]:
+    """Names of the shipped profiles that measure a workload, `quick` first."""
+    return tuple(p.name for p in shipped_profiles() if any(entry.workload == workload for entry in p.cases))
+
+
 def _directory() -> Any:
     """The directory of shipped profiles: inside the package in a wheel, beside it in a checkout."""
     inside = importlib.resources.files("gputui").joinpath("profiles")
