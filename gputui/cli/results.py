@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.cli.tables import Sheet, add_row, first_that_fits, table
+from gputui.cli.tables import Sheet, add_row, first_that_fits, flowing, table
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
@@ -57,9 +57,9 @@ def print_results(out: Console, run: Run) -> None:
     print_uses(out, run)
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
-        out.print(Text(f"{shown}: {reason}"))
+        out.print(flowing(f"{shown}: {reason}"))
     for line in run_notes(run):
-        out.print(Text(line))
+        out.print(flowing(line))
     out.print()
     judged = normality_of(run)
     if not judged and any(not case.case.is_program for case in run.cases):

@@ -141,6 +141,8 @@ def run_notes(run: Run) -> list[str]:
     launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
     if launches and min(launches) < 3:
         how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
+        if any(_had_no_time(case) for case in run.cases):
+            how = "more were asked for and had no time: a longer budget_s, or fewer cases, gives them some"
         notes.append(
             f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
             f"launches vary elsewhere; {how}."
@@ -158,6 +160,12 @@ def run_notes(run: Run) -> list[str]:
         shown = ", ".join(crowded[:3]) + (f" and {len(crowded) - 3} more" if len(crowded) > 3 else "")
         notes.append(f"other processes held its CPUs during: {shown} of the time")
     return notes
+
+
+def _had_no_time(case: CaseResult) -> bool:
+    """Whether three launches or more were to measure a case, and fewer than that did."""
+    outcomes = [measurement.outcome for measurement in case.measurements]
+    return outcomes.count("skipped") > 0 and 0 < outcomes.count("ok") < 3 <= len(outcomes)
 
 
 def _is_recording(run: Run) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
-from journals import GPU_MACHINE, make_journal
+from journals import GPU_MACHINE, STARTED_US, make_journal
+from journals import make_case as journal_case
 from scipy import stats
 
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
@@ -18,6 +19,7 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NOT_STORED, EXIT_USA
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
 from gputui.model.units import format_energy
+from gputui.services.comparing import ask
 from gputui.services.comparison import Comparison, compare_sides, side_of_runs
 from gputui.services.comparison_tables import Form, Naming, normal_lines, remarks, row_table
 from gputui.services.energies import energy_of
@@ -221,6 +223,23 @@ def test_a_result_file_is_never_replaced_by_a_report_of_it(ran: Ran, place: Path
         assert (status, out) == (EXIT_USAGE, "")
         assert err.startswith("gputui: slow.db: is a database, and stays as it is")
     assert (place / "slow.db").read_bytes() == before
+
+
+def test_a_file_that_newer_runs_of_another_replace_is_named(tmp_path: Path) -> None:
+    both = (journal_case(), journal_case(precision="amp"))
+    for number, name in enumerate(("old", "new")):
+        run_dir = tmp_path / name
+        run_id = f"0194b5a0-0000-7000-8000-0000000000d{number}"
+        make_journal(run_dir, run_id=run_id, cases=both, started_utc_us=STARTED_US + number * 10**9)
+        store_run(tmp_path / f"{name}.db", read_journal(run_dir), ())
+    files = [str(tmp_path / "new.db"), str(tmp_path / "old.db")]
+
+    (warning,) = ask(files, by="precision").warnings
+
+    assert warning.startswith(f"{files[1]} is not in it")
+    assert f"gputui compare {files[1]} --by precision" in warning
+    assert ask(files, by="precision", pool=True).warnings == ()
+    assert ask(files[1:], by="precision").warnings == ask(files).warnings == ()
 
 
 def test_a_reference_is_compared_like_a_file(
