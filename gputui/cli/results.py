@@ -15,6 +15,7 @@ from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     RATES,
+    format_hourly,
     format_percent,
     format_rate,
     format_seconds,
@@ -181,9 +182,9 @@ def _what_is_priced(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price:
     shares = {cost.share for cost in costs if isinstance(cost, Cost) and cost.is_share}
     share = "".join(f"; a row carries its share of it, {format_percent(share)}" for share in shares)
     if not units:
-        return f"$/run: at ${price.usd_per_hour:g}/h{share}"
+        return f"$/run: at {format_hourly(price.usd_per_hour)}{share}"
     runs = "; a run: for one" if any(case.case.unit == "run" for case, _ in measured) else ""
-    return f"$/1M: for a million {', '.join(units)}{runs} at ${price.usd_per_hour:g}/h{share}"
+    return f"$/1M: for a million {', '.join(units)}{runs} at {format_hourly(price.usd_per_hour)}{share}"
 
 
 def _common_part(names: Sequence[str]) -> str:

@@ -411,6 +411,19 @@ def test_who_asked_for_three_launches_that_found_no_time_is_told_to_give_more(
     assert said in note
 
 
+def test_a_case_that_never_had_time_is_named_with_what_gives_it_some() -> None:
+    result = measured(make_case(), steady(0.1))
+    skipped = replace(
+        result.measurements[0], outcome="skipped", reason="first step 2 s, budget 1 s", blocks=()
+    )
+    starved = replace(result, outcome="skipped", measurements=(skipped,))
+
+    (note,) = run_notes(make_run(starved))
+    assert note.startswith("too little time for gemm mini cpu fp32")
+    assert "budget_s" in note
+    assert run_notes(make_run(unmeasured(GPU_GEMM, "skipped", "no GPU"))) == []
+
+
 def test_by_device_a_gpu_stands_beside_all_cores_of_the_cpu() -> None:
     run = make_run(
         measured(make_case(precision="amp"), steady(0.1)),
