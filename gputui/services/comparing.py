@@ -131,15 +131,18 @@ class Asked:
         return {name: in_order(measured_values(name, self.evidence.runs)) for name in DIMENSIONS}
 
     def baseline(self, text: str) -> int:
-        """Which side a text names: as it was typed, else the one file of that name, with or without ending.
+        """Which side a text names: as it was typed, else the one of that file or run, with or without ending.
 
         Raises GputuiError, with the list, if that is not one.
         """
         names = [side.name for side in self.sides]
-        files = [Path() if self.ignore else split_selector(name)[0] for name in names]
-        for candidates in (names, [str(f) for f in files], [f.name for f in files], [f.stem for f in files]):
-            if candidates.count(text) == 1:
-                return candidates.index(text)
+        split = [(Path(), "") if self.ignore else split_selector(name) for name in names]
+        files, runs = [file for file, _ in split], [run for _, run in split]
+        plain = [name.lower() if self.ignore else "" for name in names]  # `FP32` is fp32, a file is as it is
+        ways = (names, [str(f) for f in files], [f.name for f in files], [f.stem for f in files], runs)
+        for candidates, wanted in (*((way, text) for way in ways), (plain, text.lower())):
+            if wanted and candidates.count(wanted) == 1:
+                return candidates.index(wanted)
         raise GputuiError(
             f"--baseline {text}: is not one of the sides", f"one of {', '.join(dict.fromkeys(names))}"
         )

@@ -28,7 +28,7 @@ from gputui.services.selecting import split_selector
 from gputui.services.verdict_check import check_verdicts
 from gputui.services.writing_text import write_whole
 from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.reading import LaunchPower
+from gputui.store.reading import LaunchPower, open_result
 from gputui.store.writing import store_run
 
 GEMM = make_case()
@@ -160,6 +160,23 @@ def test_the_baseline_may_be_any_side(ran: Ran, named: str) -> None:
 
     assert out.startswith("a  slow.db")
     assert "more faster" in out
+
+
+def test_the_baseline_may_be_named_by_its_run_alone(ran: Ran, place: Path) -> None:
+    with open_result(place / "slow.db") as file:
+        run_id = file.summaries()[0].short_id
+
+    _, out, _ = ran("a.db", f"slow.db@{run_id}", "--baseline", run_id)
+
+    assert out.startswith(f"a  slow.db@{run_id}")
+
+
+def test_a_limit_may_have_its_sign_and_what_is_no_number_is_told(ran: Ran) -> None:
+    assert ran("a.db", "slow.db", "--fail-if-slower", "20%")[0] == EXIT_CASE_FAILED
+    assert ran("a.db", "slow.db", "--fail-if-slower", "90%")[0] == EXIT_DONE
+    status, _, err = ran("--fail-if-slower", "a.db", "slow.db")
+    assert status == EXIT_USAGE
+    assert "--fail-if-slower a.db: is no percentage" in err
 
 
 def test_a_baseline_that_is_no_side_is_told_with_the_sides(ran: Ran) -> None:
