@@ -123,6 +123,11 @@ def find_profile(name_or_path: str) -> Profile:
         return read_profile(text, path.stem, str(path))
     shipped = {profile.name: profile for profile in shipped_profiles()}
     if name_or_path not in shipped:
+        if Path(f"{name_or_path}.toml").is_file():
+            raise GputuiError(
+                f'profile "{name_or_path}": no profile that comes with gputui is called so',
+                f"a file here is: give {name_or_path}.toml",
+            )
         raise GputuiError(
             f'profile "{name_or_path}": there is none of that name{_nearest(name_or_path, shipped)}',
             f"one of {', '.join(shipped)}, or the path of a .toml file",

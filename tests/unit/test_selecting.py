@@ -135,3 +135,9 @@ def test_a_run_and_a_file_that_changed_places_are_told_apart(db: Path) -> None:
     assert caught.value.hint == f"the run goes first: twice {db}"
     assert run_and_file("twice", db) == (db, "twice")
     assert run_and_file(str(db), None) == (db, None)
+
+
+def test_a_label_that_was_given_as_a_file_is_told_how_it_is_named(db: Path) -> None:
+    with pytest.raises(GputuiError) as caught:
+        select_runs(str(db.parent / "twice"))
+    assert caught.value.hint.endswith("named with its file: all.db@twice")
