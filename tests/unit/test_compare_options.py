@@ -195,6 +195,17 @@ def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
     assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
 
 
+def test_where_there_is_little_room_the_headings_of_times_are_shorter() -> None:
+    comparison = slower_by(1.2)
+    naming = Naming(comparison, "")
+
+    for form, heading in (
+        (Form(is_wide=False), "a per step"),
+        (Form(is_wide=False, is_short=True), "a step"),
+    ):
+        assert row_table(comparison, naming, form, ["time"]).headings[1] == heading
+
+
 def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -> None:
     _, out, _ = ran("a.db", "slow.db", "--columns", "time,energy,peak")
 
