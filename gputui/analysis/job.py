@@ -36,13 +36,32 @@ VERBS: dict[str, tuple[str, ...]] = {
     "req": ("answer",),
 }
 """What can be done with a unit."""
-RATE_WORDS = ("rps", "req/s")
+RATE_WORDS = ("rps", "req/s", "qps", "requests/s")
+PERCENTILES = {"p50": 0.5, "p99": 0.99}
+"""Those that are measured under load."""
 
+_MEANT = {
+    "training": "train",
+    "generate": "write",
+    "generation": "write",
+    "decode": "write",
+    "serve": "answer",
+}
+"""Other words for what is done."""
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+_SCALE_WORDS = {"thousand": "k", "million": "m", "billion": "b", "trillion": "t"}
 _DURATIONS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_WORDS = {
+    **dict.fromkeys(("sec", "second", "seconds"), "s"),
+    **dict.fromkeys(("minute", "minutes"), "min"),
+    **dict.fromkeys(("hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])|[0-9]{1,3}(?:_[0-9]{3})+(?![0-9_])")
 _AMOUNT = re.compile(_NUMBER + r"([kmbgt]?)", re.IGNORECASE)
-_DURATION = re.compile(_NUMBER + r"(us|µs|ms|s|min|h|d)", re.IGNORECASE)
+_WITH_UNIT = re.compile(_NUMBER + r"([a-z/]+)", re.IGNORECASE)
+_DURATION = re.compile(_NUMBER + r"([a-zµ]+)", re.IGNORECASE)
 _BOUND = re.compile(r"(p50|p99)<=?(.+)", re.IGNORECASE)
 
 
@@ -87,9 +106,11 @@ Job = Batch | Serving
 
 def parse_job(text: str) -> Job:
     """Read one job. Raises GputuiError with the word that is wrong and what may stand there."""
-    words = text.split()
+    words = _in_order(text.split())
     if not words:
         raise _wrong(text, "is empty", GRAMMAR)
+    if words[0].lower().startswith(tuple(PERCENTILES)):
+        raise _wrong(text, "is a bound without a rate", "RATE rps before it, such as 200 rps p99<50ms")
     amount = _amount(text, words[0])
     if len(words) == 1:
         raise _wrong(text, f"{words[0]} of what?", GRAMMAR)
@@ -102,8 +123,10 @@ def parse_job(text: str) -> Job:
         )
     verbs = VERBS[UNITS[unit]]
     if len(words) == 2:
-        raise _wrong(text, f"what is to be done with {words[1]}?", f"{' or '.join(verbs)}, after the unit")
-    verb = words[2].lower()
+        example = beginning(f"{words[0]} {words[1]} {verbs[0]}")
+        hint = f"{' or '.join(verbs)}, after the unit, such as {example!r}"
+        raise _wrong(text, f"what is to be done with {words[1]}?", hint)
+    verb = _MEANT.get(words[2].lower(), words[2].lower())
     if verb not in verbs:
         raise _wrong(text, f"{beginning(words[2])} is nothing to do with {words[1]}", " or ".join(verbs))
     rest = words[3:]
@@ -112,6 +135,36 @@ def parse_job(text: str) -> Job:
     if rest[0].lower() != "in" or len(rest) == 1:
         raise _wrong(text, f"{beginning(' '.join(rest))} is too much", "in TIME, such as in 8h, or nothing")
     return Batch(amount, UNITS[unit], verb, _duration(text, "".join(rest[1:])))
+
+
+def _in_order(words: list[str]) -> list[str]:
+    """Amount, unit, what is done, and the rest: as they are written, or put so.
+
+    `50 M tokens`, `50 million tokens`, `200rps` and `train 50M tokens` are how people write too.
+    """
+    verbs = {verb for several in VERBS.values() for verb in several}
+    if len(words) > 2 and _MEANT.get(words[0].lower(), words[0].lower()) in verbs:
+        number = 3 if words[2].lower() in (*_SCALES, *_SCALE_WORDS) else 2
+        number -= _is_amount_with_unit(words[1])
+        words = [*words[1 : number + 1], words[0], *words[number + 1 :]]
+    if not words:
+        return words
+    first = words[0]
+    if _GROUPED.match(first):
+        first = first.replace(",", "").replace("_", "")
+    if _is_amount_with_unit(first) and (found := _WITH_UNIT.fullmatch(first)):
+        return [found[1], found[2], *words[1:]]
+    scale = words[1].lower() if len(words) > 1 else ""
+    scale = _SCALE_WORDS.get(scale, scale)
+    if scale in _SCALES and scale and re.fullmatch(_NUMBER, first, re.IGNORECASE):
+        return [first + scale, *words[2:]]
+    return [first, *words[1:]]
+
+
+def _is_amount_with_unit(word: str) -> bool:
+    """Whether a word is a number and a unit in one, such as `200rps`."""
+    found = _WITH_UNIT.fullmatch(word)
+    return found is not None and found[2].lower() in (*UNITS, *RATE_WORDS)
 
 
 def _serving(text: str, per_s: float, bound: str) -> Serving:
@@ -132,11 +185,12 @@ def _amount(text: str, word: str) -> float:
 
 def _duration(text: str, word: str) -> float:
     found = _DURATION.fullmatch(word)
-    if found is None:
+    unit = "" if found is None else _DURATION_WORDS.get(found[2].lower(), found[2].lower())
+    if found is None or unit not in _DURATIONS:
         raise _wrong(
             text, f"{beginning(word)} is no time", "a number with us, ms, s, min, h or d, such as 50ms"
         )
-    return _within(text, word, float(found[1]) * _DURATIONS[found[2].lower()])
+    return _within(text, word, float(found[1]) * _DURATIONS[unit])
 
 
 def _within(text: str, word: str, value: float) -> float:

@@ -126,35 +126,49 @@ def command(
     choice = Choice(name, size, precision or "")
     terms = Terms(power_price, cooling, staff, utilisation, hours_per_month, power)
     watts = _measured_watts(selections, trust)
-    answers = []
-    for job in parsed:
-        advice = advise(
-            job,
-            boxes,
-            choice,
-            start_s=start * 60,
-            hours_per_month=hours_per_month,
-            conditions=evidence.conditions,
-        )
+    answers, answered, refusals = [], [], []
+    for text, job in zip(jobs, parsed, strict=True):
+        try:
+            advice = advise(
+                job,
+                boxes,
+                choice,
+                start_s=start * 60,
+                hours_per_month=hours_per_month,
+                conditions=evidence.conditions,
+            )
+        except GputuiError as error:  # of several jobs the others are answered all the same
+            refusals.append(error)
+            continue
+        answered.append(text)
         answers.append((advice, weigh(advice, bought.get, terms, watts) if bought else ()))
+    if not answers:
+        raise refusals[0]
     if as_json:
         from gputui.services.export import advice_as_json
 
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
-        return EXIT_DONE
+        return _told(refusals)
     from gputui.cli.tables import console
 
     out = console()
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
-    for number, (text, (advice, buyings)) in enumerate(zip(jobs, answers, strict=True)):
+    for number, (text, (advice, buyings)) in enumerate(zip(answered, answers, strict=True)):
         if number:
             out.print()
         out.print(text, style="bold", markup=False)
         _print(out, advice, runs)
         for buying in buyings:
             out.print(_buying(buying), markup=False)
-    return EXIT_DONE
+    return _told(refusals)
+
+
+def _told(refusals: Sequence[GputuiError]) -> int:
+    """Say which jobs had no answer, and why; the exit code that goes with it."""
+    for error in refusals:
+        click.echo(f"gputui: {error.message}\n  {error.hint}", err=True)
+    return refusals[0].exit_code if refusals else EXIT_DONE
 
 
 def _check_finite(option: str, number: float | None) -> None:
@@ -345,6 +359,7 @@ def _usd(offer: Offer) -> str:
 
 def _price(offer: Offer) -> str:
     """What the offer was reckoned with: `gpu $3.59/h (aws p5.48xlarge us-east-1 on-demand 2026-07-20)`."""
+    from gputui.model.units import format_hourly
     from gputui.services.pricing import price_source
 
     where = offer.device_class
@@ -352,7 +367,7 @@ def _price(offer: Offer) -> str:
         return f"{where} no price: --price {offer.box}=USD_PER_H gives its cost"
     if isinstance(offer.share, Missing):
         return f"{where} no price ({offer.share.reason}): --cpu-price {offer.box}=USD_PER_H gives its cost"
-    return f"{where} ${offer.price.usd_per_hour:g}/h ({price_source(offer.price)})"
+    return f"{where} {format_hourly(offer.price.usd_per_hour)} ({price_source(offer.price)})"
 
 
 def _picked(pick: Pick | Missing) -> str:

@@ -41,6 +41,19 @@ _FORMS = ((100, Form()), (0, Form(is_wide=False)), (0, Form(is_wide=False, is_sh
 """With the columns of the terminal from which each is tried; the first that fits is taken."""
 
 
+def _percent(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """A percentage of 0 or more, also with its sign behind it. Raises GputuiError for what is none."""
+    if text is None:
+        return None
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise GputuiError(f"--fail-if-slower {text}: is no percentage", "such as 5")
+    return number
+
+
 def _columns(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
     """Names of columns from a list with commas."""
     return None if text is None else columns_of(text)
@@ -64,7 +77,7 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
 @click.option(
     "--fail-if-slower",
     "slower_pct",
-    type=click.FloatRange(min=0),
+    callback=_percent,
     metavar="PCT",
     help="Exit 1 if anything surely takes PCT % longer.",
 )
@@ -94,8 +107,6 @@ def command(
         return _show(context, Request(files, by or "", baseline or "", pool, trust, columns or ()))
     if columns is not None and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
-    if slower_pct is not None and not math.isfinite(slower_pct):
-        raise GputuiError(f"--fail-if-slower {slower_pct}: is no percentage", "such as 5")
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)

@@ -9,12 +9,13 @@ from rich.text import Text
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.cli.tables import Sheet, add_row, first_that_fits, table
+from gputui.cli.tables import Sheet, add_row, first_that_fits, flowing, table
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     RATES,
+    format_hourly,
     format_percent,
     format_rate,
     format_seconds,
@@ -57,9 +58,9 @@ def print_results(out: Console, run: Run) -> None:
     print_uses(out, run)
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
-        out.print(Text(f"{shown}: {reason}"))
+        out.print(flowing(f"{shown}: {reason}"))
     for line in run_notes(run):
-        out.print(Text(line))
+        out.print(flowing(line))
     out.print()
     judged = normality_of(run)
     if not judged and any(not case.case.is_program for case in run.cases):
@@ -181,9 +182,9 @@ def _what_is_priced(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price:
     shares = {cost.share for cost in costs if isinstance(cost, Cost) and cost.is_share}
     share = "".join(f"; a row carries its share of it, {format_percent(share)}" for share in shares)
     if not units:
-        return f"$/run: at ${price.usd_per_hour:g}/h{share}"
+        return f"$/run: at {format_hourly(price.usd_per_hour)}{share}"
     runs = "; a run: for one" if any(case.case.unit == "run" for case, _ in measured) else ""
-    return f"$/1M: for a million {', '.join(units)}{runs} at ${price.usd_per_hour:g}/h{share}"
+    return f"$/1M: for a million {', '.join(units)}{runs} at {format_hourly(price.usd_per_hour)}{share}"
 
 
 def _common_part(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Literal
@@ -65,6 +66,25 @@ def table(headings: Sequence[str], right: Iterable[int] = (), breaks: Iterable[i
     return made
 
 
+def flowing(text: str) -> RenderableType:
+    """A line that goes on below where it is too long, but not between a number and its unit."""
+    return _Flowing(text)
+
+
+class _Flowing:
+    def __init__(self, text: str) -> None:
+        self._text = Text(_BEFORE_UNIT.sub(_KEPT_SPACE, text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._text, options):
+            yield Segment(segment.text.replace(_KEPT_SPACE, " "), segment.style, segment.control)
+
+
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[A-Za-zµ]{1,3}(?:/[a-z]+)?)(?:[ ,;:.)]|$))")
+_KEPT_SPACE = "\ue000"
+"""In place of a space at which no line is to end: rich ends lines at every other."""
+
+
 def add_row(to: Table, *cells: str, style: str = "") -> None:
     """One row of plain text."""
     to.add_row(*(Text(cell) for cell in cells), style=style)
@@ -90,7 +110,7 @@ class Page:
         if _is_plain(text) and not text.endswith(" ") and cell_len(text) <= self.width:
             self._segments += (Segment(text), Segment.line())
         else:
-            self.add(Text(text))
+            self.add(flowing(text))
 
     def table(
         self,

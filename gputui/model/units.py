@@ -124,6 +124,12 @@ def format_usd(usd: float) -> str:
     return f"${usd:.{1 - decimals}f}"
 
 
+def format_hourly(usd: float) -> str:
+    """A price per hour, with all the digits it was stated with: `$0.40/h`, `$3.59/h`, `$0.0042/h`."""
+    plain = f"{usd:g}"
+    return f"${usd:.2f}/h" if "e" not in plain and len(plain.partition(".")[2]) < 2 else f"${plain}/h"
+
+
 def format_figure(value: float, unit: str) -> str:
     """A figure in its unit: `12.3 ms`, `4.10 GiB`, `61 %`, `0.98x`, `0`."""
     if unit == "s":

@@ -224,11 +224,14 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
             flops = (case.case.flops_per_step or 0) / case.case.units_per_step
             weight[work] = (-wanted.index(work.workload), flops, case.case.units_per_step)
     if not having:
+        from gputui.services.profiles import shipped_with  # only a refusal needs profiles
+
         said = " ".join(filter(None, (" or ".join(wanted), choice.size, choice.precision)))
+        profile = next(iter(shipped_with(wanted[0])), "PROFILE")
         raise GputuiError(
             f"no box has measured {said}, which would answer {job.text!r}"
             + (f" ({_why(tried[0])})" if tried else ""),
-            f"measure it: gputui run --only {wanted[0]}; gputui profiles lists which has it",
+            f"measure it: gputui run {profile} --only {wanted[0]}",
         )
     return max(having, key=lambda work: (len(having[work]), *weight[work], work.size, work.version))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from gputui.services.comparison import (
 from gputui.services.comparison_tables import COLUMNS
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, explain
-from gputui.services.selecting import select_all, split_selector
+from gputui.services.selecting import Selection, select_all, split_selector
 from gputui.store.reading import LaunchPower
 
 
@@ -131,15 +131,18 @@ class Asked:
         return {name: in_order(measured_values(name, self.evidence.runs)) for name in DIMENSIONS}
 
     def baseline(self, text: str) -> int:
-        """Which side a text names: as it was typed, else the one file of that name, with or without ending.
+        """Which side a text names: as it was typed, else the one of that file or run, with or without ending.
 
         Raises GputuiError, with the list, if that is not one.
         """
         names = [side.name for side in self.sides]
-        files = [Path() if self.ignore else split_selector(name)[0] for name in names]
-        for candidates in (names, [str(f) for f in files], [f.name for f in files], [f.stem for f in files]):
-            if candidates.count(text) == 1:
-                return candidates.index(text)
+        split = [(Path(), "") if self.ignore else split_selector(name) for name in names]
+        files, runs = [file for file, _ in split], [run for _, run in split]
+        plain = [name.lower() if self.ignore else "" for name in names]  # `FP32` is fp32, a file is as it is
+        ways = (names, [str(f) for f in files], [f.name for f in files], [f.stem for f in files], runs)
+        for candidates, wanted in (*((way, text) for way in ways), (plain, text.lower())):
+            if wanted and candidates.count(wanted) == 1:
+                return candidates.index(wanted)
         raise GputuiError(
             f"--baseline {text}: is not one of the sides", f"one of {', '.join(dict.fromkeys(names))}"
         )
@@ -194,4 +197,18 @@ def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trus
             side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
         sides = list(sides_by(ignore, runs, pool=pool))
     warnings = tuple(warning for selection in selections for warning in selection.warnings)
+    if ignore and not pool:
+        warnings += tuple(_unused(selections, sides, ignore))
     return Asked(tuple(sides), ignore, Evidence(selections, trust=trust), warnings, pool)
+
+
+def _unused(selections: Sequence[Selection], sides: Sequence[Side], ignore: str) -> Iterator[str]:
+    """Files that were named and of which nothing is in the comparison, as another has newer runs."""
+    used = {case.run.run_id for side in sides for case in side.cases if case.result.outcome == "ok"}
+    for selection in selections:
+        has_measured = any(case.outcome == "ok" for run in selection.runs for case in run.cases)
+        if has_measured and used.isdisjoint(run.summary.run_id for run in selection.runs):
+            yield (
+                f"{selection.text} is not in it: each case is from the newest run that measured it; "
+                f"--pool takes all of them, gputui compare {selection.text} --by {ignore} shows it alone"
+            )

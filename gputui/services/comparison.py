@@ -199,13 +199,20 @@ def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tupl
             kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
             values.setdefault(value, []).append(Run(run.summary, kept))
     if len(values) < 2:
+        (only,) = values or ("without such a choice",)
         raise GputuiError(
-            f"--by {dimension}: all measured cases are {', '.join(values) or 'without such a choice'}",
+            f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
             "give a second file, or another dimension",
         )
     return tuple(
         Side(value, _newest(values[value]), _chosen_cases(values[value], pool)) for value in in_order(values)
     )
+
+
+def _in_words(dimension: str, value: str) -> str:
+    if dimension == "threads":
+        return {"1": "on 1 thread", "all": "on all cores"}.get(value, value)
+    return {"machine": f"of {value}", "runtime": f"of {value}"}.get(dimension, value)
 
 
 def in_order(values: Iterable[str]) -> list[str]:

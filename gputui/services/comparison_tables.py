@@ -94,7 +94,7 @@ def row_table(
     per_s = " per s" if form.is_short else ""
     for column, added in (
         ("rate", [f"a{per_s}", f"b{per_s}"]),
-        ("time", ["a per step", "b per step"]),
+        ("time", ["a step", "b step"] if form.is_short else ["a per step", "b per step"]),
         ("ratio", ["b against a"]),
     ):
         if column in columns:

@@ -10,6 +10,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
 from gputui.model.result import RunSummary
+from gputui.model.units import format_hourly
 
 MAX_USD_PER_HOUR = 100_000.0
 
@@ -43,7 +44,9 @@ def _listed(instance: str) -> Price:
         why = list_price(rows[0])
         raise GputuiError(f"--instance {instance}: {why.reason if isinstance(why, Missing) else ''}")
     if len(prices) > 1:
-        offers = "; ".join(f"{p.provider} {p.region} {p.kind} ${p.usd_per_hour:g}/h" for p in prices[:6])
+        offers = "; ".join(
+            f"{p.provider} {p.region} {p.kind} {format_hourly(p.usd_per_hour)}" for p in prices[:6]
+        )
         raise GputuiError(
             f"--instance {instance}: {len(prices)} prices are listed: {offers}",
             "name it as PROVIDER/TYPE, or state the price with --price USD_PER_H",

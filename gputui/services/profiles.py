@@ -144,6 +144,11 @@ def find_profile(name_or_path: str) -> Profile:
         return read_profile(text, path.stem, str(path))
     shipped = {profile.name: profile for profile in shipped_profiles()}
     if name_or_path not in shipped:
+        if Path(f"{name_or_path}.toml").is_file():
+            raise GputuiError(
+                f'profile "{name_or_path}": no profile that comes with gputui is called so',
+                f"a file here is: give {name_or_path}.toml",
+            )
         raise GputuiError(
             f'profile "{name_or_path}": there is none of that name{_nearest(name_or_path, shipped)}',
             f"one of {', '.join(shipped)}, or the path of a .toml file",
@@ -159,6 +164,11 @@ def shipped_profiles() -> tuple[Profile, ...]:
         if entry.name.endswith(".toml")
     ]
     return tuple(sorted(profiles, key=lambda p: (p.name != "quick", p.name)))
+
+
+def shipped_with(workload: str) -> tuple[str, ...]:
+    """Names of the shipped profiles that measure a workload, `quick` first."""
+    return tuple(p.name for p in shipped_profiles() if any(entry.workload == workload for entry in p.cases))
 
 
 def _directory() -> Any:

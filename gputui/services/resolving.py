@@ -18,7 +18,7 @@ from gputui.model.case import PRECISIONS, Case, Variant, Work
 from gputui.model.machine import Interpreter, Machine, TorchDevice
 from gputui.model.plan import PROFILED, Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
 from gputui.model.units import counted
-from gputui.services.profiles import Profile, ProfileCase, ProfileCommand, can_be_profiled
+from gputui.services.profiles import Profile, ProfileCase, ProfileCommand, can_be_profiled, shipped_with
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -224,7 +224,9 @@ def _check_only(profile: Profile, only: Sequence[str]) -> None:
         if name not in has:
             known = name in {w.name for w in WORKLOADS}
             what = f"is not in profile {profile.name}" if known else "is no workload"
-            raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}")
+            others = shipped_with(name) if known else ()
+            there = f"; {', '.join(others)} would: gputui run {others[0]} --only {name}" if others else ""
+            raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}{there}")
 
 
 def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:

@@ -25,9 +25,8 @@ from gputui.services.wording import day, device_words, torch_words
 def side_words(side: Side, ignore: str, width: int) -> str:
     """A side in one line: name, box, torch, price, launches, day; the last ones fall away if it is narrow."""
     run = side.run
-    launches = max(
-        (len([m for m in c.result.measurements if m.outcome == "ok"]) for c in side.cases), default=0
-    )
+    launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
+    few, most = min(launches), max(launches)
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
     parts = [
@@ -35,7 +34,7 @@ def side_words(side: Side, ignore: str, width: int) -> str:
         where + device_words(run),
         torch_words(run),
         "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
-        f"{launches} launch{'es' if launches != 1 else ''}",
+        f"{most} launch{'es' if most != 1 else ''}" if few == most else f"{few} to {most} launches",
         day(run),
     ]
     parts = [part for part in parts if part]

@@ -81,8 +81,13 @@ def is_there(path: Path) -> bool:
 
 
 def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
-    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as None."""
+    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as None.
+
+    Raises GputuiError where run and file have changed places.
+    """
     if file is not None:
+        if is_there(expanded(Path(run))) and not is_there(expanded(file)):
+            raise GputuiError(f"{run} is a file, and {file} is none", f"the run goes first: {file} {run}")
         return file, run
     path, selector = split_selector(run)
     if selector or is_there(path):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import counted, format_bytes, format_figure, format_percent, format_seconds
+from gputui.model.units import (
+    counted,
+    format_bytes,
+    format_figure,
+    format_hourly,
+    format_percent,
+    format_seconds,
+)
 from gputui.services.figures import CaseFigure
 from gputui.services.speeds import is_crowded, speed_of, waited_share
 
@@ -83,8 +90,9 @@ def run_heading(run: Run) -> Iterator[str]:
         f"run {summary.short_id}{label}: {summary.profile}, {summary.status}{reason}, {day(summary)}{took}"
     )
     cpu = machine.cpu
+    cores = f"{cpu.usable_cores} core{'s' if cpu.usable_cores != 1 else ''}"
     yield (
-        f"CPU      {known(cpu.model)}, {cpu.usable_cores} cores, {cpu.usable_threads:g} of"
+        f"CPU      {known(cpu.model)}, {cores}, {cpu.usable_threads:g} of"
         f" {cpu.host_threads} threads ({cpu.limited_by})"
     )
     memory = machine.memory
@@ -112,7 +120,7 @@ def run_heading(run: Run) -> Iterator[str]:
         source = " ".join(
             filter(None, (price.kind, price.provider, price.instance_type, price.region, price.date))
         )
-        yield (f"price    ${price.usd_per_hour:g}/h ({source})")
+        yield (f"price    {format_hourly(price.usd_per_hour)} ({source})")
 
 
 def known(value: object) -> str:
@@ -141,9 +149,16 @@ def run_notes(run: Run) -> list[str]:
     launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
     if launches and min(launches) < 3:
         how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
+        if any(_had_no_time(case) for case in run.cases):
+            how = "more were asked for and had no time: a longer budget_s, or fewer cases, gives them some"
         notes.append(
             f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
             f"launches vary elsewhere; {how}."
+        )
+    starved = [case_name(c) for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]
+    if starved:
+        notes.append(
+            f"too little time for {_some(starved)}: a larger budget_s, or --only, gives a launch more"
         )
     unsettled = [
         case_name(c)
@@ -151,13 +166,28 @@ def run_notes(run: Run) -> list[str]:
         if any(m.outcome == "ok" and m.stable is False for m in c.measurements)
     ]
     if unsettled:
-        shown = ", ".join(unsettled[:3]) + (f" and {len(unsettled) - 3} more" if len(unsettled) > 3 else "")
-        notes.append(f"not stable after warm-up: {shown}")
+        notes.append(f"not stable after warm-up: {_some(unsettled)}")
     crowded = [f"{case_name(c)} {_waited(c)}" for c in run.cases if is_crowded(c)]
     if crowded:
-        shown = ", ".join(crowded[:3]) + (f" and {len(crowded) - 3} more" if len(crowded) > 3 else "")
-        notes.append(f"other processes held its CPUs during: {shown} of the time")
+        notes.append(f"other processes held its CPUs during: {_some(crowded)} of the time")
     return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _never_had_time(case: CaseResult) -> bool:
+    """Whether a case was begun and all its launches ended before they had enough blocks."""
+    outcomes = {measurement.outcome for measurement in case.measurements}
+    return outcomes == {"skipped"} and not case.case.is_program
+
+
+def _had_no_time(case: CaseResult) -> bool:
+    """Whether three launches or more were to measure a case, and fewer than that did."""
+    outcomes = [measurement.outcome for measurement in case.measurements]
+    return outcomes.count("skipped") > 0 and 0 < outcomes.count("ok") < 3 <= len(outcomes)
 
 
 def _is_recording(run: Run) -> bool:

@@ -9,14 +9,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gputui.errors import NotStored
+from gputui.errors import GputuiError, NotStored
 from gputui.store.opening import expanded
+
+_DUCKDB_MAGIC = slice(8, 12), b"DUCK"
+"""Where every DuckDB database says that it is one."""
 
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a file in one step; what was there stays if it cannot be written. UTF-8, line ends as given.
 
-    A device or pipe, such as /dev/stdout, is written to as it is. Raises NotStored.
+    A device or pipe, such as /dev/stdout, is written to as it is. Raises NotStored, and GputuiError where a
+    database lies: measurements are not replaced by a report of them because two arguments were swapped.
     """
     target = expanded(path)
     try:
@@ -25,6 +29,8 @@ def write_whole(path: Path, text: str) -> None:
         if target.exists() and not target.is_file():
             target.write_text(text, encoding="utf-8", newline="")
             return
+        if _is_database(target):
+            raise GputuiError(f"{path}: is a database, and stays as it is", "name another file to write to")
         target = target.resolve()  # through a link, the file it points to is replaced
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
         descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -43,6 +49,14 @@ def write_whole(path: Path, text: str) -> None:
         raise NotStored(
             f"{path}: cannot be written ({error.strerror})", "give another file with --output, or none"
         ) from error
+
+
+def _is_database(path: Path) -> bool:
+    if not path.exists():
+        return False
+    place, magic = _DUCKDB_MAGIC
+    with path.open("rb") as file:
+        return file.read(place.stop)[place] == magic
 
 
 def write(path: Path, writes: Callable[[], object]) -> None:

@@ -265,6 +265,8 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
             why = "said a second time"
         elif isinstance(line, _OF_CASES) and line.case_id not in cases:
             why = f"case {line.case_id} was never planned"
+        elif isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
+            pass  # it says why its launch was never begun
         elif isinstance(line, CaseWarm | Block | Figure | ProfiledPass) and line.case_id not in launches.get(
             line.launch_id, ()
         ):

@@ -442,4 +442,6 @@ def _nearest(db: Path) -> str:
     except OSError:
         return f"there is no directory {db.parent} either" if not db.parent.exists() else "check the path"
     near = difflib.get_close_matches(db.name, names, n=3, cutoff=0.5) or sorted(names)[:3]
-    return f"in {db.parent} there is: {', '.join(near)}" if near else f"no .db file lies in {db.parent}"
+    there = f"in {db.parent} there is: {', '.join(near)}" if near else f"no .db file lies in {db.parent}"
+    as_run = f"; a run or label is named with its file: {near[0]}@{db.name}" if near and not db.suffix else ""
+    return there + as_run

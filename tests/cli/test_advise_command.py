@@ -64,6 +64,18 @@ def there(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.usefixtures("there")
+def test_of_several_jobs_those_with_rows_are_answered_and_the_others_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, out, err = said(capsys, "advise", "cpu.db", "--job", "1M img train", "--job", TRAIN)
+    assert status == 2
+    assert TRAIN in out
+    assert "cheapest:" in out
+    assert err.startswith("gputui: no box has measured conv_train")
+    assert "measure it: gputui run" in err
+
+
 @pytest.mark.parametrize("columns", ["80", "100", "120"])
 @pytest.mark.usefixtures("there")
 def test_every_line_fits_and_no_cell_is_cut(

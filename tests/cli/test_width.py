@@ -118,7 +118,7 @@ def test_a_narrow_table_says_below_what_its_prices_are_for(
     assert row
     assert f"{row.group(1)} 1M tok (share 50 %)" in wide
     note = " ".join(narrow.split())
-    assert "$/1M: for a million TFLOP, GB, img, tok at $32.5/h; a row carries its share of it, 50 %" in note
+    assert "$/1M: for a million TFLOP, GB, img, tok at $32.50/h; a row carries its share of it, 50 %" in note
 
 
 def test_a_narrow_comparison_names_each_of_its_rows_apart(

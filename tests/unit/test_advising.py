@@ -21,6 +21,7 @@ from gputui.model.result import CaseResult
 from gputui.services.advising import Advice, Box, Choice, Load, Offer, Pick, Span, advise
 from gputui.services.buying import Terms, weigh
 from gputui.services.comparison import side_of_runs
+from gputui.services.profiles import find_profile
 from gputui.store.reading import CaseConditions
 
 TOKENS_PER_STEP = 1000.0
@@ -267,6 +268,14 @@ def test_a_job_that_no_row_answers_is_refused(job: str, choice: Choice, said: st
     assert said in caught.value.message
     assert caught.value.hint
     assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_a_job_that_no_row_answers_is_told_the_run_that_would() -> None:
+    with pytest.raises(GputuiError) as caught:
+        advise(parse_job("9 rps"), training_boxes(1e3, 1e4))
+    profile, _, option = caught.value.hint.removeprefix("measure it: gputui run ").partition(" ")
+    assert option == "--only infer_rps"
+    assert "infer_rps" in {entry.workload for entry in find_profile(profile).cases}
 
 
 def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:

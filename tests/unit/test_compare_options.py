@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
-from journals import GPU_MACHINE, make_journal
+from journals import GPU_MACHINE, STARTED_US, make_journal
+from journals import make_case as journal_case
 from scipy import stats
 
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
@@ -18,6 +19,7 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NOT_STORED, EXIT_USA
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
 from gputui.model.units import format_energy
+from gputui.services.comparing import ask
 from gputui.services.comparison import Comparison, compare_sides, side_of_runs
 from gputui.services.comparison_tables import Form, Naming, normal_lines, remarks, row_table
 from gputui.services.energies import energy_of
@@ -26,7 +28,7 @@ from gputui.services.selecting import split_selector
 from gputui.services.verdict_check import check_verdicts
 from gputui.services.writing_text import write_whole
 from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.reading import LaunchPower
+from gputui.store.reading import LaunchPower, open_result
 from gputui.store.writing import store_run
 
 GEMM = make_case()
@@ -160,6 +162,23 @@ def test_the_baseline_may_be_any_side(ran: Ran, named: str) -> None:
     assert "more faster" in out
 
 
+def test_the_baseline_may_be_named_by_its_run_alone(ran: Ran, place: Path) -> None:
+    with open_result(place / "slow.db") as file:
+        run_id = file.summaries()[0].short_id
+
+    _, out, _ = ran("a.db", f"slow.db@{run_id}", "--baseline", run_id)
+
+    assert out.startswith(f"a  slow.db@{run_id}")
+
+
+def test_a_limit_may_have_its_sign_and_what_is_no_number_is_told(ran: Ran) -> None:
+    assert ran("a.db", "slow.db", "--fail-if-slower", "20%")[0] == EXIT_CASE_FAILED
+    assert ran("a.db", "slow.db", "--fail-if-slower", "90%")[0] == EXIT_DONE
+    status, _, err = ran("--fail-if-slower", "a.db", "slow.db")
+    assert status == EXIT_USAGE
+    assert "--fail-if-slower a.db: is no percentage" in err
+
+
 def test_a_baseline_that_is_no_side_is_told_with_the_sides(ran: Ran) -> None:
     status, _, err = ran("a.db", "slow.db", "--baseline", "b")
 
@@ -174,6 +193,17 @@ def test_chosen_columns_are_shown_and_no_others(ran: Ran) -> None:
     heading = next(line for line in out.splitlines() if line.startswith("case"))
     assert heading.split("b against a verdict")[1].strip() == "cost a, b"
     assert "/s" not in next(line for line in out.splitlines() if line.startswith("gemm"))
+
+
+def test_where_there_is_little_room_the_headings_of_times_are_shorter() -> None:
+    comparison = slower_by(1.2)
+    naming = Naming(comparison, "")
+
+    for form, heading in (
+        (Form(is_wide=False), "a per step"),
+        (Form(is_wide=False, is_short=True), "a step"),
+    ):
+        assert row_table(comparison, naming, form, ["time"]).headings[1] == heading
 
 
 def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -> None:
@@ -210,6 +240,34 @@ def test_output_that_cannot_be_written_is_told_and_exits_4(ran: Ran) -> None:
 
     assert (status, out) == (EXIT_NOT_STORED, "")
     assert "nowhere/out.txt: cannot be written" in err
+
+
+def test_a_result_file_is_never_replaced_by_a_report_of_it(ran: Ran, place: Path) -> None:
+    before = (place / "slow.db").read_bytes()
+
+    for form in ("text", "html"):
+        status, out, err = ran("a.db", "a.db", "--format", form, "-o", "slow.db")
+
+        assert (status, out) == (EXIT_USAGE, "")
+        assert err.startswith("gputui: slow.db: is a database, and stays as it is")
+    assert (place / "slow.db").read_bytes() == before
+
+
+def test_a_file_that_newer_runs_of_another_replace_is_named(tmp_path: Path) -> None:
+    both = (journal_case(), journal_case(precision="amp"))
+    for number, name in enumerate(("old", "new")):
+        run_dir = tmp_path / name
+        run_id = f"0194b5a0-0000-7000-8000-0000000000d{number}"
+        make_journal(run_dir, run_id=run_id, cases=both, started_utc_us=STARTED_US + number * 10**9)
+        store_run(tmp_path / f"{name}.db", read_journal(run_dir), ())
+    files = [str(tmp_path / "new.db"), str(tmp_path / "old.db")]
+
+    (warning,) = ask(files, by="precision").warnings
+
+    assert warning.startswith(f"{files[1]} is not in it")
+    assert f"gputui compare {files[1]} --by precision" in warning
+    assert ask(files, by="precision", pool=True).warnings == ()
+    assert ask(files[1:], by="precision").warnings == ask(files).warnings == ()
 
 
 def test_a_reference_is_compared_like_a_file(

@@ -21,6 +21,8 @@ from gputui.services.comparison import (
     sides_by,
     telling_dimension,
 )
+from gputui.services.row_wording import side_words
+from gputui.services.wording import run_notes
 
 LATER_US = STARTED_US + 3_600_000_000
 GEMM = make_case()
@@ -382,9 +384,44 @@ def test_by_threads_a_run_of_a_gpu_alone_is_refused() -> None:
 def test_one_value_alone_is_refused_and_named() -> None:
     run = make_run(measured(make_case(threads="1"), steady(0.1)))
 
-    with pytest.raises(GputuiError, match="--by threads: all measured cases are 1") as caught:
+    with pytest.raises(GputuiError, match="--by threads: every measured case is on 1 thread") as caught:
         sides_by("threads", [run])
     assert caught.value.exit_code == EXIT_USAGE
+
+
+def test_a_side_whose_cases_have_unequal_launches_says_so() -> None:
+    run = make_run(
+        measured(make_case(), *[steady(0.1)] * 3),
+        measured(make_case(precision="amp"), steady(0.1)),
+        unmeasured(GPU_GEMM, "skipped", "no GPU"),
+    )
+
+    assert "1 to 3 launches" in side_words(side_of_runs("a.db", [run]), "", 80)
+
+
+@pytest.mark.parametrize(("launches", "said"), [(1, "--launches 3"), (3, "a longer budget_s")])
+def test_who_asked_for_three_launches_that_found_no_time_is_told_to_give_more(
+    launches: int, said: str
+) -> None:
+    result = measured(make_case(), *[steady(0.1)] * launches)
+    ended = tuple(replace(m, outcome="skipped", blocks=()) for m in result.measurements[1:])
+    run = make_run(replace(result, measurements=(result.measurements[0], *ended)))
+
+    (note,) = run_notes(run)
+    assert said in note
+
+
+def test_a_case_that_never_had_time_is_named_with_what_gives_it_some() -> None:
+    result = measured(make_case(), steady(0.1))
+    skipped = replace(
+        result.measurements[0], outcome="skipped", reason="first step 2 s, budget 1 s", blocks=()
+    )
+    starved = replace(result, outcome="skipped", measurements=(skipped,))
+
+    (note,) = run_notes(make_run(starved))
+    assert note.startswith("too little time for gemm mini cpu fp32")
+    assert "budget_s" in note
+    assert run_notes(make_run(unmeasured(GPU_GEMM, "skipped", "no GPU"))) == []
 
 
 def test_by_device_a_gpu_stands_beside_all_cores_of_the_cpu() -> None:

@@ -20,6 +20,16 @@ from gputui.errors import EXIT_USAGE, GputuiError
         ("200 rps p99 < 50 ms", Serving(200.0, "p99", 0.05)),
         ("1k req/s P50<=2s", Serving(1000.0, "p50", 2.0)),
         ("7 rps", Serving(7.0, "", None)),
+        ("50 M tok training", Batch(50e6, "tok", "train", None)),
+        ("50 million tokens train in 8 hours", Batch(50e6, "tok", "train", 28800.0)),
+        ("train 50M tokens in 2 days", Batch(50e6, "tok", "train", 172800.0)),
+        ("train 50 M tokens in 30 minutes", Batch(50e6, "tok", "train", 1800.0)),
+        ("train 5e7tokens in 8h", Batch(5e7, "tok", "train", 28800.0)),
+        ("50,000,000 tokens train", Batch(50e6, "tok", "train", None)),
+        ("1_000_000 tokens generate", Batch(1e6, "tok", "write", None)),
+        ("200rps", Serving(200.0, "", None)),
+        ("200rps p99 < 50 ms", Serving(200.0, "p99", 0.05)),
+        ("200 qps p50<1s", Serving(200.0, "p50", 1.0)),
     ],
 )
 def test_a_job_is_read_as_people_write_it(text: str, job: Job) -> None:
@@ -30,6 +40,12 @@ def test_a_job_is_read_as_people_write_it(text: str, job: Job) -> None:
     ("text", "word", "allowed"),
     [
         ("", "is empty", "tokens|img|seq train"),
+        ("p99 < 50 ms", "is a bound without a rate", "200 rps p99<50ms"),
+        ("5e7 tokens", "what is to be done with tokens?", "such as '5e7 tokens train'"),
+        ("50,00 tokens train", "50,00 is no amount", "50M"),
+        ("1,5 rps", "1,5 is no amount", "50M"),
+        ("train tokens 50M", "tokens is no amount", "50M"),
+        ("50M million tokens train", "million is no unit", "tokens"),
         ("many tokens train", "many is no amount", "50M"),
         ("-5M tokens train", "-5M is no amount", "50M"),
         ("0 tokens train", "0 is out of range", "more than 0"),
@@ -88,6 +104,12 @@ PIECES = (
     "answer",
     "in",
     "8h",
+    "M",
+    "million",
+    "200rps",
+    "1,000",
+    "training",
+    "hours",
 )
 WORDS = st.sampled_from([*PIECES, *UNITS])
 

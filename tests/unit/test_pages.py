@@ -65,3 +65,15 @@ def test_a_page_looks_as_if_each_thing_were_printed(width: int, is_terminal: boo
     page.show()
 
     assert looks(written(ours)) == looks(written(theirs))
+
+
+@pytest.mark.parametrize("unit", ["%", "s", "ms", "GiB", "GB/s"])
+def test_a_line_never_ends_between_a_number_and_its_unit(unit: str) -> None:
+    for width in range(20, 40):
+        out = made(width, is_terminal=False)
+        page = Page(out)
+        page.line(f"others held the CPUs of it for 27 {unit}, and of that one for 8 {unit} and more")
+        page.show()
+        lines = written(out).splitlines()
+        assert not any(line.lstrip().startswith(unit) for line in lines), lines
+        assert " ".join(map(str.strip, lines)).count(f" {unit}") == 2

@@ -101,6 +101,17 @@ def test_a_pass_that_came_to_nothing_comes_back_with_its_reason(tmp_path: Path) 
     assert found == Missing("the worker died of SIGKILL")
 
 
+def test_a_pass_whose_launch_was_never_begun_comes_back_with_its_reason(tmp_path: Path) -> None:
+    lost = without_result(7, 0, "the budget of 50 s is spent")
+    lines = [
+        line
+        for line in with_pass(lost)
+        if not isinstance(line, LaunchStart | LaunchEnd) or line.launch_id != 7
+    ]
+    with open_result(stored(tmp_path, lines)) as file:
+        assert file.profiled(RUN_ID) == {0: lost}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

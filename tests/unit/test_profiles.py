@@ -208,6 +208,15 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
     assert caught.value.exit_code == EXIT_USAGE
 
 
+def test_a_file_whose_ending_was_left_away_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").touch()
+
+    with pytest.raises(GputuiError) as caught:
+        find_profile("mine")
+    assert caught.value.hint == "a file here is: give mine.toml"
+
+
 def test_a_file_is_a_profile_of_its_stem(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(RIGHT)

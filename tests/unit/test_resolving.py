@@ -270,7 +270,16 @@ def test_only_keeps_the_workloads_that_were_named() -> None:
 def test_only_what_the_profile_has_can_be_asked_for(only: str, told: str) -> None:
     with pytest.raises(GputuiError, match=told) as caught:
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=("gemm", only)))
-    assert caught.value.hint == "it has conv_train, decode, gemm, gpt_train, membw"
+    assert caught.value.hint.startswith("it has conv_train, decode, gemm, gpt_train, membw")
+
+
+def test_what_another_profile_has_is_refused_with_the_command_that_measures_it() -> None:
+    with pytest.raises(GputuiError) as caught:
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=("infer_rps",)))
+    command = caught.value.hint.rpartition("gputui run ")[2]
+    profile, _, option = command.partition(" ")
+    assert option == "--only infer_rps"
+    assert any(entry.workload == "infer_rps" for entry in find_profile(profile).cases)
 
 
 def test_precisions_are_narrowed_to_those_that_were_named_and_all_else_stays() -> None:

@@ -6,7 +6,7 @@ import pytest
 from journals import RUN_ID, STARTED_US, make_journal
 
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.selecting import Selection, select_runs, split_selector
+from gputui.services.selecting import Selection, run_and_file, select_runs, split_selector
 from gputui.store.editing import remove_run
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
@@ -127,3 +127,17 @@ def test_a_file_with_nothing_to_compare_says_how_to_measure(tmp_path: Path) -> N
 
     assert "holds no run to compare" in error.message
     assert "gputui run" in error.hint
+
+
+def test_a_run_and_a_file_that_changed_places_are_told_apart(db: Path) -> None:
+    with pytest.raises(GputuiError) as caught:
+        run_and_file(str(db), Path("twice"))
+    assert caught.value.hint == f"the run goes first: twice {db}"
+    assert run_and_file("twice", db) == (db, "twice")
+    assert run_and_file(str(db), None) == (db, None)
+
+
+def test_a_label_that_was_given_as_a_file_is_told_how_it_is_named(db: Path) -> None:
+    with pytest.raises(GputuiError) as caught:
+        select_runs(str(db.parent / "twice"))
+    assert caught.value.hint.endswith("named with its file: all.db@twice")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gputui.model.units import (
     RATES,
     format_bytes,
+    format_hourly,
     format_percent,
     format_rate,
     format_ratio,
@@ -204,3 +205,11 @@ def test_money_is_never_shown_with_an_exponent_and_is_the_amount(usd: float) -> 
     shown = format_usd(usd)
     assert re.fullmatch(r"\$\d+\.\d{2,}", shown)
     assert float(shown[1:]) == pytest.approx(usd, rel=0.0501)
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [(0.4, "$0.40/h"), (20, "$20.00/h"), (3.59, "$3.59/h"), (0.0042, "$0.0042/h"), (1e-7, "$1e-07/h")],
+)
+def test_a_price_per_hour_has_cents_and_all_digits_it_was_stated_with(usd: float, shown: str) -> None:
+    assert format_hourly(usd) == shown
