@@ -36,6 +36,7 @@ def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, r
         assert path.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_behind(
     tmp_path: Path,
 ) -> None:
@@ -73,6 +74,7 @@ def test_the_readme_shows_pictures_that_exist_and_each_that_exists_is_made_by_th
     assert not {name for name in kept - MEASURED if not name.startswith("monitor-")}
 
 
+@pytest.mark.slow
 def test_pictures_of_what_cannot_be_measured_are_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("schema = 9")
     refused = gputui("demo", "--screenshots", tmp_path / "shots", "--measure", tmp_path / "broken.toml")

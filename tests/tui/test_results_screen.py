@@ -59,7 +59,11 @@ def db(stored: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(stored, tmp_path / "a.db"))
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    "size",
+    [SIZES[0], *(pytest.param(size, marks=pytest.mark.slow) for size in SIZES[1:])],
+    ids=lambda size: f"{size[0]}x{size[1]}",
+)
 async def test_the_screens_are_as_the_pictures_say(
     size: tuple[int, int], db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
