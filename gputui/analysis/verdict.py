@@ -75,6 +75,10 @@ class RatioEstimate:
     paired: bool = False
     """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
 
+    def is_beyond(self, band: float) -> bool:
+        """Whether the whole interval lies outside of the band 1/(1 + band) to 1 + band."""
+        return self.low > 1 + band or self.high < 1 / (1 + band)
+
     def p_beyond(self, band: float) -> float:
         """The two-sided p that the ratio is on the nearest edge of the band 1/(1 + band) to 1 + band.
 
@@ -353,7 +357,7 @@ def judge(
             verdicts.append(Verdict("not comparable", estimate.reason))
             continue
         edge = 1 + bands[row]
-        beyond = estimate.low > edge or estimate.high < 1 / edge
+        beyond = estimate.is_beyond(bands[row])
         if beyond and (row not in tested or tested[row] <= limit):
             verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", ""))
         elif beyond:

@@ -78,6 +78,8 @@ def _seconds(block: Block, units: float) -> float:
 def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     """Units of work per second with its 95 % interval; Missing with the outcome's reason."""
     launches = launches_of(case)
+    if not launches and case.outcome == "ok":
+        return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     return estimate_speed(launches, prior_sd=prior_of(case))

@@ -35,6 +35,11 @@ class Use:
         return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
 
 
+def is_impossible(uses: Sequence[Use]) -> bool:
+    """Whether any of them is so far above the physical peak that the measurement must be wrong."""
+    return any(use.is_impossible for use in uses)
+
+
 def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> tuple[Use, ...]:
     """FLOPs first, then bytes; none of what the workload does not count, or of a case without a speed.
 

@@ -392,6 +392,17 @@ def test_more_than_the_peak_is_called_an_error_of_measurement() -> None:
     assert "above the physical limit" in list(normal_lines(comparison))[1]
 
 
+def test_nothing_is_concluded_from_a_figure_above_the_peak() -> None:
+    runs = [make_run(on_h200(per_s), machine=GPU_MACHINE) for per_s in (4.28e12, 9.6e12)]
+    comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
+
+    (row,) = comparison.rows
+    (group,) = comparison.groups
+    assert row.verdict.word == "inconclusive"
+    assert row.verdict.reason == "b is above the physical peak: an error of measurement"
+    assert (group.common, group.rows) == (0, 1)
+
+
 def test_a_side_of_which_nothing_is_known_says_nothing() -> None:
     assert list(normal_lines(slower_by(1.2))) == []
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -469,3 +470,52 @@ def test_a_compiled_side_says_after_how_many_steps_it_has_made_up_for_compiling(
 
     assert row.verdict.word == "faster"
     assert row.note == "compiling took 20.0 s: pays after 400 steps"
+
+
+def test_compiling_that_saved_nothing_over_all_blocks_has_no_number_of_steps() -> None:
+    eager = make_case("gpt_train", workload_class="training")
+    compiled = replace(eager, variant=replace(eager.variant, mode="compile"))
+    taken = Figure(0, 0, "compile_s", "compiling", "s", "less", "median", 20.0, 1)
+
+    def alternating(case: Case, step_s: Sequence[float], first_ns: int) -> CaseResult:
+        """Blocks that end before those of the other begin; a last stretch has no neighbour."""
+        result = measured(case, step_s)
+        (launch,) = result.measurements
+        blocks = tuple(
+            replace(block, start_ns=place * 10**11 + first_ns) for place, block in enumerate(launch.blocks)
+        )
+        return replace(result, measurements=(replace(launch, blocks=blocks, figures=(taken,)),))
+
+    run = make_run(
+        alternating(eager, steady(1.0, 8), 0),
+        alternating(compiled, (*steady(0.5, 8), *steady(2.0, 40)), 5 * 10**10),
+    )
+
+    row = only_row(compared_by("mode", run))
+
+    assert row.verdict.word == "faster"
+    assert "pays after" not in row.note
+
+
+# Edges
+
+
+def test_a_case_whose_launches_were_all_cut_short_says_so() -> None:
+    row = only_row(compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.1, 4)),)))
+
+    assert row.verdict.word == "not comparable"
+    assert row.b.speed == Missing("every launch was cut short: none has 5 blocks")
+
+
+def test_pooled_launches_are_paired_within_their_run_though_one_of_them_failed() -> None:
+    amp = make_case(precision="amp")
+    whole = [measured(GEMM, steady(0.2), steady(0.4)), measured(amp, steady(0.1), steady(0.2))]
+    first, second = whole[0].measurements
+    failed = replace(whole[0], measurements=(replace(first, outcome="failed", blocks=()), second))
+    runs = [make_run(failed, whole[1]), make_run(*whole, started_utc_us=LATER_US)]
+
+    sides = sides_by("precision", runs, pool=True)
+
+    ids = [[m.launch_id for m in side.cases[0].result.measurements] for side in sides]
+    assert [len(some) for some in ids] == [3, 4]
+    assert set(ids[0]) < set(ids[1])
