@@ -420,6 +420,9 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
             return Missing(f"{letter} {said}{': ' + side.result.reason if side.result.reason else ''}")
     if a is None or b is None:
         raise ValueError("both sides were just seen")
+    units = a.result.case.unit, b.result.case.unit
+    if units[0] != units[1]:
+        return Missing(f"a counts {units[0]}, b {units[1]}")
     if a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id:
         pairs = paired_launches(a.result, b.result)
         if not isinstance(pairs, Missing):

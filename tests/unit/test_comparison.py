@@ -507,6 +507,14 @@ def test_a_case_whose_launches_were_all_cut_short_says_so() -> None:
     assert row.b.speed == Missing("every launch was cut short: none has 5 blocks")
 
 
+def test_work_that_is_counted_in_another_unit_is_not_comparable() -> None:
+    images = replace(GEMM, unit="img")
+
+    row = only_row(compared(measured(GEMM, steady(0.1)), b=(measured(images, steady(0.1)),)))
+
+    assert (row.verdict.word, row.verdict.reason) == ("not comparable", "a counts flop, b img")
+
+
 def test_pooled_launches_are_paired_within_their_run_though_one_of_them_failed() -> None:
     amp = make_case(precision="amp")
     whole = [measured(GEMM, steady(0.2), steady(0.4)), measured(amp, steady(0.1), steady(0.2))]
