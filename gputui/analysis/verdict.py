@@ -331,6 +331,16 @@ def is_left_by_waiting(estimate: RatioEstimate, waited_a: float, waited_b: float
     return estimate.high * own < 1 / (1 + band)
 
 
+def is_same_without_waiting(
+    estimate: RatioEstimate, waited_a: float, waited_b: float, band: float = BAND
+) -> bool:
+    """Whether two are still the same after the time in which others held the CPUs is taken from both."""
+    if max(waited_a, waited_b) >= 1:
+        return False
+    own = (1 - waited_a) / (1 - waited_b)
+    return 1 / (1 + band) <= estimate.low * own and estimate.high * own <= 1 + band
+
+
 def judge(
     estimates: Sequence[RatioEstimate | Missing],
     band: float | Sequence[float] = BAND,

@@ -22,6 +22,7 @@ from gputui.analysis.verdict import (
     geometric_mean,
     is_explained_by_clock,
     is_left_by_waiting,
+    is_same_without_waiting,
     judge,
 )
 from gputui.errors import GputuiError
@@ -57,6 +58,8 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 }
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
+TOLD = ("faster", "slower", "same")
+"""Verdicts that say something of the boxes."""
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
 CROWDED = "kept from CPUs by others"
 FLAGGED_SHARE = 0.05
@@ -440,14 +443,15 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
 def _disturbed(
     pair: tuple[SideCase | None, SideCase | None], estimate: RatioEstimate | Missing, verdict: Verdict
 ) -> Verdict:
-    """A difference between launches that others disturbed is not one between boxes.
+    """What was found between launches that others disturbed need not hold between boxes.
 
     Blocks in pairs share it. With three launches a side it is in their spread as far as it changed from
     launch to launch; where the difference is gone once the time that others held the CPUs is taken from
-    both sides, they are its cause. With fewer launches the word is taken back. A GPU's own clock does not
-    stop for a busy host, so GPU rows keep theirs.
+    both sides, they are its cause. With fewer launches the word is taken back. Two that are the same though
+    others held the CPUs of one are not the same box. A GPU's own clock does not stop for a busy host, so GPU
+    rows keep their word.
     """
-    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing) or estimate.paired:
+    if verdict.word not in TOLD or isinstance(estimate, Missing) or estimate.paired:
         return verdict
     crowded = []
     for side, letter in zip(pair, "ab", strict=True):
@@ -455,10 +459,12 @@ def _disturbed(
             crowded.append(f"{letter} {format_percent(_waited(side))}")
     if not crowded:
         return verdict
-    if estimate.replicated:
-        waited = [_waited(side) for side in pair]
-        if is_left_by_waiting(estimate, waited[0], waited[1]):
+    waited = [_waited(side) for side in pair]
+    if verdict.word == "same":
+        if is_same_without_waiting(estimate, waited[0], waited[1]):
             return verdict
+    elif estimate.replicated and is_left_by_waiting(estimate, waited[0], waited[1]):
+        return verdict
     told = f"others held the CPUs of {' and '.join(crowded)} of the time"
     return Verdict("inconclusive", f"{told}: run again when it is idle")
 

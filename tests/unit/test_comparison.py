@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
 
 from gputui.analysis.cost import Cost
@@ -224,6 +226,18 @@ def test_replicated_rows_and_gpu_rows_keep_their_word_on_a_crowded_box() -> None
 
     assert only_row(replicated).verdict.word == "slower"
     assert only_row(on_gpu).verdict.word == "slower"
+
+
+def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
+    launches = [steady(0.1, 12)] * 3
+    quiet, crowded = measured(GEMM, *launches), measured(GEMM, *launches, waited_share=0.3)
+
+    assert only_row(compared(quiet, b=(quiet,))).verdict.word == "same"
+    assert only_row(compared(crowded, b=(crowded,))).verdict.word == "same"
+    for a, b in ((quiet, crowded), (crowded, quiet)):
+        verdict = only_row(compared(a, b=(b,))).verdict
+        assert verdict.word == "inconclusive"
+        assert "30 % of the time" in verdict.reason
 
 
 # Group means
@@ -524,6 +538,60 @@ def test_pooled_launches_are_paired_within_their_run_though_one_of_them_failed()
 
     sides = sides_by("precision", runs, pool=True)
 
-    ids = [[m.launch_id for m in side.cases[0].result.measurements] for side in sides]
-    assert [len(some) for some in ids] == [3, 4]
-    assert set(ids[0]) < set(ids[1])
+    wall_ns = [
+        {m.launch_id: m.blocks[0].wall_ns for m in side.cases[0].result.measurements} for side in sides
+    ]
+    assert [len(launches) for launches in wall_ns] == [3, 4]
+    assert all(ns == 2 * wall_ns[1][launch] for launch, ns in wall_ns[0].items())
+
+
+# Exchanged sides
+
+MIRRORED = {"faster": "slower", "slower": "faster"}
+step_times = st.lists(st.floats(0.05, 0.2), min_size=4, max_size=12)
+results = st.lists(step_times, min_size=1, max_size=4)
+files = st.tuples(
+    results, results, results, st.sampled_from((0.0, 0.03, 0.2)), st.sampled_from(("Xeon", "EPYC"))
+)
+
+
+def side_cases(
+    drawn: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],
+) -> tuple[CaseResult, ...]:
+    """A product on the CPU, one on a GPU, and a training; a launch of 4 blocks does not count."""
+    gemm, gpu, conv, waited, name = drawn
+    return (
+        measured(GEMM, *gemm, waited_share=waited, device_name=name),
+        measured(GPU_GEMM, *gpu, precision_used="amp-bf16"),
+        measured(CONV, *conv, waited_share=waited, device_name=name),
+    )
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(files, files)
+def test_exchanging_the_files_mirrors_the_whole_comparison(
+    a: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],
+    b: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],
+) -> None:
+    there = compared(*side_cases(a), b=side_cases(b))
+    back = compared(*side_cases(b), b=side_cases(a))
+
+    assert [row.case for row in there.rows] == [row.case for row in back.rows]
+    for row, other in zip(there.rows, back.rows, strict=True):
+        assert other.verdict.word == MIRRORED.get(row.verdict.word, row.verdict.word)
+        assert (row.a.speed, row.b.speed) == (other.b.speed, other.a.speed)
+        assert {(f.side, f.word, f.share) for f in row.flags} == {
+            ("ab"["ba".index(f.side)], f.word, f.share) for f in other.flags
+        }
+        if isinstance(row.estimate, RatioEstimate):
+            found = ratio_of(other)
+            assert (1 / found.ratio, 1 / found.high, 1 / found.low) == pytest.approx(
+                (row.estimate.ratio, row.estimate.low, row.estimate.high), rel=1e-9
+            )
+            assert found.resolvable == pytest.approx(row.estimate.resolvable, rel=1e-9)
+    for group, mirror in zip(there.groups, back.groups, strict=True):
+        assert (group.group, group.common, group.rows) == (mirror.group, mirror.common, mirror.rows)
+        if isinstance(group.mean, GeometricMean):
+            assert isinstance(mirror.mean, GeometricMean)
+            assert mirror.mean.ratio == pytest.approx(1 / group.mean.ratio)
+    assert there.unmeasured == back.unmeasured
