@@ -23,7 +23,7 @@ from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.comparison import Cell, ConditionsOf, Side, SideCase, flags_of
 from gputui.services.figures import figures_of
-from gputui.services.speeds import speed_of
+from gputui.services.speeds import devices_of, speed_of
 from gputui.services.utilisation import is_impossible, uses_of
 from gputui.worker.latencies import QUEUE_GREW
 
@@ -276,7 +276,7 @@ def _offer(
     price = box.price
     if device_class == "cpu" and isinstance(box.cpu_price, Price):
         price = box.cpu_price
-    gpus = int(dict(case.work.parameters).get("ranks", 1))
+    gpus = devices_of(case)
     share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
     time_s: Span | Missing = Missing("a service has no end")
     load: Load | Missing = Missing("a job that ends has no load")

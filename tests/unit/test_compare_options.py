@@ -341,7 +341,10 @@ def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:
         (measured(GEMM, steady(0.1)), "power is read of GPUs only"),
         (measured(GPU_GEMM, steady(0.1), device_name="NVIDIA H200 MIG 1g.18gb"), "slice"),
         (
-            measured(replace(GPU_GEMM, work=replace(GPU_GEMM.work, parameters=(("ranks", 2),))), steady(0.1)),
+            measured(
+                replace(GPU_GEMM, work=replace(GPU_GEMM.work, workload="ddp", parameters=(("ranks", 2),))),
+                steady(0.1),
+            ),
             "several GPUs",
         ),
     ],

@@ -460,6 +460,23 @@ def test_a_gpu_of_four_carries_its_share_of_the_price_and_a_cpu_row_has_none() -
     assert "4 GPUs" in rows["cpu"].reason
 
 
+@pytest.mark.parametrize(
+    ("workload", "ranks", "share"),
+    [("ddp", 4, 0.5), ("ddp", -4, 0.125), ("ddp", "many", 0.125), ("step:lora", 16, 0.125)],
+)
+def test_only_ddp_says_by_its_ranks_how_many_gpus_of_a_box_it_used(
+    workload: str, ranks: int | str, share: float
+) -> None:
+    case = make_case(workload, device_class="gpu", workload_class="training")
+    case = replace(case, work=replace(case.work, parameters=(("ranks", ranks),)))
+    run = make_run(measured(case, steady(0.1)), machine=GPU_MACHINE, price=gpu_price(8))
+
+    row = only_row(compare_sides(side_of_runs("a", [run]), side_of_runs("b", [run])))
+
+    assert isinstance(row.a.cost, Cost)
+    assert row.a.cost.share == share
+
+
 def test_a_box_with_one_gpu_carries_its_whole_price() -> None:
     side = side_of_runs("a.db", [make_run(measured(GPU_GEMM, steady(0.1)), price=gpu_price(1))])
 
