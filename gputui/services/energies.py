@@ -33,5 +33,5 @@ def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Ener
             continue
         wall_s = sum(block.wall_ns for block in measurement.blocks) * 1e-9
         units = sum(block.steps for block in measurement.blocks) * case.case.units_per_step
-        launches.append(PoweredLaunch(power.mean_w, power.samples, wall_s / units))
+        launches.append(PoweredLaunch(power.mean_w, power.samples, wall_s / units, wall_s))
     return energy_per_unit(launches)
