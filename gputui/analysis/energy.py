@@ -13,6 +13,9 @@ from gputui.model.absent import Missing
 
 LEAST_SAMPLES = 5
 """Of power in one launch: half a second at 10 Hz; NVML itself averages over up to a second."""
+LEAST_S = 5.0
+"""Of blocks in all launches: the sensors of A100 and H100 look at a quarter of the time only, and shorter
+windows are wrong by more than their launches show (https://arxiv.org/abs/2312.02741)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class PoweredLaunch:
     samples: int
     s_per_unit: float
     """Wall time of its blocks over the units of work done in them."""
+    wall_s: float
+    """Of its blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,8 @@ class Energy:
 def energy_per_unit(launches: Sequence[PoweredLaunch]) -> Energy | Missing:
     """Mean power times seconds per unit, as the geometric mean of launches; Student's t on their logs.
 
-    A launch with fewer than LEAST_SAMPLES samples does not count. What the sensor itself is wrong by, a few
+    A launch with fewer than LEAST_SAMPLES samples does not count; Missing where those that do were timed for
+    less than LEAST_S. What the sensor itself is wrong by, a few
     percent, is the same in every launch and not in the interval.
     """
     seen = [launch for launch in launches if launch.samples >= LEAST_SAMPLES and launch.mean_power_w > 0]
@@ -53,6 +59,9 @@ def energy_per_unit(launches: Sequence[PoweredLaunch]) -> Energy | Missing:
             if most
             else "no power was sampled in its blocks"
         )
+    wall_s = math.fsum(launch.wall_s for launch in seen)
+    if wall_s < LEAST_S:
+        return Missing(f"power was sampled for {wall_s:.1f} s of its blocks, {LEAST_S:g} s are needed")
     logs = [math.log(launch.mean_power_w * launch.s_per_unit) for launch in seen]
     center = math.fsum(logs) / len(logs)
     low = high = None

@@ -58,7 +58,7 @@ def lag1_autocorrelation(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
     away = [value - mean for value in values]
     spread = math.fsum(x * x for x in away)
-    if spread <= len(values) * (1e-12 * mean) ** 2:  # rounding, not variation
+    if _is_rounding(spread, mean, len(values)):
         return 0.0
     return math.fsum(x * y for x, y in itertools.pairwise(away)) / spread
 
@@ -239,7 +239,13 @@ def _by_counting(count_up_to: Callable[[float], int], low: float, high: float, r
 
 def _variance(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    spread = math.fsum((value - mean) ** 2 for value in values)
+    return 0.0 if _is_rounding(spread, mean, len(values)) else spread / (len(values) - 1)
+
+
+def _is_rounding(spread: float, mean: float, count: int) -> bool:
+    """Whether the sum of squares around a mean is that of equal values which differ in their last bits."""
+    return spread <= count * (1e-12 * mean) ** 2
 
 
 @functools.lru_cache(maxsize=256)

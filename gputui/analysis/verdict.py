@@ -23,6 +23,7 @@ from gputui.analysis.statistics import (
     hodges_lehmann_shift,
     lag1_autocorrelation,
     location_error,
+    median,
     merged_until_independent,
     sample_sd,
     welch,
@@ -66,11 +67,17 @@ class RatioEstimate:
     autocorrelation: float
     """Lag-1, of the launch where it is furthest from 0, before merging."""
     prior_half_width: float
-    """Half the interval of the log ratio if launches vary by the prior, or by what they show if more."""
+    """Half the interval of the log ratio if launches vary by the prior."""
+    shown_half_width: float
+    """The same if they vary by just what they show; 0 where that was not measured."""
     resolvable: float
     """The smallest ratio above 1 that this comparison could have told from the band of 1 %."""
     paired: bool = False
     """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
+
+    def is_beyond(self, band: float) -> bool:
+        """Whether the whole interval lies outside of the band 1/(1 + band) to 1 + band."""
+        return self.low > 1 + band or self.high < 1 / (1 + band)
 
     def p_beyond(self, band: float) -> float:
         """The two-sided p that the ratio is on the nearest edge of the band 1/(1 + band) to 1 + band.
@@ -81,15 +88,17 @@ class RatioEstimate:
             math.log(self.ratio), math.log(self.low), math.log(self.high), self.df, math.log1p(band)
         )
 
-    def p_for_table(self, band: float) -> float:
+    def p_for_table(self, band: float, prior_scale: float = 1.0) -> float:
         """The p that enters Benjamini–Hochberg: of Welch's t and of the prior the smaller, doubled.
 
         Welch's t pays for not knowing the spread: with 3 launches a side p seldom falls far enough for a long
         table (t is 5.6 at p = 0.005), where the prior would do. Doubling (Bonferroni) pays for the choice.
-        The interval, which must exclude the band as well, stays that of Welch.
+        `prior_scale` is how many times the prior launches of this table vary; what the row itself shows
+        counts if it is more. The interval, which must exclude the band as well, stays that of Welch.
         """
         center = math.log(self.ratio)
-        low, high = center - self.prior_half_width, center + self.prior_half_width
+        half = max(prior_scale * self.prior_half_width, self.shown_half_width)
+        low, high = center - half, center + half
         by_prior = _p_beyond(center, low, high, math.inf, math.log1p(band))
         return min(1.0, 2 * min(self.p_beyond(band), by_prior))
 
@@ -153,8 +162,8 @@ class _Side:
 
     @cached_property
     def centre(self) -> float:
-        """Hodges–Lehmann centre of all blocks."""
-        return self.locations[0] if self.launches == 1 else hodges_lehmann(self.pooled)
+        """Mean of the launches' centres: a launch of more blocks has no more say in how launches vary."""
+        return math.fsum(self.locations) / self.launches
 
     @property
     def assumed_variance(self) -> float:
@@ -166,6 +175,11 @@ class _Side:
     def error_variance(self) -> float:
         """Mean variance of a launch's centre from its blocks alone: below it launches agree only by luck."""
         return math.fsum(location_error(launch) ** 2 for launch in self.logs) / self.launches
+
+    @cached_property
+    def within_variance(self) -> float:
+        """Of the side's centre, from the blocks of its launches alone."""
+        return self.error_variance / self.launches
 
 
 def compare_launches(
@@ -205,11 +219,9 @@ def compare_launches(
         center, df, method = shift.estimate, shift.df, "welch on launch medians"
         below = above = shift.half_width
         prior_half = _Z * math.sqrt(
-            side_a.assumed_variance
-            + side_b.assumed_variance
-            + side_a.error_variance / side_a.launches
-            + side_b.error_variance / side_b.launches
+            math.fsum(side.prior_sd**2 / side.launches + side.within_variance for side in (side_a, side_b))
         )
+        shown_half = _Z * shift.standard_error
     else:
         if launch_is_block:
             center, within_below, within_above = _centre(side_a, side_b), 0.0, 0.0
@@ -217,7 +229,7 @@ def compare_launches(
             center, within_below, within_above = _within(side_a, side_b)
         between = _Z * math.sqrt(side_a.assumed_variance + side_b.assumed_variance)
         below, above = math.hypot(within_below, between), math.hypot(within_above, between)
-        prior_half = max(below, above)
+        prior_half, shown_half = max(below, above), 0.0
         df, method = math.inf, _prior_method(side_a, side_b)
     return RatioEstimate(
         ratio=math.exp(center),
@@ -233,6 +245,7 @@ def compare_launches(
         df=df,
         autocorrelation=max(side_a.autocorrelation, side_b.autocorrelation, key=abs),
         prior_half_width=prior_half,
+        shown_half_width=shown_half,
         resolvable=math.exp(max(below, above)) * (1 + BAND),
     )
 
@@ -244,8 +257,8 @@ def compare_pairs(
 
     Each launch is a sequence of neighbouring blocks of A and B, in seconds per unit of work. What a launch
     and the moment do to both alike falls out of their ratio. From 3 launches: Student's t on the launches'
-    Hodges–Lehmann centres of log ratios, their variance at least what their blocks show; with fewer the
-    centre of all, its error widened in quadrature by `prior_sd`, how much the log ratio varies between such
+    Hodges–Lehmann centres of log ratios, their variance at least what their blocks show; with fewer
+    their mean, its error widened in quadrature by `prior_sd`, how much the log ratio varies between such
     launches. Missing below two pairs.
     """
     measured = [[math.log(a / b) for a, b in launch] for launch in launches if launch]
@@ -258,13 +271,15 @@ def compare_pairs(
     error_variance = math.fsum(location_error(launch) ** 2 for launch in logs) / count
     shown_sd = sample_sd(locations) if count > 1 else 0.0
     replicated = count >= LAUNCHES_MEASURED
-    by_prior = _Z * math.sqrt((max(prior_sd, shown_sd) ** 2 + error_variance) / count)
+    center = math.fsum(locations) / count
     if replicated:
-        center, df = math.fsum(locations) / count, float(count - 1)
-        half = t_quantile(0.975, df) * math.sqrt(max(shown_sd**2, error_variance) / count)
+        df, error = float(count - 1), math.sqrt(max(shown_sd**2, error_variance) / count)
+        half, shown_half = t_quantile(0.975, df) * error, _Z * error
+        by_prior = _Z * math.sqrt((prior_sd**2 + error_variance) / count)
         method = "t on ratios of paired blocks by launch"
     else:
-        center, df, half = hodges_lehmann(pairs), math.inf, by_prior
+        by_prior = _Z * math.sqrt((max(prior_sd, shown_sd) ** 2 + error_variance) / count)
+        df, half, shown_half = math.inf, by_prior, 0.0
         runs = "this run only" if count == 1 else f"{count} launches"
         method = f"{runs}, blocks in pairs, launch prior {_percent(prior_sd)}"
     return RatioEstimate(
@@ -281,6 +296,7 @@ def compare_pairs(
         df=df,
         autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
         prior_half_width=by_prior,
+        shown_half_width=shown_half,
         resolvable=math.exp(half) * (1 + BAND),
         paired=True,
     )
@@ -315,6 +331,16 @@ def is_left_by_waiting(estimate: RatioEstimate, waited_a: float, waited_b: float
     return estimate.high * own < 1 / (1 + band)
 
 
+def is_same_without_waiting(
+    estimate: RatioEstimate, waited_a: float, waited_b: float, band: float = BAND
+) -> bool:
+    """Whether two are still the same after the time in which others held the CPUs is taken from both."""
+    if max(waited_a, waited_b) >= 1:
+        return False
+    own = (1 - waited_a) / (1 - waited_b)
+    return 1 / (1 + band) <= estimate.low * own and estimate.high * own <= 1 + band
+
+
 def judge(
     estimates: Sequence[RatioEstimate | Missing],
     band: float | Sequence[float] = BAND,
@@ -327,11 +353,13 @@ def judge(
     band per row may be given; it is a fraction, and reaches from 1/(1 + band) to 1 + band.
     """
     bands = [band] * len(estimates) if isinstance(band, float | int) else list(band)
-    tested = {
-        row: estimate.p_for_table(bands[row])
+    replicated = {
+        row: estimate
         for row, estimate in enumerate(estimates)
         if isinstance(estimate, RatioEstimate) and estimate.replicated
     }
+    scale = _prior_scale(list(replicated.values()))
+    tested = {row: estimate.p_for_table(bands[row], scale) for row, estimate in replicated.items()}
     limit = _benjamini_hochberg_limit(list(tested.values()), false_discovery_rate)
     verdicts = []
     for row, estimate in enumerate(estimates):
@@ -339,11 +367,11 @@ def judge(
             verdicts.append(Verdict("not comparable", estimate.reason))
             continue
         edge = 1 + bands[row]
-        beyond = estimate.low > edge or estimate.high < 1 / edge
+        beyond = estimate.is_beyond(bands[row])
         if beyond and (row not in tested or tested[row] <= limit):
             verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", ""))
         elif beyond:
-            rows = f"{len(tested)} rows"
+            rows = f"{len(tested)} row{'s' if len(tested) > 1 else ''}"
             verdicts.append(Verdict("inconclusive", f"kept back by Benjamini–Hochberg over {rows}"))
         elif 1 / edge <= estimate.low and estimate.high <= edge:
             verdicts.append(Verdict("same", ""))
@@ -382,14 +410,14 @@ def _estimated(launches: _Launches, prior_sd: float) -> SpeedEstimate | Missing:
     if side.blocks == 0:
         return Missing("no block")
     if side.launches >= LAUNCHES_MEASURED:
-        center = math.fsum(side.locations) / side.launches
+        center = side.centre
         variance = max(sample_sd(side.locations) ** 2, side.error_variance) / side.launches
         half = t_quantile(0.975, side.launches - 1) * math.sqrt(variance)
         method = "t on launch medians"
     else:
         center = side.centre
-        within = location_error(side.pooled)
-        half = _Z * math.sqrt(within**2 + side.assumed_variance)
+        within = max(location_error(side.pooled) ** 2, side.within_variance)
+        half = _Z * math.sqrt(within + side.assumed_variance)
         method = _prior_method(side, side)
     return SpeedEstimate(
         units_per_s=math.exp(-center),
@@ -439,23 +467,25 @@ def _centre(a: _Side, b: _Side) -> float:
 
 
 def _within(a: _Side, b: _Side) -> tuple[float, float, float]:
-    """Centre of log(a) - log(b) over all blocks, and the half-widths below and above it.
+    """Centre of log(a) - log(b), and the half-widths below and above it that blocks give it.
 
-    The widths are those of the rank interval of the shift.
+    The widths are those of the rank interval of the shift of all blocks; but at least what the launches'
+    own blocks say of the launches' centres, where a short launch says less than its share of all blocks.
     """
     factor = max(a.factor, b.factor)
     center = _centre(a, b)
     ranks = hodges_lehmann_shift(b.pooled, a.pooled)
     if not isinstance(ranks, Missing):
-        return (
-            center,
-            (ranks.estimate - ranks.low) * factor,
-            (ranks.high - ranks.estimate) * factor,
-        )
-    by_t = welch(b.pooled, a.pooled)
-    if isinstance(by_t, Missing):
-        raise ValueError("a side with one block has no interval")
-    return center, by_t.half_width * factor, by_t.half_width * factor
+        below, above = (ranks.estimate - ranks.low) * factor, (ranks.high - ranks.estimate) * factor
+    else:
+        by_t = welch(b.pooled, a.pooled)
+        if isinstance(by_t, Missing):
+            raise ValueError("a side with one block has no interval")
+        below = above = by_t.half_width * factor
+    if max(a.launches, b.launches) > 1:
+        least = _Z * math.sqrt(a.within_variance + b.within_variance)
+        below, above = max(below, least), max(above, least)
+    return center, below, above
 
 
 def _p_beyond(center: float, low: float, high: float, df: float, edge: float) -> float:
@@ -467,6 +497,22 @@ def _p_beyond(center: float, low: float, high: float, df: float, edge: float) ->
     if half == 0:
         return 0.0
     return 2 * t_cdf(-t_quantile(0.975, df) * distance / half, df)
+
+
+def _prior_scale(estimates: Sequence[RatioEstimate]) -> float:
+    """How many times the prior launches of a table vary, at least 1.
+
+    A row alone tells little of it; all together do. A prior that is too small would let chance through the
+    whole table: with launches that vary by twice the prior, 3 a side and 20 rows of equals, a table in
+    three had a false find. The median over rows, so that one loud case does not widen the others; by
+    Wilson & Hilferty's median of chi squared, https://doi.org/10.1073/pnas.17.12.684.
+    """
+    ratios = [
+        (estimate.shown_half_width / estimate.prior_half_width) ** 2 / (1 - 2 / (9 * estimate.df)) ** 3
+        for estimate in estimates
+        if estimate.prior_half_width > 0
+    ]
+    return math.sqrt(max(1.0, median(ratios))) if ratios else 1.0
 
 
 def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:

@@ -26,6 +26,10 @@ OUTCOMES = ("ok", "oom", "unsupported", "skipped", "failed", "interrupted")
 """How one case of one run ended. `oom` and `unsupported` are data, not errors."""
 
 
+LEAST_UNITS, MOST_UNITS = 1e-60, 1e60
+"""Of work in a step: speeds beyond, and ratios of them, leave the range of a float."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """A fixed amount of work, the same number on every machine."""

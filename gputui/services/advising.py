@@ -23,7 +23,8 @@ from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.comparison import Cell, ConditionsOf, Side, SideCase, flags_of
 from gputui.services.figures import figures_of
-from gputui.services.speeds import speed_of
+from gputui.services.speeds import devices_of, speed_of
+from gputui.services.utilisation import is_impossible, uses_of
 from gputui.worker.latencies import QUEUE_GREW
 
 START_S = 600.0
@@ -237,7 +238,10 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
 
 
 def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -> list[SideCase] | Missing:
-    """The measured variants of a device; Missing with no reason where it has no such case at all."""
+    """The measured variants of a device; Missing with no reason where it has no such case at all.
+
+    A figure above the physical peak is an error of measurement, and advises nobody.
+    """
     mine = [
         case
         for case in side.cases
@@ -246,8 +250,11 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
         and precision in ("", case.result.case.variant.precision)
     ]
     measured = [case for case in mine if isinstance(speed_of(case.result), SpeedEstimate)]
+    believed = [case for case in measured if not is_impossible(uses_of(case.result, (), case.run.machine))]
+    if believed:
+        return believed
     if measured:
-        return measured
+        return Missing(f"{work.workload} {work.size}: above the physical peak, an error of measurement")
     return Missing("; ".join(dict.fromkeys(_why(case.result) for case in mine)))
 
 
@@ -272,7 +279,7 @@ def _offer(
     price = box.price
     if device_class == "cpu" and isinstance(box.cpu_price, Price):
         price = box.cpu_price
-    gpus = int(dict(case.work.parameters).get("ranks", 1))
+    gpus = devices_of(case)
     share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
     time_s: Span | Missing = Missing("a service has no end")
     load: Load | Missing = Missing("a job that ends has no load")
@@ -497,8 +504,10 @@ def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gp
 def _gpu_word_of_batch(
     job: Batch, cpus: Sequence[Offer], gpus: Sequence[Offer], cheapest: str, start_s: float
 ) -> str:
+    """Time and money are those of one GPU: the fastest that is surely better in both, else the fastest."""
     cpu_s = min((o.time_s for o in cpus if isinstance(o.time_s, Span)), key=lambda span: span.value)
-    gpu_s = min((o.time_s for o in gpus if isinstance(o.time_s, Span)), key=lambda span: span.value)
+    timed = [(o, o.time_s) for o in gpus if isinstance(o.time_s, Span)]
+    timed.sort(key=lambda pair: pair[1].value)
     if cpu_s.high <= start_s:
         return (
             f"GPU not worth it: a CPU has done it in {format_seconds(cpu_s.value)}, before a rented GPU has"
@@ -506,24 +515,25 @@ def _gpu_word_of_batch(
         )
     if job.within_s is not None and cheapest == "cpu":
         return f"GPU not worth it: a CPU is done within {format_seconds(job.within_s)}, for less"
-    saved = (
-        f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu_s.value)}"
-        if gpu_s.high < cpu_s.low
-        else ""
-    )
-    if not saved:
+    faster = [(o, span) for o, span in timed if span.high < cpu_s.low]
+    if not faster:
+        if cheapest == "gpu":
+            return "a GPU is worth it: it costs less, though it is not told to be faster than the CPU"
         return "GPU not worth it: it is not told from the CPU in speed" + _costs_word(cheapest)
-    if cheapest == "gpu":
+    words = [(span, _cheaper(cpus, [o])) for o, span in faster]
+    gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
+    saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu_s.value)}"
+    if money == "gpu":
         return f"a GPU is worth it: {saved}, for less money"
-    if cheapest == "cpu":
+    if money == "cpu":
         return f"a GPU costs more than the CPU; for that it takes {saved}"
-    if cheapest == "tie":
+    if money == "tie":
         return f"a GPU is worth it: {saved}; their costs are not told apart"
     return f"a GPU takes {saved}; what that costs more or less cannot be told without both prices"
 
 
 def _costs_word(cheapest: str) -> str:
-    return {"cpu": ", and costs more", "gpu": ", though it costs less"}.get(cheapest, "")
+    return ", and costs more" if cheapest == "cpu" else ""
 
 
 def _cheaper(cpus: Sequence[Offer], gpus: Sequence[Offer]) -> str:

@@ -22,6 +22,7 @@ from gputui.analysis.verdict import (
     geometric_mean,
     is_explained_by_clock,
     is_left_by_waiting,
+    is_same_without_waiting,
     judge,
 )
 from gputui.errors import GputuiError
@@ -41,7 +42,7 @@ from gputui.services.speeds import (
     speed_of,
     waited_share,
 )
-from gputui.services.utilisation import Use, uses_of
+from gputui.services.utilisation import Use, is_impossible, uses_of
 from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
@@ -57,6 +58,8 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 }
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
+TOLD = ("faster", "slower", "same")
+"""Verdicts that say something of the boxes."""
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
 CROWDED = "kept from CPUs by others"
 FLAGGED_SHARE = 0.05
@@ -66,6 +69,8 @@ ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 """By run and case."""
 
 NO_ENERGY = Missing("the power was not read")
+_MORE_THAN_LAUNCHES = 2**32
+"""Of one run: keeps the launches of several apart."""
 _ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
 Pairing = tuple[str, str, str, str, str]
 
@@ -383,17 +388,20 @@ def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
 
 
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
-    """The case with what every run measured of it, as launches of one; numbered anew, oldest first."""
+    """The case with what every run measured of it, as launches of one, oldest first.
+
+    The number of a launch stays the same for all cases that it measured, since pairs are found by it.
+    """
     key = pairing(case.result.case)
-    measurements = [
-        measurement
-        for run in sorted(runs, key=lambda r: r.summary.started_utc_us)
+    ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
+    numbered = tuple(
+        replace(measurement, launch_id=place * _MORE_THAN_LAUNCHES + measurement.launch_id)
+        for place, run in enumerate(ordered)
         for result in run.cases
         if pairing(result.case) == key
         for measurement in result.measurements
         if measurement.outcome == "ok"
-    ]
-    numbered = tuple(replace(m, launch_id=number) for number, m in enumerate(measurements))
+    )
     return replace(case, result=replace(case.result, measurements=numbered)) if numbered else case
 
 
@@ -422,6 +430,9 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
             return Missing(f"{letter} {said}{': ' + side.result.reason if side.result.reason else ''}")
     if a is None or b is None:
         raise ValueError("both sides were just seen")
+    units = a.result.case.unit, b.result.case.unit
+    if units[0] != units[1]:
+        return Missing(f"a counts {units[0]}, b {units[1]}")
     if a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id:
         pairs = paired_launches(a.result, b.result)
         if not isinstance(pairs, Missing):
@@ -439,14 +450,15 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
 def _disturbed(
     pair: tuple[SideCase | None, SideCase | None], estimate: RatioEstimate | Missing, verdict: Verdict
 ) -> Verdict:
-    """A difference between launches that others disturbed is not one between boxes.
+    """What was found between launches that others disturbed need not hold between boxes.
 
     Blocks in pairs share it. With three launches a side it is in their spread as far as it changed from
     launch to launch; where the difference is gone once the time that others held the CPUs is taken from
-    both sides, they are its cause. With fewer launches the word is taken back. A GPU's own clock does not
-    stop for a busy host, so GPU rows keep theirs.
+    both sides, they are its cause. With fewer launches the word is taken back. Two that are the same though
+    others held the CPUs of one are not the same box. A GPU's own clock does not stop for a busy host, so GPU
+    rows keep their word.
     """
-    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing) or estimate.paired:
+    if verdict.word not in TOLD or isinstance(estimate, Missing) or estimate.paired:
         return verdict
     crowded = []
     for side, letter in zip(pair, "ab", strict=True):
@@ -454,10 +466,12 @@ def _disturbed(
             crowded.append(f"{letter} {format_percent(_waited(side))}")
     if not crowded:
         return verdict
-    if estimate.replicated:
-        waited = [_waited(side) for side in pair]
-        if is_left_by_waiting(estimate, waited[0], waited[1]):
+    waited = [_waited(side) for side in pair]
+    if verdict.word == "same":
+        if is_same_without_waiting(estimate, waited[0], waited[1]):
             return verdict
+    elif estimate.replicated and is_left_by_waiting(estimate, waited[0], waited[1]):
+        return verdict
     told = f"others held the CPUs of {' and '.join(crowded)} of the time"
     return Verdict("inconclusive", f"{told}: run again when it is idle")
 
@@ -484,6 +498,7 @@ def _row(
     if a is not None:
         known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
     cells = [cell_a, _cell(b, sides[1], powers)]
+    verdict = _believed(cells, verdict)
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     clock = _explained_by_clock(cells, estimate, verdict, conditions)
@@ -492,6 +507,18 @@ def _row(
         flag for cell, side in zip(cells, "ab", strict=True) for flag in flags_of(cell, side, conditions)
     )
     return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note, flags)
+
+
+def _believed(cells: Sequence[Cell], verdict: Verdict) -> Verdict:
+    """A figure above the physical peak is an error of measurement: nothing follows from it."""
+    if verdict.word == "not comparable":
+        return verdict
+    wrong = [letter for cell, letter in zip(cells, "ab", strict=True) if is_impossible(cell.uses)]
+    if not wrong:
+        return verdict
+    is_one = len(wrong) == 1
+    which = f"{' and '.join(wrong)} {'is' if is_one else 'are'}"
+    return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
 
 
 def _explained_by_clock(
@@ -555,6 +582,8 @@ def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict:
     if not isinstance(speeds[0], SpeedEstimate) or not isinstance(speeds[1], SpeedEstimate):
         return ""
     saved_s = b.result.case.units_per_step * (1 / speeds[0].units_per_s - 1 / speeds[1].units_per_s)
+    if saved_s <= 0:  # the ratio is of blocks in pairs, the speeds of all blocks
+        return ""
     steps = math.ceil(taken[0] / saved_s)
     return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
 
@@ -587,7 +616,12 @@ def _is_of_gpu(case: SideCase) -> bool:
 def _group_means(rows: Sequence[Row]) -> Iterable[GroupMean]:
     for workload_class in GROUPS:
         members = [row for row in rows if row.case.workload_class == workload_class]
-        common = [row.estimate for row in members if isinstance(row.estimate, RatioEstimate)]
+        common = [
+            row.estimate
+            for row in members
+            if isinstance(row.estimate, RatioEstimate)
+            and not (is_impossible(row.a.uses) or is_impossible(row.b.uses))
+        ]
         if members:
             yield GroupMean(GROUPS[workload_class], geometric_mean(common), len(common), len(members))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.verdict import GeometricMean, RatioEstimate
+from gputui.analysis.verdict import BAND, GeometricMean, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_percent, format_ratio
 from gputui.services.comparison import Cell, Comparison, Row
@@ -210,7 +210,9 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
     told = [
         f"{naming.name(row)} {format_ratio(row.estimate.resolvable)}"
         for row in comparison.rows
-        if row.verdict.word in ("same", "inconclusive") and isinstance(row.estimate, RatioEstimate)
+        if row.verdict.word in ("same", "inconclusive")
+        and isinstance(row.estimate, RatioEstimate)
+        and not row.estimate.is_beyond(BAND)
     ]
     if told:
         yield f"smallest ratio that would have shown: {', '.join(told)}"

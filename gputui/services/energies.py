@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
-from gputui.services.speeds import MIN_BLOCKS
+from gputui.services.speeds import MIN_BLOCKS, devices_of
 from gputui.store.reading import LaunchPower
 
 PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
@@ -18,7 +18,7 @@ def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Ener
     """Joules per unit on the GPU of a case; Missing where its power is not known to be its own."""
     if case.case.variant.device_class != "gpu":
         return Missing("power is read of GPUs only")
-    if int(dict(case.case.work.parameters).get("ranks", 1)) > 1:
+    if devices_of(case.case) > 1:
         return Missing("it used several GPUs")
     if " MIG " in case.device_name:
         return Missing("the power of a slice of a GPU is not told")
@@ -33,5 +33,5 @@ def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Ener
             continue
         wall_s = sum(block.wall_ns for block in measurement.blocks) * 1e-9
         units = sum(block.steps for block in measurement.blocks) * case.case.units_per_step
-        launches.append(PoweredLaunch(power.mean_w, power.samples, wall_s / units))
+        launches.append(PoweredLaunch(power.mean_w, power.samples, wall_s / units, wall_s))
     return energy_per_unit(launches)

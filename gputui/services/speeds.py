@@ -8,6 +8,7 @@ from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
 from gputui.analysis.verdict import SpeedEstimate, estimate_speed
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.result import CaseResult
 
@@ -78,6 +79,8 @@ def _seconds(block: Block, units: float) -> float:
 def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     """Units of work per second with its 95 % interval; Missing with the outcome's reason."""
     launches = launches_of(case)
+    if not launches and case.outcome == "ok":
+        return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     return estimate_speed(launches, prior_sd=prior_of(case))
@@ -121,5 +124,14 @@ def paired_prior_of(case: CaseResult) -> float:
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
     """What a million units of its work cost on a box of this price."""
-    gpus = int(dict(case.case.work.parameters).get("ranks", 1))
+    gpus = devices_of(case.case)
     return cost_per_million(speed_of(case), case.case.unit, price, case.case.variant.device_class, gpus)
+
+
+def devices_of(case: Case) -> int:
+    """How many GPUs a case runs on at once; 1 on a CPU, which all of its processes share.
+
+    Only `ddp` runs on several. A parameter of that name in a user's own step means what its author likes.
+    """
+    ranks = dict(case.work.parameters).get("ranks", 1) if case.work.workload == "ddp" else 1
+    return max(1, ranks) if isinstance(ranks, int) and case.variant.device_class == "gpu" else 1

@@ -10,7 +10,7 @@ from gputui.facts.gpus import find_gpu, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult
-from gputui.services.speeds import speed_of
+from gputui.services.speeds import devices_of, speed_of
 
 IMPOSSIBLE = 1.1
 """Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far."""
@@ -33,6 +33,11 @@ class Use:
     def is_impossible(self) -> bool:
         """Whether it is so far above the physical peak that the measurement must be wrong."""
         return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
+
+
+def is_impossible(uses: Sequence[Use]) -> bool:
+    """Whether any of them is so far above the physical peak that the measurement must be wrong."""
+    return any(use.is_impossible for use in uses)
 
 
 def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> tuple[Use, ...]:
@@ -79,7 +84,7 @@ def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing
     if isinstance(gpu_facts, Missing):
         return gpu_facts
     peak = peak_for(gpu_facts, _type_of(case)) if unit == "flop" else peak_bandwidth(gpu_facts)
-    return peak if isinstance(peak, Missing) else _devices(case) * peak
+    return peak if isinstance(peak, Missing) else devices_of(case.case) * peak
 
 
 def own_ceiling(
@@ -105,13 +110,7 @@ def own_ceiling(
     ]
     if not found:
         return Missing(f"{workload} was not measured beside it")
-    return _devices(case) * max(found)
-
-
-def _devices(case: CaseResult) -> int:
-    """GPUs it ran on at once; ranks on a CPU share it."""
-    ranks = int(dict(case.case.work.parameters).get("ranks", 1))
-    return ranks if case.case.variant.device_class == "gpu" else 1
+    return devices_of(case.case) * max(found)
 
 
 def _type_of(case: CaseResult) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar  # Any: JSON that was not looked at yet
 
 import msgspec
 
-from gputui.model.case import OUTCOMES, Work
+from gputui.model.case import LEAST_UNITS, MOST_UNITS, OUTCOMES, Case, Work
 from gputui.model.journal import (
     FIGURE_BETTER,
     FIGURE_COMBINES,
@@ -152,6 +152,8 @@ def _check(value: Any) -> None:
     for part, (name, least, most, is_signed) in zip(rule.values(value), rule.limits, strict=True):
         if type(part) is not int or not least <= part <= most:  # most are numbers that may be
             _check_value(name, part, least, most, is_signed)
+    if isinstance(value, Case) and not LEAST_UNITS <= value.units_per_step <= MOST_UNITS:
+        raise NotValid(f"units_per_step is {value.units_per_step}")
     if isinstance(value, ProfiledPass) and value.fault():
         raise NotValid(value.fault())
 

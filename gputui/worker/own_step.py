@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import math
 import re
 import sys
 import traceback
@@ -144,7 +143,7 @@ def _first_mistake(workload: Workload) -> tuple[str, str] | None:
         (
             "sizes",
             _are_sizes(workload.sizes),
-            "names with a Size each: units_per_step above 0, plain parameters",
+            "names with a Size each: units_per_step from 1e-60 to 1e60, plain parameters",
         ),
     )
     return next(((key, expected) for key, fits, expected in checks if not fits), None)
@@ -184,8 +183,7 @@ def _is_size(size: Size) -> bool:
         isinstance(size.parameters, dict)
         and all(isinstance(value, bool | int | float | str) for value in size.parameters.values())
         and isinstance(size.units_per_step, int | float)
-        and math.isfinite(size.units_per_step)
-        and size.units_per_step > 0
+        and 1e-60 <= size.units_per_step <= 1e60
         and all(count is None or _is_whole(count, 0) for count in counts)
         and _is_whole(size.memory_bytes, 0)
     )

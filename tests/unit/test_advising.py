@@ -129,6 +129,49 @@ def test_a_gpu_that_is_faster_and_cheaper_is_worth_it() -> None:
     assert advice.gpu.endswith("for less money")
 
 
+def test_time_and_money_saved_are_those_of_one_gpu() -> None:
+    work = "gpt_train"
+    boxes = [
+        box("cpu.db", quick(case_named(work), 1e3), usd=1.0),
+        box("fast.db", quick(case_named(work, "gpu"), 1e4), usd=100.0, gpus=1),
+        box("cheap.db", quick(case_named(work, "gpu"), 9e2), usd=0.1, gpus=1),
+    ]
+
+    dear = advise(parse_job("360M tok train"), boxes).gpu
+    both = [*boxes, box("good.db", quick(case_named(work, "gpu"), 5e3), usd=1.0, gpus=1)]
+
+    assert dear.startswith("a GPU costs more than the CPU; for that it takes 10 h")
+    assert advise(parse_job("360M tok train"), both).gpu == (
+        "a GPU is worth it: 20 h 0 min instead of 100 h 0 min, for less money"
+    )
+
+
+def test_a_gpu_that_is_only_cheaper_is_worth_it() -> None:
+    boxes = [
+        box("cpu.db", quick(case_named("gpt_train"), 1e3), usd=1.0),
+        box("gpu.db", quick(case_named("gpt_train", "gpu"), 1e3), usd=0.1, gpus=1),
+    ]
+
+    advice = advise(parse_job("360M tok train"), boxes)
+
+    assert advice.gpu == "a GPU is worth it: it costs less, though it is not told to be faster than the CPU"
+
+
+def test_a_figure_above_the_physical_peak_advises_nobody() -> None:
+    wrong = replace(case_named("gpt_train", "gpu"), flops_per_step=10**16)
+    boxes = [
+        box("cpu.db", quick(case_named("gpt_train"), 1e3), usd=1.0),
+        box("gpu.db", quick(wrong, 1e6), usd=0.1, gpus=1),
+    ]
+
+    advice = advise(parse_job("360M tok train"), boxes)
+
+    assert advice.fastest == Pick("cpu.db", "cpu", ())
+    assert advice.left_out == (
+        ("gpu.db gpu", "gpt_train mini: above the physical peak, an error of measurement"),
+    )
+
+
 def test_a_cpu_that_keeps_the_deadline_for_less_needs_no_gpu() -> None:
     advice = advise(parse_job("36M tok train in 3h"), training_boxes(5e3, 1e4))
 

@@ -115,6 +115,17 @@ def test_exchanging_the_sides_exchanges_the_signs_of_every_row(a: ProfiledSide, 
         part.category: -part.split.more_work_ns for part in back.parts
     }
     assert there.coverage == pytest.approx(back.coverage)
+    assert there.confidence == back.confidence
+    assert [part.category for part in there.shown()] == [part.category for part in back.shown()]
+    for name in ("difference_ns", "matched_ns", "peak_ns", "efficiency_ns"):
+        ns = {part.category: getattr(part, name) for part in there.parts}
+        mirrored = {part.category: getattr(part, name) for part in back.parts}
+        assert all(
+            isinstance(mirrored[category], Missing)
+            if isinstance(value, Missing)
+            else value == -mirrored[category]
+            for category, value in ns.items()
+        )
 
 
 @settings(max_examples=100, deadline=None)

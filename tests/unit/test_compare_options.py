@@ -351,7 +351,7 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_energy_is_power_times_time_with_the_interval_of_the_launches() -> None:
-    launches = [PoweredLaunch(w, 40, s) for w, s in ((600.0, 0.001), (610.0, 0.00101), (590.0, 0.00102))]
+    launches = [PoweredLaunch(w, 40, s, 4.0) for w, s in ((600.0, 0.001), (610.0, 0.00101), (590.0, 0.00102))]
 
     found = energy_per_unit(launches)
 
@@ -367,7 +367,7 @@ def test_energy_is_power_times_time_with_the_interval_of_the_launches() -> None:
 
 
 def test_two_launches_have_energy_without_an_interval() -> None:
-    found = energy_per_unit([PoweredLaunch(500.0, 5, 0.002)] * 2)
+    found = energy_per_unit([PoweredLaunch(500.0, 5, 0.002, 2.5)] * 2)
 
     assert isinstance(found, Energy)
     assert found.joules_per_unit == pytest.approx(1.0)
@@ -375,10 +375,19 @@ def test_two_launches_have_energy_without_an_interval() -> None:
 
 
 def test_launches_with_few_samples_do_not_count() -> None:
-    assert energy_per_unit([PoweredLaunch(500.0, 4, 0.002)]) == Missing(
+    assert energy_per_unit([PoweredLaunch(500.0, 4, 0.002, 60.0)]) == Missing(
         "at most 4 samples of power in a launch, 5 are needed"
     )
     assert energy_per_unit([]) == Missing("no power was sampled in its blocks")
+
+
+def test_there_is_no_energy_of_less_than_five_seconds() -> None:
+    short = [PoweredLaunch(500.0, 12, 0.002, 1.2)] * 4
+
+    assert energy_per_unit(short) == Missing("power was sampled for 4.8 s of its blocks, 5 s are needed")
+    assert isinstance(energy_per_unit([*short, short[0]]), Energy)
+    uncounted = PoweredLaunch(500.0, 4, 0.002, 60.0)
+    assert isinstance(energy_per_unit([*short, uncounted]), Missing)
 
 
 def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:
@@ -399,7 +408,10 @@ def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:
         (measured(GEMM, steady(0.1)), "power is read of GPUs only"),
         (measured(GPU_GEMM, steady(0.1), device_name="NVIDIA H200 MIG 1g.18gb"), "slice"),
         (
-            measured(replace(GPU_GEMM, work=replace(GPU_GEMM.work, parameters=(("ranks", 2),))), steady(0.1)),
+            measured(
+                replace(GPU_GEMM, work=replace(GPU_GEMM.work, workload="ddp", parameters=(("ranks", 2),))),
+                steady(0.1),
+            ),
             "several GPUs",
         ),
     ],
@@ -448,6 +460,17 @@ def test_more_than_the_peak_is_called_an_error_of_measurement() -> None:
     told = list(remarks(comparison, Naming(comparison, "")))
     assert any("b membw: 200 % of the data sheet's peak is an error of measurement" in line for line in told)
     assert "above the physical limit" in list(normal_lines(comparison))[1]
+
+
+def test_nothing_is_concluded_from_a_figure_above_the_peak() -> None:
+    runs = [make_run(on_h200(per_s), machine=GPU_MACHINE) for per_s in (4.28e12, 9.6e12)]
+    comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
+
+    (row,) = comparison.rows
+    (group,) = comparison.groups
+    assert row.verdict.word == "inconclusive"
+    assert row.verdict.reason == "b is above the physical peak: an error of measurement"
+    assert (group.common, group.rows) == (0, 1)
 
 
 def test_a_side_of_which_nothing_is_known_says_nothing() -> None:

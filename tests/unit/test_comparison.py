@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
 
 from gputui.analysis.cost import Cost
@@ -225,6 +228,18 @@ def test_replicated_rows_and_gpu_rows_keep_their_word_on_a_crowded_box() -> None
 
     assert only_row(replicated).verdict.word == "slower"
     assert only_row(on_gpu).verdict.word == "slower"
+
+
+def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
+    launches = [steady(0.1, 12)] * 3
+    quiet, crowded = measured(GEMM, *launches), measured(GEMM, *launches, waited_share=0.3)
+
+    assert only_row(compared(quiet, b=(quiet,))).verdict.word == "same"
+    assert only_row(compared(crowded, b=(crowded,))).verdict.word == "same"
+    for a, b in ((quiet, crowded), (crowded, quiet)):
+        verdict = only_row(compared(a, b=(b,))).verdict
+        assert verdict.word == "inconclusive"
+        assert "30 % of the time" in verdict.reason
 
 
 # Group means
@@ -482,6 +497,23 @@ def test_a_gpu_of_four_carries_its_share_of_the_price_and_a_cpu_row_has_none() -
     assert "4 GPUs" in rows["cpu"].reason
 
 
+@pytest.mark.parametrize(
+    ("workload", "ranks", "share"),
+    [("ddp", 4, 0.5), ("ddp", -4, 0.125), ("ddp", "many", 0.125), ("step:lora", 16, 0.125)],
+)
+def test_only_ddp_says_by_its_ranks_how_many_gpus_of_a_box_it_used(
+    workload: str, ranks: int | str, share: float
+) -> None:
+    case = make_case(workload, device_class="gpu", workload_class="training")
+    case = replace(case, work=replace(case.work, parameters=(("ranks", ranks),)))
+    run = make_run(measured(case, steady(0.1)), machine=GPU_MACHINE, price=gpu_price(8))
+
+    row = only_row(compare_sides(side_of_runs("a", [run]), side_of_runs("b", [run])))
+
+    assert isinstance(row.a.cost, Cost)
+    assert row.a.cost.share == share
+
+
 def test_a_box_with_one_gpu_carries_its_whole_price() -> None:
     side = side_of_runs("a.db", [make_run(measured(GPU_GEMM, steady(0.1)), price=gpu_price(1))])
 
@@ -506,3 +538,114 @@ def test_a_compiled_side_says_after_how_many_steps_it_has_made_up_for_compiling(
 
     assert row.verdict.word == "faster"
     assert row.note == "compiling took 20.0 s: pays after 400 steps"
+
+
+def test_compiling_that_saved_nothing_over_all_blocks_has_no_number_of_steps() -> None:
+    eager = make_case("gpt_train", workload_class="training")
+    compiled = replace(eager, variant=replace(eager.variant, mode="compile"))
+    taken = Figure(0, 0, "compile_s", "compiling", "s", "less", "median", 20.0, 1)
+
+    def alternating(case: Case, step_s: Sequence[float], first_ns: int) -> CaseResult:
+        """Blocks that end before those of the other begin; a last stretch has no neighbour."""
+        result = measured(case, step_s)
+        (launch,) = result.measurements
+        blocks = tuple(
+            replace(block, start_ns=place * 10**11 + first_ns) for place, block in enumerate(launch.blocks)
+        )
+        return replace(result, measurements=(replace(launch, blocks=blocks, figures=(taken,)),))
+
+    run = make_run(
+        alternating(eager, steady(1.0, 8), 0),
+        alternating(compiled, (*steady(0.5, 8), *steady(2.0, 40)), 5 * 10**10),
+    )
+
+    row = only_row(compared_by("mode", run))
+
+    assert row.verdict.word == "faster"
+    assert "pays after" not in row.note
+
+
+# Edges
+
+
+def test_a_case_whose_launches_were_all_cut_short_says_so() -> None:
+    row = only_row(compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.1, 4)),)))
+
+    assert row.verdict.word == "not comparable"
+    assert row.b.speed == Missing("every launch was cut short: none has 5 blocks")
+
+
+def test_work_that_is_counted_in_another_unit_is_not_comparable() -> None:
+    images = replace(GEMM, unit="img")
+
+    row = only_row(compared(measured(GEMM, steady(0.1)), b=(measured(images, steady(0.1)),)))
+
+    assert (row.verdict.word, row.verdict.reason) == ("not comparable", "a counts flop, b img")
+
+
+def test_pooled_launches_are_paired_within_their_run_though_one_of_them_failed() -> None:
+    amp = make_case(precision="amp")
+    whole = [measured(GEMM, steady(0.2), steady(0.4)), measured(amp, steady(0.1), steady(0.2))]
+    first, second = whole[0].measurements
+    failed = replace(whole[0], measurements=(replace(first, outcome="failed", blocks=()), second))
+    runs = [make_run(failed, whole[1]), make_run(*whole, started_utc_us=LATER_US)]
+
+    sides = sides_by("precision", runs, pool=True)
+
+    wall_ns = [
+        {m.launch_id: m.blocks[0].wall_ns for m in side.cases[0].result.measurements} for side in sides
+    ]
+    assert [len(launches) for launches in wall_ns] == [3, 4]
+    assert all(ns == 2 * wall_ns[1][launch] for launch, ns in wall_ns[0].items())
+
+
+# Exchanged sides
+
+MIRRORED = {"faster": "slower", "slower": "faster"}
+step_times = st.lists(st.floats(0.05, 0.2), min_size=4, max_size=12)
+results = st.lists(step_times, min_size=1, max_size=4)
+files = st.tuples(
+    results, results, results, st.sampled_from((0.0, 0.03, 0.2)), st.sampled_from(("Xeon", "EPYC"))
+)
+
+
+def side_cases(
+    drawn: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],
+) -> tuple[CaseResult, ...]:
+    """A product on the CPU, one on a GPU, and a training; a launch of 4 blocks does not count."""
+    gemm, gpu, conv, waited, name = drawn
+    return (
+        measured(GEMM, *gemm, waited_share=waited, device_name=name),
+        measured(GPU_GEMM, *gpu, precision_used="amp-bf16"),
+        measured(CONV, *conv, waited_share=waited, device_name=name),
+    )
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(files, files)
+def test_exchanging_the_files_mirrors_the_whole_comparison(
+    a: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],
+    b: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],
+) -> None:
+    there = compared(*side_cases(a), b=side_cases(b))
+    back = compared(*side_cases(b), b=side_cases(a))
+
+    assert [row.case for row in there.rows] == [row.case for row in back.rows]
+    for row, other in zip(there.rows, back.rows, strict=True):
+        assert other.verdict.word == MIRRORED.get(row.verdict.word, row.verdict.word)
+        assert (row.a.speed, row.b.speed) == (other.b.speed, other.a.speed)
+        assert {(f.side, f.word, f.share) for f in row.flags} == {
+            ("ab"["ba".index(f.side)], f.word, f.share) for f in other.flags
+        }
+        if isinstance(row.estimate, RatioEstimate):
+            found = ratio_of(other)
+            assert (1 / found.ratio, 1 / found.high, 1 / found.low) == pytest.approx(
+                (row.estimate.ratio, row.estimate.low, row.estimate.high), rel=1e-9
+            )
+            assert found.resolvable == pytest.approx(row.estimate.resolvable, rel=1e-9)
+    for group, mirror in zip(there.groups, back.groups, strict=True):
+        assert (group.group, group.common, group.rows) == (mirror.group, mirror.common, mirror.rows)
+        if isinstance(group.mean, GeometricMean):
+            assert isinstance(mirror.mean, GeometricMean)
+            assert mirror.mean.ratio == pytest.approx(1 / group.mean.ratio)
+    assert there.unmeasured == back.unmeasured

@@ -21,6 +21,7 @@ from many import holding
 
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
+from gputui.model.case import LEAST_UNITS
 from gputui.model.journal import MachineFound, RunStart
 from gputui.model.result import Run, RunSummary
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -245,6 +246,9 @@ def test_a_lost_table_is_told(db: Path) -> None:
         "UPDATE blocks SET steps = 0",
         "UPDATE cases SET units_per_step = 'nan'::DOUBLE",
         "UPDATE cases SET units_per_step = NULL",
+        "UPDATE cases SET units_per_step = 0",
+        "UPDATE cases SET units_per_step = 1e300",
+        "UPDATE cases SET units_per_step = 5e-324",
         "UPDATE cases SET parameters_json = 'nonsense'",
         "UPDATE cases SET parameters_json = '[[1]]'",
         "UPDATE machines SET absent_json = '{\"libc\": 5}'",
@@ -466,7 +470,7 @@ def test_layers_of_one_kind_share_their_column_and_come_back_apart(tmp_path: Pat
 
 
 def test_numbers_at_the_edge_of_their_type_come_back_exactly(tmp_path: Path) -> None:
-    case = replace(make_case(), flops_per_step=2**63 - 1, bytes_per_step=0, units_per_step=1e-300)
+    case = replace(make_case(), flops_per_step=2**63 - 1, bytes_per_step=0, units_per_step=LEAST_UNITS)
     lines = journal_lines(cases=(case,))
     start = lines[0]
     assert isinstance(start, RunStart)

@@ -162,6 +162,14 @@ def test_a_weak_find_stands_alone_and_is_kept_back_among_many_rows() -> None:
     assert all(verdict.word == "inconclusive" for verdict in verdicts)
 
 
+def test_what_a_table_keeps_back_names_no_smaller_ratio_that_would_have_shown() -> None:
+    found = weak_find()
+
+    assert found.is_beyond(0.01)
+    assert not replace(found, low=1.005).is_beyond(0.01)
+    assert replace(found, ratio=0.5, low=0.4, high=0.98).is_beyond(0.01)
+
+
 def test_benjamini_hochberg_lets_weak_finds_pass_beside_strong_ones() -> None:
     strong = compared(
         [launch(9.0), launch(9.1), launch(8.9)], [launch(1.0), launch(1.01), launch(0.99)], prior_a=0.2

@@ -43,6 +43,50 @@ def test_a_machine_compared_with_itself_is_called_different_in_at_most_5_rows_of
     assert called <= 0.05 * tables * ROWS
 
 
+@pytest.mark.parametrize("times_the_prior", [0.5, 1.0, 2.0, 4.0])
+def test_few_tables_of_equals_have_a_find_though_launches_vary_more_than_assumed(
+    times_the_prior: float,
+) -> None:
+    rng = random.Random(7)
+    tables, with_a_find = 100, 0
+    for _ in range(tables):
+        sides = [
+            [[math.exp(rng.gauss(0, 0.01 * times_the_prior))] * 2 for _ in range(3)] for _ in range(2 * ROWS)
+        ]
+        rows = [
+            compare_launches(a, b, prior_sd_a=0.01, prior_sd_b=0.01)
+            for a, b in zip(sides[::2], sides[1::2], strict=True)
+        ]
+        with_a_find += any(verdict.word in ("faster", "slower") for verdict in judge(rows))
+
+    print(f"launches of {times_the_prior} x the prior: {with_a_find / tables:.1%} of tables have a find")
+    assert with_a_find <= 0.1 * tables
+
+
+@pytest.mark.parametrize("blocks", [((5, 60), (5, 60)), ((5, 5, 5, 5, 60), (30,)), ((20, 20), (20, 20))])
+def test_launches_of_different_length_cover_the_truth_too(
+    blocks: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    rng = random.Random(8)
+    covered = 0
+    for _ in range(200):
+        a, b = (
+            [_shifted([math.exp(rng.gauss(0, 0.003)) for _ in range(n)], rng) for n in side]
+            for side in blocks
+        )
+        estimate = compare_launches(a, b, prior_sd_a=0.10, prior_sd_b=0.10)
+        assert isinstance(estimate, RatioEstimate)
+        covered += estimate.low <= 1 <= estimate.high
+
+    assert covered >= 0.94 * 200
+
+
+def _shifted(blocks: list[float], rng: random.Random) -> list[float]:
+    """A launch of its own level, by the prior of a CPU."""
+    level = math.exp(rng.gauss(0, CPU_PRIOR))
+    return [block * level for block in blocks]
+
+
 @pytest.mark.parametrize(("launches", "pairs"), [(1, 150), (3, 60), (5, 40)])
 def test_one_planted_case_of_half_as_much_work_more_is_found_in_9_tables_of_10(
     launches: int, pairs: int
