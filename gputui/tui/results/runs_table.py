@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gputui.model.result import RunSummary
 from gputui.services.browsing import FileRuns
+from gputui.services.saving import Sheet, runs_sheet
 from gputui.store.selecting import MAX_LABEL
 from gputui.tui.monitor.cells import cut
 from gputui.tui.plain_table import PlainTable
@@ -36,6 +37,7 @@ class RunsTable(PlainTable):
         """File and id, in the order they were marked in."""
         self.filter_text = ""
         self._order = 0
+        self._held_when: tuple[int, int] = (0, 0)
 
     @property
     def here(self) -> RunSummary | None:
@@ -52,6 +54,21 @@ class RunsTable(PlainTable):
         of = f" of {len(self.held.runs)} holding {self.filter_text}," if self.filter_text else ""
         of = of or (" run" if count == 1 else " runs")
         return f"{self.held.path.name}: {count}{of} by {RUN_ORDERS[self._order][0]}{marks}"
+
+    @property
+    def sheet(self) -> Sheet:
+        """The runs that are shown, in their order, to be saved."""
+        assert self.held is not None
+        return runs_sheet(self.held.path, self.shown)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the file has been changed since it was read."""
+        return self.held is not None and _changed(self.held.path) != self._held_when
+
+    def expect(self, path: Path) -> None:
+        """A file will be read now: what changes from here on may not be in what `hold` gets."""
+        self._held_when = _changed(path)
 
     def hold(self, held: FileRuns) -> None:
         """Show what a file holds; marks of runs that are no longer in it are taken away."""
@@ -101,3 +118,12 @@ class RunsTable(PlainTable):
     def _mark_of(self, run: RunSummary) -> str:
         key = (self.held.path, run.run_id) if self.held else None
         return f"{MARK}{self.marked.index(key) + 1}" if key in self.marked else ""
+
+
+def _changed(path: Path) -> tuple[int, int]:
+    """When a file was changed last, and its size; it is not opened."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

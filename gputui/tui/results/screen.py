@@ -22,24 +22,19 @@ from gputui.services.browsing import (
 )
 from gputui.services.jobs import Job
 from gputui.services.places import default_result_file
-from gputui.services.saving import files_sheet, runs_sheet
 from gputui.services.selecting import split_selector
 from gputui.services.wording import day
 from gputui.store.opening import expanded
 from gputui.store.selecting import find_run
-from gputui.store.text import clean_text
 from gputui.tui.dialogs import AskText
-from gputui.tui.lines import Line
-from gputui.tui.lines_page import LinesPage
-from gputui.tui.plain_table import PlainTable
-from gputui.tui.results import pages
 from gputui.tui.results.actions import ACTIONS
 from gputui.tui.results.changing import ask_label, ask_removal
+from gputui.tui.results.files_table import FilesTable
 from gputui.tui.results.first_steps import first_steps
+from gputui.tui.results.notice import NoticePage, Words, look_again, no_run_in, nothing, went_wrong
 from gputui.tui.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.results.runs_table import RunsTable
 from gputui.tui.results.saving import ask_for_list, ask_for_tab
-from gputui.tui.results.tables import FILE_HEADINGS, file_row
 from gputui.tui.results.window import Window
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
@@ -79,18 +74,11 @@ class ResultsScreen(ShellScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._files: tuple[FileEntry, ...] = ()
-        self._opened: list[Path] = []
-        self._files_table = PlainTable(FILE_HEADINGS, id="files")
+        self._files_table = FilesTable(id="files")
         self._runs_table = RunsTable(id="runs")
         self._pane = RunPane(self.say, self._read_window, id="run")
+        self._page = NoticePage(id="notice")
         self._words: tuple[str, ...] = ()
-        self._notice_heading = ""
-        self._behind_notice = "files"
-        self._notice_made: Callable[[int], tuple[Line, ...]] = lambda width: ()
-        """The page of words, as wide as the screen is then."""
-        self._held_when: tuple[int, int] = (0, 0)
-        """When the file that is held was changed last, and its size."""
 
     def compose_body(self) -> ComposeResult:
         """The three levels, and the page for what cannot be shown."""
@@ -98,7 +86,7 @@ class ResultsScreen(ShellScreen):
             yield self._files_table
             yield self._runs_table
             yield self._pane
-            yield LinesPage(id="notice")
+            yield self._page
         field = Input(id="filter", placeholder="filter: enter keeps it, esc drops it")
         field.cursor_blink = False
         yield field
@@ -134,7 +122,7 @@ class ResultsScreen(ShellScreen):
             case "run" if self._pane.detail is not None:
                 summary = self._pane.detail.run.summary
                 return f"{summary.short_id} {summary.label or summary.profile}, {day(summary)}"
-        return self._notice_heading
+        return self._page.heading
 
     def hints(self) -> tuple[str, ...]:
         """The keys of the level, and of the tab."""
@@ -150,22 +138,20 @@ class ResultsScreen(ShellScreen):
     def _list_files(self, opens: Path | None = None) -> None:
         self._notice("looking for result files", behind="monitor")
         self.begin(
-            lambda job: recent_files(Path.cwd(), tuple(self._opened)),
+            lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
             lambda files: self._take_files(files, opens),
             self._notice_error,
         )
 
     def _take_files(self, files: tuple[FileEntry, ...], opens: Path | None) -> None:
-        self._files = files
+        self._files_table.hold(files)
         if opens is not None:
             self.open_file(opens)
-            return
-        if not files:
+        elif files:
+            self._show_level("files")
+        else:
             runs = shell_of(self).runs_in_progress
             self._notice("no result files", lambda width: first_steps(width, runs), behind="monitor")
-            return
-        self._files_table.fill([file_row(entry) for entry in files])
-        self._show_level("files")
 
     # runs
 
@@ -175,23 +161,17 @@ class ResultsScreen(ShellScreen):
         self._read_runs(path, lambda held: self._take_runs(held, run))
 
     def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
-        self._held_when, self._notice_heading = _changed(path), path.name
+        self._runs_table.expect(path)
+        self._page.heading = path.name
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
     def _take_runs(self, held: FileRuns, run: str) -> None:
         self._runs_table.hold(held)
-        if held.path not in self._opened:
-            self._opened.append(held.path)
+        self._files_table.remember(held.path)
         for warning in held.warnings:
             self.say(warning, "warn")
         if not held.runs:
-            self._notice(
-                held.path.name,
-                lambda width: (
-                    *pages.paragraph(f"{held.path} holds no run yet.", width),
-                    *pages.paragraph(f"measure into it: gputui run quick --db {held.path}", width, "dim"),
-                ),
-            )
+            self._notice(held.path.name, no_run_in(held.path))
             return
         self._show_level("runs")
         if run:
@@ -234,11 +214,11 @@ class ResultsScreen(ShellScreen):
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter, or a click on the row under the cursor."""
         event.stop()
-        place, name = event.cursor_row, event.data_table.id
-        if name == "files" and place < len(self._files):
-            self.open_file(self._files[place].path)
-        elif name == "runs" and self._runs_table.here is not None:
-            self._open_run(self._runs_table.here)
+        match event.data_table:
+            case FilesTable(here=FileEntry(path=path)):
+                self.open_file(path)
+            case RunsTable(here=RunSummary() as run):
+                self._open_run(run)
 
     def action_back(self) -> None:
         """Out of the filter, out of what is being read, or one level up; from the top to the monitor."""
@@ -256,9 +236,9 @@ class ResultsScreen(ShellScreen):
             self._filter_runs("")
         elif self.level == "runs":
             self._list_files()
-        elif self.level == "notice" and self._behind_notice == "runs":
+        elif self.level == "notice" and self._page.behind == "runs":
             self._leave_notice()
-        elif self.level == "notice" and self._behind_notice == "files":
+        elif self.level == "notice" and self._page.behind == "files":
             self._list_files()
         else:
             shell_of(self).open_screen("monitor")
@@ -266,15 +246,12 @@ class ResultsScreen(ShellScreen):
     def _leave_notice(self) -> None:
         """To the level before, if it has something to show."""
         held = self._runs_table.held
-        if self._behind_notice == "runs" and held is not None and held.runs:
+        if self._page.behind == "runs" and held is not None and held.runs:
             self._show_level("runs")
-        elif self._files:
-            self._files_table.fill([file_row(entry) for entry in self._files])
+        elif self._files_table.files:
             self._show_level("files")
         else:
-            self._notice(
-                "result files", lambda width: pages.paragraph("press r to look again", width), "monitor"
-            )
+            self._notice("result files", look_again, behind="monitor")
 
     def action_open_path(self) -> None:
         """Ask for a path."""
@@ -404,13 +381,13 @@ class ResultsScreen(ShellScreen):
 
     def action_save(self) -> None:
         """Ask where to save the table, or the trace of the run."""
-        detail, held = self._pane.detail, self._runs_table.held
+        detail = self._pane.detail
         if self.level == "run" and detail is not None:
             ask_for_tab(self, detail, self._pane)
-        elif self.level == "runs" and held is not None:
-            ask_for_list(self, runs_sheet(held.path, self._runs_table.shown))
+        elif self.level == "runs":
+            ask_for_list(self, self._runs_table.sheet)
         elif self.level == "files":
-            ask_for_list(self, files_sheet(self._files))
+            ask_for_list(self, self._files_table.sheet)
 
     def action_zoom_in(self) -> None:
         """Half as much telemetry."""
@@ -451,7 +428,7 @@ class ResultsScreen(ShellScreen):
         elif self.level == "run":
             self._pane.draw()
         elif self.level == "notice":
-            self.query_one("#notice", LinesPage).show(self._notice_made(self.size.width))
+            self._page.draw(self.size.width)
 
     def on_screen_resume(self) -> None:
         """Shown again: what was stored in the meantime is there."""
@@ -459,10 +436,10 @@ class ResultsScreen(ShellScreen):
         if not self.is_ready or self.is_busy:
             return
         held = self._runs_table.held
-        if self.level == "runs" and held is not None and _changed(held.path) != self._held_when:
+        if self.level == "runs" and held is not None and self._runs_table.is_outdated:
             here = self._run_here
             self._read_runs(held.path, lambda now: self._take_again(now, here))
-        elif self.level == "notice" and self._behind_notice == "monitor":
+        elif self.level == "notice" and self._page.behind == "monitor":
             self._list_files()
 
     def _take_again(self, held: FileRuns, here: RunSummary | None) -> None:
@@ -482,30 +459,11 @@ class ResultsScreen(ShellScreen):
         level = self.level
         (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
 
-    def _notice(
-        self,
-        heading: str,
-        made: Callable[[int], tuple[Line, ...]] = lambda width: (),
-        behind: str = "files",
-    ) -> None:
-        """A page of words where there is no table to show; `behind` is where esc leads."""
-        self._notice_heading, self._behind_notice, self._notice_made = heading, behind, made
-        self.query_one("#notice", LinesPage).show(made(self.size.width))
+    def _notice(self, heading: str, words: Words = nothing, behind: str = "files") -> None:
+        """Words where there is no table to show; `behind` is where esc leads."""
+        self._page.tell(heading, words, behind, self.size.width)
         self._show_level("notice")
 
     def _notice_error(self, message: str, hint: str) -> None:
-        def made(width: int) -> tuple[Line, ...]:
-            lines = pages.paragraph(clean_text(message), width, "warn")
-            return (*lines, (), *pages.paragraph(clean_text(hint), width)) if hint else lines
-
-        behind = "runs" if self.level == "run" else self._behind_notice
-        self._notice(self._notice_heading, made, "files" if self.level == "runs" else behind)
-
-
-def _changed(path: Path) -> tuple[int, int]:
-    """When a file was changed last, and its size; it is not opened."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
+        behind = {"run": "runs", "runs": "files"}.get(self.level, self._page.behind)
+        self._notice(self._page.heading, went_wrong(message, hint), behind)
