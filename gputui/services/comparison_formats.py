@@ -24,15 +24,17 @@ def form_of(path: Path) -> str:
     return form
 
 
-def save_comparison(path: Path, asked: Asked, baseline: int) -> str:
+def save_comparison(path: Path, asked: Asked, baseline: int, columns: Collection[str] = ()) -> str:
     """Write what the command prints in the form of the file's ending; what is there now.
 
+    `columns` are of markdown, empty for those it has by itself; other forms have all of them.
     Raises GputuiError for another ending, if a file can no longer be read or this one not be written.
     """
     from gputui.services.writing_text import write, write_whole  # only who saves needs it
 
     form = form_of(path)
-    text = comparison_text(asked, asked.compared(baseline, with_energy=form in WITH_ENERGY), form)
+    answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or "energy" in columns)
+    text = comparison_text(asked, answer, form, columns or None)
     write(path, lambda: write_whole(path, text))
     return f"saved the comparison in {path}"
 

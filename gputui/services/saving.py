@@ -27,7 +27,7 @@ from gputui.services.figures import CaseFigure, figures_of
 from gputui.services.normality import normality_of
 from gputui.services.speeds import speed_of, waited_share
 from gputui.services.traces import HOW_TO_OPEN, traces_of
-from gputui.services.wording import case_name, device_words, run_notes
+from gputui.services.wording import case_name, device_words, measured_first, run_notes
 from gputui.services.writing_text import write, write_whole
 from gputui.store.reading import TelemetrySeries
 
@@ -89,9 +89,9 @@ _FIGURE_COLUMNS = sum(name.startswith("figure") for name in _CASE_COLUMNS)
 
 
 def cases_sheet(detail: RunDetail) -> Sheet:
-    """A row for each case, and below it one for each of its figures."""
+    """A row for each case in the order of `measured_first`, and below it one for each of its figures."""
     rows: list[tuple[Value, ...]] = []
-    for case in detail.run.cases:
+    for case in measured_first(detail.run.cases):
         work, variant = case.case.work, case.case.variant
         named: tuple[Value, ...] = (
             *(case_name(case), work.workload, work.version, work.size, variant.device_class),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
 from gputui.analysis.verdict import SpeedEstimate
@@ -50,6 +50,14 @@ def torch_words(run: RunSummary) -> str:
     if not run.runtime.python_version:
         return ""
     return "no torch" if isinstance(version, Missing) else f"torch {version}"
+
+
+_NOT_RUN = ("skipped", "unsupported")
+
+
+def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
+    """Cases in their order, but those that were not to be run here last."""
+    return sorted(cases, key=lambda case: case.outcome in _NOT_RUN)
 
 
 def case_name(case: CaseResult) -> str:

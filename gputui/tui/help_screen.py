@@ -16,6 +16,8 @@ from gputui.tui.screens import ScreenEntry
 
 _SENTENCES_FROM = 29
 """The column in which it stands what a key does."""
+_NARROW, _INDENT = 56, 3
+"""Below this width it stands in lines of its own, with so many blanks before them."""
 
 
 class HelpScreen(ModalScreen[None]):
@@ -64,7 +66,12 @@ def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width:
             lines += [(), (Span(heading, "title"),)]
         for action in group:
             keys = ", ".join(shown_keys(action))
-            first, *more = wrap(action.tooltip, max(width - _SENTENCES_FROM - 1, 20)) or [""]
-            lines.append((Span(f" {keys:14} ", "accent"), Span(f"{action.title:12} "), Span(first)))
+            head = (Span(f" {keys:14} ", "accent"), Span(f"{action.title:12} "))
+            if width < _NARROW:
+                more = wrap(action.tooltip, max(width - _INDENT - 1, 10))
+                lines += [head, *((Span(" " * _INDENT + rest, "dim"),) for rest in more)]
+                continue
+            first, *more = wrap(action.tooltip, width - _SENTENCES_FROM - 1) or [""]
+            lines.append((*head, Span(first)))
             lines += [(Span(" " * _SENTENCES_FROM + rest),) for rest in more]
     return tuple(lines)

@@ -8,12 +8,13 @@ from textual.strip import Strip
 
 from gputui.tui.lines import Line
 from gputui.tui.lines_view import strip_of
+from gputui.tui.monitor.cells import fitted, line_width
 from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.shell import shell_of
 
 
 class LinesPage(ScrollView, can_focus=True):
-    """Shows lines; arrows and page keys scroll."""
+    """Shows lines, those that are too long cut with a mark; arrows and page keys scroll."""
 
     DEFAULT_CSS = (
         "LinesPage { height: 1fr; background: ansi_default; overflow-x: hidden; scrollbar-size-vertical: 1; }"
@@ -31,7 +32,7 @@ class LinesPage(ScrollView, can_focus=True):
     @property
     def text(self) -> str:
         """What it holds, as plain text."""
-        return "\n".join("".join(span.text for span in line).rstrip() for line in self._lines)
+        return "\n".join(_text_of(line).rstrip() for line in self._lines)
 
     def show(self, lines: tuple[Line, ...], *, keeps_place: bool = False) -> None:
         """Have these lines shown, from the top unless the place is kept."""
@@ -49,5 +50,13 @@ class LinesPage(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """The line at a row of what is in sight."""
         place = y + self.scroll_offset.y
-        line = self._lines[place] if place < len(self._lines) else ()
-        return strip_of(line, self.size.width, shell_of(self).depth)
+        line, width = self._lines[place] if place < len(self._lines) else (), self.size.width
+        shell, room = shell_of(self), self.scrollable_content_region.width
+        if line_width(line) > room > 0 and _text_of(line)[room:].strip():
+            line = fitted(line, room)
+            line = in_ascii(line) if shell.ascii_only else line
+        return strip_of(line, width, shell.depth)
+
+
+def _text_of(line: Line) -> str:
+    return "".join(span.text for span in line)

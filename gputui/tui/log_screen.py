@@ -66,7 +66,8 @@ def log_lines(path: Path, errors: tuple[str, ...], said: str, width: int) -> tup
     lines += [(Span(row, "dim"),) for row in wrapped(str(path), width - 1, 3)]
     lines.append(())
     if not errors:
-        lines.append((Span("None so far. What goes wrong is told where it happened, and kept here."),))
+        none = "None so far. What goes wrong is told where it happened, and kept here."
+        lines += [(Span(row),) for row in wrapped(none, width - 1, 3)]
     for error in errors:
         style = "dim" if error.startswith(" ") else ""
         lines += [(Span(row, style),) for row in wrapped(error, width - 1, 20)]

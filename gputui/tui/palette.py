@@ -12,8 +12,15 @@ from textual.widgets import DataTable, Input
 
 from gputui.store.text import clean_text
 from gputui.tui.actions import Action, shown_key
+from gputui.tui.lines import Span
+from gputui.tui.lines_page import LinesPage
+from gputui.tui.monitor.look import wrapped
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.shell import shell_of
+
+_NOTHING = Action("", "", "", "Nothing fits: fewer letters, or others")
+_MOST_LINES = 4
+"""Of a sentence: as many as the longest has on 40 columns."""
 
 
 class Palette(ModalScreen[Action | None]):
@@ -24,6 +31,7 @@ class Palette(ModalScreen[Action | None]):
     Palette > Vertical { width: 100%; max-width: 100; height: 100%; padding: 0 1; background: ansi_default; }
     Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
     Palette DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
+    Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
         Binding("escape,ctrl+p", "leave", "Back", show=False),
@@ -47,6 +55,7 @@ class Palette(ModalScreen[Action | None]):
             table = PlainTable(("key", "action", "what it does"))
             table.can_focus = False
             yield table
+            yield LinesPage(id="sentence")
 
     def on_mount(self) -> None:
         """All of them, until letters are typed."""
@@ -66,6 +75,18 @@ class Palette(ModalScreen[Action | None]):
         place = self.query_one(PlainTable).cursor_row
         self.dismiss(self._shown[place] if place < len(self._shown) else None)
 
+    def on_resize(self) -> None:
+        """Other breaks; there is room for the longest of the sentences, so that the table stays as it is."""
+        width = self.query_one(PlainTable).size.width
+        most = max((len(_sentence(action, width)) for action in self._actions), default=1)
+        self.query_one("#sentence").styles.height = most
+        self.call_after_refresh(self._tell)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """What there is no room for in its row stands below."""
+        event.stop()
+        self._tell()
+
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Clicked twice."""
         event.stop()
@@ -84,6 +105,17 @@ class Palette(ModalScreen[Action | None]):
         table = self.query_one(PlainTable)
         table.fill([(shown_key(action), action.title, action.tooltip) for action in self._shown])
         table.move_cursor(row=0)
+        self._tell()
+
+    def _tell(self) -> None:
+        """The sentence of the action under the cursor, whole."""
+        place, page = self.query_one(PlainTable).cursor_row, self.query_one("#sentence", LinesPage)
+        here = self._shown[place] if place < len(self._shown) else _NOTHING
+        page.show(tuple((Span(row, "dim"),) for row in _sentence(here, page.size.width)))
+
+
+def _sentence(action: Action, width: int) -> list[str]:
+    return wrapped(action.tooltip, max(width, 10), _MOST_LINES)
 
 
 def found(text: str, actions: Sequence[Action]) -> list[Action]:

@@ -1,16 +1,22 @@
-"""A stock table whose cells are plain text: nothing in them is taken for markup."""
+"""A stock table whose cells are plain text: nothing in them is taken for markup, and nothing cut unmarked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
+from rich.segment import Segment
 from rich.text import Text
+from textual.strip import Strip
 from textual.widgets import DataTable
 
 from gputui.store.text import clean_text
-from gputui.tui.lines import Span
-from gputui.tui.monitor.plain_ascii import in_ascii
+from gputui.tui.monitor.cells import cut, width_of
+from gputui.tui.monitor.plain_ascii import text_in_ascii
 from gputui.tui.shell import shell_of
+
+CUT = "…"
+"""Stands where something goes on beyond the edge; `left` and `right` lead there."""
 
 
 class PlainTable(DataTable[Text]):
@@ -24,11 +30,19 @@ class PlainTable(DataTable[Text]):
 
     @property
     def text(self) -> str:
-        """What it holds, as lines with tabs."""
+        """What it holds, as lines with tabs; also what there is no room to show."""
         return "\n".join("\t".join(cells) for cells in (self._headings, *self._texts))
 
-    def fill(self, rows: Sequence[Sequence[str]], headings: Sequence[str] | None = None) -> None:
-        """Show these rows; the cursor stays in its place as far as there are rows."""
+    def fill(
+        self,
+        rows: Sequence[Sequence[str]],
+        headings: Sequence[str] | None = None,
+        widest: Mapping[int, int] | None = None,
+    ) -> None:
+        """Show these rows; the cursor stays in its place as far as there are rows.
+
+        `widest` is by column how many cells are shown at most.
+        """
         place = self.cursor_row
         self.clear(columns=headings is not None)
         if headings is not None:
@@ -36,14 +50,55 @@ class PlainTable(DataTable[Text]):
             self.add_columns(*map(Text, headings))
         self._texts = [tuple(clean_text(cell) for cell in cells) for cells in rows]
         for cells in self._texts:
-            self.add_row(*(Text(self._plain(cell), no_wrap=True) for cell in cells))
+            shown = list(cells)
+            for column, most in (widest or {}).items():
+                shown[column] = cut(shown[column], most)
+            self.add_row(*(Text(self._plain(cell), no_wrap=True) for cell in shown))
         self.move_cursor(row=min(place, max(len(rows) - 1, 0)))
 
     def step(self, rows: int) -> None:
         """Move the cursor."""
         self.move_cursor(row=max(self.cursor_row + rows, 0))
 
+    def render_line(self, y: int) -> Strip:
+        """A row, with a mark at each edge beyond which it goes on."""
+        strip = super().render_line(y)
+        width, left = self.scrollable_content_region.width, self.scroll_offset.x
+        if width < 2 or self.virtual_size.width <= width:
+            return strip
+        begins, ends = self._extent(y)
+        mark = self._plain(CUT)
+        if ends - left > width:
+            strip = _marked(strip, width - 1, mark)
+        if begins < left:
+            strip = _marked(strip, 0, mark)
+        return strip
+
+    def _extent(self, y: int) -> tuple[int, int]:
+        """Where the text of a line of the picture begins and ends, in cells from the left of the table."""
+        columns = self.ordered_columns
+        starts = [0, *accumulate(column.get_render_width(self) for column in columns)]
+        row = y + self.scroll_offset.y - 1
+        if y == 0:
+            texts = [column.label.plain for column in columns]
+        elif row < self.row_count:
+            texts = [cell.plain for cell in self.get_row_at(row)]
+        else:
+            return 0, 0
+        told = [
+            (start + self.cell_padding, start + self.cell_padding + width_of(text))
+            for start, text in zip(starts, texts, strict=False)
+            if text.strip()
+        ]
+        return (told[0][0], told[-1][1]) if told else (0, 0)
+
     def _plain(self, text: str) -> str:
-        if not shell_of(self).ascii_only:
-            return text
-        return "".join(span.text for span in in_ascii((Span(text),)))
+        return text_in_ascii(text) if shell_of(self).ascii_only else text
+
+
+def _marked(strip: Strip, x: int, mark: str) -> Strip:
+    """With a mark in one cell, drawn as what it covers."""
+    covered = list(strip.crop(x, x + 1))
+    style = covered[0].style if covered else None
+    cells = strip.cell_length
+    return Strip([*strip.crop(0, x), Segment(mark, style), *strip.crop(x + 1, cells)], cells)

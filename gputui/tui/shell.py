@@ -274,6 +274,9 @@ class ShellScreen(Screen[None]):
             if line_width((*spans, *hint, *end)) > width:
                 break
             spans += hint
+        palette = (Span("ctrl-p", "accent"), Span(" Palette  ", "dim"))
+        if line_width((*spans, *palette, *end)) <= width:
+            spans += palette
         return fitted((*spans, *end), width)
 
 

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from monitor_golden import SECONDS
+from monitor_golden import model as monitor
+from monitor_samples import SECOND, START, sample
 from rich.color import Color, ColorSystem
 from rich.style import Style
 from screen_goldens import store_three
 from shell_app import make_app, press, settled
 
 from gputui.tui.app import MonitorApp
+from gputui.tui.cell_diff import rich_style
 from gputui.tui.theme import STYLES, Depth, definition
 
 LEAST = 4.5
@@ -82,11 +86,32 @@ def walk() -> Iterator[tuple[str, ...]]:
     yield ("question_mark",)
     yield ("escape", "2")
     yield ("tab", "n", "o")
+    yield ("escape", "escape", "ctrl+p")
+    yield ("down", "x", "y", "z")
+    yield ("escape", "5")
+    yield ("L",)
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_every_style_of_the_theme_can_be_read(style: str) -> None:
     assert least_ratio(pair_of(Style.parse(definition(style, Depth.INDEXED)))) >= LEAST
+
+
+@pytest.mark.parametrize("keys", [(), ("details",), ("metrics",), ("keys",), ("filter",), ("tree", "end")])
+def test_every_text_of_the_monitor_can_be_read(keys: tuple[str, ...]) -> None:
+    made = monitor(lambda second: sample(8, second))
+    made.press("next-gpu")
+    for key in keys:
+        made.press(key)
+    lines = made.lines(120, 40, START + SECONDS * SECOND)
+    styles = {span.style: span.text for line in lines for span in line if set(span.text) - NO_LETTERS}
+    faint = {
+        text: style
+        for style, text in styles.items()
+        if least_ratio(pair_of(rich_style(style, Depth.INDEXED))) < LEAST
+    }
+    assert not faint
+    assert len(styles) > 2
 
 
 async def test_every_text_of_every_screen_can_be_read(

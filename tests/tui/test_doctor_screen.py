@@ -22,6 +22,17 @@ async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:
         assert " driver " in picture(app)
 
 
+async def test_the_terminal_is_told_as_large_as_it_is_now() -> None:
+    app = make_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        await press(pilot, "5")
+        assert " 200x50, " in picture(app)
+        await pilot.resize_terminal(120, 50)
+        await settled(pilot)
+        assert " 120x50, " in picture(app)
+        assert "200x50" not in picture(app)
+
+
 async def test_n_goes_to_the_next_thing_that_is_not_well() -> None:
     app = make_app()
     async with app.run_test(size=(60, 8)) as pilot:

@@ -8,6 +8,7 @@ from shell_app import make_app, picture, press, settled
 from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.doctor.actions import ACTIONS as DOCTOR_ACTIONS
 from gputui.tui.palette import Palette, found
+from gputui.tui.plain_table import PlainTable
 from gputui.tui.results.actions import ACTIONS as RESULTS_ACTIONS
 
 
@@ -50,6 +51,27 @@ async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:
         assert " driver " in picture(app)
         await press(pilot, "ctrl+p", *"help", "enter")
         assert "Keys of this screen" in picture(app)
+
+
+@pytest.mark.parametrize(("width", "ascii_only"), [(40, True), (80, False), (80, True)])
+async def test_the_sentence_under_the_cursor_is_told_whole_and_the_table_marks_where_it_cuts(
+    width: int, ascii_only: bool
+) -> None:
+    app = make_app(ascii_only=ascii_only)
+    async with app.run_test(size=(width, 60)) as pilot:
+        await press(pilot, "3", "ctrl+p")
+        table = app.screen.query_one(PlainTable)
+        for place, action in enumerate(RESULTS_ACTIONS):
+            assert table.cursor_row == place
+            shown = picture(app)
+            below = " ".join(" ".join(shown.splitlines()[-6:]).split())
+            assert action.tooltip in below
+            assert ascii_only is shown.isascii()
+            row = next(line for line in shown.splitlines() if f"  {action.title}  " in line)
+            assert action.tooltip in row or row.endswith("~" if ascii_only else "…")
+            await press(pilot, "down")
+        await press(pilot, *"zzz")
+        assert "Nothing fits" in picture(app)
 
 
 @pytest.mark.parametrize("screen", ["2", "3", "4", "5"])

@@ -294,6 +294,53 @@ async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) 
         assert "run id   0194b5a0-0000-7000-8000-0000cccc0003" in copied.read_text(encoding="utf-8")
 
 
+async def test_what_is_cut_on_a_narrow_screen_is_marked_and_copied_whole(db: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, f"{db}@cccc0001")
+        assert "no …" in picture(app)
+        await press(pilot, "tab", "tab", "y")
+        assert "scaled_dot_product_attent…" in picture(app)
+        copied = (copies_directory() / "copied.txt").read_text(encoding="utf-8")
+        assert "scaled_dot_product_attention\t" in copied
+        assert "\t64x64,64x64" in copied
+        await press(pilot, *["right"] * 12)
+        shown = picture(app)
+        assert "64x64,64x64" in shown
+        assert all(line.startswith("…") for line in shown.splitlines()[3:8])
+
+
+@pytest.mark.parametrize("size", [(40, 10), (60, 15)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_every_page_of_a_run_is_drawn_on_the_smallest_screens_and_esc_leads_back(
+    size: tuple[int, int], db: Path
+) -> None:
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        screen = await opened(pilot, f"{db}@cccc0001")
+        pages = set()
+        for _ in TABS:
+            assert screen.level == "run"
+            pages.add(app.screen.focused.text)  # type: ignore[union-attr]
+            await press(pilot, "end", "tab")
+        assert len(pages) == len(TABS)
+        assert any("    median" in page and "  host_" in page for page in pages)
+        assert any("at peak: weights 1.00 GiB" in page for page in pages)
+        for _ in range(3):
+            await press(pilot, "escape")
+        assert app.screen is not screen
+
+
+async def test_cases_are_saved_in_the_order_they_are_shown_in(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1)
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        screen = await opened(pilot, f"{tmp_path / 'a.db'}@latest")
+        await save_as(pilot, tmp_path / "c.csv")
+        shown = [row.case.case.work.workload for row in screen._pane._case_rows]
+    rows = (tmp_path / "c.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert [row.partition(" ")[0] for row in rows] == shown
+
+
 async def test_the_last_words_of_a_worker_that_failed_stand_among_the_findings(tmp_path: Path) -> None:
     db = tmp_path / "failed.db"
     store(db, 7, log_tail="Traceback:\n  File gemm.py, in build\nOSError: \x1b[31mno 温度\u202e")

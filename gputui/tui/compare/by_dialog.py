@@ -14,10 +14,14 @@ from textual.widgets.option_list import Option
 
 from gputui.store.text import clean_text
 from gputui.tui.monitor.cells import cut
+from gputui.tui.monitor.plain_ascii import text_in_ascii
 from gputui.tui.shell import shell_of
 
 FILES = "files"
 _WIDTH = 76
+_MOST_LINES = 12
+_LINES_AROUND = 5
+"""Above and below what can be chosen, on a narrow terminal."""
 
 
 class AskBy(ModalScreen[str | None]):
@@ -29,7 +33,7 @@ class AskBy(ModalScreen[str | None]):
         width: {_WIDTH}; max-width: 95%; height: auto; padding: 0 1; background: ansi_default;
     }}
     AskBy OptionList, AskBy OptionList:focus {{
-        height: auto; max-height: 12; border: none; padding: 0; background: ansi_default;
+        height: auto; border: none; padding: 0; background: ansi_default;
         scrollbar-size: 0 0;
     }}
     """
@@ -50,7 +54,9 @@ class AskBy(ModalScreen[str | None]):
         with Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static("What tells the sides apart?", markup=False)
-            yield OptionList(*self._options())
+            options = OptionList(*self._options())
+            options.styles.max_height = min(_MOST_LINES, max(self.app.size.height - _LINES_AROUND, 2))
+            yield options
             yield Static("enter takes it, esc leaves everything as it is", markup=False)
 
     def on_mount(self) -> None:
@@ -87,7 +93,7 @@ class AskBy(ModalScreen[str | None]):
         return made
 
     def _option(self, name: str, told: str, *, is_possible: bool) -> Option:
-        line = cut(f" {name:10} {clean_text(told)}", _WIDTH - 6)
+        line = cut(f" {name:10} {clean_text(told)}", min(_WIDTH, self.app.size.width * 19 // 20) - 6)
         if shell_of(self).ascii_only:
-            line = line.encode("ascii", "replace").decode()
+            line = text_in_ascii(line)
         return Option(Text(line, no_wrap=True), id=name, disabled=not is_possible)

@@ -46,6 +46,10 @@ class Loaded:
         """Why a row of a comparison differs, where anything is known of it."""
         return next((why for why in self.answer.whys[place] if why.row is row), None)
 
+    def columns(self, value: Value) -> tuple[str, ...]:
+        """As `--columns` takes them; empty for rates, which the command prints by itself."""
+        return () if value is VALUES[0] else (value.column, "ratio")
+
     def words(self, value: Value) -> tuple[str, ...]:
         """What follows `gputui compare` to ask for the same, with these values."""
         request = self.request
@@ -56,8 +60,7 @@ class Loaded:
             files = list(request.files)
             files.insert(0, files.pop(self.baseline))
             request = replace(request, files=tuple(files), baseline="")
-        columns = () if value is VALUES[0] else (value.column, "ratio")
-        return tuple(map(from_here, replace(request, columns=columns).words))
+        return tuple(map(from_here, replace(request, columns=self.columns(value)).words))
 
     def command(self, value: Value) -> str:
         """The whole command line."""

@@ -40,7 +40,7 @@ class OpenedRow:
         why = self.loaded.why(self.place, self.row)
         page = evidence_page(self.row, self.name, why, self.courses, self.steps, width, ascii_only=ascii_only)
         shown = self.loaded.answer.comparisons[self.place]
-        return (*side_lines(shown, self.loaded.ignore, width), (), *page)
+        return (*side_lines(shown, self.loaded.ignore, width - 1), (), *page)
 
 
 def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> OpenedRow:

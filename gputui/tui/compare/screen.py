@@ -353,11 +353,12 @@ class CompareScreen(ShellScreen):
         """Ask where to save the whole comparison."""
         loaded = self._loaded
         if loaded is not None and self.level != "notice":
+            columns = loaded.columns(self.value)
             ask_and_save(
                 self,
                 f"Save the comparison; its ending is one of {', '.join(FORM_OF_ENDING)}",
                 "comparison.html",
-                lambda path: save_comparison(path, loaded.asked, loaded.baseline),
+                lambda path: save_comparison(path, loaded.asked, loaded.baseline, columns),
             )
 
     def action_reload(self) -> None:

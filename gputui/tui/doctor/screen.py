@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+from dataclasses import replace
 
 from textual.app import ComposeResult
 
-from gputui.services.doctor import Check, Terminal, look, worst
+from gputui.services.doctor import Box, Check, Terminal, gathered, judged, worst
 from gputui.services.jobs import Job
 from gputui.store.text import clean_text
 from gputui.tui.doctor.actions import ACTIONS
@@ -32,6 +33,7 @@ class DoctorScreen(ShellScreen):
 
     def __init__(self) -> None:
         super().__init__()
+        self._box: Box | None = None
         self._checks: tuple[Check, ...] = ()
         self._places: tuple[int, ...] = ()
         """Lines at which something that is not well begins."""
@@ -51,18 +53,18 @@ class DoctorScreen(ShellScreen):
         return f"this box: {worst(self._checks)}" if self._checks else "this box"
 
     def on_resize(self) -> None:
-        """Other breaks."""
+        """Other breaks, and another terminal to judge."""
+        if self._box is not None:
+            self._judge(self._box)
         super().on_resize()
         self._draw(keeps_place=True)
 
     def action_look(self) -> None:
         """Look at the box again."""
-        size = self.app.size
-        encoding = getattr(sys.__stdout__, "encoding", "") or ""
-        terminal = Terminal(size.width, size.height, True, encoding, os.environ.get("TERM", ""))
+        terminal = self._terminal
 
-        def work(job: Job[tuple[Check, ...]]) -> tuple[Check, ...]:
-            return look(terminal, on_step=lambda what: job.say(f"looking at {what}"))
+        def work(job: Job[Box]) -> Box:
+            return gathered(terminal, on_step=lambda what: job.say(f"looking at {what}"))
 
         self.begin(work, self._take, self._fail)
 
@@ -87,9 +89,19 @@ class DoctorScreen(ShellScreen):
         if place is not None:
             self.query_one(LinesPage).scroll_to(0, place, animate=False)
 
-    def _take(self, checks: tuple[Check, ...]) -> None:
-        self._checks = checks
+    @property
+    def _terminal(self) -> Terminal:
+        size, encoding = self.app.size, getattr(sys.__stdout__, "encoding", "") or ""
+        return Terminal(size.width, size.height, True, encoding, os.environ.get("TERM", ""))
+
+    def _take(self, box: Box) -> None:
+        self._judge(box)
         self._draw()
+
+    def _judge(self, box: Box) -> None:
+        """As large as the terminal is now."""
+        self._box = replace(box, terminal=self._terminal)
+        self._checks = judged(self._box)
 
     def _fail(self, message: str, hint: str) -> None:
         self.say(f"{message}: {hint}" if hint else message, "warn")

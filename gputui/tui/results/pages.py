@@ -37,6 +37,8 @@ PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
 )
 """Letter in the bars, name, and bytes of each part of the memory."""
 _LEAST_SHARE = 0.001
+_MEMORY_CELLS = 11 * (1 + len(PARTS))
+"""Of the table of who held how much."""
 _BELOW_BLOCKS = 4
 """Lines of the chart of blocks below its columns, at most, and an empty one."""
 
@@ -87,7 +89,7 @@ def step_page(
     if isinstance(anatomy, Missing):
         return not_profiled(anatomy.reason, width)
     found = detail.passes[case.case_id]
-    lines: list[Line] = [(Span(step_words(anatomy, found), "title"),), ()]
+    lines: list[Line] = [*paragraph(step_words(anatomy, found), width, "title"), ()]
     room = max(min(width - 34, 40), 8)
     for share in anatomy.shares:
         if share.share < _LEAST_SHARE:
@@ -121,7 +123,7 @@ def memory_page(
         return paragraph(f"memory: not known: {found.memory_reason}", width)
     most = max(point.allocated_bytes for point in found.memory)
     room = max(min(width - 24, 60), 10)
-    lines: list[Line] = [(Span("memory that torch allocates on the device", "title"),), ()]
+    lines: list[Line] = [*paragraph("memory that torch allocates on the device", width, "title"), ()]
     for point in found.memory:
         lines.append(
             (
@@ -130,7 +132,15 @@ def memory_page(
                 Span(f" {format_bytes(point.allocated_bytes)}"),
             )
         )
-    lines += [(Span("    " + "  ".join(f"{letter} {name}" for letter, name, _ in PARTS), "dim"),), ()]
+    lines += paragraph(
+        "    " + "  ".join(f"{letter} {name}" for letter, name, _ in PARTS), width, "dim", indent=4
+    )
+    lines.append(())
+    if width <= _MEMORY_CELLS:
+        for point in found.memory:
+            held = ", ".join(f"{name} {format_bytes(of(point))}" for _, name, of in PARTS if of(point))
+            lines += paragraph(f"{POINTS[point.point]}: {held or 'nothing'}", width, indent=2)
+        return tuple(lines)
     lines.append((Span("".join((" " * 11, *(f"{name[:10]:>11}" for _, name, _ in PARTS))), "title"),))
     for point in found.memory:
         cells = (format_bytes(of(point)) if of(point) else "0" for _, _, of in PARTS)

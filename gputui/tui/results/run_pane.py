@@ -21,7 +21,6 @@ from gputui.services.wording import case_name
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.lines import Line
 from gputui.tui.lines_page import LinesPage
-from gputui.tui.monitor.cells import cut
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.results import pages
 from gputui.tui.results.tables import (
@@ -334,7 +333,5 @@ class RunPane(Vertical):
         if isinstance(anatomy, Missing) or not anatomy.operators:
             return False
         rows = operator_rows(detail, case, self._chosen(anatomy))
-        if self.screen.size.width < _WIDE:
-            rows = [(cut(name, _NAME_CELLS), *others) for name, *others in rows]
-        self._operators.fill(rows)
+        self._operators.fill(rows, widest={0: _NAME_CELLS} if self.screen.size.width < _WIDE else None)
         return True

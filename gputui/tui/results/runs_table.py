@@ -8,7 +8,6 @@ from gputui.model.result import RunSummary
 from gputui.services.browsing import FileRuns
 from gputui.services.saving import Sheet, runs_sheet
 from gputui.store.selecting import MAX_LABEL
-from gputui.tui.monitor.cells import cut
 from gputui.tui.plain_table import PlainTable
 from gputui.tui.results.tables import (
     MARK,
@@ -86,7 +85,7 @@ class RunsTable(PlainTable):
         kept = [(run, cells) for run, cells in rows if holds_text(cells, self.filter_text)]
         self.shown = [run for run, _ in kept]
         room = _LABEL_CELLS if self.screen.size.width < _WIDE else MAX_LABEL
-        self.fill([(*c[:_LABEL], cut(c[_LABEL], room), *c[_LABEL + 1 :]) for _, c in kept])
+        self.fill([cells for _, cells in kept], widest={_LABEL: room})
         for place, run in enumerate(self.shown):
             if run.run_id == keeps:
                 self.move_cursor(row=place)

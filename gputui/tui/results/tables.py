@@ -21,6 +21,7 @@ from gputui.services.wording import (
     figure_seen,
     figure_text,
     interval_words,
+    measured_first,
 )
 from gputui.store.text import clean_text
 
@@ -82,13 +83,10 @@ class CaseRow:
     cells: tuple[str, ...]
 
 
-_NOT_RUN = ("skipped", "unsupported")
-
-
 def case_rows(run: Run) -> list[CaseRow]:
     """Each case with its figures below it, those that were not to be run here last."""
     rows: list[CaseRow] = []
-    for case in sorted(run.cases, key=lambda case: case.outcome in _NOT_RUN):
+    for case in measured_first(run.cases):
         speed = speed_of(case)
         cells = (case_name(case), "—", "", "", case.outcome, case.reason)
         if isinstance(speed, SpeedEstimate):

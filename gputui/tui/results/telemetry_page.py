@@ -20,10 +20,11 @@ from gputui.tui.results.paragraphs import paragraph
 from gputui.tui.results.window import Window
 
 CURSOR, TIMED = "v", "-"
-_NUMBERS = 56
-"""Cells of a metric's name and its three numbers."""
-_WIDE = 100
-"""From this width on there is room for the values at the cursor."""
+_NAME, _NUMBER = 26, 10
+"""Cells of a metric's name, and of each number behind it."""
+_NARROW, _WIDE = 67, 100
+"""Below the first width there is room for the median alone, from the second on also for the value at the
+cursor."""
 _LEAST_COURSE, _MOST_COURSE = 8, 120
 _SCROLLBAR = 1
 _HOLD_US = 1_500_000
@@ -45,9 +46,16 @@ class CoursePlace:
 
 def course_place(width: int) -> CoursePlace:
     """Where the courses are drawn on a page of this width."""
-    left = _NUMBERS + (10 if width >= _WIDE else 0) + 2
+    left = _NAME + _NUMBER * len(_headings(width)) + 2
     cells = min(width - left - _SCROLLBAR, _MOST_COURSE)
     return CoursePlace(left, cells if cells >= _LEAST_COURSE else 0)
+
+
+def _headings(width: int) -> tuple[str, ...]:
+    """The numbers that a page of this width has room for."""
+    if width < _NARROW:
+        return ("median",)
+    return ("least", "median", "most", *((CURSOR,) if width >= _WIDE else ()))
 
 
 def telemetry_page(
@@ -63,7 +71,8 @@ def telemetry_page(
     lines: list[Line] = list(paragraph(_span_words(window, pieces), width, "dim"))
     lines += paragraph(_cursor_words(detail, window), width, "dim", indent=2)
     names = {gpu.index: gpu.name for gpu in detail.run.summary.machine.gpus}
-    heads = f"{'':26}{'least':>10}{'median':>10}{'most':>10}" + (f"{CURSOR:>10}" if width >= _WIDE else "")
+    headings = _headings(width)
+    heads = " " * _NAME + "".join(f"{heading:>{_NUMBER}}" for heading in headings)
     for part in parts:
         device = part.series.device_index
         title = "host" if device == HOST else f"GPU {device}"
@@ -73,7 +82,7 @@ def telemetry_page(
             continue
         ruler = _ruler(detail, window, place.cells)
         lines.append((Span(heads, "dim"), Span("  "), Span(ruler, "accent")))
-        lines += _metric_lines(part, place, is_wide=width >= _WIDE, ascii_only=ascii_only)
+        lines += _metric_lines(part, place, headings, ascii_only=ascii_only)
     return tuple(lines)
 
 
@@ -88,7 +97,8 @@ class _Part:
         gaps = [later - earlier for earlier, later in pairwise(mine)]
         self._hold_us = max(2.5 * median(gaps), _HOLD_US) if gaps else _HOLD_US
         edges = [window.from_us + window.span_us * dot / dots for dot in range(dots)]
-        self._dots = [self._pieces(*ends) for ends in zip(edges, (*edges[1:], window.to_us + 1), strict=True)]
+        ends = (*edges, window.to_us + 1) if edges else ()
+        self._dots = [self._pieces(*pair) for pair in pairwise(ends)]
         self._here = self._pieces(window.cursor_us, window.cursor_us + 1)
 
     def course(self, column: Sequence[float]) -> list[float]:
@@ -111,18 +121,23 @@ def _highest(values: Sequence[float]) -> float:
     return max((v for v in values if math.isfinite(v)), default=math.nan)
 
 
-def _metric_lines(part: _Part, place: CoursePlace, *, is_wide: bool, ascii_only: bool) -> Iterator[Line]:
+def _metric_lines(
+    part: _Part, place: CoursePlace, headings: Sequence[str], *, ascii_only: bool
+) -> Iterator[Line]:
     for metric in METRICS:
         column: Sequence[float] = part.series.columns.get(metric.key, ())
         values = [v for v in column[part.start : part.end] if math.isfinite(v)]
         if not values or metric.key.endswith(("_bits", "_mj")):
             continue
-        numbers = [min(values), median(values), max(values)]
-        if is_wide:
-            numbers.append(part.here(column))
-        text = "".join(f"{_number(v, metric.key):>10}" for v in numbers)
+        numbers = {
+            "least": min(values),
+            "median": median(values),
+            "most": max(values),
+            CURSOR: part.here(column),
+        }
+        text = "".join(f"{_number(numbers[heading], metric.key):>{_NUMBER}}" for heading in headings)
         course = _course(part, column, ascii_only=ascii_only) if place.cells else ""
-        yield (Span(f"  {metric.key[:24]:24}{text}"), Span(f"  {course}", "chart"))
+        yield (Span(f"  {metric.key[: _NAME - 2]:{_NAME - 2}}{text}"), Span(f"  {course}", "chart"))
 
 
 def _course(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
