@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.text import Text
+from textual.coordinate import Coordinate
 from textual.strip import Strip
 from textual.widgets import DataTable
 
@@ -17,6 +20,15 @@ from gputui.tui.shell import shell_of
 
 CUT = "…"
 """Stands where something goes on beyond the edge; `left` and `right` lead there."""
+
+
+class _Cell(Text):
+    """One line of clean text: how wide it is needs no look at how it would break."""
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """As wide as it is."""
+        cells = width_of(self.plain)
+        return Measurement(cells, cells)
 
 
 class PlainTable(DataTable[Text]):
@@ -53,8 +65,16 @@ class PlainTable(DataTable[Text]):
             shown = list(cells)
             for column, most in (widest or {}).items():
                 shown[column] = cut(shown[column], most)
-            self.add_row(*(Text(self._plain(cell), no_wrap=True) for cell in shown))
+            self.add_row(*map(self._cell, shown))
         self.move_cursor(row=min(place, max(len(rows) - 1, 0)))
+
+    def change(self, row: int, column: int, text: str) -> None:
+        """Another text in one cell: quicker than to fill a long table again."""
+        cells = self._texts[row]
+        text = clean_text(text)
+        if text != cells[column]:
+            self._texts[row] = (*cells[:column], text, *cells[column + 1 :])
+            self.update_cell_at(Coordinate(row, column), self._cell(text), update_width=True)
 
     def step(self, rows: int) -> None:
         """Move the cursor."""
@@ -91,6 +111,9 @@ class PlainTable(DataTable[Text]):
             if text.strip()
         ]
         return (told[0][0], told[-1][1]) if told else (0, 0)
+
+    def _cell(self, text: str) -> _Cell:
+        return _Cell(self._plain(text), no_wrap=True)
 
     def _plain(self, text: str) -> str:
         return text_in_ascii(text) if shell_of(self).ascii_only else text

@@ -323,7 +323,7 @@ async def test_every_page_of_a_run_is_drawn_on_the_smallest_screens_and_esc_lead
             pages.add(app.screen.focused.text)  # type: ignore[union-attr]
             await press(pilot, "end", "tab")
         assert len(pages) == len(TABS)
-        assert any("    median" in page and "  host_" in page for page in pages)
+        assert any("    median" in page and "  load_1min " in page for page in pages)
         assert any("at peak: weights 1.00 GiB" in page for page in pages)
         for _ in range(3):
             await press(pilot, "escape")

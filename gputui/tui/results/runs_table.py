@@ -18,7 +18,7 @@ from gputui.tui.results.tables import (
     sorted_runs,
 )
 
-_LABEL = RUN_HEADINGS.index("label")
+_MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
 _WIDE, _LABEL_CELLS = 100, 14
 """From this width on labels are shown whole; below it status and box are worth more."""
 
@@ -36,6 +36,8 @@ class RunsTable(PlainTable):
         """File and id, in the order they were marked in."""
         self.filter_text = ""
         self._order = 0
+        self._cells: dict[str, tuple[str, ...]] = {}
+        """Of each run, without its mark."""
         self._held_when: tuple[int, int] = (0, 0)
 
     @property
@@ -74,6 +76,7 @@ class RunsTable(PlainTable):
         there = {run.run_id for run in held.runs}
         self.marked = [key for key in self.marked if key[0] != held.path or key[1] in there]
         self.held = held
+        self._cells = {run.run_id: run_row(run) for run in held.runs}
         self.draw()
 
     def draw(self, keeps: str = "") -> None:
@@ -81,7 +84,10 @@ class RunsTable(PlainTable):
         held = self.held
         if held is None:
             return
-        rows = [(run, run_row(run, self._mark_of(run))) for run in sorted_runs(held.runs, self._order)]
+        rows = (
+            (run, (self._mark_of(run), *self._cells[run.run_id]))
+            for run in sorted_runs(held.runs, self._order)
+        )
         kept = [(run, cells) for run, cells in rows if holds_text(cells, self.filter_text)]
         self.shown = [run for run, _ in kept]
         room = _LABEL_CELLS if self.screen.size.width < _WIDE else MAX_LABEL
@@ -111,7 +117,8 @@ class RunsTable(PlainTable):
             self.marked.remove(key)
         else:
             self.marked.append(key)
-        self.draw(run.run_id)
+        for row, one in enumerate(self.shown):
+            self.change(row, _MARK, self._mark_of(one))
         self.action_cursor_down()
 
     def _mark_of(self, run: RunSummary) -> str:

@@ -58,9 +58,9 @@ def file_row(entry: FileEntry) -> tuple[str, ...]:
     )
 
 
-def run_row(run: RunSummary, mark: str) -> tuple[str, ...]:
-    """One run."""
-    return (mark, run.short_id, day(run), run.label, run.profile, run.status, device_words(run))
+def run_row(run: RunSummary) -> tuple[str, ...]:
+    """One run, without its mark."""
+    return (run.short_id, day(run), run.label, run.profile, run.status, device_words(run))
 
 
 def holds_text(cells: Sequence[str], wanted: str) -> bool:

@@ -515,6 +515,9 @@ def _keys(model: RunModel, width: int) -> Line:
         if line_width((*spans, *key, *end)) > width:
             break
         spans += key
+    palette = (Span(" ctrl-p", "accent"), Span(" Palette "))
+    if help_too and line_width((*spans, *palette, *end)) <= width:
+        spans += palette
     return fitted((*spans, *end), width)
 
 
