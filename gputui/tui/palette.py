@@ -49,7 +49,7 @@ class Palette(ModalScreen[Action | None]):
     def compose(self) -> ComposeResult:
         """The field, and what fits what stands in it."""
         with Vertical():
-            field = Input(placeholder="what to do: letters of it; enter does it, esc leaves")
+            field = Input(placeholder="what to do; enter does it, esc leaves")
             field.cursor_blink = False
             yield field
             table = PlainTable(("key", "action", "what it does"))

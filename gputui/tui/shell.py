@@ -27,6 +27,7 @@ from gputui.tui.screens import header_line, screen_at
 from gputui.tui.theme import Depth
 
 T = TypeVar("T")
+_NARROW = 60
 
 
 class Shell(Protocol):
@@ -266,11 +267,14 @@ class ShellScreen(Screen[None]):
 
     def _hints_line(self, width: int) -> Line:
         by_id = {action.id: action for action in self.ACTIONS}
-        end = (Span("?", "accent"), Span(" Help", "dim"))
+        end: Line = (Span("?", "accent"), Span(" Help", "dim"))
+        names = self.hints()
+        if width < _NARROW and "back" in names:  # the way out is in sight however little else is
+            names = tuple(name for name in names if name != "back")
+            end = (*_hint(by_id["back"]), *end)
         spans: list[Span] = []
-        for name in self.hints():
-            action = by_id[name]
-            hint = (Span(shown_key(action), "accent"), Span(f" {action.title}  ", "dim"))
+        for name in names:
+            hint = _hint(by_id[name])
             if line_width((*spans, *hint, *end)) > width:
                 break
             spans += hint
@@ -278,6 +282,10 @@ class ShellScreen(Screen[None]):
         if line_width((*spans, *palette, *end)) <= width:
             spans += palette
         return fitted((*spans, *end), width)
+
+
+def _hint(action: Action) -> Line:
+    return (Span(shown_key(action), "accent"), Span(f" {action.title}  ", "dim"))
 
 
 def _logged(error: Exception) -> str:

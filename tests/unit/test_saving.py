@@ -216,5 +216,10 @@ def test_a_comparison_is_saved_as_the_command_prints_it(tmp_path: Path) -> None:
         files = [str(tmp_path / "a.db"), str(tmp_path / "b.db")]
         command.main([*files, "--format", form, "-o", str(printed)], standalone_mode=False)
         assert saved.read_bytes() == printed.read_bytes()
+    saved, printed = tmp_path / "costs.md", tmp_path / "printed-costs.md"
+    save_comparison(saved, asked, 0, ("cost", "ratio"))
+    options = ["--format", "markdown", "--columns", "cost,ratio", "-o", str(printed)]
+    command.main([*files, *options], standalone_mode=False)
+    assert saved.read_bytes() == printed.read_bytes()
     with pytest.raises(GputuiError, match="its ending"):
         save_comparison(tmp_path / "saved.txt", asked, 0)

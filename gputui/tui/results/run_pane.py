@@ -42,6 +42,15 @@ OF_A_CASE = ("blocks", "operators", "step", "memory")
 """Tabs that show one case."""
 _WIDE, _NAME_CELLS = 100, 26
 """Below this width names of operators are cut: time and share are worth more."""
+_SHORT_TABS = {
+    "operators": "Ops",
+    "memory": "Mem",
+    "telemetry": "Tele",
+    "environment": "Env",
+    "findings": "Find",
+}
+_TABS_CELLS, _CLOSE_TABS_CELLS = sum(len(name) + 2 for name in TABS), 48
+"""Below the first width tabs have short names, below the second one blank between them: all are in sight."""
 _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen that are not the page's."""
 
@@ -103,6 +112,14 @@ class RunPane(Vertical):
         self._window = Window.over_all(detail.series) if detail.series else None
         self._cases.fill([row.cells for row in self._case_rows])
         self.show_tab(TABS[0])
+
+    def on_resize(self) -> None:
+        """As many letters of the tabs as there is room for."""
+        width = self.screen.size.width
+        for tab in self._tabs.query(Tab):
+            name = str(tab.id)
+            tab.label = _SHORT_TABS.get(name, name.capitalize()) if width < _TABS_CELLS else name.capitalize()
+            tab.styles.padding = (0, 1, 0, 0) if width < _CLOSE_TABS_CELLS else (0, 1)
 
     def show_tab(self, name: str) -> None:
         """Go to one of TABS."""
