@@ -27,7 +27,8 @@ from gputui.tui.screens import header_line, screen_at
 from gputui.tui.theme import Depth
 
 T = TypeVar("T")
-_NARROW = 60
+_NARROW = 80
+"""Below this width the way back has its place among the keys before all others."""
 
 
 class Shell(Protocol):
@@ -269,7 +270,7 @@ class ShellScreen(Screen[None]):
         by_id = {action.id: action for action in self.ACTIONS}
         end: Line = (Span("?", "accent"), Span(" Help", "dim"))
         names = self.hints()
-        if width < _NARROW and "back" in names:  # the way out is in sight however little else is
+        if width < _NARROW and "back" in names:
             names = tuple(name for name in names if name != "back")
             end = (*_hint(by_id["back"]), *end)
         spans: list[Span] = []

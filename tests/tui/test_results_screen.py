@@ -321,7 +321,8 @@ async def test_every_page_of_a_run_is_drawn_on_the_smallest_screens_and_esc_lead
         for _ in TABS:
             assert screen.level == "run"
             pages.add(app.screen.focused.text)  # type: ignore[union-attr]
-            assert " Find " in picture(app)
+            assert " Env" in picture(app)
+            assert " Find" in picture(app)
             assert "esc Back" in picture(app)
             await press(pilot, "end", "tab")
         assert len(pages) == len(TABS)

@@ -37,7 +37,7 @@ PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
 )
 """Letter in the bars, name, and bytes of each part of the memory."""
 _LEAST_SHARE = 0.001
-_MEMORY_CELLS = 11 * (1 + len(PARTS))
+_MEMORY_CELLS = 79
 """Of the table of who held how much."""
 _BELOW_BLOCKS = 4
 """Lines of the chart of blocks below its columns, at most, and an empty one."""
@@ -141,11 +141,16 @@ def memory_page(
             held = ", ".join(f"{name} {format_bytes(of(point))}" for _, name, of in PARTS if of(point))
             lines += paragraph(f"{POINTS[point.point]}: {held or 'nothing'}", width, indent=2)
         return tuple(lines)
-    lines.append((Span("".join((" " * 11, *(f"{name[:10]:>11}" for _, name, _ in PARTS))), "title"),))
+    lines.append((Span("".join((" " * 11, *(f"{name:>{_cells(name)}}" for _, name, _ in PARTS))), "title"),))
     for point in found.memory:
-        cells = (format_bytes(of(point)) if of(point) else "0" for _, _, of in PARTS)
-        lines.append((Span(f"{POINTS[point.point]:11}" + "".join(f"{cell:>11}" for cell in cells)),))
+        cells = (f"{format_bytes(of(point)) if of(point) else '0':>{_cells(name)}}" for _, name, of in PARTS)
+        lines.append((Span(f"{POINTS[point.point]:11}" + "".join(cells)),))
     return tuple(lines)
+
+
+def _cells(name: str) -> int:
+    """The width of a part's column."""
+    return max(len(name) + 1, 11)
 
 
 def _stack(point: MemoryPoint, most: int, width: int) -> str:
