@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import sys
 import time
@@ -23,6 +25,9 @@ from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_rate
 from gputui.services.course import Pace
+
+_ERASE = "\r\x1b[K"
+"""Back to the first column, and the line is empty."""
 
 
 class Progress:
@@ -50,6 +55,15 @@ class Progress:
         """One line that stays."""
         self._erase()
         print(text, file=sys.stderr, flush=True)
+
+    def interject(self, text: str) -> None:
+        """One line that stays, from a signal handler: past Python's buffer, which may be in use just then.
+
+        What is written to a buffered stream while it is being flushed is refused with RuntimeError.
+        """
+        line = f"{_ERASE if self._live else ''}{text}\n"
+        with contextlib.suppress(OSError):  # nobody reads any more
+            os.write(2, line.encode(errors="replace"))
 
     def tick(self) -> None:
         """Rewrite the live line, at most once a second."""
@@ -127,7 +141,7 @@ class Progress:
 
     def _erase(self) -> None:
         if self._live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print(_ERASE, end="", file=sys.stderr, flush=True)
 
 
 def _clock(seconds: float) -> str:

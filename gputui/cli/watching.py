@@ -56,17 +56,17 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], notices: Notices | Non
     watched = Watched()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        progress.say(f"{signal.Signals(number).name}: ending the run and keeping what is finished ...")
+        progress.interject(f"{signal.Signals(number).name}: ending the run and keeping what is finished ...")
         try:
             stop(runs[0], signal.Signals(number))
         except GputuiError as error:
-            progress.say(f"{error.message}: {error.hint}")
+            progress.interject(f"{error.message}: {error.hint}")
 
     def hang_up(number: int, frame: FrameType | None) -> None:
         os._exit(EXIT_HUNG_UP)  # the terminal is gone, and the run belongs to its supervisor
 
     def leave(number: int, frame: FrameType | None) -> None:
-        progress.say(f"the run goes on; to see it again: gputui attach {runs[0].short_id}")
+        progress.interject(f"the run goes on; to see it again: gputui attach {runs[0].short_id}")
         os._exit(EXIT_DONE)
 
     with Progress(plans, live=sys.stderr.isatty()) as progress:

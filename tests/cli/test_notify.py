@@ -35,6 +35,7 @@ def test_a_failure_and_the_end_ring_on_a_terminal(
     assert terminal.seen.count(b"\x07") == 6
 
 
+@pytest.mark.slow
 def test_where_is_no_terminal_nothing_is_sent_and_without_the_option_neither(
     fails: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,7 @@ def test_what_cannot_be_stored_in_the_end_is_told_with_its_journal_and_can_be_st
     assert rows(tmp_path / "b.db", "SELECT outcome FROM cases") == [("ok",)]
 
 
+@pytest.mark.slow
 def test_recordings_pair_by_their_label_and_without_one_with_nothing(tmp_path: Path) -> None:
     a, b = tmp_path / "a.db", tmp_path / "b.db"
     secret = "--of-ada-lovelace"
@@ -329,6 +330,7 @@ def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(
     assert gputui("import", run_dir, "--db", db).stdout.count("was there already") == 1
 
 
+@pytest.mark.slow
 def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -> None:
     """Runs of a profile and recordings lie in one file without being two runtimes."""
     profile = tmp_path / "p.toml"

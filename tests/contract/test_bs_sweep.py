@@ -130,6 +130,7 @@ def request_of(time_s: float) -> Request:
     return Request(TINY, "cpu", resolve("fp32", "cpu"), 1, 1, time_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "fits"), [(1, True), (64, False)])
 def test_a_batch_is_tried_in_a_process_of_its_own_within_the_limit(batch: int, fits: bool) -> None:
     question = bs_sweep._question(request_of(60.0), "gpt_train", bs_sweep.SMALLEST, batch, 320 * MIB)

@@ -117,7 +117,7 @@ def test_memory_at_each_point_is_what_can_be_counted_by_hand() -> None:
     assert points["peak"].allocated_bytes >= max(p.allocated_bytes for p in points.values())
 
 
-@pytest.mark.parametrize("name", ["lstm_train", "decode"])
+@pytest.mark.parametrize("name", ["lstm_train", pytest.param("decode", marks=pytest.mark.slow)])
 def test_our_workloads_are_profiled_and_every_operator_has_a_category(name: str) -> None:
     found = profiled(workload_named(name))
     assert (found.is_valid, found.fault()) == (True, "")

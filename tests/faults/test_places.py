@@ -70,6 +70,7 @@ def limit_files(run_dir: Path, to_bytes: int) -> None:
     resource.prlimit(holder.pid, resource.RLIMIT_FSIZE, (to_bytes, to_bytes))
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_finished(
     tmp_path: Path, profile: Path
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_run_directory_that_becomes_read_only_costs_the_run_but_not_what_is_fi
     assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"
 
 
+@pytest.mark.slow
 def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     viewer, run_dir = begun(profile, db)

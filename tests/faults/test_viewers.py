@@ -51,6 +51,7 @@ def statuses(db: Path) -> list[str]:
     return [run["status"] for run in json.loads(gputui("runs", db, "--json").stdout)["runs"]]
 
 
+@pytest.mark.slow
 def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     name = detached(profile, db, "--label", "mine")

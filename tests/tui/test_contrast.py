@@ -114,6 +114,7 @@ def test_every_text_of_the_monitor_can_be_read(keys: tuple[str, ...]) -> None:
     assert len(styles) > 2
 
 
+@pytest.mark.slow
 async def test_every_text_of_every_screen_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_gpu_that_is_lost_at_the_start_keeps_its_place() -> None:
         leave(terminal)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_lost_while_it_is_watched_heals_when_its_driver_does() -> None:
     box = Box()
     with box.monitor() as terminal:

@@ -22,6 +22,7 @@ from gputui.tui.shell import ShellScreen
 DEADLINE_S = 120.0
 
 
+@pytest.mark.slow
 def test_every_viewer_that_was_told_to_rings_on_whatever_screen_it_is(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
