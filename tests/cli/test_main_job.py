@@ -136,7 +136,7 @@ def test_storing_a_run_directory_again_adds_nothing(place: Path) -> None:
     assert gputui("runs", str(place / "a.db"), "--json").stdout == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Signals) -> None:
     profile = tmp_path / "spin.toml"
     profile.write_text(PROFILE)

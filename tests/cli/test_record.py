@@ -351,6 +351,7 @@ def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -
     assert {row["case"] for row in comparison["rows"] if row["ratio"]} == {"command:nap cpu", "record:x"}
 
 
+@pytest.mark.slow
 def test_three_recordings_a_side_are_pooled_into_launches_whose_spread_was_measured(tmp_path: Path) -> None:
     for db, seconds in ((tmp_path / "a.db", "0.4"), (tmp_path / "b.db", "0.01")):
         for _ in range(3):

@@ -65,6 +65,7 @@ def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Pat
     assert statuses(db) == ["finished"]
 
 
+@pytest.mark.slow
 def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml", budget_s=12, replicates=3)
     db = tmp_path / "a.db"

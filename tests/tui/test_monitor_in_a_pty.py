@@ -202,6 +202,7 @@ def test_a_gpu_whose_every_third_call_fails_is_shown_with_what_it_tells() -> Non
         leave(terminal)
 
 
+@pytest.mark.slow
 def test_gpus_come_and_go() -> None:
     """One is unplugged, one is added, then the driver is reloaded: nobody has to begin anew."""
     box = Box(gpus=2)
