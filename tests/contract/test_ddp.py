@@ -174,7 +174,7 @@ def test_when_the_worker_is_killed_the_launcher_and_its_ranks_end_by_themselves(
 @pytest.mark.slow
 def test_a_run_of_two_ranks_has_blocks_and_figures(tmp_path: Path) -> None:
     case = make_case("ddp", "mini", threads="all")
-    run = Supervised(tmp_path, make_plan([0], cases=(case,), budget_s=30.0))
+    run = Supervised(tmp_path, make_plan([0], cases=(case,), budget_s=150.0))
     assert run.end() == 0
     assert [(end.outcome, end.reason) for end in run.lines(CaseEnd)] == [("ok", "")]
     assert len(run.lines(Block)) >= 5
