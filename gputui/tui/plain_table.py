@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from rich.console import Console, ConsoleOptions
-from rich.measure import Measurement
 from rich.segment import Segment
 from rich.text import Text
 from textual.coordinate import Coordinate
@@ -22,23 +20,14 @@ CUT = "…"
 """Stands where something goes on beyond the edge; `left` and `right` lead there."""
 
 
-class _Cell(Text):
-    """One line of clean text: how wide it is needs no look at how it would break."""
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """As wide as it is."""
-        cells = width_of(self.plain)
-        return Measurement(cells, cells)
-
-
 class PlainTable(DataTable[Text]):
     """Rows of text under headings; the cursor is a row."""
 
     def __init__(self, headings: Sequence[str] = (), id: str | None = None) -> None:
         super().__init__(id=id, cursor_type="row", cell_padding=1)
-        self.add_columns(*map(Text, headings))
         self._headings = tuple(headings)
         self._texts: list[tuple[str, ...]] = []
+        self._widest: dict[int, int] = {}
 
     @property
     def text(self) -> str:
@@ -56,25 +45,31 @@ class PlainTable(DataTable[Text]):
         `widest` is by column how many cells are shown at most.
         """
         place = self.cursor_row
-        self.clear(columns=headings is not None)
-        if headings is not None:
-            self._headings = tuple(headings)
-            self.add_columns(*map(Text, headings))
+        self._headings = tuple(headings) if headings is not None else self._headings
+        self._widest = dict(widest or {})
         self._texts = [tuple(clean_text(cell) for cell in cells) for cells in rows]
-        for cells in self._texts:
-            shown = list(cells)
-            for column, most in (widest or {}).items():
-                shown[column] = cut(shown[column], most)
-            self.add_row(*map(self._cell, shown))
+        shown = [[self._shown(column, text) for column, text in enumerate(cells)] for cells in self._texts]
+        # Columns are made anew with their widths: those of the stock table only grow, when it idles.
+        self.clear(columns=True)
+        for column, heading in enumerate(self._headings):
+            width = max(map(width_of, (heading, *(cells[column] for cells in shown))))
+            self.add_column(Text(heading), width=width)
+        for cells in shown:
+            self.add_row(*(Text(cell, no_wrap=True) for cell in cells))
         self.move_cursor(row=min(place, max(len(rows) - 1, 0)))
 
     def change(self, row: int, column: int, text: str) -> None:
         """Another text in one cell: quicker than to fill a long table again."""
         cells = self._texts[row]
         text = clean_text(text)
-        if text != cells[column]:
-            self._texts[row] = (*cells[:column], text, *cells[column + 1 :])
-            self.update_cell_at(Coordinate(row, column), self._cell(text), update_width=True)
+        if text == cells[column]:
+            return
+        self._texts[row] = (*cells[:column], text, *cells[column + 1 :])
+        shown = self._shown(column, text)
+        if width_of(shown) > self.ordered_columns[column].width:
+            self.fill(self._texts, widest=self._widest)
+        else:
+            self.update_cell_at(Coordinate(row, column), Text(shown, no_wrap=True))
 
     def step(self, rows: int) -> None:
         """Move the cursor."""
@@ -112,8 +107,9 @@ class PlainTable(DataTable[Text]):
         ]
         return (told[0][0], told[-1][1]) if told else (0, 0)
 
-    def _cell(self, text: str) -> _Cell:
-        return _Cell(self._plain(text), no_wrap=True)
+    def _shown(self, column: int, text: str) -> str:
+        """What there is room for, in the characters that the terminal has."""
+        return self._plain(cut(text, self._widest[column]) if column in self._widest else text)
 
     def _plain(self, text: str) -> str:
         return text_in_ascii(text) if shell_of(self).ascii_only else text

@@ -298,9 +298,16 @@ async def test_what_is_cut_on_a_narrow_screen_is_marked_and_copied_whole(db: Pat
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        assert "no …" in picture(app)
-        await press(pilot, "tab", "tab", "y")
-        assert "scaled_dot_product_attent…" in picture(app)
+        assert "no GPU in th…" in picture(app)
+        await press(pilot, "tab", "tab")
+        shown = picture(app)
+        await pilot.resize_terminal(120, 40)
+        assert "scaled_dot_product_attention  " in picture(app)
+        await pilot.resize_terminal(80, 24)
+        assert picture(app) == shown
+        assert "scaled_dot_product_attent…" in shown
+        assert "per step  share" in shown
+        await press(pilot, "y")
         copied = (copies_directory() / "copied.txt").read_text(encoding="utf-8")
         assert "scaled_dot_product_attention\t" in copied
         assert "\t64x64,64x64" in copied

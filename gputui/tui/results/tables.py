@@ -27,8 +27,8 @@ from gputui.store.text import clean_text
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
 RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")
-CASE_HEADINGS = ("case", "rate", "95 %", "per step", "outcome", "remarks")
-OPERATOR_HEADINGS = ("operator", "phase", "category", "calls", "per step", "share", "shapes")
+CASE_HEADINGS = ("case", "rate", "95 %", "per step", "remarks")
+OPERATOR_HEADINGS = ("operator", "per step", "share", "calls", "phase", "category", "shapes")
 RUN_ORDERS: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("when", lambda run: -run.started_utc_us),
     ("label", lambda run: (not run.label, run.label.casefold())),
@@ -88,19 +88,18 @@ def case_rows(run: Run) -> list[CaseRow]:
     rows: list[CaseRow] = []
     for case in measured_first(run.cases):
         speed = speed_of(case)
-        cells = (case_name(case), "—", "", "", case.outcome, case.reason)
+        cells = (case_name(case), case.outcome, "", "", case.reason)
         if isinstance(speed, SpeedEstimate):
             cells = (
                 case_name(case),
                 format_rate(speed.units_per_s, case.case.unit),
                 interval_words(speed),
                 format_seconds(case.case.units_per_step / speed.units_per_s),
-                case.outcome,
                 _flags(case),
             )
         rows.append(CaseRow(case, cells))
         for figure in figures_of(case):
-            said = (f"  {figure.title}", figure_text(figure), "", "", "", f"seen in {figure_seen(figure)}")
+            said = (f"  {figure.title}", figure_text(figure), "", "", f"seen in {figure_seen(figure)}")
             rows.append(CaseRow(case, said))
     return rows
 
@@ -108,6 +107,8 @@ def case_rows(run: Run) -> list[CaseRow]:
 def _flags(case: CaseResult) -> str:
     """What a reader must know of a figure, in a word or two."""
     flags = []
+    if case.outcome != "ok":
+        flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     if is_crowded(case):
         share = waited_share(case)
         flags.append("crowded" if isinstance(share, Missing) else f"crowded {format_percent(share)}")
@@ -135,11 +136,11 @@ def operator_rows(detail: RunDetail, case: CaseResult, rows: Sequence[Operator])
     return [
         (
             row.operator.removeprefix("aten::"),
-            row.phase,
-            row.category,
-            f"{row.calls / found.steps:g}" if row.calls else "",
             format_seconds(row.time_ns * 1e-9 / found.steps),
             format_percent(row.time_ns / found.window_ns),
+            f"{row.calls / found.steps:g}" if row.calls else "",
+            row.phase,
+            row.category,
             row.shapes,
         )
         for row in rows

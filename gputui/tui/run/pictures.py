@@ -17,7 +17,7 @@ from gputui.tui.monitor.look import wrapped
 from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.run.actions import KEYS, TITLES
 from gputui.tui.run.form import FIELDS, Text
-from gputui.tui.run.model import Ended, RunModel
+from gputui.tui.run.model import Ended, ResultRow, RunModel
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""
@@ -419,22 +419,32 @@ def _ended(model: RunModel, ended: Ended, width: int, height: int) -> list[Line]
         head = f"  {left('case', name_width)} {right('rate', 16)} {right('95 %', 8)} {right('blocks', 7)}"
         lines.append(fitted((Span(head, "dim"),), width))
     for row in ended.rows:
-        name = Span("  " + left(clean(row.name), name_width) + " ", "" if row.rate else "dim")
-        spans: tuple[Span, ...]
         if row.rate:
             spans = (
-                name,
+                Span("  " + left(clean(row.name), name_width) + " "),
                 Span(right(row.rate, 16)),
                 Span(right(row.interval, 9)),
                 Span(right(str(row.blocks), 8)),
             )
-        else:
-            spans = (name, Span(clean(row.why), "dim"))
-        lines.append(fitted(spans, width))
+            lines.append(fitted(spans, width))
+    lines += _not_measured(ended.rows, width)
     model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
     if len(lines) > height - 1:
         heading.append(Span(_place(model.scrolled, height - 1, len(lines)), "dim"))
     return [ruled(heading, width), *lines[model.scrolled :]]
+
+
+def _not_measured(rows: Sequence[ResultRow], width: int) -> Iterable[Line]:
+    """Each outcome and reason once, however many cases have it: without a GPU that is most of them."""
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.rate:
+            named.setdefault(row.why, []).append(row.name)
+    for why, names in named.items():
+        style = _STATE_STYLES.get(why.partition(":")[0], "dim")
+        who = ", ".join(names) if len(names) == 1 or style != "dim" else counted(len(names), "case")
+        for line in wrapped(f"{clean(who)}: {clean(why)}", width - 2, 3):
+            yield fitted((Span("  "), Span(line, style)), width)
 
 
 def _logs(model: RunModel, width: int, height: int) -> list[Line]:
