@@ -42,6 +42,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("memory_clock_mhz", "f", "gpu", "memory clock"),
     Metric("throttle_bits", "Q", "gpu", "clocks-event reasons, NVML bit set"),
     Metric("energy_mj", "Q", "gpu", "energy counter since the driver was loaded"),
+    Metric("compute_process_count", "f", "gpu", "processes that compute on it"),
     Metric("cpu_busy_pct", "f", "host", "CPU time used by all processes, 100 per logical CPU"),
     Metric("cpu_steal_pct", "f", "host", "CPU time taken by the hypervisor, 100 per logical CPU"),
     Metric("memory_used_bytes", "Q", "host", "host memory in use, caches not counted"),

@@ -61,7 +61,7 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 TOLD = ("faster", "slower", "same")
 """Verdicts that say something of the boxes."""
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
-CROWDED = "kept from CPUs by others"
+CROWDED, SHARED = "kept from CPUs by others", "beside another process on its GPU"
 FLAGGED_SHARE = 0.05
 """From which throttling is worth a flag: a cap that is touched now and then changes nothing."""
 COLD_SHARE = 0.2
@@ -553,10 +553,12 @@ def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable
     seen = _conditions(cell, conditions) if on_gpu else Missing("not a GPU")
     if isinstance(seen, Missing):
         return
+    is_program = cell.result.case.is_program
     for word, share, least in (
         (SLOWED, seen.slowed_share, FLAGGED_SHARE),
         (CAPPED, seen.power_capped_share, FLAGGED_SHARE),
         (COLD, seen.cold_share, COLD_SHARE),
+        (SHARED, Missing("it may be several itself") if is_program else seen.shared_share, FLAGGED_SHARE),
     ):
         if not isinstance(share, Missing) and share >= least:
             yield Flag(side, word, share)

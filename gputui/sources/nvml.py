@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar  # pynvml has no types
 
@@ -38,6 +39,10 @@ _FULL: tuple[tuple[Way, ...], ...] = (
     (nvml_calls.energy,),
 )
 
+_SELDOM: tuple[tuple[Way, ...], ...] = ((nvml_calls.compute_processes,),)
+"""Questions for which the driver holds its lock, for milliseconds (MangoHud, PR 2104): launches may wait."""
+_SELDOM_S = 5.0
+
 
 @dataclass(slots=True)
 class _Device:
@@ -45,7 +50,9 @@ class _Device:
 
     handle: Any
     ways: list[list[Way]]
-    """For each question of `_FULL`, those not ruled out, the one in use first."""
+    """For each question of `_FULL` and `_SELDOM`, those not ruled out, the one in use first."""
+    seldom_from_s: float = -math.inf
+    """When the questions of `_SELDOM` are due, by the monotonic clock."""
 
 
 class NvmlSource:
@@ -53,7 +60,8 @@ class NvmlSource:
 
     NAME: ClassVar[str] = "nvml"
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._nvml: Any = None
         self._devices: dict[int, _Device] = {}
         self._indices: tuple[int, ...] = ()
@@ -82,7 +90,7 @@ class NvmlSource:
             except pynvml.NVMLError as error:
                 self._problems[index] = Missing(nvml_codes.nvml_reason(error.value))
             else:
-                self._devices[index] = _Device(handle, [list(ways) for ways in _FULL])
+                self._devices[index] = _Device(handle, [list(ways) for ways in (*_FULL, *_SELDOM)])
         return None if count else Missing("the NVIDIA driver sees no GPU")
 
     def devices(self) -> tuple[int, ...]:
@@ -93,7 +101,7 @@ class NvmlSource:
         """The metrics of one GPU; none of a lost one, which is not asked again."""
         values: Numbers = {}
         if device in self._devices:
-            failure = self._ask_all(self._devices[device], len(_FULL) if full else len(_QUICK), values)
+            failure = self._ask_all(self._devices[device], self._due(self._devices[device], full), values)
             if failure == nvml_codes.GPU_IS_LOST:
                 del self._devices[device]  # such a GPU comes back only with a restart
                 values = {}
@@ -116,6 +124,16 @@ class NvmlSource:
                 nvml.nvmlShutdown()
             except nvml.NVMLError:
                 return  # nothing is left to close
+
+    def _due(self, device: _Device, full: bool) -> int:
+        """How many of its questions are to be asked now."""
+        if not full:
+            return len(_QUICK)
+        now_s = self._clock()
+        if now_s < device.seldom_from_s:
+            return len(_FULL)
+        device.seldom_from_s = now_s + _SELDOM_S
+        return len(device.ways)
 
     def _ask_all(self, device: _Device, questions: int, values: Numbers) -> int | None:
         """Fill `values`; the error code of the last question that failed, if any."""

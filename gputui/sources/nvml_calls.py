@@ -105,6 +105,11 @@ def memory_1(nvml: Any, handle: Any) -> Numbers:
     return {"memory_used_bytes": memory.used, "memory_total_bytes": memory.total}
 
 
+def compute_processes(nvml: Any, handle: Any) -> Numbers:
+    """How many processes compute on it; in a container their numbers are those of the host."""
+    return {"compute_process_count": float(len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)))}
+
+
 def temperature_v(nvml: Any, handle: Any) -> Numbers:
     """Temperature of the chip."""
     return {"temperature_c": float(nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU))}

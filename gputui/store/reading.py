@@ -39,6 +39,7 @@ POWER_CAP_BIT = 0x4
 
 _MEAN_SQL = "avg(CASE WHEN isfinite({0}) THEN {0} END)"
 _LAST_SQL = "arg_max({0}, t_us)"
+_OF_CONDITIONS = ("sm_clock_mhz", "temperature_c", "throttle_bits", "compute_process_count")
 _PIECE_SQL = {"throttle_bits": "bit_or({0})"}
 """What stands for a piece of time; by metric key where the kind of value does not decide it."""
 _TIMED_SQL = """
@@ -126,10 +127,12 @@ class CaseConditions:
     clock_most_mhz: float | Missing
     """The highest of the same device in the whole run."""
     slowed_share: float | Missing
-    """As in DeviceTelemetry; Missing for a CPU, as are the next two."""
+    """As in DeviceTelemetry; Missing for a CPU, as are the next three."""
     power_capped_share: float | Missing
     cold_share: float | Missing
     """Share of the samples more than COLD_C below the warmest of them: the device was still warming up."""
+    shared_share: float | Missing
+    """Share of the samples with more than one process computing on it, among those that counted them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,7 +521,7 @@ def conditions_of(
     gpu, host, blocks, cases = (
         _union(files, name, run_ids, columns)
         for name, columns in (
-            ("telemetry", ("device_index", "t_us", "sm_clock_mhz", "temperature_c", "throttle_bits")),
+            ("telemetry", ("device_index", "t_us", *_OF_CONDITIONS)),
             ("host_telemetry", ("t_us", "cpu_clock_mhz")),
             ("blocks", ("case_id", "t_us", "wall_ns")),
             ("cases", ("case_id", "device_index")),
@@ -543,14 +546,16 @@ def conditions_of(
             avg(CASE WHEN throttle_bits IS NULL THEN NULL
                 WHEN throttle_bits & {POWER_CAP_BIT} <> 0 THEN 1 ELSE 0 END),
             avg(CASE WHEN temperature_c IS NULL THEN NULL
-                WHEN temperature_c < warmest_c - {COLD_C} THEN 1 ELSE 0 END)
+                WHEN temperature_c < warmest_c - {COLD_C} THEN 1 ELSE 0 END),
+            avg(CASE WHEN compute_process_count IS NULL THEN NULL
+                WHEN compute_process_count > 1 THEN 1 ELSE 0 END)
         FROM seen JOIN most USING (place, run_id, device_index) GROUP BY place, run_id, case_id"""
     host_sql = f"""
         WITH t AS ({host.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
             timed AS ({_TIMED_SQL.format("b.case_id")} WHERE c.device_index IS NULL),
             most AS (SELECT place, run_id, max(cpu_clock_mhz) AS mhz FROM t GROUP BY ALL)
         SELECT t.place, t.run_id::VARCHAR, case_id, count(*), median(cpu_clock_mhz), any_value(most.mhz),
-            NULL, NULL, NULL
+            NULL, NULL, NULL, NULL
         FROM t ASOF JOIN timed
             ON t.place = timed.place AND t.run_id = timed.run_id AND t.t_us >= timed.from_us
         JOIN most ON most.place = t.place AND most.run_id = t.run_id

@@ -73,6 +73,10 @@ def _columns(*lines: str) -> tuple[Column, ...]:
     return tuple(columns)
 
 
+METRIC_NAMES = frozenset(metric.key for metric in METRICS)
+"""Columns that a file of the same schema version may lack: metrics come as they are needed."""
+
+
 def _telemetry_columns(scope: str) -> tuple[Column, ...]:
     return tuple(Column(m.key, _SQL_TYPES[m.code], m.title) for m in METRICS if m.scope == scope)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +152,7 @@ def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> It
                 with _attached(db, "", db, beside) as connection:
                     checked = check_is_ours(connection, db)
                     _migrate(connection, db, checked.schema_version)
-                    _add_late_tables(connection, db, {table for table, _ in checked.columns})
+                    _add_what_came_late(connection, db, checked.columns)
                     yield connection
             else:
                 with _draft(db) as draft, _attached(draft, _new_file_options(), db, beside) as connection:
@@ -290,12 +290,18 @@ def _migrate(
             connection.execute("COMMIT")
 
 
-def _add_late_tables(connection: DuckDBPyConnection, db: Path, there: set[str]) -> None:
-    """Make the tables that came after the file was made, within its schema version."""
+def _add_what_came_late(connection: DuckDBPyConnection, db: Path, there: Collection[tuple[str, str]]) -> None:
+    """Make the tables and metrics that came after the file was made, within its schema version."""
+    tables = {table for table, _ in there}
     with explaining(db):
         for table in schema.TABLES:
-            if table.is_late and table.name not in there:
+            if table.is_late and table.name not in tables:
                 connection.execute(table.create_sql(CATALOG))
+                continue
+            for column in table.columns:
+                if column.name in schema.METRIC_NAMES and (table.name, column.name) not in there:
+                    added = f"ADD COLUMN {column.name} {column.sql_type}"
+                    connection.execute(f"ALTER TABLE {CATALOG}.main.{table.name} {added}")
 
 
 def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> None:

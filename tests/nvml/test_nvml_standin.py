@@ -180,6 +180,7 @@ def test_every_metric_of_two_gpus_is_read() -> None:
         "memory_clock_mhz": 3200.0,
         "throttle_bits": 4,
         "energy_mj": 5000000000,
+        "compute_process_count": 0.0,
     }
     assert found["first"]["full"]["0"]["power_w"] == 100.0  # no instant value: the driver's own
     assert found["first"]["quick"]["1"].keys() == {
@@ -189,6 +190,25 @@ def test_every_metric_of_two_gpus_is_read() -> None:
         "power_w",
     }
     assert found["first"]["problems"] == {}
+
+
+SELDOM = """
+import json
+from gputui.sources.nvml import NvmlSource
+now_s = [100.0]
+source = NvmlSource(clock=lambda: now_s[0])
+source.probe()
+counts = []
+for after_s in (0, 1, 3.9, 0.2, 1):
+    now_s[0] += after_s
+    counts.append([source.read(d, full=True).values.get("compute_process_count") for d in source.devices()])
+print(json.dumps(counts))
+"""
+
+
+def test_processes_that_compute_are_counted_once_in_five_seconds() -> None:
+    scenario = "driver gpus 2\n1 process 4711 C 2048 55\n1 process 4712 C 10 -\n1 process 4713 G 10 -\n"
+    assert answer(SELDOM, scenario) == [[0, 2], [None, None], [None, None], [0, 2], [None, None]]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +228,7 @@ def test_an_older_driver_is_asked_in_the_older_way(function: str, key: str, valu
 def test_a_metric_that_is_not_supported_leaves_the_others() -> None:
     values = answer(READ, "0 error nvmlDeviceGetUtilizationRates 3\n")["first"]["full"]["0"]
     assert "sm_busy_pct" not in values
-    assert len(values) == 7
+    assert len(values) == 8
 
 
 def test_a_metric_that_fails_once_comes_back() -> None:

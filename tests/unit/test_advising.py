@@ -276,7 +276,7 @@ def test_the_fastest_precision_answers_unless_one_is_asked_for() -> None:
 def test_a_gpu_that_was_throttled_while_it_was_timed_is_a_doubt() -> None:
     def seen(run_id: str, case_id: int) -> CaseConditions:
         absent = Missing("not seen")
-        return CaseConditions(case_id, 90, absent, absent, 0.3, 0.01, absent)
+        return CaseConditions(case_id, 90, absent, absent, 0.3, 0.01, absent, absent)
 
     boxes = training_boxes(1e3, 1e4)
     advice = advise(parse_job("1M tok train"), boxes, conditions=seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from gputui.analysis.verdict import (
     is_left_by_waiting,
 )
 from gputui.model.absent import Missing
+from gputui.model.case import OWN
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult, Run
 from gputui.model.telemetry import Reading
@@ -28,6 +29,7 @@ from gputui.services.comparison import (
     CAPPED,
     COLD,
     CROWDED,
+    SHARED,
     SLOWED,
     Comparison,
     Flag,
@@ -210,8 +212,8 @@ def test_a_difference_is_explained_by_clock_where_both_take_as_many_cycles(
 
 def conditions(**known: float) -> CaseConditions:
     absent = Missing("not measured")
-    fields = ("clock_median_mhz", "clock_most_mhz", "slowed_share", "power_capped_share", "cold_share")
-    return CaseConditions(0, 100, *(known.get(name, absent) for name in fields))
+    names = [field.name for field in fields(CaseConditions)][2:]
+    return CaseConditions(0, 100, *(known.get(name, absent) for name in names))
 
 
 def on_gpus(a_s: float, b_s: float, a: CaseConditions, b: CaseConditions, name_b: str = "") -> Comparison:
@@ -247,11 +249,25 @@ def test_a_row_carries_what_disturbed_each_side_with_its_share_of_time() -> None
     (row,) = on_gpus(
         0.1,
         0.1,
-        conditions(slowed_share=0.0, power_capped_share=0.34, cold_share=0.1),
-        conditions(slowed_share=0.2, power_capped_share=0.01, cold_share=0.5),
+        conditions(slowed_share=0.0, power_capped_share=0.34, cold_share=0.1, shared_share=1.0),
+        conditions(slowed_share=0.2, power_capped_share=0.01, cold_share=0.5, shared_share=0.0),
     ).rows
 
-    assert row.flags == (Flag("a", CAPPED, 0.34), Flag("b", SLOWED, 0.2), Flag("b", COLD, 0.5))
+    assert row.flags == (
+        Flag("a", CAPPED, 0.34),
+        Flag("a", SHARED, 1.0),
+        Flag("b", SLOWED, 0.2),
+        Flag("b", COLD, 0.5),
+    )
+
+
+def test_a_program_may_be_several_processes_itself() -> None:
+    case = make_case(device_class="gpu", precision=OWN)
+    run = make_run(measured(case, *[steady(0.1)] * 3))
+    side = side_of_runs("a", [run])
+    assert case.is_program
+    seen = conditions(shared_share=1.0)
+    assert compare_sides(side, side_of_runs("b", [run]), conditions=lambda *_: seen).rows[0].flags == ()
 
 
 def test_a_cpu_row_whose_cpus_others_held_is_flagged() -> None:
@@ -279,6 +295,7 @@ def test_only_what_was_sampled_within_the_blocks_of_a_case_counts_for_it(tmp_pat
                 "sm_clock_mhz": 1500.0 if block.case_id == 0 else 1800.0,
                 "throttle_bits": 0x4 if block.case_id == 0 else 0x40,
                 "temperature_c": 40.0 + 5 * block.index if block.case_id == 0 else 70.0,
+                **({"compute_process_count": 1.0 + block.index % 2} if block.case_id == 0 else {}),
             },
         )
         for block in (*first, *second)
@@ -293,8 +310,8 @@ def test_only_what_was_sampled_within_the_blocks_of_a_case_counts_for_it(tmp_pat
     with open_result(tmp_path / "a.db") as file:
         found = file.conditions(file.summaries()[0].run_id)
 
-    assert found[0] == CaseConditions(0, 12, 1500.0, 1980.0, 0.0, 1.0, pytest.approx(4 / 6))  # type: ignore[arg-type]
-    assert found[1] == CaseConditions(1, 12, 1800.0, 1980.0, 1.0, 0.0, 0.0)
+    assert found[0] == CaseConditions(0, 12, 1500.0, 1980.0, 0.0, 1.0, pytest.approx(4 / 6), 0.5)  # type: ignore[arg-type]
+    assert found[1] == CaseConditions(1, 12, 1800.0, 1980.0, 1.0, 0.0, 0.0, Missing("not measured"))
 
 
 def test_each_block_tells_why_its_clocks_were_held_back_and_one_without_a_sample_tells_nothing(
