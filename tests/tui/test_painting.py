@@ -20,10 +20,10 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from gputui.tui.app import ending_with
 from gputui.tui.cell_diff import width_of
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import LinesView
+from gputui.tui.monitor.screen import ending_with
 from gputui.tui.painting import FastPaint
 from gputui.tui.quiet_input import ASK, QuietDriver
 from gputui.tui.theme import Depth

@@ -40,7 +40,8 @@ def test_the_monitor_alone_loads_no_other_screen_and_nothing_that_they_need() ->
     loaded = set(json.loads(done.stdout))
     assert not {name.partition(".")[0] for name in loaded} & {"duckdb", "numpy", "pandas", "torch"}
     assert "textual.widgets._data_table" not in loaded
-    assert not [name for name in loaded if name.startswith("gputui.tui") and name.endswith(".screen")]
+    screens = [name for name in loaded if name.startswith("gputui.tui") and name.endswith(".screen")]
+    assert screens == ["gputui.tui.monitor.screen"]
 
 
 def test_every_screen_that_is_here_can_be_loaded_and_keys_are_unique() -> None:

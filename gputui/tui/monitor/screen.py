@@ -1,0 +1,290 @@
+"""The Monitor as a screen: paints what its model draws, passes keys on, and never waits for the collector."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from time import monotonic, monotonic_ns
+from typing import Protocol, runtime_checkable
+
+from rich.cells import set_cell_size
+from textual import events
+from textual.app import ComposeResult
+from textual.geometry import Region
+from textual.message import Message
+from textual.screen import Screen
+from textual.strip import Strip
+
+from gputui.model.live import LiveSample
+from gputui.tui.bell import Bell
+from gputui.tui.cell_diff import width_of
+from gputui.tui.lines import Line, Span
+from gputui.tui.lines_view import LinesView
+from gputui.tui.painting import FastPaint
+from gputui.tui.screens import screen_at
+from gputui.tui.theme import Depth
+
+PAINT_EVERY_S = 1.0
+_SLACK_S = 0.1
+"""A sample this much early is painted when it comes; without one the picture is painted this much late."""
+_BEGINNING_S = 2.0
+_PAINT_FIRST_EVERY_S = 0.1
+"""At the beginning the devices come one by one; nobody should wait a second for the first of them."""
+SLOW_FRAME_S = 0.5
+"""From this round trip on, the picture says that the link is slow."""
+
+
+class Model(Protocol):
+    """What is drawn."""
+
+    def add(self, sample: LiveSample) -> None:
+        """Take a sample in."""
+
+    def press(self, action_id: str) -> object:
+        """A key was pressed; what it asks of the outside, or None."""
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether letters are text now and no keys."""
+
+    def type(self, text: str) -> None:
+        """Take letters in."""
+
+    def click(self, x: int, y: int) -> None:
+        """A cell of the picture was clicked."""
+
+    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
+        """The picture, at most `height` lines of `width` cells."""
+
+
+class Collector(Protocol):
+    """Who samples, in a thread of its own."""
+
+    def latest(self) -> LiveSample:
+        """What is known now, at once; the same object as before if nothing has changed."""
+
+    def close(self) -> None:
+        """Stop within 0.1 s, even while a call hangs."""
+
+
+class KeyAction(Protocol):
+    """A line of the table of keys: see `monitor.actions`."""
+
+    @property
+    def id(self) -> str:
+        """What `Model.press` takes."""
+
+    @property
+    def key(self) -> str:
+        """As Textual names keys, separated by commas."""
+
+
+@runtime_checkable
+class NamesScreens(Protocol):
+    """A model whose picture names the screens of the app."""
+
+    def name_screens(self, screens: Line) -> None:
+        """What stands at the right end of the first line from now on."""
+
+
+@runtime_checkable
+class Says(Protocol):
+    """A screen with a line for messages."""
+
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence."""
+
+
+@runtime_checkable
+class OpensScreens(Protocol):
+    """The app, where the Monitor may not be its only screen."""
+
+    @property
+    def has_screens(self) -> bool:
+        """Whether there are others."""
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
+        """Show one of them."""
+
+
+class SamplesArrived(Message, bubble=False):
+    """The collector has something new."""
+
+    def can_replace(self, message: Message) -> bool:
+        """What is new is asked for when it is drawn: one message is as good as two."""
+        return isinstance(message, SamplesArrived)
+
+
+class MonitorScreen(Screen[None], inherit_bindings=False):
+    """One `LinesView` over the whole screen, and the keys of the model."""
+
+    DEFAULT_CSS = "MonitorScreen { overflow: hidden; }"
+
+    def __init__(
+        self,
+        model: Model,
+        collector: Collector,
+        bell: Bell,
+        depth: Depth,
+        actions: Iterable[KeyAction],
+        on_request: Callable[[object], None],
+    ) -> None:
+        super().__init__()
+        self._model = model
+        self._collector = collector
+        self._bell = bell
+        self._last: LiveSample | None = None
+        self._on_request = on_request
+        self._view = LinesView(depth)
+        self._mounted_s = self._painted_s = 0.0
+        self._next: asyncio.TimerHandle | None = None
+        self.shown_actions = tuple(actions)
+        self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}
+
+    def compose(self) -> ComposeResult:
+        """The one widget."""
+        yield self._view
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What is below the view, which covers all of it."""
+        return [Strip.blank(crop.width)] * crop.height
+
+    def on_mount(self) -> None:
+        """Begin to listen."""
+        self._mounted_s = monotonic()
+        self._take_in()
+        self._bell.listener = self._rung
+        width, height = self.app.size  # of the view it will have: the first frame is a picture, not a blank
+        self._view.show(self._model.lines(width, height, monotonic_ns()))
+
+    def on_unmount(self) -> None:
+        """Listen no more."""
+        self._bell.listener = None
+        if self._next is not None:
+            self._next.cancel()
+
+    def on_screen_resume(self) -> None:
+        """Another screen was left for this one."""
+        self.call_next(self.paint)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size: another picture."""
+        self.call_next(self.paint)
+
+    def on_samples_arrived(self) -> None:
+        """Every sample goes into the charts; the picture follows at most once a second."""
+        self._take_in()
+        now = monotonic()
+        is_new = now - self._mounted_s < _BEGINNING_S
+        wait_s = self._painted_s + (_PAINT_FIRST_EVERY_S if is_new else PAINT_EVERY_S - _SLACK_S) - now
+        if wait_s <= 0:
+            self.paint()
+        elif is_new:
+            self._again_in(wait_s)
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters while text is typed, else the keys of the model, in the order they were typed.
+
+        As bindings they would be looked up later, by the app: of a burst the first key would come too late to
+        change what the others mean.
+        """
+        if self._model.is_typing and event.is_printable and event.character is not None:
+            self._model.type(event.character)
+            self.paint()
+        elif event.key in self._by_key:
+            self.press(self._by_key[event.key])
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from elsewhere is text, or nothing."""
+        if self._model.is_typing:
+            self._model.type(event.text)
+            self.paint()
+
+    def on_click(self, event: events.Click) -> None:
+        """The mouse is an extra: whatever it does, keys do too."""
+        app = self.app
+        if isinstance(app, OpensScreens) and app.has_screens and event.screen_y == 0:
+            found = screen_at(event.screen_x, self.size.width)
+            if found:
+                app.open_screen(found)
+                return
+        self._model.click(event.screen_x, event.screen_y)
+        self.paint()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves what the arrows move."""
+        self.press("down")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves what the arrows move."""
+        self.press("up")
+
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence in the last line."""
+        if isinstance(self._model, Says):
+            self._model.say(text, style)
+            self.paint()
+
+    def name_screens(self, screens: Line) -> None:
+        """Have the picture name the screens so."""
+        if isinstance(self._model, NamesScreens):
+            self._model.name_screens(screens)
+            self.paint()
+
+    def press(self, action_id: str) -> None:
+        """Do an action of the model: what it changes is seen at once."""
+        request = self._model.press(action_id)
+        if request is not None:
+            self._on_request(request)
+        self.paint()
+
+    def paint(self) -> None:
+        """Draw the picture as it is now, and see to it that it is drawn again in a second."""
+        self._take_in()  # that a call hangs is told without a bell
+        width, height = self._view.size
+        self._painted_s = monotonic()
+        self._again_in(PAINT_EVERY_S + _SLACK_S)
+        if not (width and height and self.is_current):
+            return
+        lines = self._model.lines(width, height, monotonic_ns())
+        app = self.app
+        assert isinstance(app, FastPaint)
+        if app.round_trip_s > SLOW_FRAME_S and lines:
+            note = f" link slow: a picture takes {app.round_trip_s:.1f} s "
+            lines = (ending_with(note, lines[0], width), *lines[1:])
+        rows = self._view.take(lines)
+        if rows:
+            app.paint_rows(self._view, rows)
+
+    def _again_in(self, seconds: float) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        loop = asyncio.get_running_loop()
+        self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
+
+    def _take_in(self) -> None:
+        sample = self._collector.latest()
+        if sample is not self._last:
+            self._last = sample
+            self._model.add(sample)
+
+    def _rung(self) -> None:
+        self.post_message(SamplesArrived())
+
+
+def ending_with(note: str, line: Line, width: int) -> Line:
+    """A line whose right end is covered by a note."""
+    note = note[:width]
+    left = width - len(note)
+    kept: list[Span] = []
+    for span in line:
+        cells = width_of(span.text)
+        kept.append(span if cells <= left else Span(set_cell_size(span.text, left), span.style))
+        left -= min(cells, left)
+        if not left:
+            break
+    return (*kept, Span(" " * left), Span(note, "warn"))
