@@ -315,10 +315,15 @@ def _held(device: str, optimizers: Iterable[Any]) -> dict[int, tuple[str, int]]:
 
     def hold(part: str, tensors: Iterable[Any]) -> None:
         for tensor in tensors:
-            if tensor.device.type == device and tensor.layout == torch.strided:
+            if tensor.device.type != device or tensor.layout != torch.strided:
+                continue
+            try:  # what a compiler traced with has no memory, or none of this device
                 storage = tensor.untyped_storage()
-                if storage.nbytes():
-                    held.setdefault(storage.data_ptr(), (part, storage.nbytes()))
+                address = storage.data_ptr() if storage.device.type == device else 0
+            except (RuntimeError, NotImplementedError):
+                continue
+            if address:
+                held.setdefault(address, (part, storage.nbytes()))
 
     seen = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor)]
     weights = [o for o in seen if issubclass(type(o), torch.nn.Parameter)]

@@ -147,6 +147,8 @@ class ProfiledLaunch:
             points = points_of_a_step(self._device, step.run)
         except NotTold as error:
             return [], str(error)
+        except Exception as error:  # torch may raise anything; the rest of the pass is whole
+            return [], first_line(error)
         reserved = self._reserved_bytes()
         return [
             {"point": name, **{f"{part}_bytes": n for part, n in parts.items()}, "reserved_bytes": reserved}

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 from command_line import gputui
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, ProfiledPass
 from gputui.recording.supervisor import _profiled
@@ -115,6 +117,17 @@ def test_memory_at_each_point_is_what_can_be_counted_by_hand() -> None:
     assert input_bytes <= points["after_forward"].activations_bytes <= 3 * input_bytes
     assert points["after_optimizer"].activations_bytes <= 16
     assert points["peak"].allocated_bytes >= max(p.allocated_bytes for p in points.values())
+
+
+def test_tensors_that_a_compiler_has_left_behind_hold_no_memory() -> None:
+    with FakeTensorMode():
+        fake = torch.empty(1000)
+    with FunctionalTensorMode():
+        functional = torch.empty(1000)
+    found = profiled(TINY)
+    assert (found.is_valid, found.reason, found.memory_reason) == (True, "", "")
+    assert found.memory
+    del fake, functional
 
 
 @pytest.mark.parametrize("name", ["lstm_train", "decode"])
