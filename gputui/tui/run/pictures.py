@@ -80,9 +80,14 @@ def picture(
 def _choose(model: RunModel, width: int, height: int) -> list[Line]:
     form = _form(model, width)
     about = _about(model, width)
-    command = wrapped(f"$ {clean(model.command)}", width - 2, 2)
-    below = [*about, *form, *[fitted((Span("  "), Span(row, "accent")), width) for row in command]]
+    wrapped_command = wrapped(f"$ {clean(model.command)}", width - 2, 2)
+    command = [fitted((Span("  "), Span(row, "accent")), width) for row in wrapped_command]
+    below = [*about, *form, *command]
     room = height - 1 - len(below)
+    is_choosing = model.region != "form" and model.view != "starting"
+    if is_choosing and room <= len(model.profiles or ()):  # what there is to choose from matters more
+        below = [*about, *_folded(model, form, width), *command]
+        room = height - 1 - len(below)
     if room < LEAST_PROFILES:  # a low terminal: what the keys go to, and the rest out of sight
         if model.region == "form" or model.view == "starting":
             first = _first_shown(model.form.selected + 1, len(form), height - 1)
@@ -223,6 +228,19 @@ def _form(model: RunModel, width: int) -> list[Line]:
     return lines
 
 
+def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:
+    """The form without the fields that nobody has filled in."""
+    _, *fields, start = form
+    wrong = model.wrong()
+    told = [
+        line
+        for field, line in zip(FIELDS, fields, strict=True)
+        if model.form.texts[field.name].text or field.name in wrong
+    ]
+    hint = Span(f"{KEYS['next']} sets device, precision, launches and more", "dim")
+    return [ruled((Span("With", "title"), hint), width), *told, start]
+
+
 def _start_note(model: RunModel) -> list[Span]:
     if model.view == "starting":
         return [Span("  starting ...", "accent")]
@@ -231,7 +249,8 @@ def _start_note(model: RunModel) -> list[Span]:
         return [Span("  ! ", "alarm"), Span(clean(wrong["profile"].message), "alarm")]
     if model.probing:
         return [Span(f"  asking {clean(model.probing)} what it has ...", "dim")]
-    return [Span("  enter starts it; it then goes on by itself", "dim")]
+    key = KEYS["choose" if model.region == "form" else "start"]
+    return [Span(f"  {key} starts it; it then goes on by itself", "dim")]
 
 
 def _edited(text: Text, room: int) -> tuple[Span, ...]:
