@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.priors import band_between_models, instance_prior_sd
 from gputui.analysis.verdict import (
+    BAND,
     GeometricMean,
     RatioEstimate,
     SpeedEstimate,
@@ -135,6 +137,23 @@ class Row:
     note: str
     """What else a reader must know, such as another type behind `amp`; empty otherwise."""
     flags: tuple[Flag, ...] = ()
+
+    @property
+    def models_band(self) -> float | Missing:
+        """How far two machines of one name may lie apart: the band for claims about more than these two."""
+        a, b = self.a.run, self.b.run
+        if a is None or b is None or a.machine.machine_id == b.machine.machine_id:
+            return Missing("it is one machine")
+        prior = instance_prior_sd(self.case.variant.device_class, self.case.workload_class)
+        return band_between_models(BAND, prior)
+
+    @property
+    def holds_between_models(self) -> bool | Missing:
+        """Whether what is faster or slower here would be so on any two machines of these names."""
+        if self.verdict.word not in ("faster", "slower") or isinstance(self.estimate, Missing):
+            return Missing("nothing is faster or slower")
+        band = self.models_band
+        return band if isinstance(band, Missing) else self.estimate.is_beyond(band)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from gputui.services.figures import figures_of
 from gputui.services.normality import normality_of_side
 from gputui.services.row_values import value_of
 from gputui.services.row_wording import (
+    boxes_text,
     common_words,
     cost_text,
     energy_text,
@@ -216,6 +217,12 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
     ]
     if told:
         yield f"smallest ratio that would have shown: {', '.join(told)}"
+    narrow: dict[float, list[str]] = {}
+    for row in comparison.rows:
+        if row.holds_between_models is False and not isinstance(row.models_band, Missing):
+            narrow.setdefault(row.models_band, []).append(naming.name(row))
+    for band, names in sorted(narrow.items()):
+        yield f"{boxes_text(band)}: {', '.join(names)}"
     found: dict[tuple[str, str], list[str]] = {}
     for row in comparison.rows:
         for flag in row.flags:

@@ -74,6 +74,9 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "reason": row.verdict.reason,
                 "note": row.note,
                 "flags": [to_plain(flag) for flag in row.flags],
+                "holds_between_models": None
+                if isinstance(row.holds_between_models, Missing)
+                else row.holds_between_models,
                 **_why(row, reasons.get(id(row))),
             }
             for row in comparison.rows

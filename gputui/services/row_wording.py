@@ -138,6 +138,12 @@ def bare_text(estimate: RatioEstimate | GeometricMean) -> str:
     return f"{told}x{word}"
 
 
+def boxes_text(band: float) -> str:
+    """That a verdict is of two machines, and no claim about others of their names (`Row.models_band`)."""
+    how_far = format_percent(band)
+    return f"true of these two boxes; boxes of one name may differ by {how_far}, so others need not be so"
+
+
 def peaks_text(row: Row) -> str:
     """Of both sides; empty where neither is known."""
     sides = (peak_text(row.a), peak_text(row.b))

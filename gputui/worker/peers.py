@@ -53,6 +53,7 @@ class Peers:
         root = Path(__file__).resolve().parents[len(package.split("."))]
         path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
         self._folder = Path(tempfile.mkdtemp(prefix="gputui-"))
+        """The temporary directory of all of them: torchrun leaves its own there."""
         self._links: dict[int, _Lines] = {}
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -61,16 +62,18 @@ class Peers:
             self._process = subprocess.Popen(
                 [*launcher, "-m", __name__, str(self._folder / "s"), f"{package}.{module}"],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **(environment or {}), "PYTHONPATH": path},
+                env={**os.environ, **(environment or {}), "PYTHONPATH": path, "TMPDIR": str(self._folder)},
             )
             try:
                 self._accept(listener, count)
             except BaseException:
                 self.close()
                 raise
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         finally:
             listener.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _accept(self, listener: socket.socket, count: int) -> None:
         deadline_s = time.monotonic() + CONNECT_S
@@ -135,6 +138,7 @@ class Peers:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _raise(answer: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
@@ -152,6 +153,17 @@ def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
 def test_a_launcher_that_starts_nothing_is_told_at_once() -> None:
     with pytest.raises(PeerLost, match="the launcher ended with status 3"):
         Peers("ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+
+
+def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    leaves = "import tempfile; tempfile.mkdtemp(); raise SystemExit(3)"
+    with pytest.raises(PeerLost):
+        Peers("ddp_rank", 2, launcher=(sys.executable, "-c", leaves))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,7 +25,8 @@ from gputui.services.comparison import (
     sides_by,
     telling_dimension,
 )
-from gputui.services.row_wording import side_words
+from gputui.services.comparison_tables import Naming, remarks
+from gputui.services.row_wording import boxes_text, side_words
 from gputui.services.wording import run_notes
 
 LATER_US = STARTED_US + 3_600_000_000
@@ -59,6 +61,40 @@ def three(step_s: float) -> tuple[tuple[float, ...], ...]:
 
 def gpu_price(gpu_count: float) -> Price:
     return Price(8.0, gpu_count, "stated", "", "", "", "")
+
+
+# Of which machines
+
+ANOTHER = replace(CPU_MACHINE, machine_id="c1c2c3c4c5c6")
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.2, False), (1.5, True)])
+def test_a_verdict_of_two_machines_says_whether_it_would_hold_of_others_of_their_names(
+    factor: float, holds: bool
+) -> None:
+    a = make_run(measured(GEMM, *three(0.1 * factor)))
+    b = make_run(measured(GEMM, *three(0.1)), machine=ANOTHER)
+
+    comparison = compare_sides(side_of_runs("a.db", [a]), side_of_runs("b.db", [b]))
+
+    row = only_row(comparison)
+    assert row.verdict.word == "faster"
+    assert row.holds_between_models is holds
+    assert row.models_band == pytest.approx(2 * math.sqrt(2) * 0.98 * 0.10, rel=0.01)  # two of sd 10 %
+    told = list(remarks(comparison, Naming(comparison, "")))
+    assert told == ([] if holds else [f"{boxes_text(0.277)}: gemm"])
+    assert "may differ by 28 %" in boxes_text(0.277)
+
+
+def test_of_one_machine_and_of_rows_that_tell_nothing_it_is_not_asked() -> None:
+    slow, fast = (make_run(measured(GEMM, *three(step_s))) for step_s in (0.12, 0.1))
+    same = make_run(measured(GEMM, *three(0.12)), machine=ANOTHER)
+    sides = [side_of_runs(name, [run]) for name, run in (("a", slow), ("b", fast), ("c", same))]
+
+    assert only_row(compare_sides(sides[0], sides[1])).holds_between_models == Missing("it is one machine")
+    assert only_row(compare_sides(sides[0], sides[2])).holds_between_models == Missing(
+        "nothing is faster or slower"
+    )
 
 
 # Which rows pair

@@ -191,7 +191,12 @@ def test_amounts_are_short_and_have_their_unit() -> None:
     assert memory(1.5e12, Units("GB")) == "1.50 TB"
     assert memory(None, Units()) == "—"
     assert memory_of(2**30, 4 * 2**30, Units()) == "1.0 of 4.0 GiB"
-    assert memory_of(2**20, 4 * 2**30, Units()) == "1 MiB of 4.0 GiB"
+    assert memory_of(922 * 2**20, 140.4 * 2**30, Units()) == "0.9 of 140.4 GiB"
+    assert memory_of(2**20, 4 * 2**30, Units()) == "<0.1 of 4.0 GiB"
+    assert memory_of(0, 4 * 2**30, Units()) == "0.0 of 4.0 GiB"
+    assert memory_of(5e8, 24e9, Units("GB")) == "0.5 of 24.0 GB"
+    assert memory_of(230 * 2**30, 2**40, Units()) == "230.0 GiB of 1.00 TiB"
+    assert memory_of(2**20, 2**29, Units()) == "1 of 512 MiB"
     assert (gigahertz(1980), gigahertz(345)) == ("1.98 GHz", "345 MHz")
     assert (degrees(100, Units()), degrees(100, Units("GiB", "F", ""))) == ("100 °C", "212 F")
 

@@ -12,7 +12,7 @@ from gputui.services.beside import SideCourse
 from gputui.services.comparison import Cell, Row
 from gputui.services.explaining import Why
 from gputui.services.row_values import value_of
-from gputui.services.row_wording import rate_text, ratio_text, time_text
+from gputui.services.row_wording import boxes_text, rate_text, ratio_text, time_text
 from gputui.services.speeds import launches_of
 from gputui.tui.compare.telemetry_lines import telemetry_lines
 from gputui.tui.compare.why_lines import why_lines
@@ -53,6 +53,8 @@ def evidence_page(
     if isinstance(row.estimate, RatioEstimate):
         lines += paragraph(f"b against a: {ratio_text(row, wide=True)}", width)
         lines += [line for text in _method(row.estimate) for line in paragraph(text, width, "dim")]
+    if row.holds_between_models is False and not isinstance(row.models_band, Missing):
+        lines += paragraph(boxes_text(row.models_band), width, "dim")
     for flag in row.flags:
         lines += paragraph(
             f"! {flag.side} {flag.word}: {format_percent(flag.share)} of the time", width, "warn"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gputui.analysis.health import CAUSES, Finding, age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
-from gputui.model.units import format_percent
+from gputui.model.units import format_percent, with_prefix
 from gputui.tui.actions import Action, shown_keys
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP
@@ -117,7 +117,7 @@ _SHOWN_BY_ENDING: tuple[tuple[str, Callable[[float, Units], str]], ...] = (
     ("_mhz", lambda value, units: f"{value:.0f} MHz"),
     ("_w", lambda value, units: watts(value)),
     ("_c", degrees),
-    ("_mj", lambda value, units: f"{value / 1e6:.1f} kJ"),
+    ("_mj", lambda value, units: "{} {}J".format(*with_prefix(value / 1e3))),
     ("_ns", lambda value, units: f"{value / 1e9:.1f} s"),
     ("", lambda value, units: f"{value:g}"),
 )

@@ -117,13 +117,18 @@ def memory(count: float | None, units: Units) -> str:
 
 
 def memory_of(used: float | None, total: float | None, units: Units) -> str:
-    """`61.0 of 276.0 GiB`; the unit once if both have the same."""
+    """`61.0 of 276.0 GiB`, `0.9 of 140.4 GiB`; two units only if the total has another prefix than giga."""
     if used is None or total is None:
         return memory(used, units) if total is None else f"{ABSENT} of {memory(total, units)}"
-    short, whole = memory(used, units), memory(total, units)
-    if short.rpartition(" ")[2] == whole.rpartition(" ")[2]:
-        short = short.rpartition(" ")[0]
-    return f"{short} of {whole}"
+    whole = memory(total, units)
+    unit = whole.rpartition(" ")[2]
+    amount, _, own_unit = memory(used, units).rpartition(" ")
+    if unit == own_unit:
+        return f"{amount} of {whole}"
+    if unit[0] != "G":
+        return f"{amount} {own_unit} of {whole}"
+    part = used / next(scale for scale, name in (*_DECIMAL, *_BINARY) if name == unit)
+    return f"{part:.1f} of {whole}" if part >= 0.05 or not used else f"<0.1 of {whole}"
 
 
 def _sum(values: Values, *keys: str) -> float | None:
