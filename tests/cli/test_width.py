@@ -196,7 +196,7 @@ def test_a_comparison_has_the_documented_keys(
     told = documented("each side\nafter the baseline:")
     (comparison,) = compared["comparisons"]
 
-    of_rows = {"ratio", "verdict", "flags", "why", "findings"}
+    of_rows = {"ratio", "verdict", "flags", "holds_between_models", "why", "findings"}
     of_sides = {"energy"}
     assert compared["by"] == ""
     assert comparison.keys() == told.keys() - of_rows - of_sides
