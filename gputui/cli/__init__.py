@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import click
 
 from gputui import __version__
-from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, GputuiError
+from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
 
 
@@ -135,8 +135,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if debug:
             raise
-        _tell(str(error), "")
-        status = EXIT_CASE_FAILED
+        from gputui.store.opening import has_working_directory
+
+        if isinstance(error, FileNotFoundError) and not has_working_directory():
+            _tell("the directory this shell is in has been removed", "cd to another one")
+            status = EXIT_USAGE
+        else:
+            _tell(str(error), "")
+            status = EXIT_CASE_FAILED
         _give_up_output()
     except Exception as error:
         if debug:

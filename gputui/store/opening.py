@@ -54,10 +54,21 @@ def expanded(path: Path) -> Path:
         return path
 
 
+def has_working_directory() -> bool:
+    """Whether the directory that this process was started in, or moved to, still exists."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def connect() -> DuckDBPyConnection:
     """An in-memory connection that loads and downloads no extension; takes about 15 ms."""
     import duckdb  # 0.1 s: only who opens a file pays for it
 
+    if not has_working_directory():  # removed while a run went on; DuckDB opens nothing without one
+        os.chdir("/")
     return duckdb.connect(":memory:", config=dict(_CONFIG))
 
 

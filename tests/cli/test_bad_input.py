@@ -451,6 +451,28 @@ def test_a_reader_that_has_enough_is_not_told_of_an_error(whole: Path) -> None:
         assert done.stderr == ""
 
 
+def test_without_a_working_directory_a_whole_path_is_enough_and_a_name_alone_is_not(
+    whole: Path, tmp_path: Path
+) -> None:
+    gone = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec {sys.executable}"
+    found, lost = (
+        subprocess.run(
+            ["bash", "-c", f"{gone} -m gputui runs {name}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        for name in (whole, "a.db")
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "finished" in found.stdout
+    assert lost.returncode == 2
+    assert_clear(lost.stderr)
+    assert "has been removed" in lost.stderr
+
+
 def test_output_that_cannot_be_written_is_an_error(whole: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
