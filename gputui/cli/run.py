@@ -21,7 +21,7 @@ from gputui.model.units import counted
 from gputui.services.interpreters import Chosen
 from gputui.services.profiles import Profile
 from gputui.services.running import LiveRun, start_runs, wait_until_begun
-from gputui.services.starting import Asked, launches_from, prepare, price_from
+from gputui.services.starting import Asked, budget_from, launches_from, prepare, price_from
 from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
 )
 @click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
+@click.option("--budget", type=budget_from, metavar="S", help="Seconds it may take in all.  [the profile's]")
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
@@ -60,6 +61,7 @@ def command(
     only: tuple[str, ...],
     precisions: tuple[str, ...],
     launches: int | None,
+    budget: float | None,
     label: str,
     price: float | None,
     instance: str | None,
@@ -91,6 +93,7 @@ def command(
         only=only,
         precisions=precisions,
         launches=launches,
+        budget_s=budget,
         label=label,
         price=price,
         instance=instance,

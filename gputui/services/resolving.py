@@ -39,6 +39,8 @@ class Choices:
     precisions: tuple[str, ...] = ()
     """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out where any is named."""
     replicates: int | None = None
+    budget_s: float | None = None
+    """None for that of the profile, in proportion to the launches per case."""
     seed: int = 0
     keeps_traces: bool = False
     """Keep a Chrome trace of every case that can be profiled, and profile them all."""
@@ -62,7 +64,7 @@ def resolve_plan(
     Raises MachineLacks if a device was asked for that is not here, GputuiError for a `device` that is no
     device, an `only` or a precision that the profile does not have, or if no case is left.
     """
-    _check_only(profile, choices.only)
+    choices = replace(choices, only=_workloads_meant(profile, choices.only))
     _check_precisions(profile, choices.precisions)
     classes = _device_classes(choices.device)
     has_workloads = any(not choices.only or entry.workload in choices.only for entry in profile.cases)
@@ -121,7 +123,7 @@ def resolve_plan(
         profile_version=profile.version,
         seed=choices.seed,
         replicates=replicates,
-        budget_s=profile.budget_s * replicates / profile.replicates,
+        budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates,
         cases=tuple(cases),
         launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
         keeps_traces=choices.keeps_traces,
@@ -218,15 +220,20 @@ def _planned_command(
     return PlannedCase(case_id, command.case, None, ""), launch
 
 
-def _check_only(profile: Profile, only: Sequence[str]) -> None:
+def _workloads_meant(profile: Profile, only: Sequence[str]) -> tuple[str, ...]:
+    """The workloads of these names; of `step:NAME` and `command:NAME` the name is enough."""
     has = sorted({e.workload for e in profile.cases} | {c.workload for c in profile.commands})
+    found = []
     for name in only:
-        if name not in has:
+        meant = [one for one in has if name in (one, one.rpartition(":")[2])]
+        if not meant:
             known = name in {w.name for w in WORKLOADS}
             what = f"is not in profile {profile.name}" if known else "is no workload"
             others = shipped_with(name) if known else ()
             there = f"; {', '.join(others)} would: gputui run {others[0]} --only {name}" if others else ""
             raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}{there}")
+        found += meant
+    return tuple(found)
 
 
 def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:

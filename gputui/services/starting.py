@@ -18,7 +18,7 @@ from gputui.services.interpreters import Chosen, choose_interpreter, executable_
 from gputui.services.own_steps import is_step_file, profile_of_step
 from gputui.services.places import default_result_file, hash_key
 from gputui.services.pricing import price_of
-from gputui.services.profiles import MAX_REPLICATES, Profile, find_profile
+from gputui.services.profiles import MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.resolving import Choices, resolve_plan
 from gputui.services.running import RunRequest
 from gputui.store.opening import expanded
@@ -43,6 +43,7 @@ class Asked:
     only: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
     launches: int | None = None
+    budget_s: float | None = None
     label: str = ""
     price: float | None = None
     """USD per hour for the whole box."""
@@ -115,6 +116,7 @@ def choices_of(asked: Asked, seed: int = 0) -> Choices:
         only=asked.only,
         precisions=asked.precisions,
         replicates=asked.launches,
+        budget_s=asked.budget_s,
         seed=seed,
         keeps_traces=asked.keeps_traces,
     )
@@ -148,6 +150,18 @@ def launches_from(text: str) -> int:
     return number
 
 
+def budget_from(text: str) -> float:
+    """The seconds that were typed. Raises GputuiError unless they are from 1 to those of a day."""
+    hint = f"seconds from 1 to {MAX_BUDGET_S}, such as 300"
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise GputuiError(f"--budget: {text[:_SHOWN]!r} is no number", hint) from None
+    if not 1 <= seconds <= MAX_BUDGET_S:
+        raise GputuiError(f"--budget: {text[:_SHOWN]} is not in the range 1 to {MAX_BUDGET_S}", hint)
+    return seconds
+
+
 def price_from(text: str) -> float:
     """The price that was typed; whether it is one of a box is for `price_of` to say. Raises GputuiError."""
     try:
@@ -168,6 +182,7 @@ def command_line(asked: Asked) -> str:
         *(("--only", workload) for workload in asked.only),
         *(("--precision", precision) for precision in asked.precisions),
         ("--launches", asked.launches),
+        ("--budget", None if asked.budget_s is None else f"{asked.budget_s:g}"),
         ("--label", asked.label),
         ("--price", asked.price),
         ("--instance", asked.instance),
@@ -195,6 +210,7 @@ class Draft:
     precision: str = ""
     """As `only`."""
     launches: str = ""
+    budget: str = ""
     python: str = ""
     """Several with spaces between, quoted as in a shell."""
     label: str = ""
@@ -211,12 +227,17 @@ def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
     """What a draft asks for, and what of it cannot be read; quick, looks at no device and no file."""
     wrong: Wrong = {}
     launches: int | None = None
+    budget_s: float | None = None
     price: float | None = None
     pythons: tuple[str, ...] = ()
     try:
         launches = launches_from(draft.launches.strip()) if draft.launches.strip() else None
     except GputuiError as error:
         wrong["launches"] = error
+    try:
+        budget_s = budget_from(draft.budget.strip()) if draft.budget.strip() else None
+    except GputuiError as error:
+        wrong["budget"] = error
     try:
         price = price_from(draft.price.strip()) if draft.price.strip() else None
     except GputuiError as error:
@@ -237,6 +258,7 @@ def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
         only=_several(draft.only),
         precisions=_several(draft.precision),
         launches=launches,
+        budget_s=budget_s,
         label=draft.label,
         price=price,
     )

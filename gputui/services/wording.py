@@ -158,7 +158,7 @@ def run_notes(run: Run) -> list[str]:
     if launches and min(launches) < 3:
         how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
         if any(_had_no_time(case) for case in run.cases):
-            how = "more were asked for and had no time: a longer budget_s, or fewer cases, gives them some"
+            how = "more were asked for and had no time: a larger --budget, or --only, gives them some"
         notes.append(
             f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
             f"launches vary elsewhere; {how}."
@@ -166,7 +166,7 @@ def run_notes(run: Run) -> list[str]:
     starved = [case_name(c) for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]
     if starved:
         notes.append(
-            f"too little time for {_some(starved)}: a larger budget_s, or --only, gives a launch more"
+            f"too little time for {_some(starved)}: a larger --budget, or --only, gives a launch more"
         )
     unsettled = [
         case_name(c)

@@ -410,6 +410,7 @@ def test_the_command_line_shown_means_the_same() -> None:
         "gemm, membw",
         "fp32 amp",
         "3",
+        "300",
         "/a/python '/b c/python'",
         "-x'y",
         "0.1",
@@ -425,12 +426,13 @@ def test_the_command_line_shown_means_the_same() -> None:
         ("gemm", "membw"),
         ("fp32", "amp"),
         3,
+        300.0,
         "-x'y",
         0.1,
     )
     words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
     narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
-    options = """ --launches 3 "--label=-x'y" --price 0.1"""
+    options = """ --launches 3 --budget 300 "--label=-x'y" --price 0.1"""
     assert shlex.split(command_line(asked)) == shlex.split(words + narrowed + options)
 
 

@@ -138,10 +138,10 @@ def test_workloads_and_commands_stand_in_one_plan() -> None:
     assert sum(launch.needs_torch for launch in plan.launches) == 3
     assert [c.case.name for c in plan.cases] == ["command:sort cpu", "gemm mini cpu fp32 all cores"]
     assert len(plan.launches) == 6
-    alone = resolve_plan(
-        read(WHOLE, CASE), make_interpreter(), make_machine(), Choices(only=("command:sort",))
-    )
-    assert [c.case.name for c in alone.cases] == ["command:sort cpu"]
+    for name in ("command:sort", "sort"):
+        only = Choices(only=(name,))
+        alone = resolve_plan(read(WHOLE, CASE), make_interpreter(), make_machine(), only)
+        assert [c.case.name for c in alone.cases] == ["command:sort cpu"]
     computed = resolve_plan(
         read(WHOLE, CASE), make_interpreter(), make_machine(), Choices(precisions=("fp32",))
     )

@@ -450,7 +450,7 @@ def test_a_side_whose_cases_have_unequal_launches_says_so() -> None:
     assert "1 to 3 launches" in side_words(side_of_runs("a.db", [run]), "", 80)
 
 
-@pytest.mark.parametrize(("launches", "said"), [(1, "--launches 3"), (3, "a longer budget_s")])
+@pytest.mark.parametrize(("launches", "said"), [(1, "--launches 3"), (3, "a larger --budget")])
 def test_who_asked_for_three_launches_that_found_no_time_is_told_to_give_more(
     launches: int, said: str
 ) -> None:
@@ -471,7 +471,7 @@ def test_a_case_that_never_had_time_is_named_with_what_gives_it_some() -> None:
 
     (note,) = run_notes(make_run(starved))
     assert note.startswith("too little time for gemm mini cpu fp32")
-    assert "budget_s" in note
+    assert "--budget" in note
     assert run_notes(make_run(unmeasured(GPU_GEMM, "skipped", "no GPU"))) == []
 
 

@@ -216,6 +216,8 @@ def test_another_seed_gives_another_order() -> None:
 
 def test_more_replicates_get_more_time() -> None:
     assert resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(replicates=3)).budget_s == 3 * QUICK.budget_s
+    chosen = Choices(replicates=3, budget_s=77.0)
+    assert resolve_plan(QUICK, CPU_TORCH, CPU_BOX, chosen).budget_s == 77.0
 
 
 @pytest.mark.parametrize("device", ["gpu", "gpu:0", "cuda", "cuda:1", "mps", "xpu", H200.uuid])

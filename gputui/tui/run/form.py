@@ -26,6 +26,7 @@ FIELDS: tuple[Field, ...] = (
     Field("only", "only", "every workload of the profile; or some by name"),
     Field("precision", "precision", "all that the profile has; or fp32, tf32, amp"),
     Field("launches", "launches", "as many as the profile has"),
+    Field("budget", "budget", "as long as the profile takes; or seconds"),
     Field("python", "interpreter", "the first that has torch; or the path of a Python"),
     Field("label", "label", "none; a name to find this run by"),
     Field("price", "price", "not known; USD per hour for the whole box"),

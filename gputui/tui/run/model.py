@@ -149,7 +149,7 @@ class RunModel:
             )
             for name, error in checked.wrong.items():
                 same = getattr(checked.draft, name) == getattr(draft, name)
-                if same and (narrows or name in ("label", "price", "launches", "file", "python")):
+                if same and (narrows or name in ("label", "price", "launches", "budget", "file", "python")):
                     wrong.setdefault(name, error)
         return wrong
 

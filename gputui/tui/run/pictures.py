@@ -88,7 +88,9 @@ def _choose(model: RunModel, width: int, height: int) -> list[Line]:
     if is_choosing and room <= len(model.profiles or ()):  # what there is to choose from matters more
         below = [*about, *_folded(model, form, width), *command]
         room = height - 1 - len(below)
-    if room < LEAST_PROFILES:  # a low terminal: what the keys go to, and the rest out of sight
+    if room < (
+        LEAST_PROFILES if is_choosing else 1
+    ):  # a low terminal: what the keys go to, and the rest out of sight
         if model.region == "form" or model.view == "starting":
             first = _first_shown(model.form.selected + 1, len(form), height - 1)
             return [_heading(model, width), *form[first : first + height - 1]]
