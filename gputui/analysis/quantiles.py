@@ -38,15 +38,21 @@ def t_cdf(t: float, df: float) -> float:
         return normal_cdf(t)
     if math.isinf(t):
         return 0.0 if t < 0 else 1.0
-    tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t))
+    tail = _t_tail(t, df)
     return tail if t < 0 else 1 - tail
+
+
+def _t_tail(t: float, df: float) -> float:
+    """The share of Student's t distribution beyond |t|, on one side."""
+    return 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t))
 
 
 @functools.lru_cache(maxsize=1024)
 def t_quantile(share: float, df: float) -> float:
     """The t below which a share of Student's t distribution lies; 0 < share < 1, df ≥ 1, maybe fractional.
 
-    Bisection of the upper tail down to the last bits of a float.
+    Newton's method from the normal's quantile, which is never the larger: the upper tail is convex there, so
+    each step comes nearer from the same side.
     """
     if math.isinf(df):
         return normal_quantile(share)
@@ -54,18 +60,14 @@ def t_quantile(share: float, df: float) -> float:
         return -t_quantile(1 - share, df)
     if not share < 1:
         raise ValueError(f"a quantile needs a share between 0 and 1, not {share}")
-    low, high = 0.0, 1.0
-    while t_cdf(high, df) < share:
-        low, high = high, 2 * high
-    while high - low > 4e-16 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if t_cdf(middle, df) < share:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+    log_scale = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
+    t = max(normal_quantile(share), 0.0)
+    while True:
+        density = math.exp(log_scale - (df + 1) / 2 * math.log1p(t * t / df))
+        step = (_t_tail(t, df) - (1 - share)) / density
+        if step <= 1e-15 * t:
+            return t
+        t += step
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -88,7 +90,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
             d = 1 / _not_zero(1 + term * d)
             c = _not_zero(1 + term / c)
             fraction *= d * c
-        if abs(d * c - 1) < 1e-16:
+        if abs(d * c - 1) < 1e-15:
             break
     return math.exp(log_front) * fraction / a
 
