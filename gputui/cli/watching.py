@@ -150,12 +150,15 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
 
 def _next_commands(target: Path, short_ids: Sequence[str], like: str) -> None:
     """What to type next; in an SSH shell also how the file is fetched."""
-    file = shlex.quote(_shown(target))
+    from gputui.services.selecting import from_here
+
+    here = from_here(str(target))
+    file = shlex.quote(here)
     for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):
-        click.echo(f"trace: {_shown(trace)}; {HOW_TO_OPEN}")
-    click.echo(f"stored as {' and '.join(short_ids)} in {_shown(target)}")
+        click.echo(f"trace: {from_here(str(trace))}; {HOW_TO_OPEN}")
+    click.echo(f"stored as {' and '.join(short_ids)} in {here}")
     if like:
-        selected = " ".join(shlex.quote(f"{_shown(target)}@{short_id}") for short_id in short_ids)
+        selected = " ".join(shlex.quote(f"{here}@{short_id}") for short_id in short_ids)
         click.echo(f"next: gputui compare {shlex.quote(like)} {selected}")
     elif len(short_ids) > 1:
         selected = " ".join(f"{file}@{short_id}" for short_id in short_ids)
@@ -170,11 +173,3 @@ def _next_commands(target: Path, short_ids: Sequence[str], like: str) -> None:
         option = "" if port == "22" else f"-P {port} "
         host = f"[{address}]" if ":" in address else address
         click.echo(f"fetch: scp {option}{user}@{host}:{shlex.quote(str(target))} .")
-
-
-def _shown(target: Path) -> str:
-    """The path as it can be typed from here."""
-    try:
-        return str(target.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(target)

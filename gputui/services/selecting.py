@@ -68,7 +68,11 @@ def split_selector(text: str) -> tuple[Path, str]:
 
 def from_here(word: str) -> str:
     """A path below the working directory without the way to it, to be typed in a shell that stands there."""
-    left = word.removeprefix(f"{Path.cwd()}/")
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # removed while we were at work
+        return word
+    left = word.removeprefix(f"{here}/")
     return word if left.startswith("-") else left
 
 

@@ -59,6 +59,8 @@ def test_a_path_below_the_working_directory_is_told_from_there(
     assert from_here(f"{tmp_path}/a.db@x") == "a.db@x"
     assert from_here("/elsewhere/a.db") == "/elsewhere/a.db"
     assert from_here(f"{tmp_path}/--by") == f"{tmp_path}/--by"
+    monkeypatch.chdir("/")
+    assert from_here("/elsewhere/a.db") == "/elsewhere/a.db"
 
 
 def test_names_of_sides_keep_what_tells_them_apart() -> None:
