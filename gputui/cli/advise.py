@@ -338,10 +338,10 @@ def _row(offer: Offer) -> str:
 
 def _with_half(span: Span, told: Callable[[float], str]) -> str:
     """A figure and half its interval, as `show` prints them: `41.0 s ±4 %`."""
-    from gputui.model.units import format_percent
+    from gputui.model.units import format_half
 
     half = math.expm1(math.log(span.high / span.low) / 2) if span.low > 0 else 0.0
-    return f"{told(span.value)} ±{format_percent(half)}" if half > 0 else told(span.value)
+    return f"{told(span.value)} {format_half(half)}" if half > 0 else told(span.value)
 
 
 def _usd(offer: Offer) -> str:

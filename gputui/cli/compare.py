@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
 from gputui.services.comparing import Answer, Asked, Request, ask, columns_of
 from gputui.services.comparison import DIMENSIONS, Comparison
-from gputui.services.comparison_formats import WITH_ENERGY, comparison_text
+from gputui.services.comparison_formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.comparison_tables import (
     COLUMNS,
     LONG_COLUMNS,
@@ -66,14 +67,19 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
 )
 @click.option("--baseline", metavar="X", help="Which side is the baseline.  [the first]")
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a side together.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="[text]")
 @click.option(
     "--columns",
     callback=_columns,
     metavar="C,...",
     help=f"Of text and markdown: {', '.join(COLUMNS)}.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file, whole or not.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write to this file, whole or not; its ending says how, if --format does not.",
+)
 @click.option(
     "--fail-if-slower",
     "slower_pct",
@@ -105,6 +111,9 @@ def command(
     """
     if on_screen:
         return _show(context, Request(files, by or "", baseline or "", pool, trust, columns or ()))
+    is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
+    if output is not None and not is_named and output.suffix.lower() not in ("", ".txt"):
+        form = form_of(output)
     if columns is not None and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
     asked = ask(files, by=by, pool=pool, trust=trust)

@@ -66,6 +66,11 @@ def with_prefix(value: float) -> tuple[str, str]:
     return f"{value:.3g}", ""
 
 
+def format_half(half: float) -> str:
+    """Half of an interval, as `±24 %`; where it says no more than that little is known, its least."""
+    return f"±{format_percent(half)}" if half < 1 else ">±100 %"
+
+
 def format_rate(units_per_s: float, unit: str) -> str:
     """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`."""
     rate = RATES[unit]

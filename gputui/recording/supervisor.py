@@ -275,7 +275,7 @@ class Supervisor:
                         return "ok", ""
                 except (LookupError, TypeError, ValueError):
                     self._event(
-                        run, "warning", f"launch {launch.launch_id}: a line of the worker made no sense"
+                        run, "warning", f"launch {launch.launch_id + 1}: a line of the worker made no sense"
                     )
             if exited:
                 return "failed", _death(worker.exit_status)
@@ -293,7 +293,7 @@ class Supervisor:
                 return "interrupted", f"hard stop at {HARD_STOP} times the budget"
             if worker.cut_log(LOG_LIMIT_BYTES):
                 self._event(
-                    run, "warning", f"launch {launch.launch_id}: its log was emptied, it grew too large"
+                    run, "warning", f"launch {launch.launch_id + 1}: its log was emptied, it grew too large"
                 )
 
     def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, message: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
 from gputui.model.units import (
     format_energy,
+    format_half,
     format_percent,
     format_rate,
     format_seconds,
@@ -163,7 +164,7 @@ def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
     cost = cell.cost
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
     half = math.expm1(math.log(cost.high / cost.low) / 2) if cost.low > 0 else 0.0
-    interval = f" ±{format_percent(half)}" if half and with_interval else ""
+    interval = f" {format_half(half)}" if half and with_interval else ""
     return format_usd(cost.usd_per_million) + interval + share
 
 

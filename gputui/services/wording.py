@@ -14,6 +14,7 @@ from gputui.model.units import (
     counted,
     format_bytes,
     format_figure,
+    format_half,
     format_hourly,
     format_percent,
     format_seconds,
@@ -68,18 +69,14 @@ def case_name(case: CaseResult) -> str:
     return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
 
 
-_MOST_SHOWN = 9.99
-
-
 def half_width(speed: SpeedEstimate) -> float:
     """Half the 95 % interval, relative, taken on the log scale: 0.1 is a factor of 1.1 either way."""
     return math.expm1(math.log(speed.high / speed.low) / 2)
 
 
 def interval_words(speed: SpeedEstimate) -> str:
-    """Half the 95 % interval, as `±24 %`; where it says no more than that nothing is known, its least."""
-    half = half_width(speed)
-    return f"±{format_percent(half)}" if half < _MOST_SHOWN else f">±{format_percent(_MOST_SHOWN)}"
+    """Half the 95 % interval, as `±24 %`."""
+    return format_half(half_width(speed))
 
 
 def figure_text(figure: CaseFigure) -> str:

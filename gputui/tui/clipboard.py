@@ -11,6 +11,8 @@ from typing import Any  # whatever an app returns
 
 from textual.app import App
 
+from gputui.model.units import counted
+
 LONGEST_OSC = 74_994
 """Letters of base64 that xterm takes; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""
 _TERMINALS = ("xterm-kitty", "xterm-ghostty", "foot", "alacritty", "wezterm", "tmux", "screen")
@@ -45,7 +47,7 @@ def copy(app: App[Any], text: str, directory: Path) -> str:
             driver.write(osc_52(text))
             sent = has_osc_52(environment)
     if sent:
-        return "copied"
+        return f"copied {counted(text.count(chr(10)) + 1, 'line')}"
     path = directory / "copied.txt"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -242,6 +242,21 @@ def test_output_that_cannot_be_written_is_told_and_exits_4(ran: Ran) -> None:
     assert "nowhere/out.txt: cannot be written" in err
 
 
+def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(
+    ran: Ran, place: Path
+) -> None:
+    for name, words in (("a.html", ()), ("a.txt", ()), ("b.csv", ("--format", "html"))):
+        assert ran("a.db", "slow.db", *words, "-o", name)[0] == EXIT_DONE
+    begins = {name: (place / name).read_text()[:15] for name in ("a.html", "a.txt", "b.csv")}
+    assert begins["a.html"] == begins["b.csv"] == "<!DOCTYPE html>"
+    assert begins["a.txt"].startswith("a  a.db")
+
+    status, out, err = ran("a.db", "slow.db", "-o", "a.pdf")
+    assert (status, out) == (EXIT_USAGE, "")
+    assert "a.pdf: its ending does not say how to write it" in err
+    assert not (place / "a.pdf").exists()
+
+
 def test_a_result_file_is_never_replaced_by_a_report_of_it(ran: Ran, place: Path) -> None:
     before = (place / "slow.db").read_bytes()
 

@@ -197,7 +197,7 @@ def test_nonsense_on_the_channel_is_told_and_harms_nothing(tmp_path: Path) -> No
     behaviour = f"\nfor line in {NONSENSE!r}: raw(line + b'\\n')"
     run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
     told = [event.message for event in run.lines(Event)]
-    assert told == ["launch 0: a line of the worker made no sense"] * len(NONSENSE)
+    assert told == ["launch 1: a line of the worker made no sense"] * len(NONSENSE)
     assert case_ends(run) == [(0, 0, "ok", "")]
     assert len(run.lines(Block)) == 5
 
@@ -205,7 +205,7 @@ def test_nonsense_on_the_channel_is_told_and_harms_nothing(tmp_path: Path) -> No
 def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     behaviour = "\nfor _ in range(40): raw(b'x' * 100_000)\nraw(b'\\n')"
     run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
-    assert {event.message for event in run.lines(Event)} == {"launch 0: a line of the worker made no sense"}
+    assert {event.message for event in run.lines(Event)} == {"launch 1: a line of the worker made no sense"}
     assert case_ends(run) == [(0, 0, "ok", "")]
 
 
@@ -239,7 +239,7 @@ say('figure', {FIGURE.replace("p99_s", "p999_s")}, value=None, reason='7 request
 )
 def test_a_figure_that_cannot_be_is_told_and_harms_nothing(tmp_path: Path, said: str) -> None:
     run = finished(tmp_path, scripted(tmp_path, f"\nsay('figure', {said})" + WELL, [0]))
-    assert {event.message for event in run.lines(Event)} == {"launch 0: a line of the worker made no sense"}
+    assert {event.message for event in run.lines(Event)} == {"launch 1: a line of the worker made no sense"}
     assert (run.lines(Figure), case_ends(run)) == ((), [(0, 0, "ok", "")])
 
 
@@ -373,7 +373,7 @@ def test_a_log_that_grows_without_end_is_emptied_and_that_is_told(tmp_path: Path
         "\nwhile os.fstat(1).st_size > 4 * 2**20: time.sleep(0.01)"
     )
     run = finished(tmp_path, scripted(tmp_path, chatter + WELL, [0]))
-    assert [e.message for e in run.lines(Event)] == ["launch 0: its log was emptied, it grew too large"]
+    assert [e.message for e in run.lines(Event)] == ["launch 1: its log was emptied, it grew too large"]
     assert sum(f.stat().st_size for f in (run.run_dir / "logs").iterdir()) < 2**20
 
 

@@ -77,10 +77,11 @@ def _side(cell: Cell) -> str:
     per_step = cell.result.case.units_per_step
     low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
-    return (
-        f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {speed.blocks} blocks in"
-        f" {launches}"
-    )
+    timed = sum(len(m.blocks) for m in cell.result.measurements if m.outcome == "ok")
+    blocks = f"{timed} blocks"
+    if speed.blocks < timed:
+        blocks += f" (neighbours resemble each other: as good as {speed.blocks})"
+    return f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {blocks} in {launches}"
 
 
 def values_lines(row: Row, width: int) -> tuple[Line, ...]:

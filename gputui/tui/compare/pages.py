@@ -79,9 +79,7 @@ def teaching(width: int) -> tuple[Line, ...]:
             if references
             else ()
         ),
-        *paragraph(
-            "Nothing measured yet: press 2 and run a profile, on each box that matters.", width, "dim"
-        ),
+        *paragraph("Nothing measured so far? Press 2: a profile, on each box that matters.", width, "dim"),
     )
 
 

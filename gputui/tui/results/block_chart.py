@@ -122,7 +122,7 @@ def _points(case: CaseResult, reasons: Sequence[BlockReasons]) -> list[_Point]:
     return [
         _Point(
             block.block_ns * 1e-9 / block.steps,
-            measurement.launch_id,
+            measurement.launch_id + 1,
             _is_crowded(block),
             held.get((measurement.launch_id, block.index), _UNSEEN),
         )

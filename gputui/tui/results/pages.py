@@ -54,7 +54,7 @@ def blocks_page(
     for measurement in case.measurements:
         if measurement.reason:
             foot += paragraph(
-                f"launch {measurement.launch_id}: {measurement.outcome}: {measurement.reason}", width
+                f"launch {measurement.launch_id + 1}: {measurement.outcome}: {measurement.reason}", width
             )
     seen = detail.conditions.get(case.case_id)
     foot += paragraph(" · ".join(_conditions(seen)) if seen else "no telemetry of its blocks", width)
@@ -228,5 +228,7 @@ def not_profiled(reason: str, width: int) -> tuple[Line, ...]:
     """Why there is no anatomy, and how one is made."""
     return (
         *paragraph(f"not profiled: {reason}", width),
-        *paragraph("runs with a profiled pass (gputui run quick) show it here", width, "dim"),
+        *paragraph(
+            "quick profiles gpt_train; gputui run --trace profiles every case that can be", width, "dim"
+        ),
     )

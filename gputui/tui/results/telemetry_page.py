@@ -181,7 +181,7 @@ def _cursor_words(detail: RunDetail, window: Window) -> str:
     cases = {case.case_id: case for case in detail.run.cases}
     for span in detail.spans:
         if span.first_utc_us <= window.cursor_us <= span.last_utc_us and span.case_id in cases:
-            return f"{said}: {case_name(cases[span.case_id])}, launch {span.launch_id}"
+            return f"{said}: {case_name(cases[span.case_id])}, launch {span.launch_id + 1}"
     return f"{said}; {TIMED} where a case was timed" if detail.spans else said
 
 

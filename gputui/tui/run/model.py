@@ -263,6 +263,7 @@ class RunModel:
             self.ended = ended
             self.view = "ended"
             self.question = ""
+            self.say("")
             self.scrolled = 0
             self.shows_logs = False
 
@@ -295,6 +296,7 @@ class RunModel:
             self._choose()
         elif action_id == "next":
             self.region = "form" if self.region != "form" else "profiles"
+            self.form.selected = 0
             self._check()
         elif action_id == "back" and self.region != "profiles":
             self.region = "profiles"

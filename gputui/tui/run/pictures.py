@@ -353,16 +353,14 @@ def _case_table(model: RunModel, course: CoursePicture, width: int, rows: int) -
     cases = [case for case in course.cases if case.launches]
     not_run = len(course.cases) - len(cases)
     name_width = width - 38
-    head = f"  {left('case', name_width)} {left('state', 11)} {right('done', 5)} {right('rate', 16)}"
-    lines = [fitted((Span(head, "dim"),), width)]
     room = rows - 1 - (1 if not_run else 0)
     now = next((i for i, case in enumerate(cases) if case.is_now), 0)
     first = min(max(now - room // 2, 0) + model.scrolled, max(len(cases) - room, 0))
     model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
+    title = f"case, {_place(first, room, len(cases))}" if len(cases) > room > 0 else "case"
+    head = f"  {left(title, name_width)} {left('state', 11)} {right('done', 5)} {right('rate', 16)}"
+    lines = [fitted((Span(head, "dim"),), width)]
     lines += [_case_line(case, width, name_width) for case in cases[first : first + max(room, 0)]]
-    if len(cases) > room > 0:
-        place = f"{_place(first, room, len(cases))} cases"
-        lines[0] = _noted(lines[0], f" {place}", width)
     if not_run:
         reason = next((case.reason for case in course.cases if not case.launches and case.reason), "")
         lines.append(_words(f"  {counted(not_run, 'case')} not run here: {clean(reason)}", width, "dim"))
