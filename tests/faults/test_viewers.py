@@ -85,7 +85,7 @@ def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=60, replicates=1)
+    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=120, replicates=5)
     names = [detached(profile, tmp_path / f"{n}.db") for n in "ab"]
     for command in ("attach", "stop"):
         unclear = gputui(command)

@@ -63,7 +63,7 @@ def spin(tmp_path: Path) -> Path:
 @pytest.fixture
 def long_spin(tmp_path: Path) -> Iterator[Path]:
     """A profile that goes on until it is stopped; what still goes on at the end is."""
-    yield write_spin_profile(tmp_path / "long.toml", budget_s=600, replicates=1)
+    yield write_spin_profile(tmp_path / "long.toml", budget_s=600, replicates=5)
     runs = Path(os.environ["GPUTUI_STATE"], "runs")
     if runs.is_dir() and any(runs.iterdir()):
         gputui("stop")
@@ -205,7 +205,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
             assert isinstance(app, RunScreenApp)
             await until(viewer, lambda app=app: is_timing(app))  # type: ignore[misc]
             assert f"run {run_dir.name[-8:]}" in shown(viewer)
-            assert re.search(r"> spin mini cpu fp32 1 thread +timing +0/1", shown(viewer))
+            assert re.search(r"> spin mini cpu fp32 1 thread +timing +0/5", shown(viewer))
             assert "median" in shown(viewer)
         await pilot.press("x")
         assert "End run" in shown(pilot)

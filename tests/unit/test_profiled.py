@@ -235,7 +235,7 @@ def test_a_worker_that_dies_or_lies_costs_the_pass_and_nothing_else(
     run = run_of(tmp_path, behaviour)
     (found,) = run.lines(ProfiledPass)
     assert (found.is_valid, found.reason) == (False, reason)
-    nonsense = {"launch 1: a line of the worker made no sense"} if "say" in behaviour else set()
+    nonsense = {"launch 2: a line of the worker made no sense"} if "say" in behaviour else set()
     assert {event.message for event in run.lines(Event)} == nonsense
 
 
