@@ -105,11 +105,15 @@ def make_case(
 def make_plan(
     *launches: Sequence[int],
     cases: Sequence[Case] = (make_case(),),
-    budget_s: float = 6.0,
+    budget_s: float = 3600.0,
+    most_blocks: int = 5,
     interpreter: Sequence[str] = (sys.executable,),
     needs_torch: bool = False,
 ) -> Plan:
-    """A plan whose launches, in this order, hold cases of these ids; each launch is a replicate."""
+    """A plan whose launches, in this order, hold cases of these ids; each launch is a replicate.
+
+    Its budget is more than any box needs: what ends a launch is the number of its blocks.
+    """
     return Plan(
         profile="test",
         profile_version=1,
@@ -122,6 +126,7 @@ def make_plan(
             for i, case_ids in enumerate(launches)
         ),
         interpreter=tuple(interpreter),
+        most_blocks=most_blocks,
     )
 
 

@@ -69,17 +69,26 @@ def start_gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> su
 
 
 def write_spin_profile(
-    path: Path, *, budget_s: float, replicates: int, threads: tuple[str, ...] = ("1",), workload: str = "spin"
+    path: Path,
+    *,
+    replicates: int = 1,
+    blocks: int = 5,
+    threads: tuple[str, ...] = ("1",),
+    workload: str = "spin",
 ) -> Path:
-    """A profile of one workload at its smallest on a CPU."""
+    """A profile of one workload at its smallest on a CPU.
+
+    Its budget is more than any box needs: what ends a launch is the number of its blocks, a second for five.
+    """
     listed = ", ".join(f'"{t}"' for t in threads)
     path.write_text(
         f"""schema = 1
 version = 1
 title = "{workload}"
 question = "How fast is one thread?"
-budget_s = {budget_s:g}
+budget_s = 3600
 replicates = {replicates}
+blocks = {blocks}
 [[case]]
 workload = "{workload}"
 sizes = ["mini"]
@@ -89,6 +98,11 @@ threads = [{listed}]
 """
     )
     return path
+
+
+def write_long_profile(path: Path) -> Path:
+    """A profile whose run goes on for minutes if nobody ends it."""
+    return write_spin_profile(path, replicates=100, blocks=10)
 
 
 def write_failing_profile(path: Path, *, waits_for: Path | None = None) -> Path:
@@ -101,7 +115,7 @@ def write_failing_profile(path: Path, *, waits_for: Path | None = None) -> Path:
 version = 1
 title = "bad"
 question = "What does a failure look like?"
-budget_s = 600
+budget_s = 3600
 replicates = 1
 [[command]]
 name = "bad"

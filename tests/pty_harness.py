@@ -22,7 +22,7 @@ from typing import Any
 
 import pyte
 
-DEADLINE_S = 30.0
+DEADLINE_S = 300.0
 """Far beyond what anything takes; a test that is waiting so long has failed."""
 _MODE_QUERY = re.compile(rb"\x1b\[\?(2026|2048)\$p")
 _NOT_OF_PYTE = re.compile(rb"\x1b\[[<>=][0-9;]*u")

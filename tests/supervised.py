@@ -19,7 +19,7 @@ from gputui.model.journal import JOURNAL_NAME, LaunchStart, Line
 from gputui.model.plan import Plan
 from gputui.store.journal_reader import JournalTail, read_journal
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
 """Longer than anything here takes; what is not there by then is a failure."""
 L = TypeVar("L", bound=Line)
 

@@ -17,6 +17,10 @@ from gputui.model.case import Case, Variant, Work
 PLAN_SCHEMA = 1
 TIMED = "timed"
 PROFILED = "profiled"
+MIN_BLOCKS = 5
+"""A launch with fewer is no measurement; the worker, which imports nothing of ours, has this number too."""
+MOST_BLOCKS = 60
+"""More would tell little more of one launch, whatever is left of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Plan:
     commands: tuple[PlannedCommand, ...] = ()
     step_file: str = ""
     """Path of a user's workload, whose cases are those without a workload of ours; empty for none."""
+    most_blocks: int = MOST_BLOCKS
+    """A case that has so many in a launch is done, and it is warmed up with no more."""
     keeps_traces: bool = False
     """Whether profiled launches leave Chrome traces in the run directory."""
 

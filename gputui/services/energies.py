@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.model.absent import Missing
+from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult
-from gputui.services.speeds import MIN_BLOCKS, devices_of
+from gputui.services.speeds import devices_of
 from gputui.store.reading import LaunchPower
 
 PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]

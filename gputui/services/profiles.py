@@ -26,6 +26,7 @@ from gputui.model.case import (
     Case,
     program_case,
 )
+from gputui.model.plan import MIN_BLOCKS, MOST_BLOCKS
 from gputui.model.units import RATES
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
@@ -33,9 +34,20 @@ from gputui.worker.workloads import WORKLOADS, workload_named
 SCHEMA = 1
 MAX_BUDGET_S = 24 * 3600
 MAX_REPLICATES = 100
+MAX_BLOCKS = 10_000
 SHOWN_LETTERS = 80
 """Of a wrong value, in an error."""
-_PROFILE_KEYS = ("schema", "version", "title", "question", "budget_s", "replicates", "case", "command")
+_PROFILE_KEYS = (
+    "schema",
+    "version",
+    "title",
+    "question",
+    "budget_s",
+    "replicates",
+    "blocks",
+    "case",
+    "command",
+)
 _CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "modes", "weight", "profiled")
 _COMMAND_KEYS = ("name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight")
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
@@ -117,6 +129,8 @@ class Profile:
     cases: tuple[ProfileCase, ...]
     commands: tuple[ProfileCommand, ...] = ()
     own: OwnStep | None = None
+    most_blocks: int = MOST_BLOCKS
+    """A case that has so many in a launch is done, whatever is left of the budget."""
 
     def workload_named(self, name: str) -> Workload:
         """A workload of one of its cases. Raises KeyError if there is none of that name."""
@@ -219,6 +233,9 @@ class _Reader:
             replicates=int(self._number(table, "replicates", "", 1, MAX_REPLICATES, whole=True)),
             cases=cases,
             commands=commands,
+            most_blocks=int(self._number(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, whole=True))
+            if "blocks" in table
+            else MOST_BLOCKS,
         )
 
     def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:

@@ -126,6 +126,7 @@ def resolve_plan(
         budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates,
         cases=tuple(cases),
         launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
+        most_blocks=profile.most_blocks,
         keeps_traces=choices.keeps_traces,
         interpreter=(interpreter.executable,),
         commands=tuple(commands),

@@ -10,11 +10,8 @@ from gputui.analysis.verdict import SpeedEstimate, estimate_speed
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
+from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult
-
-MIN_BLOCKS = 5
-"""A launch with fewer blocks was cut short and does not count."""
-
 
 CROWDED_SHARE = 0.05
 """Of the time its threads wanted a CPU: from here a case counts as disturbed. A quiet box shows < 1 %."""

@@ -22,7 +22,6 @@ from .workloads import workload_named
 
 MIN_BLOCK_S = 0.2
 MIN_BLOCKS = 5
-MAX_BLOCKS = 60
 SUSTAINED_BLOCKS = 300
 """Into about so many blocks the time of a case is cut that goes on until it is spent."""
 MAX_VOID_BLOCKS = 10
@@ -49,6 +48,7 @@ class _Running:
     warmup_ns: int
     left_ns: float
     """What the warm-up left of the case's share."""
+    most_blocks: int
     void_blocks: int = 0
     block_ns: list[int] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class _Running:
             return False
         count = len(self.block_ns)
         enough = count > MIN_BLOCKS and median_half_width(self.block_ns) <= ENOUGH_HALF_WIDTH
-        return enough or count >= MAX_BLOCKS
+        return enough or count >= self.most_blocks
 
 
 class _NoTime(Exception):
@@ -67,8 +67,8 @@ class _NoTime(Exception):
 class Launch:
     """Runs the cases of one launch and reports on a channel.
 
-    `described` is the supervisor's JSON: device, threads, seed, allowance_s, and the cases. Times are of
-    CLOCK_MONOTONIC. An outcome is reported for every case, whatever happens inside it.
+    `described` is the supervisor's JSON: device, threads, seed, allowance_s, most_blocks, and the cases.
+    Times are of CLOCK_MONOTONIC. An outcome is reported for every case, whatever happens inside it.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Launch:
         self._device = str(described["device"])
         self._threads = int(described["threads"])
         self._seed = int(described["seed"])
+        self._most_blocks = int(described["most_blocks"])
         self._cases: list[dict[str, Any]] = described["cases"]
         step_file = str(self._cases[0].get("step_file") or "") if self._cases else ""
         self._step_file = Path(step_file) if step_file else None
@@ -138,7 +139,10 @@ class Launch:
             if needed_ns <= left_ns:
                 break
             case = running.pop()
-            reason = f"{MIN_BLOCKS} blocks of each case need {_seconds(needed_ns)}, {_seconds(left_ns)} left"
+            reason = (
+                f"{MIN_BLOCKS} blocks of each case need {_seconds(needed_ns)},"
+                f" {_seconds(left_ns)} of the budget are left"
+            )
             self._end(case.case_id, "skipped", reason, 0)
             _close(case.step)
 
@@ -159,11 +163,14 @@ class Launch:
         return None
 
     def _warm(self, described: dict[str, Any], share_ns: float) -> _Running:
-        """Build, take the first step, and repeat blocks until three agree or a quarter is spent."""
+        """Build, take the first step, and repeat blocks until three agree.
+
+        A quarter of its share is the most that this may take, and the number of blocks that are timed.
+        """
         begun_ns = self._clock()
         case_id = int(described["case_id"])
         if share_ns <= 0:
-            raise _NoTime(f"nothing is left of the launch's {_seconds(self._allowance_ns)}")
+            raise _NoTime(f"nothing is left of the launch's budget, {_seconds(self._allowance_ns)}")
         workload = self._workload_named(described["workload"])
         size = workload.sizes[described["size"]]
         precision = resolve(described["precision"], self._device)
@@ -192,7 +199,10 @@ class Launch:
         built_ns = self._clock()
         first = self._timed(step, step.multiple)
         if self._clock() - begun_ns > share_ns:
-            raise _NoTime(f"first step {_seconds(first.wall_ns)}, budget {_seconds(share_ns)}")
+            raise _NoTime(
+                f"the first step took {_seconds(first.wall_ns)}; with what came before that is more than"
+                f" its budget, {_seconds(share_ns)}"
+            )
         warm_start_ns = self._clock()
         blocks = self._single_steps(step, begun_ns, share_ns)
 
@@ -201,7 +211,8 @@ class Launch:
         stable = False
         per_step_ns = blocks[-1] / step.multiple
         recent: list[int] = []
-        while not stable and self._clock() - warm_start_ns < share_ns / 4:
+        end_ns = warm_start_ns + share_ns / 4
+        while not stable and self._clock() < end_ns and len(blocks) < self._most_blocks:
             timed = self._timed(step, steps)
             per_step_ns = timed.block_ns / steps
             blocks.append(timed.block_ns)
@@ -224,7 +235,7 @@ class Launch:
         if block_ns * MIN_BLOCKS > left_ns + warmup_ns:
             raise _NoTime(
                 f"{MIN_BLOCKS} blocks of {_seconds(block_ns)} do not fit the "
-                f"{_seconds(max(left_ns + warmup_ns, 0))} left"
+                f"{_seconds(max(left_ns + warmup_ns, 0))} left of its budget, {_seconds(share_ns)}"
             )
         self._channel.send(
             "warm",
@@ -242,7 +253,16 @@ class Launch:
         if request.mode == COMPILE:
             compile_s = max(first.wall_ns - step.multiple * per_step_ns, 0.0) / 1e9
         return _Running(
-            case_id, workload, request.precision, step, steps, block_ns, compile_s, warmup_ns, left_ns
+            case_id,
+            workload,
+            request.precision,
+            step,
+            steps,
+            block_ns,
+            compile_s,
+            warmup_ns,
+            left_ns,
+            self._most_blocks,
         )
 
     def _single_steps(self, step: Step, begun_ns: int, share_ns: float) -> list[int]:
@@ -256,7 +276,10 @@ class Launch:
             if taken and min(taken) * MIN_BLOCKS <= left_ns:
                 return taken
             if taken and (min(taken) > left_ns or len(taken) == MAX_SINGLE_STEPS):
-                raise _NoTime(f"one step takes {_seconds(min(taken))}, budget {_seconds(share_ns)}")
+                raise _NoTime(
+                    f"one step takes {_seconds(min(taken))}: {MIN_BLOCKS} do not fit the"
+                    f" {_seconds(max(left_ns, 0))} left of its budget, {_seconds(share_ns)}"
+                )
             taken.append(self._timed(step, step.multiple).block_ns)
 
     def _timed(self, step: Step, steps: int) -> BlockTime:

@@ -26,8 +26,9 @@ schema = 1
 version = 1
 title = "spin"
 question = "How fast is one thread?"
-budget_s = 8
+budget_s = 3600
 replicates = 2
+blocks = 5
 [[case]]
 workload = "spin"
 sizes = ["mini"]
@@ -43,7 +44,7 @@ def gputui(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, **env},
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -109,7 +110,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, bare_python: Path) -> Watc
     except OSError:  # how a terminal ends on Linux
         pass
     os.close(ours)
-    status = run.wait(60)
+    status = run.wait(300)
     return Watched(status, json.loads((place / "results.json").read_text()), screen.decode(), place)
 
 

@@ -19,8 +19,9 @@ schema = 1
 version = 1
 title = "spin"
 question = "How fast is one thread?"
-budget_s = 8
+budget_s = 3600
 replicates = 1
+blocks = 10
 [[case]]
 workload = "spin"
 sizes = ["mini"]
@@ -36,7 +37,7 @@ def gputui(*words: str, env: Mapping[str, str] | None = None) -> subprocess.Comp
         capture_output=True,
         text=True,
         env={**os.environ, **(env or {})},
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -151,7 +152,7 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
             if "launch 2" in line:
                 run.send_signal(number)
                 break
-        run.communicate(timeout=60)
+        run.communicate(timeout=300)
         assert run.returncode == 128 + number
     stored = json.loads(gputui("runs", str(tmp_path / "a.db"), "--json").stdout)["runs"]
     assert [s["status"] for s in stored] == ["interrupted"]

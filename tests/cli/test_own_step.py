@@ -69,7 +69,7 @@ def test_profiles_shows_what_of_a_step_would_run_here(step: Path, capsys: pytest
 def test_the_template_runs_at_once(tmp_path: Path) -> None:
     made = gputui("new-workload", tmp_path / "mine.py")
     assert made.returncode == 0
-    done = gputui("run", tmp_path / "mine.py", "--db", tmp_path / "a.db")
+    done = gputui("run", tmp_path / "mine.py", "--db", tmp_path / "a.db", "--budget", "600")
     assert done.returncode == 0, done.stderr
     cases = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert {case["precision"] for case in cases if case["outcome"] == "ok"} == {"fp32", "amp"}

@@ -335,7 +335,7 @@ def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -
     """Runs of a profile and recordings lie in one file without being two runtimes."""
     profile = tmp_path / "p.toml"
     profile.write_text(
-        'schema = 1\nversion = 1\ntitle = "p"\nquestion = "q"\nbudget_s = 6\nreplicates = 1\n'
+        'schema = 1\nversion = 1\ntitle = "p"\nquestion = "q"\nbudget_s = 600\nreplicates = 1\n'
         '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
     )
     python = tmp_path / "venv" / "bin" / "python"

@@ -26,7 +26,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("like")
     spin = case_of(workload_named("spin"), "mini", Variant("cpu", "fp32", "eager", "1"))
     lines = journal_lines(label="ana", cases=[spin], skipped=(), launches=2, profile="spin", seed=7)
-    lines = [replace(line, budget_s=8.0) if isinstance(line, RunStart) else line for line in lines]
+    lines = [replace(line, budget_s=60.0) if isinstance(line, RunStart) else line for line in lines]
     store_run(place / "ana.db", read_journal(write_lines(place / "run", lines)), ())
     return place / "ana.db"
 
@@ -45,7 +45,7 @@ def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: 
     with open_result(tmp_path / "mine.db") as file:
         mine = file.run(file.summaries()[0].run_id)
     assert [case.case for case in mine.cases] == [case.case for case in model.cases]
-    assert (mine.summary.replicates, mine.summary.seed, mine.summary.budget_s) == (2, 7, 8)
+    assert (mine.summary.replicates, mine.summary.seed, mine.summary.budget_s) == (2, 7, 60)
     assert (mine.summary.profile, mine.summary.profile_version) == ("spin", 1)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
     words = shlex.split(line.removeprefix("next: gputui "))
@@ -76,7 +76,7 @@ def test_a_run_that_is_not_there_is_told_before_anything_is_measured(theirs: Pat
 def test_a_program_of_theirs_is_not_repeated_without_its_profile(tmp_path: Path) -> None:
     profile = tmp_path / "nap.toml"
     profile.write_text(
-        'schema = 1\nversion = 1\ntitle = "nap"\nquestion = "?"\nbudget_s = 8\nreplicates = 1\n'
+        'schema = 1\nversion = 1\ntitle = "nap"\nquestion = "?"\nbudget_s = 600\nreplicates = 1\n'
         '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
     )
     assert gputui("run", profile, "--db", tmp_path / "a.db").returncode == 0

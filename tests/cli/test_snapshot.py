@@ -44,7 +44,7 @@ def test_the_host_is_one_line_with_rates() -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AFTER_SNAPSHOT], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", AFTER_SNAPSHOT], capture_output=True, text=True, check=True, timeout=300
     )
     status, modules = json.loads(done.stderr.splitlines()[-1])
     assert status == 0

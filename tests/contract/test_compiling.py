@@ -53,8 +53,9 @@ def test_compiled_training_has_the_losses_of_eager_training_and_its_compiling_is
 version = 1
 title = "compiled"
 question = "What does it bring?"
-budget_s = 120
+budget_s = 3600
 replicates = 1
+blocks = 5
 [[case]]
 workload = "infer_lat"
 sizes = ["mini-text"]

@@ -14,7 +14,6 @@ from statistics import mean
 
 import psutil
 import pytest
-import supervised
 from builders import make_case, make_plan
 from supervised import Supervised, ends_by_itself
 
@@ -45,12 +44,6 @@ ranks = start_ranks(Request({TINY!r}, "cpu", resolve("fp32", "cpu"), 2, 1))
 print(ranks.pid, flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three interpreters that import torch, one after the other, on a box that others use too."""
-    monkeypatch.setattr(supervised, "PATIENCE_S", 180.0)
 
 
 def tiny() -> Request:
@@ -179,14 +172,14 @@ def test_when_the_worker_is_killed_the_launcher_and_its_ranks_end_by_themselves(
     watched = [process for process in below if process.is_running()]
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
-    _, living = psutil.wait_procs(watched, timeout=30)
+    _, living = psutil.wait_procs(watched, timeout=300)
     assert living == []
 
 
 @pytest.mark.slow
 def test_a_run_of_two_ranks_has_blocks_and_figures(tmp_path: Path) -> None:
     case = make_case("ddp", "mini", threads="all")
-    run = Supervised(tmp_path, make_plan([0], cases=(case,), budget_s=150.0))
+    run = Supervised(tmp_path, make_plan([0], cases=(case,)))
     assert run.end() == 0
     assert [(end.outcome, end.reason) for end in run.lines(CaseEnd)] == [("ok", "")]
     assert len(run.lines(Block)) >= 5
@@ -198,7 +191,7 @@ def test_a_run_of_two_ranks_has_blocks_and_figures(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_death_of_one_rank_fails_the_case_and_takes_the_others_along(tmp_path: Path) -> None:
     case = make_case("ddp", "mini", threads="all")
-    run = Supervised(tmp_path, make_plan([0], cases=(case,), budget_s=60.0))
+    run = Supervised(tmp_path, make_plan([0], cases=(case,)))
     worker = run.worker_pid()
     run.wait_for(Block)
     below = processes_below(worker)
@@ -208,4 +201,4 @@ def test_the_death_of_one_rank_fails_the_case_and_takes_the_others_along(tmp_pat
     (end,) = run.lines(CaseEnd)
     assert (end.outcome, end.reason) == ("failed", "PeerLost: rank 1 ended before its work was done")
     assert [line.status for line in run.lines(RunEnd)] == ["finished"]
-    assert psutil.wait_procs(below, timeout=30)[1] == []
+    assert psutil.wait_procs(below, timeout=300)[1] == []

@@ -122,7 +122,7 @@ def test_figures_end_the_workers_and_steps_without_a_loader_go_on() -> None:
     step.run()
     workers = psutil.Process().children()
     found = step.figures([1e9, 1e9])
-    assert psutil.wait_procs(workers, timeout=30)[1] == []
+    assert psutil.wait_procs(workers, timeout=300)[1] == []
     assert found["cached_step_s"].value is not None
     assert found["cached_step_s"].value > 0
     assert found["blocked_share"].observations == 1
@@ -132,12 +132,12 @@ def test_figures_end_the_workers_and_steps_without_a_loader_go_on() -> None:
 @pytest.mark.slow
 def test_a_run_with_two_workers_has_figures_and_one_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
     case = make_case("loader", "mini-w2", threads="all")
-    run = Supervised(tmp_path / "well", make_plan([0], cases=(case,), budget_s=20.0))
+    run = Supervised(tmp_path / "well", make_plan([0], cases=(case,)))
     run.process.wait(120)
     assert [(end.outcome, end.reason) for end in run.lines(CaseEnd)] == [("ok", "")]
     assert {figure.key for figure in run.lines(Figure)} == {"waiting_share", "cached_step_s", "blocked_share"}
 
-    killed = Supervised(tmp_path / "killed", make_plan([0], cases=(case,), budget_s=60.0))
+    killed = Supervised(tmp_path / "killed", make_plan([0], cases=(case,), most_blocks=60))
     worker = killed.worker_pid()
     killed.wait_for(Block)
     workers = psutil.Process(worker).children(recursive=True)
@@ -145,4 +145,4 @@ def test_a_run_with_two_workers_has_figures_and_one_that_is_killed_leaves_no_wor
     assert len(workers) >= 2
     assert ends_by_itself(worker, lambda: os.kill(worker, signal.SIGKILL))
     killed.process.wait(120)
-    assert psutil.wait_procs(workers, timeout=30)[1] == []
+    assert psutil.wait_procs(workers, timeout=300)[1] == []

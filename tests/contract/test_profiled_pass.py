@@ -225,7 +225,7 @@ def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     profile = tmp_path / "lstm.toml"
     profile.write_text(
-        'schema = 1\nversion = 1\ntitle = "t"\nquestion = "q"\nbudget_s = 60\nreplicates = 1\n'
+        'schema = 1\nversion = 1\ntitle = "t"\nquestion = "q"\nbudget_s = 600\nreplicates = 1\nblocks = 5\n'
         '[[case]]\nworkload = "lstm_train"\nsizes = ["mini"]\ndevices = ["cpu"]\n'
         'precisions = ["fp32"]\nthreads = ["1"]\n'
     )

@@ -14,7 +14,7 @@ AT_ONCE = 4
 
 @pytest.fixture
 def baseline(tmp_path: Path) -> Path:
-    profile = write_spin_profile(tmp_path / "base.toml", budget_s=3, replicates=1)
+    profile = write_spin_profile(tmp_path / "base.toml")
     done = gputui("run", profile, "--db", tmp_path / "base.db")
     assert done.returncode == 0, done.stderr
     return tmp_path / "base.db"
@@ -35,7 +35,7 @@ def assert_nothing_lost(trials: list[Trial]) -> None:
 
 @pytest.mark.slow
 def test_no_kill_loses_a_finished_launch_or_stores_one_twice(tmp_path: Path, baseline: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=4, replicates=2)
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=2, blocks=8)
     assert_nothing_lost(trials_of(tmp_path, profile, baseline, within_s=6, seeds=range(6)))
 
 
@@ -43,13 +43,13 @@ def test_no_kill_loses_a_finished_launch_or_stores_one_twice(tmp_path: Path, bas
 def test_of_many_kills_none_loses_a_finished_launch_or_stores_one_twice(
     tmp_path: Path, baseline: Path
 ) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=6, replicates=3)
-    trials = trials_of(tmp_path, profile, baseline, within_s=9, seeds=range(100, 132))
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, blocks=8)
+    trials = trials_of(tmp_path, profile, baseline, within_s=9, seeds=range(100, 116))
     assert_nothing_lost(trials)
     assert {t.victim for t in trials} == set(VICTIMS)
 
 
 @pytest.mark.slow
 def test_no_kill_of_a_run_with_torch_loses_a_finished_launch(tmp_path: Path, baseline: Path) -> None:
-    profile = write_spin_profile(tmp_path / "gemm.toml", budget_s=16, replicates=2, workload="gemm")
+    profile = write_spin_profile(tmp_path / "gemm.toml", replicates=2, blocks=20, workload="gemm")
     assert_nothing_lost(trials_of(tmp_path, profile, baseline, within_s=18, seeds=range(200, 204)))

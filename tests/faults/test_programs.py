@@ -52,6 +52,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str]] = {
     "threads": (("sh", "-c", 'test -z "$OMP_NUM_THREADS" && test -z "$CUDA_VISIBLE_DEVICES"'), ""),
 }
 NAMES = list(PROGRAMS)
+ENDLESS = ("endless", "stubborn")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
-    """One run of all programs, in their order; the endless ones first, while the shares are small."""
+    """One run of all programs, in their order; of its time the endless ones have little."""
     place = tmp_path_factory.mktemp("programs")
     cases = [
         program_case(
@@ -79,9 +80,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
         )
         for name, (_, pattern) in PROGRAMS.items()
     ]
-    plan = make_plan(*([i] for i in range(len(NAMES))), cases=cases, budget_s=2.2 * len(NAMES))
+    plan = make_plan(*([i] for i in range(len(NAMES))), cases=cases, budget_s=150)
     supervised = Supervised(place, with_programs(plan, place))
-    supervised.process.wait(4 * PATIENCE_S)
+    supervised.process.wait(PATIENCE_S)
     yield supervised
     supervised.process.kill()
 
@@ -91,7 +92,11 @@ def with_programs(plan: Plan, directory: Path) -> Plan:
         PlannedCommand(i, argv, pattern, str(directory))
         for i, (argv, pattern) in enumerate(PROGRAMS.values())
     )
-    return replace(plan, replicates=1, commands=commands)
+    launches = tuple(
+        replace(launch, weight=0.2 if NAMES[launch.case_ids[0]] in ENDLESS else 1.0)
+        for launch in plan.launches
+    )
+    return replace(plan, replicates=1, commands=commands, launches=launches)
 
 
 def told(run: Supervised, name: str) -> Told:

@@ -18,6 +18,7 @@ from command_line import (
     start_gputui,
     wait_until,
     wait_until_ended,
+    write_long_profile,
     write_spin_profile,
 )
 
@@ -28,7 +29,7 @@ from gputui.store.journal_reader import JournalTail, read_journal
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    return write_spin_profile(tmp_path / "spin.toml", budget_s=5, replicates=2)
+    return write_spin_profile(tmp_path / "spin.toml", replicates=2, blocks=15)
 
 
 def detached(profile: Path, db: Path, *words: str) -> str:
@@ -52,7 +53,8 @@ def statuses(db: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Path, profile: Path) -> None:
+def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=10)
     db = tmp_path / "a.db"
     name = detached(profile, db, "--label", "mine")
     assert f"in progress: {name} (mine) into {db}: gputui attach {name}" in gputui("runs", db).stderr
@@ -60,14 +62,14 @@ def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Pat
     said = [viewer.communicate(timeout=LONGEST_S)[0] for viewer in viewers]
     assert [viewer.returncode for viewer in viewers] == [0, 0], said
     for text in said:
-        assert len(re.findall(r"\d:\d\d launch [12] spin", text)) == 2
+        assert len(re.findall(r"\d:\d\d launch \d+ spin", text)) == 10
         assert f"stored as {name}" in text
     assert statuses(db) == ["finished"]
 
 
 @pytest.mark.slow
 def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=12, replicates=3)
+    profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
     name = detached(profile, db)
     viewer = start_gputui("attach")
@@ -80,12 +82,13 @@ def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
     assert viewer.returncode == 128 + signal.SIGTERM
     assert "run interrupted: stopped by SIGTERM" in said
     assert statuses(db) == ["interrupted"]
-    assert [end.outcome for end in read_journal(run_dir).of(LaunchEnd)] == ["ok", "interrupted"]
+    *finished, last = [end.outcome for end in read_journal(run_dir).of(LaunchEnd)]
+    assert (set(finished), last) == ({"ok"}, "interrupted")
 
 
 @pytest.mark.slow
 def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=120, replicates=5)
+    profile = write_long_profile(tmp_path / "spin.toml")
     names = [detached(profile, tmp_path / f"{n}.db") for n in "ab"]
     for command in ("attach", "stop"):
         unclear = gputui(command)
@@ -107,9 +110,8 @@ def test_without_a_run_in_progress_attach_says_what_to_do(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "attach"])
-def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(
-    tmp_path: Path, profile: Path, command: str
-) -> None:
+def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(tmp_path: Path, command: str) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=8)
     db = tmp_path / "a.db"
     if command == "attach":
         detached(profile, db)
@@ -125,7 +127,7 @@ def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(
 
 @pytest.mark.slow
 def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=60, replicates=2)
+    profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
     viewer = Terminal("run", profile, "--db", db)
     viewer.wait_for(b"block")
@@ -141,7 +143,7 @@ def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_
 
 @pytest.mark.slow
 def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=12, replicates=3)
+    profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
     viewer = start_gputui("run", profile, "--db", db)
     wait_until(lambda: (tmp_path / "spin.toml").exists() and _has_run(), "no run")
@@ -152,7 +154,7 @@ def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: 
     os.kill(holder.pid, signal.SIGKILL)
     said = viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 1
-    assert "was not stored yet: 1 finished launch is in" in said
+    assert re.search(r"was not stored yet: \d+ finished launch(es)? (is|are) in", said)
     assert statuses(db) == ["interrupted"]
 
 
@@ -176,8 +178,7 @@ def test_a_supervisor_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", budget_s=14, replicates=2)
+def test_a_worker_that_is_stopped_for_a_while_goes_on_where_it_was(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     detached(profile, db)
     run_dir = only_run_dir()

@@ -14,7 +14,7 @@ from typing import Any  # JSON
 from gputui.model.absent import Missing
 from gputui.sources.nvml_live import NvmlLive
 
-_DEADLINE_S = 30
+_DEADLINE_S = 300.0
 
 
 def plain(value: Any) -> Any:

@@ -39,7 +39,7 @@ def run(steps: Sequence[Step], environment: dict[str, str]) -> list[Any]:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     results: list[Any] = json.loads(done.stdout)

@@ -10,7 +10,7 @@ from gputui.tui.screens import screens_here
 from gputui.tui.shell import ShellScreen
 from gputui.tui.theme import Depth
 
-DEADLINE_S = 60.0
+DEADLINE_S = 300.0
 
 
 def make_app(*opens: str, every_s: float | None = None, ascii_only: bool = False) -> MonitorApp:

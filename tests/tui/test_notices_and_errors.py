@@ -19,7 +19,7 @@ from gputui.tui.live import LiveOptions
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.shell import ShellScreen
 
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from gputui.tui.painting import FastPaint
 from gputui.tui.quiet_input import ASK, QuietDriver
 from gputui.tui.theme import Depth
 
-DEADLINE_S = 30.0
+DEADLINE_S = 300.0
 both_ways = pytest.mark.parametrize("is_direct", [False, True], ids=["composed", "direct"])
 
 

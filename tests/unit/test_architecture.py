@@ -48,7 +48,7 @@ def python(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.Co
         text=True,
         check=False,
         cwd=cwd,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done

@@ -18,7 +18,7 @@ from gputui.model.telemetry import HOST
 from gputui.services.live import NO_GPU, NOT_ASKED, OPENING, Collector
 
 SOON_S = 0.005
-LONGEST_S = 30.0
+LONGEST_S = 300.0
 
 
 class Clock:

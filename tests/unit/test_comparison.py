@@ -465,7 +465,10 @@ def test_who_asked_for_three_launches_that_found_no_time_is_told_to_give_more(
 def test_a_case_that_never_had_time_is_named_with_what_gives_it_some() -> None:
     result = measured(make_case(), steady(0.1))
     skipped = replace(
-        result.measurements[0], outcome="skipped", reason="first step 2 s, budget 1 s", blocks=()
+        result.measurements[0],
+        outcome="skipped",
+        reason="the first step took 2 s, more than its budget, 1 s",
+        blocks=(),
     )
     starved = replace(result, outcome="skipped", measurements=(skipped,))
 

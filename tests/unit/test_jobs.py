@@ -14,7 +14,7 @@ from gputui.services.browsing import recent_files
 from gputui.services.jobs import Job
 from gputui.services.printed import printed
 
-DEADLINE_S = 60.0
+DEADLINE_S = 300.0
 
 
 class Ear:

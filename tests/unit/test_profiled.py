@@ -197,7 +197,7 @@ else:
     {behaviour}
 """
     worker = scripted_worker(tmp_path / "worker.py", script)
-    plan = make_plan([0], [0], cases=(make_case(),), budget_s=60, interpreter=worker)
+    plan = make_plan([0], [0], cases=(make_case(),), interpreter=worker)
     first, second = plan.launches
     return replace(plan, launches=(first, replace(second, purpose=PROFILED)))
 

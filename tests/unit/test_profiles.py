@@ -124,6 +124,8 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
         ("schema = 1", "", ["schema: missing", "a whole number"]),
         ("version = 2", "", ["version: missing"]),
         ("budget_s = 60", "", ["budget_s: missing"]),
+        ("budget_s = 60", "budget_s = 60\nblocks = 4", ["blocks: 4", "a whole number from 5 to 10000"]),
+        ("budget_s = 60", "budget_s = 60\nblocks = 7.5", ["blocks: 7.5", "a whole number"]),
         ("replicates = 3", "", ["replicates: missing"]),
         ('title = "Mine"', "", ["title: missing", "one line of printable text"]),
         ('title = "Mine"', 'title = " "', ["title: ' '"]),

@@ -217,7 +217,7 @@ class Shown:
         return self.playback.latest().gpus[0].values["power_w"]
 
     def until(self, power_w: float) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while self.power_w() != power_w:
             self._called.acquire(timeout=1.0)
             assert time.monotonic() < deadline, self.power_w()

@@ -362,7 +362,7 @@ def test_a_reader_waits_for_a_writer_to_end(db: Path) -> None:
     threading.Timer(0.3, holder.stdin.close).start()
     with open_result(db) as result:
         assert len(result.summaries()) == 1
-    holder.wait(timeout=10)
+    holder.wait(timeout=300)
 
 
 def test_a_file_that_stays_held_is_told_with_the_holders_pid(

@@ -249,7 +249,7 @@ def test_two_processes_storing_into_one_new_file_at_once_both_succeed(tmp_path: 
     runs = [make_journal(tmp_path / run_id, run_id=run_id) for run_id in ids]
     children = [start_store(run_dir, tmp_path / "a.db") for run_dir in runs]
     for child in children:
-        said, complaints = child.communicate(timeout=60)
+        said, complaints = child.communicate(timeout=300)
         assert (child.returncode, said, complaints) == (0, "False\n", "")
 
     with open_result(tmp_path / "a.db") as result:
@@ -260,7 +260,7 @@ def test_two_processes_storing_into_one_new_file_at_once_both_succeed(tmp_path: 
 def test_one_run_stored_by_several_processes_at_once_is_there_once(tmp_path: Path) -> None:
     run_dir = make_journal(tmp_path / "run")
     children = [start_store(run_dir, tmp_path / "a.db") for _ in range(3)]
-    said = sorted(child.communicate(timeout=60)[0] for child in children)
+    said = sorted(child.communicate(timeout=300)[0] for child in children)
 
     assert said == ["False\n", "True\n", "True\n"]
     assert rows(tmp_path / "a.db", "SELECT count(*) FROM blocks") == [(12,)]
@@ -398,7 +398,7 @@ def test_a_full_disk_is_told_and_the_file_stays_as_it_was(tmp_path: Path) -> Non
     store(make_journal(tmp_path / "run"), db)
     other = make_journal(tmp_path / "other", run_id=OTHER_RUN_ID, launches=400)
     child = start_store(other, db, before=NO_ROOM)
-    said, complaints = child.communicate(timeout=60)
+    said, complaints = child.communicate(timeout=300)
 
     assert (child.returncode, complaints) == (EXIT_NOT_STORED, "")
     assert "the file may not grow further" in said
@@ -410,7 +410,7 @@ def test_a_new_file_that_found_no_room_leaves_nothing_behind(tmp_path: Path) -> 
     run_dir = make_journal(tmp_path / "run")
     (tmp_path / "out").mkdir()
     child = start_store(run_dir, tmp_path / "out" / "a.db", before=NO_ROOM)
-    _, complaints = child.communicate(timeout=60)
+    _, complaints = child.communicate(timeout=300)
 
     assert (child.returncode, complaints) == (EXIT_NOT_STORED, "")
     assert names_in(tmp_path / "out") == {"a.db.lock"}

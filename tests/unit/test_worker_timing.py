@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -15,12 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from gputui.model import plan
+from gputui.model.plan import MOST_BLOCKS
 from gputui.worker.channel import Channel
 from gputui.worker.contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from gputui.worker.measure import ENOUGH_HALF_WIDTH, MAX_BLOCKS, MAX_VOID_BLOCKS, MIN_BLOCKS, Launch
+from gputui.worker.measure import ENOUGH_HALF_WIDTH, MAX_VOID_BLOCKS, MIN_BLOCKS, Launch
 from gputui.worker.timing import BlockTime, agree, cpu_stopwatch, median_half_width, steps_for
 
 SECOND = 1_000_000_000
+NOISY = random.Random(3).choices([0.2, 0.25, 0.3, 0.35], k=1000)
+TOO_LONG = "the first step took 41 s; with what came before that is more than its budget, 10 s"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_the_median_is_held_by_the_ranks_of_the_tables(count: int, low: int, hig
     assert median_half_width(squares) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("count", range(6, MAX_BLOCKS + 1))
+@pytest.mark.parametrize("count", range(6, MOST_BLOCKS + 1))
 def test_the_interval_of_the_median_is_the_narrowest_that_covers_95_percent(count: int) -> None:
     squares = [1000 + rank * rank for rank in range(count)]
     middle = (squares[(count - 1) // 2] + squares[count // 2]) / 2
@@ -87,7 +92,7 @@ def test_fewer_than_six_blocks_say_nothing_of_their_median(count: int) -> None:
     assert median_half_width([100] * count) == math.inf
 
 
-@given(st.lists(st.integers(1, 10**12), min_size=6, max_size=MAX_BLOCKS), st.randoms(use_true_random=False))
+@given(st.lists(st.integers(1, 10**12), min_size=6, max_size=MOST_BLOCKS), st.randoms(use_true_random=False))
 def test_the_order_of_blocks_does_not_change_the_interval_of_their_median(
     block_ns: list[int], rng: Any
 ) -> None:
@@ -130,11 +135,12 @@ class Clock:
 class Bench:
     """A launch of pretended workloads, heard through a real channel."""
 
-    def __init__(self, folder: Path, allowance_s: float) -> None:
+    def __init__(self, folder: Path, allowance_s: float, most_blocks: int = MOST_BLOCKS) -> None:
         self.clock = Clock()
         self._path = folder / "channel"
         self._path.touch()
         self._allowance_s = allowance_s
+        self._most_blocks = most_blocks
         self._workloads: dict[str, Workload] = {}
         self._cases: list[dict[str, Any]] = []
 
@@ -183,6 +189,7 @@ class Bench:
             "threads": 1,
             "seed": 1,
             "allowance_s": self._allowance_s,
+            "most_blocks": self._most_blocks,
             "cases": self._cases,
         }
         Launch(
@@ -244,8 +251,20 @@ def test_a_noisy_case_goes_on_until_its_time_is_spent_and_not_beyond(bench: Benc
 
 def test_a_noisy_case_with_much_time_ends_at_the_most_blocks(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 1000.0)
-    bench.add_step("noisy", *[0.2, 0.3, 0.25, 0.35] * 1000)
-    assert bench.measure().end(0)["blocks"] == MAX_BLOCKS
+    bench.add_step("noisy", *NOISY)
+    assert bench.measure().end(0)["blocks"] == MOST_BLOCKS
+
+
+def test_a_launch_that_is_to_have_few_blocks_warms_up_and_times_no_more(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 1000.0, most_blocks=MIN_BLOCKS)
+    bench.add_step("noisy", *NOISY)
+    heard = bench.measure()
+    assert (heard.end(0)["outcome"], heard.end(0)["blocks"]) == ("ok", MIN_BLOCKS)
+    assert heard.of("warm")[0]["warmup_blocks"] == MIN_BLOCKS
+
+
+def test_worker_and_readers_agree_on_how_many_blocks_are_a_measurement() -> None:
+    assert plan.MIN_BLOCKS == MIN_BLOCKS
 
 
 def test_the_first_step_is_recorded_apart_from_the_warm_up(bench: Bench) -> None:
@@ -270,7 +289,7 @@ def test_a_first_step_longer_than_the_budget_is_skipped_and_the_reason_names_bot
     bench = Bench(tmp_path, 10.0)
     bench.add_step("endless", 41.0)
     end = bench.measure().end(0)
-    assert (end["outcome"], end["reason"]) == ("skipped", "first step 41 s, budget 10 s")
+    assert (end["outcome"], end["reason"]) == ("skipped", TOO_LONG)
 
 
 def test_a_step_too_long_for_five_blocks_is_skipped_and_the_reason_names_both(tmp_path: Path) -> None:
@@ -292,8 +311,8 @@ def test_a_case_whose_turn_comes_when_all_time_is_spent_is_skipped_without_being
     bench.add_step("endless", 41.0)
     bench.add("late", build)
     heard = bench.measure()
-    assert heard.end(0)["reason"] == "first step 41 s, budget 10 s"
-    assert heard.end(1)["reason"] == "nothing is left of the launch's 20 s"
+    assert heard.end(0)["reason"] == TOO_LONG
+    assert heard.end(1)["reason"] == "nothing is left of the launch's budget, 20 s"
     assert built == []
 
 
@@ -323,7 +342,7 @@ def test_the_last_case_gives_way_when_another_took_the_time_of_all(bench: Bench)
     bench.add_step("greedy", 41.0)
     heard = bench.measure()
     assert [heard.end(case_id)["outcome"] for case_id in range(3)] == ["ok", "skipped", "skipped"]
-    assert heard.end(1)["reason"] == "5 blocks of each case need 4 s, 0 s left"
+    assert heard.end(1)["reason"] == "5 blocks of each case need 4 s, 0 s of the budget are left"
     assert heard.end(0)["blocks"] == MIN_BLOCKS
 
 
