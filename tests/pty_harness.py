@@ -299,4 +299,4 @@ def cpu_s(pid: int) -> float:
     return total / 1e9
 
 
-END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

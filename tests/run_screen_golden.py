@@ -84,6 +84,7 @@ def checked(model: RunModel, interpreter: Interpreter) -> Checked:
 def choosing(interpreter: Interpreter | None = None) -> RunModel:
     """The first sight."""
     model = RunModel()
+    model.default_file = "/home/ana/.local/share/gputui/results.db"
     model.know_profiles(PROFILES)
     model.know_checked(checked(model, interpreter or make_interpreter(cuda=None)))
     return model
@@ -151,6 +152,7 @@ def ended(wrong: GputuiError | None = None) -> RunModel:
 def wrong_form() -> RunModel:
     """A form with things in it that cannot be."""
     model = choosing()
+    model.default_file = f"/home/ana/{'a-long-way-down/' * 5}results.db"
     model.press("next")
     for name, text in (("launches", "0"), ("label", HOSTILE), ("price", "cheap")):
         model.form.texts[name].insert(text)

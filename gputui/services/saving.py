@@ -274,10 +274,10 @@ def sheet_as_json(sheet: Sheet) -> str:
     return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
-def save_trace(path: Path, detail: RunDetail, case: CaseResult | None) -> str:
-    """Copy the Chrome trace of a case, or the only one of the run; how to open it.
+def trace_of(detail: RunDetail, case: CaseResult | None) -> Path:
+    """The Chrome trace of a case, or the only one of the run.
 
-    Raises GputuiError if there is none, with how to get one, or if it cannot be copied.
+    Raises GputuiError if there is none, with how to get one.
     """
     kept = traces_of(detail.run.summary.run_id, detail.path)
     if not kept:
@@ -290,7 +290,13 @@ def save_trace(path: Path, detail: RunDetail, case: CaseResult | None) -> str:
         if case is None:
             raise GputuiError(f"which trace? {there}", "press e on the Step tab of one of their cases")
         raise GputuiError(f"there is no Chrome trace of {case_name(case)}", there)
-    write(path, lambda: _copy(found[0], path))
+    return found[0]
+
+
+def save_trace(path: Path, detail: RunDetail, case: CaseResult | None) -> str:
+    """Copy what `trace_of` finds; how to open it. Raises GputuiError, also if it cannot be copied."""
+    found = trace_of(detail, case)
+    write(path, lambda: _copy(found, path))
     return f"saved the Chrome trace in {path}; {HOW_TO_OPEN}"
 
 

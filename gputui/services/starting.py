@@ -334,7 +334,8 @@ class DraftChecker:
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen)
             except GputuiError as error:
-                wrong.setdefault(_field_of(error, asked), error)
+                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, asked)
+                wrong = {**alone, _field_of(error, asked): error, **wrong}
         return Checked(draft, wrong, tuple(plans), profile, tuple(found), machine)
 
     def forget(self) -> None:
@@ -348,6 +349,19 @@ def _note(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
         check()
     except GputuiError as error:
         wrong.setdefault(name, error)
+
+
+def _wrong_alone(profile: Profile, chosen: Chosen, machine: Machine, asked: Asked) -> Wrong:
+    """What is wrong with each choice even without the others: a plan stops at the first."""
+    wrong: Wrong = {}
+    for name, choices in (
+        ("device", Choices(device=asked.device)),
+        ("only", Choices(only=asked.only)),
+        ("precision", Choices(precisions=asked.precisions)),
+    ):
+        if choices != Choices():
+            _note(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
+    return wrong
 
 
 def _field_of(error: GputuiError, asked: Asked) -> str:

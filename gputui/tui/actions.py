@@ -17,6 +17,13 @@ class Action:
     title: str
     """One or two words."""
     tooltip: str
+    needs: str = ""
+    """Without which it does nothing, as `a GPU`; empty for nothing."""
+
+    @property
+    def sentence(self) -> str:
+        """What it does, and what it needs."""
+        return f"{self.tooltip} (needs {self.needs})" if self.needs else self.tooltip
 
 
 _SHOWN_KEYS = {
@@ -32,6 +39,7 @@ _SHOWN_KEYS = {
     "pageup": "pgup",
     "shift+tab": "shift-tab",
     "ctrl+c": "ctrl-c",
+    "ctrl+backslash": "ctrl-\\",
     "ctrl+p": "ctrl-p",
     "ctrl+l": "ctrl-l",
     "ctrl+z": "ctrl-z",
@@ -53,13 +61,13 @@ def table_of(actions: Iterable[Action]) -> str:
     rows = ["| key | action | what it does |", "|---|---|---|"]
     for action in actions:
         keys = ", ".join(f"`{key}`" for key in shown_keys(action))
-        rows.append(f"| {keys} | {action.title} | {action.tooltip} |")
+        rows.append(f"| {keys} | {action.title} | {action.sentence} |")
     return "\n".join(rows) + "\n"
 
 
 APP_ACTIONS: tuple[Action, ...] = (
     Action("help", "question_mark", "Help", "The keys of the screen that is shown"),
-    Action("quit", "q", "Quit", "Leave gputui; a run in progress goes on"),
+    Action("quit", "q,ctrl+backslash", "Quit", "Leave gputui; a run in progress goes on"),
     Action("repaint", "ctrl+l", "Repaint", "Draw the whole screen again"),
     Action("suspend_process", "ctrl+z", "Suspend", "Put it aside; `fg` of the shell brings it back"),
     Action("interrupt", "ctrl+c", "Quit", "Leave, also in the middle of typing"),

@@ -31,6 +31,7 @@ _SYSTEMS = {
     Depth.ANSI: ColorSystem.STANDARD,
     Depth.INDEXED: ColorSystem.EIGHT_BIT,
     Depth.TRUE: ColorSystem.TRUECOLOR,
+    Depth.LIGHT: ColorSystem.EIGHT_BIT,
 }
 
 Placed = tuple[int, Strip]

@@ -68,10 +68,10 @@ def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width:
             keys = ", ".join(shown_keys(action))
             head = (Span(f" {keys:14} ", "accent"), Span(f"{action.title:12} "))
             if width < _NARROW:
-                more = wrap(action.tooltip, max(width - _INDENT - 1, 10))
+                more = wrap(action.sentence, max(width - _INDENT - 1, 10))
                 lines += [head, *((Span(" " * _INDENT + rest, "dim"),) for rest in more)]
                 continue
-            first, *more = wrap(action.tooltip, width - _SENTENCES_FROM - 1) or [""]
+            first, *more = wrap(action.sentence, width - _SENTENCES_FROM - 1) or [""]
             lines.append((*head, Span(first)))
             lines += [(Span(" " * _SENTENCES_FROM + rest),) for rest in more]
     return tuple(lines)

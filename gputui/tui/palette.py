@@ -103,7 +103,7 @@ class Palette(ModalScreen[Action | None]):
     def _fill(self, text: str) -> None:
         self._shown = found(text, self._actions)
         table = self.query_one(PlainTable)
-        table.fill([(shown_key(action), action.title, action.tooltip) for action in self._shown])
+        table.fill([(shown_key(action), action.title, action.sentence) for action in self._shown])
         table.move_cursor(row=0)
         self._tell()
 
@@ -115,7 +115,7 @@ class Palette(ModalScreen[Action | None]):
 
 
 def _sentence(action: Action, width: int) -> list[str]:
-    return wrapped(action.tooltip, max(width, 10), _MOST_LINES)
+    return wrapped(action.sentence, max(width, 10), _MOST_LINES)
 
 
 def found(text: str, actions: Sequence[Action]) -> list[Action]:

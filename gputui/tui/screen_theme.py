@@ -19,7 +19,7 @@ def theme_for(depth: Depth) -> Theme:
     return Theme(
         name=NAME,
         ansi=True,
-        dark=True,
+        dark=depth is not Depth.LIGHT,
         primary=colours["accent"],
         secondary=colours["accent"],
         accent=colours["accent"],

@@ -16,6 +16,8 @@ class Depth(IntEnum):
     INDEXED = 256
     """The usual case over SSH, which seldom forwards COLORTERM."""
     TRUE = 1 << 24
+    LIGHT = INDEXED + 1
+    """The 256 on a light background: its letters are dark."""
 
 
 _ANSI: Mapping[str, str] = {
@@ -51,6 +53,17 @@ _TRUE: Mapping[str, str] = {
     "chart": "#5fafd7",
     "selected": "bold #ffffff on #005f87",
 }
+_LIGHT: Mapping[str, str] = {
+    "": "",
+    "dim": "color(241)",
+    "title": "bold",
+    "accent": "color(23)",
+    "good": "color(22)",
+    "warn": "color(94)",
+    "alarm": "bold color(124)",
+    "chart": "color(25)",
+    "selected": "bold color(231) on color(24)",
+}
 _NONE: Mapping[str, str] = {
     "": "",
     "dim": "",
@@ -67,6 +80,7 @@ _BY_DEPTH: Mapping[Depth, Mapping[str, str]] = {
     Depth.ANSI: _ANSI,
     Depth.INDEXED: _INDEXED,
     Depth.TRUE: _TRUE,
+    Depth.LIGHT: _LIGHT,
 }
 WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
     Depth.NONE: dict.fromkeys(
@@ -99,8 +113,17 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "selected": "#ffffff",
         "selected on": "#005f87",
     },
+    Depth.LIGHT: {
+        "accent": "#005f5f",
+        "good": "#005f00",
+        "warn": "#875f00",
+        "alarm": "#af0000",
+        "dim": "#626262",
+        "selected": "#ffffff",
+        "selected on": "#005f87",
+    },
 }
-"""Of stock widgets, as Textual writes colours: each is one of the 256, so both depths look the same."""
+"""Of stock widgets, as Textual writes colours: each is one of the 256, at any depth."""
 STYLES: tuple[str, ...] = tuple(_ANSI)
 """All names that a span may have."""
 
@@ -114,8 +137,14 @@ def depth_of(environment: Mapping[str, str]) -> Depth:
     """The depth that the environment promises.
 
     NO_COLOR (not empty, https://no-color.org) goes before everything; TEXTUAL_COLOR_SYSTEM before COLORTERM
-    and TERM.
+    and TERM. GPUTUI_LIGHT (not empty, not 0) needs 256 colours: the sixteen are of the user's own palette.
     """
+    depth = _shown_by(environment)
+    is_light = environment.get("GPUTUI_LIGHT", "") not in ("", "0")
+    return Depth.LIGHT if is_light and depth >= Depth.INDEXED else depth
+
+
+def _shown_by(environment: Mapping[str, str]) -> Depth:
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return Depth.NONE
     asked = {"standard": Depth.ANSI, "256": Depth.INDEXED, "truecolor": Depth.TRUE}

@@ -13,7 +13,9 @@ from gputui.tui.theme import Depth
 DEADLINE_S = 300.0
 
 
-def make_app(*opens: str, every_s: float | None = None, ascii_only: bool = False) -> MonitorApp:
+def make_app(
+    *opens: str, every_s: float | None = None, ascii_only: bool = False, depth: Depth = Depth.INDEXED
+) -> MonitorApp:
     """The app, with a monitor of small lines behind it."""
     collector = Ticking(every_s)
     app = MonitorApp(
@@ -21,7 +23,7 @@ def make_app(*opens: str, every_s: float | None = None, ascii_only: bool = False
         collector,
         collector.bell,
         (),
-        depth=Depth.INDEXED,
+        depth=depth,
         screens=screens_here(),
         ascii_only=ascii_only,
     )

@@ -47,6 +47,12 @@ def test_q_leaves_and_the_terminal_is_as_before(still: Terminal) -> None:
     still.wait_for(lambda: is_given_back(still))
 
 
+def test_control_backslash_leaves_as_q_does(still: Terminal) -> None:
+    still.type(b"\x1c")
+    assert still.ended() == 0
+    still.wait_for(lambda: is_given_back(still))
+
+
 def test_control_c_leaves_as_interrupted(still: Terminal) -> None:
     still.type(b"\x03")
     assert still.ended() == 130

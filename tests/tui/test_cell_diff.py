@@ -17,7 +17,7 @@ from wcwidth import wcswidth, wcwidth
 from gputui.tui.cell_diff import _ONE_CELL_EACH, CellDiff, cells_of
 from gputui.tui.lines import Line, Span
 from gputui.tui.lines_view import strip_of
-from gputui.tui.theme import STYLES, Depth
+from gputui.tui.theme import STYLES, Depth, depth_of
 
 WIDTH, HEIGHT = 30, 6
 
@@ -206,13 +206,30 @@ def test_what_counts_as_one_cell_is_one_cell_in_terminals() -> None:
     assert {c for c in single if wcwidth(c) != 1} == set()
 
 
+@pytest.mark.parametrize(
+    ("environment", "depth"),
+    [
+        ({"TERM": "xterm-256color"}, Depth.INDEXED),
+        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "0"}, Depth.INDEXED),
+        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1"}, Depth.LIGHT),
+        ({"TERM": "xterm-kitty", "GPUTUI_LIGHT": "1"}, Depth.LIGHT),
+        ({"TERM": "xterm", "GPUTUI_LIGHT": "1"}, Depth.ANSI),
+        ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1", "NO_COLOR": "1"}, Depth.NONE),
+    ],
+)
+def test_a_light_background_is_told_where_there_are_256_colours(
+    environment: dict[str, str], depth: Depth
+) -> None:
+    assert depth_of(environment) is depth
+
+
 @pytest.mark.parametrize("depth", Depth)
 def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None:
     line = tuple(Span(f"{name or 'plain'} ", name) for name in STYLES)
     diff = CellDiff(depth, 80, 1)
     written = diff.diff({0: [(0, strip_of(line, 80, depth))]})
     assert ("38;2;" in written) == (depth is Depth.TRUE)
-    assert ("38;5;" in written) == (depth is Depth.INDEXED)
+    assert ("38;5;" in written) == (depth in (Depth.INDEXED, Depth.LIGHT))
     numbers = {
         int(n)
         for part in written.split("\x1b[")[3:]

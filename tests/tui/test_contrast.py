@@ -1,4 +1,4 @@
-"""Every text can be read at 256 colours on dark terminals: it has a contrast of at least 4.5 by WCAG 2."""
+"""Every text can be read at 256 colours, on dark and on light terminals: it has a contrast of 4.5 (WCAG)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from gputui.tui.theme import STYLES, Depth, definition
 LEAST = 4.5
 DARK = {"black": "#000000", "VS Code": "#1e1e1e", "Ubuntu": "#300a24", "Solarized": "#002b36"}
 """Backgrounds of terminals as they are shipped."""
-PLAIN = "#d3d7cf"
-"""The terminal's own letters, of the default palette of GNOME's."""
+LIGHT = {"white": "#ffffff", "Tango": "#eeeeec", "Solarized": "#fdf6e3"}
+PLAIN = {Depth.INDEXED: "#d3d7cf", Depth.LIGHT: "#2e3436"}
+"""The terminal's own letters, of the default palettes of GNOME's."""
 NO_LETTERS = frozenset(" ━╸╺─│┌┐└┘▁▂▃▄▅▆▇█")
 
 Pair = tuple[str, str]
@@ -53,9 +54,10 @@ def pair_of(style: Style) -> Pair:
     return pair[::-1] if style.reverse else pair
 
 
-def least_ratio(pair: Pair) -> float:
+def least_ratio(pair: Pair, depth: Depth = Depth.INDEXED) -> float:
     letters, background = pair
-    return min(ratio(letters or PLAIN, background or behind) for behind in DARK.values())
+    grounds = DARK if depth is Depth.INDEXED else LIGHT
+    return min(ratio(letters or PLAIN[depth], background or behind) for behind in grounds.values())
 
 
 def pairs_on(app: MonitorApp) -> dict[Pair, str]:
@@ -92,9 +94,10 @@ def walk() -> Iterator[tuple[str, ...]]:
     yield ("L",)
 
 
+@pytest.mark.parametrize("depth", PLAIN)
 @pytest.mark.parametrize("style", STYLES)
-def test_every_style_of_the_theme_can_be_read(style: str) -> None:
-    assert least_ratio(pair_of(Style.parse(definition(style, Depth.INDEXED)))) >= LEAST
+def test_every_style_of_the_theme_can_be_read(style: str, depth: Depth) -> None:
+    assert least_ratio(pair_of(Style.parse(definition(style, depth))), depth) >= LEAST
 
 
 @pytest.mark.parametrize("keys", [(), ("details",), ("metrics",), ("keys",), ("filter",), ("tree", "end")])
@@ -115,17 +118,18 @@ def test_every_text_of_the_monitor_can_be_read(keys: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("depth", PLAIN)
 async def test_every_text_of_every_screen_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    depth: Depth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(store_three(tmp_path)))
-    app = make_app()
+    app = make_app(depth=depth)
     found: dict[Pair, str] = {}
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
         for keys in walk():
             await press(pilot, *keys)
             found |= pairs_on(app)
-    faint = {text: (pair, least_ratio(pair)) for pair, text in found.items() if least_ratio(pair) < LEAST}
-    assert not faint
+    ratios = {text: (pair, least_ratio(pair, depth)) for pair, text in found.items()}
+    assert not {text: told for text, told in ratios.items() if told[1] < LEAST}
     assert len(found) > 5

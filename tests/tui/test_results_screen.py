@@ -135,6 +135,34 @@ async def test_what_was_stored_while_another_screen_was_shown_is_there_and_marks
         assert screen._run_here == here
 
 
+async def test_the_key_of_the_screen_leads_to_the_first_runs_once_there_are_some_then_to_where_one_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("GPUTUI_DB", str(tmp_path / "default" / "results.db"))
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        await press(pilot, "3")
+        assert "No runs yet." in picture(app)
+        await press(pilot, "1")
+        (tmp_path / "default").mkdir()
+        store(tmp_path / "default" / "results.db", 1)
+        await press(pilot, "3")
+        assert "results.db: 1 run by when" in picture(app)
+        await press(pilot, "escape", "1")
+        store(tmp_path / "here" / "newer.db", 2)
+        await press(pilot, "3")
+        assert "result files" in picture(app)
+        assert "newer.db" in picture(app)
+        await press(pilot, "enter")
+        assert "results.db: 1 run by when" in picture(app), "the cursor stays on its file"
+        await press(pilot, "enter", "1", "3")
+        screen = app.screen
+        assert isinstance(screen, ResultsScreen)
+        assert screen.level == "run"
+
+
 async def test_a_file_that_vanished_is_told_and_esc_leads_to_the_files(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(100, 24)) as pilot:
@@ -499,6 +527,38 @@ async def test_a_file_is_replaced_only_after_yes_and_what_hinders_is_told_with_t
             ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
         ):
             assert said in await save_as(pilot, tmp_path / name)
+
+
+async def test_where_nothing_can_be_saved_no_name_is_asked_for(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, machine=GPU_MACHINE, profiled=False)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, f"{tmp_path / 'a.db'}@latest")
+        for tab, why in (
+            ("operators", "this run has nothing for the tab operators"),
+            ("step", "this run has nothing for the tab step"),
+            ("memory", "this run has nothing for the tab memory"),
+        ):
+            screen._pane.show_tab(tab)
+            await press(pilot, "e")
+            assert f"there is nothing to save here: {why}" in picture(app)
+        await press(pilot, "escape", "slash", *"no such run", "enter", "e")
+        assert "there is nothing to save here: no row is shown" in picture(app)
+        await press(pilot, "o", *"/no.db", "enter", "e")
+        assert "there is nothing to save here: no table is shown" in picture(app)
+
+
+async def test_a_trace_is_saved_also_from_a_tab_without_a_table(tmp_path: Path) -> None:
+    run_id = store(tmp_path / "a.db", 1, machine=GPU_MACHINE, profiled=False)
+    trace = tmp_path / "a-traces" / f"{run_id[-8:]}-gemm.json.gz"
+    trace.parent.mkdir()
+    trace.write_bytes(b"a trace")
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, f"{tmp_path / 'a.db'}@latest")
+        screen._pane.show_tab("step")
+        await save_as(pilot, tmp_path / "t.json.gz")
+    assert (tmp_path / "t.json.gz").read_bytes() == b"a trace"
 
 
 async def test_operators_are_saved_as_they_are_shown(db: Path, tmp_path: Path) -> None:

@@ -230,7 +230,10 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
     assert sum(len(m.blocks) for case in stored(tmp_path / "a.db").cases for m in case.measurements) == blocks
 
 
-async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(long_spin: Path) -> None:
+@pytest.mark.parametrize("keys", [("q", "y"), ("ctrl+backslash", "ctrl+backslash")])
+async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(
+    long_spin: Path, keys: tuple[str, str]
+) -> None:
     app = RunScreenApp()
     async with app.run_test(size=(80, 24)) as pilot:
         await choose_file(pilot, long_spin)
@@ -240,7 +243,9 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
         assert "1 run in progress: a watches it" in shown(pilot)
         await pilot.press("a")
         await until(pilot, lambda: is_timing(app))
-        await pilot.press("q", "y")
+        await pilot.press(keys[0])
+        assert "the run goes on" in shown(pilot)
+        await pilot.press(keys[1])
         await until(pilot, lambda: app.said is not None)
         assert app.said is not None
         assert f"gputui attach {only_run_dir().name[-8:]}" in app.said
@@ -373,6 +378,43 @@ async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
         assert "--launches: 0 is not in the range" in shown(pilot)
         await pilot.press("escape", "3")
         assert app.digits == ["3"]
+
+
+async def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await choose_file(pilot, spin)
+        model = app.run_screen.model
+        for name, text in (("device", "toaster"), ("only", "gemmm"), ("precision", "fp64")):
+            model.form.texts[name].insert(text)
+        await pilot.press("escape", "tab", "down", "down", "down", "0")
+        await until(pilot, lambda: model.is_checked)
+        for said in (
+            "--device toaster: is no device",
+            "--only gemmm: is no workload",
+            "--precision fp64: is no precision",
+            "--launches: 0 is not in the range",
+        ):
+            assert f"! {said}" in shown(pilot)
+
+
+def test_choices_that_are_wrong_only_together_are_told_where_they_were_asked_for() -> None:
+    wrong = DraftChecker().check(Draft(device="cpu", only="gemm", precision="tf32")).wrong
+    assert list(wrong) == ["device"]
+    assert "has no case for --device cpu --only gemm --precision tf32" in wrong["device"].message
+
+
+async def test_the_empty_field_of_the_file_names_the_one_that_will_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", f"/data/{'long/' * 30}mine.db")
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: bool(app.run_screen.model.default_file))
+        await pilot.press("tab")
+        assert re.search(r"^  file +…[long/]+/mine\.db$", shown(pilot), re.MULTILINE)
+        await pilot.press("up", *["down"] * 9)
+        assert re.search(r"^> file  +…?[long/]+/mine\.db$", shown(pilot), re.MULTILINE), shown(pilot)
 
 
 def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_path: Path) -> None:

@@ -61,6 +61,23 @@ def test_the_keys_of_the_app_are_those_that_are_listed() -> None:
     assert bound == {(action.id, action.key) for action in APP_ACTIONS}
 
 
+def test_the_last_line_names_only_keys_that_do_something_and_help_says_what_the_others_need() -> None:
+    def footer(made: MonitorModel) -> str:
+        return " ".join(shown(made).splitlines()[-1].split())
+
+    first = "? Keys q Quit space Pause"
+    assert footer(monitor(gpus=0, processes=0)) == first
+    assert footer(monitor(processes=0)) == f"{first} i Details m Metrics"
+    made = monitor()
+    assert footer(made) == f"{first} / Filter s Sort i Details m Metrics x End"
+    made.press("processes")
+    assert footer(made) == f"{first} i Details m Metrics"
+    made.press("keys")
+    told = " ".join(shown(made).split())
+    assert "why some are absent (needs a GPU)" in told
+    assert "Sort the processes by the next column (needs a process on a GPU)" in told
+
+
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (120, 40)])
 def test_the_question_mark_lists_every_key_to_the_last(width: int, height: int) -> None:
     made = monitor()

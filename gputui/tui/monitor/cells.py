@@ -71,6 +71,15 @@ def cut(text: str, width: int) -> str:
     return text
 
 
+def end_of(text: str, width: int) -> str:
+    """The last of the text in at most so many cells; what is cut off before it is marked with `…`."""
+    if width_of(text) <= width:
+        return text
+    while text and width_of(text) > width - 1:
+        text = text[1:]
+    return f"…{text}" if width > 0 else ""
+
+
 def left(text: str, width: int) -> str:
     """Cut or filled on the right to exactly so many cells."""
     short = cut(text, width)

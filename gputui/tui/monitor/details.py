@@ -85,7 +85,7 @@ def keys_lines(opening: Sequence[Action], width: int) -> list[Line]:
     lead = max(width_of(keys) for keys, _ in listed) + 2
     lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
     for keys, action in listed:
-        for number, row in enumerate(wrapped(action.tooltip, width - lead, 4)):
+        for number, row in enumerate(wrapped(action.sentence, width - lead, 4)):
             shown = Span(left("" if number else keys, lead), "accent")
             lines.append(fitted((shown, Span(row)), width))
     return lines

@@ -645,7 +645,9 @@ class MonitorModel:
             line = finding_line(self._selected_gpu, ailing[0], counts, width)
             if line is not None:
                 return line
-        return hints_line(counts, self._mode, width)
+        has_process = self._settings.show_processes and table.total > 0
+        there = [what for what, is_so in (("a GPU", findings), ("a process on a GPU", has_process)) if is_so]
+        return hints_line(counts, self._mode, width, there)
 
 
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from gputui.analysis.health import Finding
@@ -69,11 +69,13 @@ def finding_line(device: int, finding: Finding, counts: str, width: int) -> Line
     return fitted((Span(cut(said, room), finding.severity), Span("  "), Span(counts, "dim")), width)
 
 
-def hints_line(counts: str, mode: str, width: int) -> Line:
-    """Counts, and as many keys as have room."""
+def hints_line(counts: str, mode: str, width: int, there: Container[str]) -> Line:
+    """Counts, and as many keys as have room, but those that need what is not `there`."""
     spans = [Span(counts, "dim")] if counts else []
     for name in _HINTS.get(mode, _HINTS[""]):
         action = next(one for one in (*ACTIONS, *OF_THE_APP) if one.id == name)
+        if action.needs and action.needs not in there:
+            continue
         gap = Span("  " if spans else "")
         hint = (gap, Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
         if line_width((*spans, *hint)) > width:

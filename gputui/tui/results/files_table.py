@@ -32,9 +32,13 @@ class FilesTable(PlainTable):
         return files_sheet(self.files)
 
     def hold(self, files: Sequence[FileEntry]) -> None:
-        """Show these."""
+        """Show these; the cursor stays on its file."""
+        here = self.here
         self.files = tuple(files)
         self.fill([file_row(entry) for entry in self.files])
+        for place, entry in enumerate(self.files):
+            if here is not None and entry.path == here.path:
+                self.move_cursor(row=place)
 
     def remember(self, path: Path) -> None:
         """A file could be read: it belongs into the list from now on."""

@@ -5,22 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.services.browsing import RunDetail
-from gputui.services.saving import TRACE_ENDING, Sheet, default_name, save_sheet, save_trace
+from gputui.services.saving import TRACE_ENDING, Sheet, default_name, save_sheet, save_trace, trace_of
 from gputui.tui.results.run_pane import RunPane
 from gputui.tui.saving import ask_and_save
 from gputui.tui.shell import ShellScreen
 
 
+def tell_nothing(screen: ShellScreen, why: str) -> None:
+    """Before a name is asked for in vain."""
+    screen.say(f"there is nothing to save here: {why}", "warn")
+
+
 def ask_for_list(screen: ShellScreen, sheet: Sheet) -> None:
-    """A path for the table of files or runs."""
+    """A path for the table of files or runs, unless it is empty."""
+    if not sheet.rows:
+        tell_nothing(screen, "no row is shown")
+        return
     question = f"Save the {sheet.what} as .csv or .json"
     ask_and_save(screen, question, default_name(sheet), lambda path: save_sheet(path, sheet))
 
 
 def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
-    """A path for the table of the tab that is shown, or for the Chrome trace."""
+    """A path for the table of the tab that is shown, or for the Chrome trace, unless there is neither."""
     sheet, case = pane.sheet(), pane.shown_case
+    if isinstance(sheet, Sheet) and not sheet.rows:
+        sheet = Missing("no row is shown")
+    if isinstance(sheet, Missing):
+        try:
+            trace_of(detail, case)
+        except GputuiError:
+            tell_nothing(screen, sheet.reason)
+            return
     question, name = f"Save the Chrome trace as {TRACE_ENDING}", f"trace{TRACE_ENDING}"
     if isinstance(sheet, Sheet):
         question = f"Save the {sheet.what} as .csv or .json; the Chrome trace as {TRACE_ENDING}"

@@ -34,7 +34,7 @@ from gputui.tui.results.first_steps import first_steps
 from gputui.tui.results.notice import NoticePage, Words, look_again, no_run_in, nothing, went_wrong
 from gputui.tui.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.results.runs_table import RunsTable
-from gputui.tui.results.saving import ask_for_list, ask_for_tab
+from gputui.tui.results.saving import ask_for_list, ask_for_tab, tell_nothing
 from gputui.tui.results.window import Window
 from gputui.tui.shell import ShellScreen, bindings_of, shell_of
 
@@ -92,13 +92,12 @@ class ResultsScreen(ShellScreen):
         yield field
 
     def on_mount(self) -> None:
-        """The runs of the default file if there is one, else the files."""
+        """What it was opened for, else where it begins."""
         self.is_ready = True
         if self._words:
             self.show_words(self._words)
         else:
-            default = expanded(default_result_file()).absolute()
-            self._list_files(opens=default if default.is_file() else None)
+            self._begin()
 
     def show_words(self, words: tuple[str, ...]) -> None:
         """Open `F` or `F@RUN`."""
@@ -134,6 +133,11 @@ class ResultsScreen(ShellScreen):
         return _HINTS["run of a case" if tab in OF_A_CASE else "run"]
 
     # files
+
+    def _begin(self) -> None:
+        """With the runs of the default file if there is one, else with the files."""
+        default = expanded(default_result_file()).absolute()
+        self._list_files(opens=default if default.is_file() else None)
 
     def _list_files(self, opens: Path | None = None) -> None:
         self._notice("looking for result files", behind="monitor")
@@ -388,6 +392,8 @@ class ResultsScreen(ShellScreen):
             ask_for_list(self, self._runs_table.sheet)
         elif self.level == "files":
             ask_for_list(self, self._files_table.sheet)
+        else:
+            tell_nothing(self, "no table is shown")
 
     def action_zoom_in(self) -> None:
         """Half as much telemetry."""
@@ -439,8 +445,14 @@ class ResultsScreen(ShellScreen):
         if self.level == "runs" and held is not None and self._runs_table.is_outdated:
             here = self._run_here
             self._read_runs(held.path, lambda now: self._take_again(now, here))
+        elif self.level == "files":
+            self.begin(
+                lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
+                lambda files: self._take_files(files, None),
+                self._notice_error,
+            )
         elif self.level == "notice" and self._page.behind == "monitor":
-            self._list_files()
+            self._begin()
 
     def _take_again(self, held: FileRuns, here: RunSummary | None) -> None:
         self._take_runs(held, "")

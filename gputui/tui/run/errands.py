@@ -32,7 +32,7 @@ from gputui.services.running import (
     wait_until_begun,
 )
 from gputui.services.speeds import speed_of
-from gputui.services.starting import DraftChecker, prepare, read_draft
+from gputui.services.starting import DraftChecker, prepare, read_draft, target_of
 from gputui.services.traces import HOW_TO_OPEN, traces_of
 from gputui.services.wording import case_name, interval_words, outcome_words
 from gputui.services.worker_logs import end_of_log
@@ -113,6 +113,7 @@ class Errands:
     def _check_drafts(self) -> None:
         checker = DraftChecker()
         self._guarded(self._read_profiles)
+        self._guarded(self._find_default_file)
         while True:
             with self._wake:
                 while self._check is None and not self._is_closed:
@@ -127,6 +128,10 @@ class Errands:
     def _read_profiles(self) -> None:
         profiles = shipped_profiles()
         self._say(lambda model: model.know_profiles(profiles))
+
+    def _find_default_file(self) -> None:
+        default = str(target_of(None))
+        self._say(lambda model: setattr(model, "default_file", default))
 
     def _check_one(self, checker: DraftChecker, request: Check) -> None:
         def probing(path: str) -> None:

@@ -91,6 +91,8 @@ class RunModel:
         self.region = "profiles"
         """Where the keys go: `profiles`, `path`, `form` or `cases`."""
         self.form = Form()
+        self.default_file = ""
+        """Where results are kept if the form names no file; empty while it is not known."""
         self.checked: Checked | None = None
         self.probing = ""
         """The interpreter that is being asked what it has."""

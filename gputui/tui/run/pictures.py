@@ -11,7 +11,18 @@ from gputui.services.course import CaseCourse, CoursePicture, Strip
 from gputui.services.profiles import Profile
 from gputui.services.starting import Checked, reasons_of
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import clean, cut, filled, fitted, left, line_width, right, ruled, width_of
+from gputui.tui.monitor.cells import (
+    clean,
+    cut,
+    end_of,
+    filled,
+    fitted,
+    left,
+    line_width,
+    right,
+    ruled,
+    width_of,
+)
 from gputui.tui.monitor.charts import heat
 from gputui.tui.monitor.look import wrapped
 from gputui.tui.monitor.plain_ascii import in_ascii
@@ -212,15 +223,18 @@ def _form(model: RunModel, width: int) -> list[Line]:
         )
         error = wrong.get(field.name)
         room = width - 14
+        empty = field.empty
+        if field.name == "file" and model.default_file:
+            empty = end_of(clean(model.default_file), room - 1)
         spans: list[Span]
         if is_selected:
             spans = [*_edited(text, min(room, 24) if error else room)]
             if not text.text:
-                spans.append(Span(field.empty, "dim"))
+                spans.append(Span(empty, "dim"))
         elif text.text:
             spans = [Span(cut(clean(text.text), min(room, 24) if error else room))]
         else:
-            spans = [Span(field.empty, "dim")]
+            spans = [Span(empty, "dim")]
         if error is not None:
             spans = [*spans, Span("  ! ", "alarm"), Span(clean(error.message), "alarm")]
         lines.append(fitted((label, *spans), width))
