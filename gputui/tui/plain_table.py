@@ -23,6 +23,12 @@ CUT = "…"
 class PlainTable(DataTable[Text]):
     """Rows of text under headings; the cursor is a row."""
 
+    DEFAULT_CSS = """
+    PlainTable:ansi > .datatable--header {
+        background: ansi_default; color: ansi_default; text-style: bold;
+    }
+    """
+
     def __init__(self, headings: Sequence[str] = (), id: str | None = None) -> None:
         super().__init__(id=id, cursor_type="row", cell_padding=1)
         self._headings = tuple(headings)

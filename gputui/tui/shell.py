@@ -93,9 +93,6 @@ class ShellScreen(Screen[None]):
         color: $block-cursor-foreground;
         background: $block-cursor-background;
     }
-    ShellScreen DataTable:ansi > .datatable--header {
-        background: ansi_default; color: ansi_default; text-style: bold;
-    }
     ShellScreen DataTable > .datatable--even-row { background: ansi_default; }
     """
     ID = ""
