@@ -25,7 +25,7 @@ _TOPIC = 15
 def command(python: str | None, db: Path | None, as_json: bool) -> int:
     """Say whether this box can measure and is healthy.
 
-    Exit 1 if a problem was found; notes are none. Nothing is written, nothing is measured.
+    Exit 1 if a problem was found; notes are none. Nothing is measured, and nothing stays behind.
     """
     checks = look(terminal_here(), python=python, db=db, on_step=_told)
     if as_json:

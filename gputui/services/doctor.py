@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -84,7 +85,8 @@ class Box:
     """Of the file systems of the two."""
     file_error: GputuiError | None
     """Why the result file cannot be read, where there is one."""
-    is_writable: Mapping[Path, bool]
+    unwritable: Mapping[Path, str]
+    """Why the result file, its directory or the state directory takes no writing, of those that do not."""
     measuring: int
     """Runs of gputui in progress: what they use is no neighbour's."""
 
@@ -98,8 +100,8 @@ def look(
 ) -> tuple[Check, ...]:
     """Look at this box and judge it; takes a second, and longer where torch is asked for the first time.
 
-    `on_step` is told what is being looked at. Nothing is written. Raises GputuiError if the stated Python is
-    none.
+    `on_step` is told what is being looked at. Nothing stays behind: whether a directory can be written is
+    tried with an empty temporary file. Raises GputuiError if the stated Python is none.
     """
     return judged(gathered(terminal, python=python, db=db, on_step=on_step))
 
@@ -148,10 +150,7 @@ def gathered(
         state_directory=state_directory,
         free_bytes={place: _free_bytes(place) for place in places},
         file_error=_file_error(result_file),
-        is_writable={
-            **{place: os.access(_first_there(place), os.W_OK) for place in places},
-            result_file: not result_file.exists() or os.access(result_file, os.W_OK),
-        },
+        unwritable=dict(_unwritable(result_file, places)),
         measuring=measuring,
     )
 
@@ -327,14 +326,14 @@ def _files(box: Box) -> Iterator[Check]:
     path, parent = box.result_file, box.result_file.parent
     if box.file_error is not None:
         yield Check("result file", "problem", box.file_error.message, box.file_error.hint)
-    elif not (box.is_writable[parent] and box.is_writable[path]):
-        found = f"{path}: no permission to write"
-        yield Check("result file", "problem", found, "name another with --db, or set $GPUTUI_DB")
+    elif refused := box.unwritable.get(parent) or box.unwritable.get(path):
+        step = "name another with --db, or set $GPUTUI_DB"
+        yield Check("result file", "problem", f"{path}: {refused}", step)
     else:
         warning = storage_warning(path, box.machine.layers)
         yield Check("result file", "note" if warning else "ok", warning or str(path))
-    if not box.is_writable[box.state_directory]:
-        found = f"{box.state_directory}: no permission to write: no run can begin"
+    if refused := box.unwritable.get(box.state_directory):
+        found = f"{box.state_directory}: {refused}: no run can begin"
         yield Check("run directories", "problem", found, "set $GPUTUI_STATE to a directory you may write")
     for what, place in (("result file", parent), ("run directories", box.state_directory)):
         free = box.free_bytes[place]
@@ -424,6 +423,22 @@ def _first_there(place: Path) -> Path:
         except OSError:
             continue
     return Path("/")
+
+
+def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """What cannot be written, with the reason in the system's words.
+
+    Permissions alone say too little: /proc has them, and so have many network file systems.
+    """
+    for place in directories:
+        first = _first_there(place)
+        try:
+            tempfile.TemporaryFile(dir=first).close()
+        except OSError as error:
+            yield place, f"no file can be made in {first}: {error.strerror}"
+    # an open file is not opened here again: closing it would drop the lock that DuckDB has on it
+    if result_file.exists() and not os.access(result_file, os.W_OK):
+        yield result_file, "no permission to write"
 
 
 def _free_bytes(place: Path) -> int | Missing:

@@ -16,8 +16,9 @@ driver gpus 1
 """
 
 
-def checks(*words: str | Path, scenario: str = ONE) -> tuple[int, dict[str, Any]]:
-    done = gputui("doctor", "--json", *words, env=standin_environment(scenario))
+def checks(*words: str | Path, scenario: str = ONE, state: str = "") -> tuple[int, dict[str, Any]]:
+    env = standin_environment(scenario) | ({"GPUTUI_STATE": state} if state else {})
+    done = gputui("doctor", "--json", *words, env=env)
     found = json.loads(done.stdout)
     assert found["schema"] == 1
     return done.returncode, {check["topic"]: check for check in found["checks"]}
@@ -57,6 +58,14 @@ def test_a_file_that_is_no_result_file_is_named(tmp_path: Path) -> None:
     assert status == 1
     assert found["result file"]["state"] == "problem"
     assert "wrong.db" in found["result file"]["found"]
+
+
+def test_places_that_permit_writing_and_take_none_are_problems() -> None:
+    status, found = checks("--db", "/proc/new/x.db", state="/proc/state")
+    assert status == 1
+    for topic, place in (("result file", "/proc/new/x.db"), ("run directories", "/proc/state/runs")):
+        assert found[topic]["state"] == "problem"
+        assert found[topic]["found"].startswith(f"{place}: no file can be made in /proc: ")
 
 
 def test_a_python_that_is_none_is_refused() -> None:

@@ -44,7 +44,7 @@ def make_box(gpus: int = 1, **changes: object) -> Box:
         state_directory=STATE,
         free_bytes={DB.parent: 100 * GIB, STATE: 100 * GIB},
         file_error=None,
-        is_writable={DB: True, DB.parent: True, STATE: True},
+        unwritable={},
         measuring=0,
     )
     return replace(box, **changes)  # type: ignore[arg-type]
@@ -164,8 +164,12 @@ def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
 
 
 def test_files_that_cannot_be_written_or_read_are_problems() -> None:
-    closed = make_box(is_writable={DB: True, DB.parent: False, STATE: False})
+    refused = "no file can be made in /: Read-only file system"
+    closed = make_box(unwritable={DB.parent: refused, STATE: refused})
     assert states(closed)["result file"] == states(closed)["run directories"] == "problem"
+    assert the(closed, "result file").found == f"{DB}: {refused}"
+    alone = make_box(unwritable={DB: "no permission to write"})
+    assert the(alone, "result file").found == f"{DB}: no permission to write"
     broken = make_box(file_error=GputuiError(f"{DB}: is no result file", "name another"))
     assert the(broken, "result file").found == f"{DB}: is no result file"
     full = make_box(free_bytes={DB.parent: 1000, STATE: Missing("gone")})
