@@ -31,7 +31,7 @@ from gputui.services.comparison_tables import (
     row_table,
 )
 from gputui.services.explaining import Why
-from gputui.services.row_wording import difference_words, no_difference_words, side_words
+from gputui.services.row_wording import choice_words, difference_words, no_difference_words, side_words
 from gputui.services.verdict_check import check_verdicts
 
 if TYPE_CHECKING:
@@ -191,6 +191,8 @@ def _write(
 
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
         page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
+    for line in choice_words(comparison, ignore):
+        page.line(line)
     if comparison.differs:
         page.line("differs: " + ", ".join(difference_words(d) for d in comparison.differs))
     elif not ignore:

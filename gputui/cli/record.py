@@ -102,7 +102,7 @@ def _record(
     _check_numbers(interval, seconds)
     if words and seconds is not None:
         raise GputuiError(
-            f"--for {seconds:g}: a recording of a command ends when the command does",
+            f"--for {seconds:.15g}: a recording of a command ends when the command does",
             "leave --for out, or bound the command: gputui record -- timeout 60 COMMAND ...",
         )
     check_label(label)
@@ -145,10 +145,12 @@ def _record(
 def _check_numbers(interval: float, seconds: float | None) -> None:
     if not SHORTEST_S <= interval <= LONGEST_S:
         raise GputuiError(
-            f"--interval {interval:g}: is no interval", f"{SHORTEST_S:g} to {LONGEST_S:g} seconds"
+            f"--interval {interval:.15g}: is no interval", f"{SHORTEST_S:g} to {LONGEST_S:.0f} seconds"
         )
     if seconds is not None and not 0 < seconds <= MAX_FOR_S:
-        raise GputuiError(f"--for {seconds:g}: is no duration", f"seconds, above 0 and up to {MAX_FOR_S:g}")
+        raise GputuiError(
+            f"--for {seconds:.15g}: is no duration", f"seconds, above 0 and up to {MAX_FOR_S:.0f} (a year)"
+        )
 
 
 def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:

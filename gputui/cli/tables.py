@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import IO, Literal
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -17,15 +17,49 @@ from rich.text import Text
 def console(file: IO[str] | None = None) -> Console:
     """A console of the terminal's width, or of 80 columns (or $COLUMNS) where there is none.
 
-    It writes to `file` instead of stdout where one is given.
+    It writes to `file` instead of stdout where one is given, and no line ends in spaces.
     """
-    return Console(
+    made = Console(
         file=file,
         highlight=False,
         markup=False,
         emoji=False,
         soft_wrap=False,
     )
+    made.push_render_hook(_Trimming())
+    return made
+
+
+class _Trimming(RenderHook):
+    """Rich fills the last column of a table, and leaves the space at which it breaks a line."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Trimmed(renderable) for renderable in renderables]
+
+
+class _Trimmed:
+    def __init__(self, whole: ConsoleRenderable) -> None:
+        self._whole = whole
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        held: list[Segment] = []
+        for segment in console.render(self._whole, options):
+            if segment.control:
+                yield segment
+                continue
+            text = _SPACES_BEFORE_END.sub("", segment.text)
+            if text.startswith("\n"):
+                held.clear()
+            told = text.rstrip(" ")
+            if told:
+                yield from held
+                held.clear()
+                yield Segment(told, segment.style)
+            if told != text:
+                held.append(Segment(text[len(told) :], segment.style))
+
+
+_SPACES_BEFORE_END = re.compile(r" +(?=\n)")
 
 
 @dataclass(frozen=True, slots=True)

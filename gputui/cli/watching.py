@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from gputui.services.notices import Notices
 from gputui.services.notifying import notification
 from gputui.services.running import LiveRun, called, follow, stop
 from gputui.services.traces import HOW_TO_OPEN, traces_of
+
+if TYPE_CHECKING:
+    from gputui.model.result import Run
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
@@ -123,7 +127,7 @@ def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: 
             if len(results) > 1:
                 out.print(f"{result.summary.short_id}: {runtime_name(result.summary)}", markup=False)
             print_results(out, result)
-        _next_commands(target, [result.summary.short_id for result in results], like)
+        _next_commands(target, results, like)
     failed = any(case.outcome == "failed" for result in results for case in result.cases)
     status = exit_status_of(watched.ended)
     return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
@@ -148,23 +152,31 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     return "us" if said else "supervisor"
 
 
-def _next_commands(target: Path, short_ids: Sequence[str], like: str) -> None:
-    """What to type next; in an SSH shell also how the file is fetched."""
+def _next_commands(target: Path, results: Sequence[Run], like: str) -> None:
+    """What to type next; in an SSH shell also how the file is fetched, if anything in it was measured."""
     from gputui.services.selecting import from_here
 
     here = from_here(str(target))
     file = shlex.quote(here)
+    short_ids = [result.summary.short_id for result in results]
+    measured = [
+        result.summary.short_id for result in results if any(case.outcome == "ok" for case in result.cases)
+    ]
     for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):
         click.echo(f"trace: {from_here(str(trace))}; {HOW_TO_OPEN}")
     click.echo(f"stored as {' and '.join(short_ids)} in {here}")
+    if not measured:
+        click.echo(f"next: run it again; gputui show {short_ids[0]} {file} tells why nothing was measured,")
+        click.echo(f"      gputui rm {short_ids[0]} {file} removes it")
+        return
     if like:
-        selected = " ".join(shlex.quote(f"{here}@{short_id}") for short_id in short_ids)
+        selected = " ".join(shlex.quote(f"{here}@{short_id}") for short_id in measured)
         click.echo(f"next: gputui compare {shlex.quote(like)} {selected}")
-    elif len(short_ids) > 1:
-        selected = " ".join(f"{file}@{short_id}" for short_id in short_ids)
+    elif len(measured) > 1:
+        selected = " ".join(f"{file}@{short_id}" for short_id in measured)
         click.echo(f"next: gputui compare {selected}")
     else:
-        click.echo(f"next: gputui show {short_ids[0]} {file}; on another box the same run, then")
+        click.echo(f"next: gputui show {measured[0]} {file}; on another box the same run, then")
         click.echo(f"      gputui compare {file} OTHER.db")
     connection = os.environ.get("SSH_CONNECTION", "").split()
     if len(connection) == 4:

@@ -94,6 +94,8 @@ class Side:
     run: RunSummary
     """The newest run that it holds."""
     cases: tuple[SideCase, ...]
+    chosen_of: int = 1
+    """Runs that measured something, if each case is from the newest of them; 1 if they were pooled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,12 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
-    return Side(name, _newest(runs), _chosen_cases(runs, pool))
+    return _side(name, runs, pool)
+
+
+def _side(name: str, runs: Sequence[Run], pool: bool) -> Side:
+    measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
+    return Side(name, _newest(runs), _chosen_cases(runs, pool), 1 if pool else max(measuring, 1))
 
 
 def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
@@ -228,9 +235,7 @@ def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tupl
             f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
             "give a second file, or another dimension",
         )
-    return tuple(
-        Side(value, _newest(values[value]), _chosen_cases(values[value], pool)) for value in in_order(values)
-    )
+    return tuple(_side(value, values[value], pool) for value in in_order(values))
 
 
 def _in_words(dimension: str, value: str) -> str:
@@ -482,7 +487,7 @@ def _disturbed(
     crowded = []
     for side, letter in zip(pair, "ab", strict=True):
         if side is not None and side.result.case.variant.device_class == "cpu" and is_crowded(side.result):
-            crowded.append(f"{letter} {format_percent(_waited(side))}")
+            crowded.append(f"{format_percent(_waited(side))} of {letter}'s")
     if not crowded:
         return verdict
     waited = [_waited(side) for side in pair]
@@ -491,7 +496,7 @@ def _disturbed(
             return verdict
     elif estimate.replicated and is_left_by_waiting(estimate, waited[0], waited[1]):
         return verdict
-    told = f"others held the CPUs of {' and '.join(crowded)} of the time"
+    told = f"others held the CPUs for {' and '.join(crowded)} time"
     return Verdict("inconclusive", f"{told}: run again when it is idle")
 
 

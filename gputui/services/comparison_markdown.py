@@ -20,7 +20,7 @@ from gputui.services.comparison_tables import (
     row_table,
 )
 from gputui.services.explaining import Why, sentence
-from gputui.services.row_wording import difference_words, no_difference_words, side_words
+from gputui.services.row_wording import choice_words, difference_words, no_difference_words, side_words
 from gputui.services.why_wording import finding_lines, part_table, trust_line, unattributed
 
 _SPECIAL = re.compile(r"[\\`*<>|~&\[\]$]|(?<!\w)_|_(?!\w)")
@@ -56,6 +56,7 @@ def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Coll
                     f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
                     for letter, side in (("a", comparison.a), ("b", comparison.b))
                 ),
+                *choice_words(comparison, ignore),
                 *([f"differs: {told}"] if told else []),
             ]
         ),

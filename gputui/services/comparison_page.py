@@ -38,7 +38,13 @@ from gputui.services.comparison_tables import (
 )
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, part_name, sentence, signed
-from gputui.services.row_wording import difference_words, interval_text, no_difference_words, side_words
+from gputui.services.row_wording import (
+    choice_words,
+    difference_words,
+    interval_text,
+    no_difference_words,
+    side_words,
+)
 from gputui.services.speeds import launches_of
 from gputui.services.why_wording import finding_lines, part_table, trust_line, unattributed
 
@@ -94,6 +100,7 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
             f'<p><b class="{letter}">{letter}</b> {safe(side_words(side, ignore, _ANY_WIDTH))}</p>'
             for letter, side in (("a", comparison.a), ("b", comparison.b))
         ),
+        _list(choice_words(comparison, ignore), "notes"),
         _part("What differs", _list(differs)),
         _part("Verdicts", interval_chart(list(_marks(comparison, naming)))),
         table,

@@ -146,7 +146,12 @@ def _number(value: float | Missing) -> float | None:
 
 def _side(side: Side) -> dict[str, Any]:
     normality = [{"word": n.word, "text": n.text} for n in normality_of_side(side)]
-    return {"name": side.name, "run": summary_as_json(side.run), "normality": normality}
+    return {
+        "name": side.name,
+        "run": summary_as_json(side.run),
+        "chosen_of": side.chosen_of,
+        "normality": normality,
+    }
 
 
 def _case(case: Case) -> dict[str, Any]:

@@ -156,8 +156,13 @@ def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
     if not math.isfinite(value) or value != round(value):
         raise GputuiError(f"{option} {text}: is no whole number", "such as 2048, 7e9, 124M or 7B")
     if not least <= value <= most:
-        raise GputuiError(f"{option} {text}: is out of range", f"from {least} to {most:g}")
+        raise GputuiError(f"{option} {text}: is out of range", f"from {least} to {_as_typed(most)}")
     return round(value)
+
+
+def _as_typed(number: int) -> str:
+    """Every digit of a limit; of a power of ten too long to be counted `1e14`, which may be typed, too."""
+    return f"{number}" if number < 10**9 else f"{number:.0e}".replace("+", "")
 
 
 def memory_of(row: GpuRow) -> int | Missing:

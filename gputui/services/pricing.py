@@ -24,8 +24,8 @@ def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine)
     if usd_per_hour is not None:
         if not math.isfinite(usd_per_hour) or not 0 <= usd_per_hour <= MAX_USD_PER_HOUR:
             raise GputuiError(
-                f"--price {usd_per_hour:g}: is no price of a box",
-                f"USD per hour for the whole box, from 0 to {MAX_USD_PER_HOUR:g}",
+                f"--price {usd_per_hour:.15g}: is no price of a box",
+                f"USD per hour for the whole box, from 0 to {MAX_USD_PER_HOUR:.0f}",
             )
         return Price(usd_per_hour, float(len(machine.gpus)), "stated", "", instance or "", "", "")
     return None if instance is None else _listed(instance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
@@ -42,6 +42,30 @@ def side_words(side: Side, ignore: str, width: int) -> str:
     while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
         parts.pop()
     return "  ".join(parts)
+
+
+def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
+    """Which runs were taken where a side had several and none was named, and how others are; a line each."""
+    told: dict[str, list[str]] = {}
+    for letter, side in (("a", comparison.a), ("b", comparison.b)):
+        if side.chosen_of < 2:
+            continue
+        runs = {case.run.short_id: case.run for case in side.cases if case.result.outcome == "ok"}
+        taken = sorted(runs, key=lambda short_id: runs[short_id].started_utc_us, reverse=True)
+        chosen = (
+            f"run {taken[0]}, the newest of {side.chosen_of}"
+            if len(taken) == 1
+            else f"of each case the newest of {side.chosen_of} runs ({_some_of(taken)})"
+        )
+        selector = "F@RUN" if ignore else f"{side.name}@RUN"
+        told.setdefault(f"{chosen}: {selector} takes another, --pool all", []).append(letter)
+    for words, letters in told.items():
+        yield f"{' and '.join(letters)}: {words}"
+
+
+def _some_of(run_ids: Sequence[str]) -> str:
+    shown = ", ".join(run_ids[:_NAMED])
+    return f"{shown} +{len(run_ids) - _NAMED}" if len(run_ids) > _NAMED else shown
 
 
 def difference_words(difference: tuple[str, str, str]) -> str:

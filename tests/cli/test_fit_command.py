@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "json.md"
     ],
     ids=" ".join,
 )
-def test_every_line_fits_and_no_cell_is_cut(
+def test_every_line_fits_and_none_is_cut_or_ends_in_spaces(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
@@ -34,6 +34,7 @@ def test_every_line_fits_and_no_cell_is_cut(
     assert (status, err) == (0, "")
     assert max(map(cell_len, out.split("\n"))) <= int(columns)
     assert "…" not in out
+    assert " \n" not in out
 
 
 def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,6 +129,21 @@ def test_pooled_runs_of_one_launch_are_launches(
     assert "3 launches" in said(capsys, "compare", "a.db", "b.db", "--pool")[1]
 
 
+def test_which_of_several_runs_was_taken_is_said_unless_the_user_named_or_pooled_them(
+    db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "b: run cccc0003, the newest of 3: a.db@RUN takes another, --pool all"
+    words = ("compare", "a.db@latest~1", "a.db")
+    for form, told in (("text", f"\n{line}\n"), ("markdown", f"\n- {line}\n"), ("html", f"<li>{line}</li>")):
+        assert told in said(capsys, *words, "--format", form)[1]
+    (comparison,) = json.loads(said(capsys, *words, "--format", "json")[1])["comparisons"]
+    assert (comparison["a"]["chosen_of"], comparison["b"]["chosen_of"]) == (1, 3)
+    assert f"\na and {line}\n" in said(capsys, "compare", "a.db", "a.db")[1]
+    for named in (("a.db@latest", "a.db@latest~1"), ("a.db", "a.db", "--pool")):
+        assert "newest of" not in said(capsys, "compare", *named)[1]
+
+
 def test_a_label_of_several_runs_names_them_all_only_when_they_are_pooled(
     db: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

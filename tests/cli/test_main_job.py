@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from command_line import write_failing_profile
 
 PROFILE = """
 schema = 1
@@ -158,6 +159,20 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
     assert [s["status"] for s in stored] == ["interrupted"]
     cases = json.loads(gputui("show", "latest", str(tmp_path / "a.db"), "--json").stdout)["cases"]
     assert sorted(case["outcome"] for case in cases) == ["interrupted", "ok"]
+
+
+def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to_a_comparison(
+    tmp_path: Path,
+) -> None:
+    db = str(tmp_path / "a.db")
+    done = gputui("run", str(write_failing_profile(tmp_path / "bad.toml")), "--db", db)
+    assert done.returncode == 1
+    assert "gputui compare" not in done.stdout
+    offered = re.findall(r"gputui (show|rm) (\w{8}) (\S+)", done.stdout.split("next: ")[1])
+    assert [command for command, *_ in offered] == ["show", "rm"]
+    (show, remove) = offered
+    assert "the disk is gone" in gputui(*show).stdout
+    assert gputui(*remove, "--yes").stdout.startswith(f"removed {remove[1]} from")
 
 
 @pytest.mark.parametrize(

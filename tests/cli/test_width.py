@@ -93,7 +93,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("columns", [80, 100, 120])
-def test_every_line_fits_and_no_cell_is_cut(
+def test_every_line_fits_and_none_is_cut_or_ends_in_spaces(
     place: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -106,6 +106,7 @@ def test_every_line_fits_and_no_cell_is_cut(
 
     assert max(map(cell_len, said.split("\n"))) <= columns
     assert "…" not in said
+    assert " \n" not in said
 
 
 def test_a_narrow_table_says_below_what_its_prices_are_for(

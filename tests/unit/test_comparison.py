@@ -26,7 +26,7 @@ from gputui.services.comparison import (
     telling_dimension,
 )
 from gputui.services.comparison_tables import Naming, remarks
-from gputui.services.row_wording import boxes_text, side_words
+from gputui.services.row_wording import boxes_text, choice_words, side_words
 from gputui.services.wording import run_notes
 
 LATER_US = STARTED_US + 3_600_000_000
@@ -245,10 +245,10 @@ def test_a_difference_seen_while_others_held_the_cpus_is_taken_back() -> None:
 
     assert (on_b.verdict.word, on_b.verdict.reason) == (
         "inconclusive",
-        "others held the CPUs of b 40 % of the time: run again when it is idle",
+        "others held the CPUs for 40 % of b's time: run again when it is idle",
     )
     assert on_a.verdict.word == "inconclusive"
-    assert on_a.verdict.reason.startswith("others held the CPUs of a 40 %")
+    assert on_a.verdict.reason.startswith("others held the CPUs for 40 % of a's time:")
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.04])
@@ -275,7 +275,7 @@ def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
     for a, b in ((quiet, crowded), (crowded, quiet)):
         verdict = only_row(compared(a, b=(b,))).verdict
         assert verdict.word == "inconclusive"
-        assert "30 % of the time" in verdict.reason
+        assert "for 30 % of " in verdict.reason
 
 
 # Group means
@@ -356,6 +356,12 @@ def test_of_each_case_the_latest_run_that_measured_it_wins() -> None:
     chosen = {case.result.case: case.run.run_id for case in side.cases}
     assert chosen == {GEMM: new.summary.run_id, CONV: old.summary.run_id}
     assert side.run == new.summary
+    assert side.chosen_of == 2
+    (told,) = choice_words(compare_sides(side, side_of_runs("b.db", [new])), "")
+    assert told == (
+        f"a: of each case the newest of 2 runs ({new.summary.short_id}, {old.summary.short_id}):"
+        " a.db@RUN takes another, --pool all"
+    )
 
 
 def test_a_file_of_two_machines_is_refused_with_the_list() -> None:

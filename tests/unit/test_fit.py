@@ -328,6 +328,17 @@ def test_what_is_no_amount_is_refused_with_the_option_and_the_value(text: str) -
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [(2**20, "from 1 to 1048576"), (10**7, "from 1 to 10000000"), (10**14, "from 1 to 1e14")],
+)
+def test_a_limit_is_told_with_every_digit_and_can_be_typed(most: int, said: str) -> None:
+    with pytest.raises(GputuiError) as caught:
+        whole_number("--batch", "0", most)
+    assert caught.value.hint == said
+    assert whole_number("--batch", said.split()[-1], most) == most
+
+
 @settings(deadline=None, derandomize=True)
 @given(st.text(max_size=12))
 def test_any_text_is_an_amount_or_an_error_of_ours(text: str) -> None:
