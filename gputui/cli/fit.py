@@ -83,17 +83,15 @@ def command(
     from gputui.cli.tables import console
 
     out = console()
+    _print_answer(out, found)
     _print_parts(out, found)
-    _print_gpus(out, found, all_names=gpu is not None)
-    out.print()
-    out.print(_advice(found), markup=False)
+    _print_gpus(out, found, is_named=gpu is not None)
     return EXIT_DONE
 
 
-def _print_parts(out: Console, found: Report) -> None:
-    from gputui.analysis.fit import PART_TITLES
-    from gputui.cli.tables import add_row, table
-    from gputui.model.units import format_bytes, format_percent, with_prefix
+def _print_answer(out: Console, found: Report) -> None:
+    """What was understood, the answer, and what it rests on."""
+    from gputui.model.units import with_prefix
 
     training = found.training
     digits, prefix = with_prefix(training.params)
@@ -103,9 +101,17 @@ def _print_parts(out: Console, found: Report) -> None:
         f" ({training.precision.title}), batch {training.batch} x {training.context} tokens",
         markup=False,
     )
+    out.print(_advice(found), style="bold", markup=False)
     for note in found.notes:
         out.print(f"  {note}", markup=False)
     out.print()
+
+
+def _print_parts(out: Console, found: Report) -> None:
+    from gputui.analysis.fit import PART_TITLES
+    from gputui.cli.tables import add_row, table
+    from gputui.model.units import format_bytes, format_percent
+
     rows = table(("part", "all of it", "at the peak", "share"), right=(1, 2, 3))
     total = found.peak.parts.total
     for name, title in PART_TITLES.items():
@@ -140,14 +146,17 @@ def _honestly(found: Report) -> str:
     )
 
 
-def _print_gpus(out: Console, found: Report, all_names: bool) -> None:
+def _print_gpus(out: Console, found: Report, is_named: bool) -> None:
+    """A line for each size of memory; where no GPU `is_named`, for those that tell most."""
     from gputui.cli.tables import add_row, table
     from gputui.model.absent import Missing
     from gputui.model.units import format_bytes
+    from gputui.services.fitting import telling_classes
 
+    classes = found.classes if is_named else telling_classes(found.classes)
     rows = table(("memory", "GPUs", "will it fit", "batch", "ckpt"), right=(0, 3, 4), breaks=(1, 2))
-    for one in found.classes:
-        names = one.names if all_names else one.names[:_NAMES]
+    for one in classes:
+        names = one.names if is_named else one.names[:_NAMES]
         more = len(one.names) - len(names)
         checkpoint = one.fit.largest_batch_checkpoint
         add_row(
@@ -159,6 +168,11 @@ def _print_gpus(out: Console, found: Report, all_names: bool) -> None:
             "—" if isinstance(checkpoint, Missing) else _batch(checkpoint),
         )
     out.print(rows)
+    if left_out := len(found.classes) - len(classes):
+        out.print(
+            f"{left_out} sizes between these are left out: --gpu NAME asks for one, --json has all",
+            markup=False,
+        )
     out.print(
         "batch, ckpt: the largest batch without a trick and with checkpointing. Each GPU's own overhead,"
         " 0.3 GiB to 1 GiB + 5 %, is an estimate and counted; ~ is the sales figure less 8 %.",
@@ -198,6 +212,7 @@ def tricks_in_words(tricks: Tricks) -> str:
 def _advice(found: Report) -> str:
     """One sentence: the smallest that will do."""
     from gputui.model.units import format_bytes
+    from gputui.services.fitting import fewest_gpus
 
     def first(*words: str) -> GpuClass | None:
         return next((c for c in found.classes if c.fit.word in words), None)
@@ -205,7 +220,7 @@ def _advice(found: Report) -> str:
     def named(one: GpuClass) -> str:
         return f"{one.names[0]} ({format_bytes(one.memory_bytes)})"
 
-    as_it_is, tricked, several = first("fits"), first("tight", "with tricks"), first("several GPUs")
+    as_it_is, tricked, several = first("fits"), first("tight", "with tricks"), fewest_gpus(found.classes)
     sentence = ""
     if as_it_is is not None:
         larger = any(one.memory_bytes > as_it_is.memory_bytes for one in found.classes)
@@ -215,13 +230,8 @@ def _advice(found: Report) -> str:
         how = tricks_in_words(tricked.fit.tricks) or "some luck: it is tight"
         sentence += ("; " if sentence else "it fits ") + f"on the {named(tricked)} with {how}"
     if not sentence and several is not None:
-        best = min(
-            (c for c in found.classes if c.fit.word == "several GPUs"),
-            key=lambda c: (c.fit.tricks.gpus, c.memory_bytes),
-        )
-        sentence = (
-            f"no single one of these is enough: take {named(best)} with {tricks_in_words(best.fit.tricks)}"
-        )
+        how = tricks_in_words(several.fit.tricks)
+        sentence = f"no single one of these is enough: take {named(several)} with {how}"
     if not sentence:
         sentence = "it does not fit on any of these: a smaller model, batch or context, or bf16 weights"
     return f"{sentence[0].upper()}{sentence[1:]}."

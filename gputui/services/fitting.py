@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -144,6 +144,25 @@ def report(wish: Wish) -> Report:
         classes=_classes(rows, training),
         warnings=warnings,
     )
+
+
+def telling_classes(classes: Sequence[GpuClass]) -> tuple[GpuClass, ...]:
+    """The smallest and the largest, two on either side of where the answer changes, and `fewest_gpus`."""
+    words = [one.fit.word for one in classes]
+    fewest = fewest_gpus(classes)
+    return tuple(
+        one
+        for place, one in enumerate(classes)
+        if place in (0, len(classes) - 1)
+        or len(set(words[max(0, place - 2) : place + 3])) > 1
+        or one is fewest
+    )
+
+
+def fewest_gpus(classes: Sequence[GpuClass]) -> GpuClass | None:
+    """Of the sizes of which several are enough the one that needs the fewest, and the smallest of these."""
+    several = [one for one in classes if one.fit.word == "several GPUs"]
+    return min(several, key=lambda one: (one.fit.tricks.gpus, one.memory_bytes), default=None)
 
 
 def whole_number(option: str, text: str, most: int, least: int = 1) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,40 @@ def test_the_output_says_that_activations_are_by_formula_and_where_the_shape_is_
     assert "by formula, nothing was measured here" in told
     assert "H200 NVL, H200 SXM" in told
     assert told.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--params", "7e9"), ("--params", "124M"), ("--params", "3e9", "--batch", "8"), ("--params", "1e11")],
+    ids=" ".join,
+)
+def test_the_answer_comes_first_and_the_table_has_what_it_names_and_where_it_changes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out, _ = said(capsys, "fit", *words)
+    understood, answer, *rest = out.splitlines()
+    assert " weights, adamw, amp " in understood
+    table = "\n".join(rest).partition("will it fit")[2]
+    named = re.findall(r"(?:on|from|take)(?: the)? (\S.*?) \((\d[\d.]+ GiB)\)", answer)
+    assert named
+    for name, size in named:
+        assert re.search(rf"^ *~?{re.escape(size)} {re.escape(name)}\b", table, re.MULTILINE)
+
+    classes = said_as_json(capsys, "fit", *words)["gpus"]
+    for before, after in pairwise(classes):
+        if before["word"] != after["word"]:
+            assert before["names"][0] in table
+            assert after["names"][0] in table
+    shown = len(re.findall(r"^ *~?[\d.]+ [GT]iB ", table, re.MULTILINE))
+    assert f"{len(classes) - shown} sizes between these are left out" in table
+
+
+def test_of_gpus_that_are_named_none_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = said(capsys, "fit", "--params", "7e9", "--gpu", "RTX")
+    classes = said_as_json(capsys, "fit", "--params", "7e9", "--gpu", "RTX")["gpus"]
+    assert len(re.findall(r"^ *~?[\d.]+ GiB ", out.partition("will it fit")[2], re.MULTILINE)) == len(classes)
+    assert "left out" not in out
 
 
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
