@@ -396,6 +396,11 @@ def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missin
     return GeometricMean(math.exp(center), math.exp(center - below), math.exp(center + above), len(estimates))
 
 
+def launch_centre(block_times: Sequence[float]) -> float:
+    """The block time that stands for one launch, of one block or more, in their unit."""
+    return math.exp(hodges_lehmann([math.log(t) for t in merged_until_independent(block_times)]))
+
+
 def estimate_speed(launches: Sequence[Sequence[float]], *, prior_sd: float) -> SpeedEstimate | Missing:
     """How fast one side is, from the block times of each launch in seconds per unit of work.
 

@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from statistics import median
 from types import TracebackType
 
 from gputui.model.journal import (
@@ -24,7 +23,8 @@ from gputui.model.journal import (
 from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_rate
-from gputui.services.course import Pace
+from gputui.services.course import INTERVAL_BLOCKS, Pace
+from gputui.services.speeds import speed_of_launch
 
 _ERASE = "\r\x1b[K"
 """Back to the first column, and the line is empty."""
@@ -110,7 +110,7 @@ class Progress:
 
     def _of_block(self, index: int, case_id: int) -> str:
         blocks = self._blocks[index, case_id]
-        return f"{self._name(index, case_id)}: block {len(blocks)}, {self._rate(index, blocks)}"
+        return f"{self._name(index, case_id)}: block {len(blocks)}, {self._rate(index, blocks[-INTERVAL_BLOCKS:])}"
 
     def _case_ended(self, index: int, line: CaseEnd) -> None:
         name = self._name(index, line.case_id)
@@ -125,10 +125,9 @@ class Progress:
         return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
 
     def _rate(self, index: int, blocks: Sequence[Block]) -> str:
-        """Of the median block so far."""
+        """Of these blocks of one launch, as the table at the end takes them."""
         case = self._plans[index].cases[blocks[0].case_id].case
-        step_ns = median(block.block_ns / block.steps for block in blocks)
-        return format_rate(case.units_per_step / step_ns * 1e9, case.unit)
+        return format_rate(speed_of_launch(case, blocks), case.unit)
 
     def _elapsed(self) -> str:
         return _clock(self._pace.elapsed_s())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
-from gputui.analysis.verdict import SpeedEstimate, estimate_speed
+from gputui.analysis.verdict import SpeedEstimate, estimate_speed, launch_centre
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
@@ -81,6 +81,11 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
     return estimate_speed(launches, prior_sd=prior_of(case))
+
+
+def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
+    """Units of work per second by blocks of one launch: what it counts for in `speed_of`."""
+    return 1 / launch_centre([_seconds(block, case.units_per_step) for block in blocks])
 
 
 def waited_share(case: CaseResult) -> float | Missing:

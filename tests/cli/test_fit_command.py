@@ -84,7 +84,7 @@ def test_the_answer_comes_first_and_the_table_has_what_it_names_and_where_it_cha
     named = re.findall(r"(?:on|from|take)(?: the)? (\S.*?) \((\d[\d.]+ GiB)\)", answer)
     assert named
     for name, size in named:
-        assert re.search(rf"^ *~?{re.escape(size)} {re.escape(name)}\b", table, re.MULTILINE)
+        assert re.search(rf"^ *~?{re.escape(size)} {re.escape(name)}(?:,| )", table, re.MULTILINE)
 
     classes = said_as_json(capsys, "fit", *words)["gpus"]
     for before, after in pairwise(classes):
