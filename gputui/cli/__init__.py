@@ -30,11 +30,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("run", "run", "Measure a profile and store the result."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("doctor", "doctor", "Can this box measure, and is it healthy."),
-    Command("demo", "demo", "The live panes on made-up GPUs, and pictures of them."),
+    Command("demo", "demo", "The monitor on made-up GPUs, and pictures of the screens."),
     Command("attach", "attach", "Watch a run in progress again."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
     Command("record", "record", "Record the box while any program runs."),
-    Command("compare", "compare", "Two result files, or the variants of one, side by side."),
+    Command("compare", "compare", "Result files, or the variants of one, side by side."),
     Command("results", "results_screen", "Files and runs on the screen."),
     Command("advise", "advise", "What my job takes and costs on each box; rent or buy."),
     Command("fit", "fit", "Will training a model fit on a GPU, and with which tricks."),
@@ -85,14 +85,14 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gputui")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option("--ascii", "is_ascii", is_flag=True, help="The screens without braille and lines.")
-@click.option("--notify", is_flag=True, help="The screens ring when a run ends or fails.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw the screens without braille and lines.")
+@click.option("--notify", is_flag=True, help="Let the screens ring when a run ends or fails.")
 @click.pass_context
 def gputui(context: click.Context, debug: bool, is_ascii: bool, notify: bool) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
-    Alone it shows the live monitor, with the other screens on keys 2 to 5. Begin with `gputui run quick`,
-    then `gputui compare a.db b.db`.
+    Alone it shows the live monitor, with the other screens on keys 2 to 5. Begin with
+    `gputui run quick --db a.db` on one box, and with b.db on another; then `gputui compare a.db b.db`.
     """
     if context.invoked_subcommand is None:
         from gputui.cli.monitor import command

@@ -67,12 +67,14 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
 )
 @click.option("--baseline", metavar="X", help="Which side is the baseline.  [the first]")
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a side together.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="[text]")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", help="How it is written.  [text]"
+)
 @click.option(
     "--columns",
     callback=_columns,
     metavar="C,...",
-    help=f"Of text and markdown: {', '.join(COLUMNS)}.",
+    help=f"What text and markdown show: {', '.join(COLUMNS)}.",
 )
 @click.option(
     "-o",
@@ -85,7 +87,7 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
     "slower_pct",
     callback=_percent,
     metavar="PCT",
-    help="Exit 1 if anything surely takes PCT % longer.",
+    help="Exit 1 if anything surely takes over PCT % longer, or nothing can be compared.",
 )
 @click.option("--fail-if-unsure", is_flag=True, help="Exit 1 also if anything is inconclusive.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
@@ -107,7 +109,8 @@ def command(
 ) -> int:
     """Compare result files; the first is the baseline. One file: its variants against each other.
 
-    `reference:NAME` is a file of those that come with gputui.
+    F is of each case the newest run that measured it; F@RUN is one run: its short id, its label, `latest` or
+    `latest~1`. `reference:NAME` is a file in $GPUTUI_REFERENCES, else one that comes with gputui (none yet).
     """
     if on_screen:
         return _show(context, Request(files, by or "", baseline or "", pool, trust, columns or ()))

@@ -20,7 +20,11 @@ _TOPIC = 15
 
 @click.command()
 @click.option("--python", metavar="EXE", help="Interpreter to look at.  [the first that has torch]")
-@click.option("--db", type=click.Path(path_type=Path), help="Result file.  [$GPUTUI_DB, else results.db]")
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(python: str | None, db: Path | None, as_json: bool) -> int:
     """Say whether this box can measure and is healthy.

@@ -34,7 +34,7 @@ _NAMES = 3
 @click.option("--width", metavar="W", help="Their width.")
 @click.option("--vocabulary", metavar="V", help="Words the model knows.  [the shape's]")
 @click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of a formula.")
-@click.option("--gpu", metavar="NAME", help="Only this GPU, such as H200.")
+@click.option("--gpu", metavar="NAME", help="Only GPUs of this name, such as H200.")
 @click.option("--file", metavar="F[@RUN]", help="Take activations as measured there.")
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

@@ -18,7 +18,7 @@ from gputui.services.recovery import import_journal
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else results.db]",
+    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
 )
 def command(run_dirs: tuple[Path, ...], db: Path | None) -> int:
     """Store the journals of run directories: of runs that were cut short, or copied from another box."""

@@ -110,7 +110,8 @@ class Progress:
 
     def _of_block(self, index: int, case_id: int) -> str:
         blocks = self._blocks[index, case_id]
-        return f"{self._name(index, case_id)}: block {len(blocks)}, {self._rate(index, blocks[-INTERVAL_BLOCKS:])}"
+        rate = self._rate(index, blocks[-INTERVAL_BLOCKS:])
+        return f"{self._name(index, case_id)}: block {len(blocks)}, {rate}"
 
     def _case_ended(self, index: int, line: CaseEnd) -> None:
         name = self._name(index, line.case_id)

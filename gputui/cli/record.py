@@ -64,7 +64,11 @@ class _RecordCommand(click.Command):
 
 
 @click.command(cls=_RecordCommand, context_settings={"allow_interspersed_args": False})
-@click.option("--db", type=click.Path(path_type=Path), help="Result file.  [$GPUTUI_DB, else results.db]")
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path),
+    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
+)
 @click.option(
     "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."
 )

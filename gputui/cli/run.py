@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else results.db]",
+    help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
 )
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or the UUID of a GPU.")
@@ -47,9 +47,11 @@ if TYPE_CHECKING:
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Order of launches and random inputs.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Order of launches and random inputs."
+)
 @click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
-@click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, as often.")
+@click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, with as many launches.")
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
@@ -74,8 +76,8 @@ def command(
 ) -> int:
     """Measure PROFILE and store the result.
 
-    A name, a .toml file, or a workload of your own in a .py file; without one, `quick`. With --like it is
-    the .toml or .py file whose programs or workload the other run had, if it had any.
+    It is a name, a .toml file, or a .py file with a workload of your own; without one, `quick`. With --like
+    it is left out, or is the .toml or .py file that holds the programs or the workload of the other run.
     """
     check_label(label)
     if notify and detach:
