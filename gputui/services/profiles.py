@@ -402,7 +402,7 @@ class _Reader:
         fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
         if not fits or not low <= (value or 0) <= high:
             kind = "a whole number" if whole else "a number"
-            raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:g}")
+            raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:.15g}")
         return float(value or 0)
 
     def _wrong(self, key: str, value: object, allowed: str) -> GputuiError:

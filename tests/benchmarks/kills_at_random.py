@@ -24,8 +24,8 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        profile = write_spin_profile(place / "spin.toml", budget_s=6, replicates=3)
-        base = write_spin_profile(place / "base.toml", budget_s=3, replicates=1)
+        profile = write_spin_profile(place / "spin.toml", replicates=3, blocks=8)
+        base = write_spin_profile(place / "base.toml")
         gputui("run", base, "--db", place / "base.db", env={"GPUTUI_STATE": str(place / "state")})
 
         def trial(number: int) -> Trial:

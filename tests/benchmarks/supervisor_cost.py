@@ -64,7 +64,7 @@ def main() -> None:
         if options.gpus:
             environment |= standin_environment(moving_gpus(options.gpus, 0))
         # A launch ends when its case is known to 0.5 %: several, so that one is always in progress.
-        profile = write_spin_profile(Path(place) / "spin.toml", budget_s=600, replicates=20)
+        profile = write_spin_profile(Path(place) / "spin.toml", replicates=100, blocks=60)
         viewer = subprocess.Popen(
             [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(Path(place) / "r.db")],
             env=environment,
