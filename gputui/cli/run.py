@@ -21,7 +21,7 @@ from gputui.model.units import counted
 from gputui.services.interpreters import Chosen
 from gputui.services.profiles import Profile
 from gputui.services.running import LiveRun, start_runs, wait_until_begun
-from gputui.services.starting import Asked, budget_from, launches_from, prepare, price_from
+from gputui.services.starting import Asked, blocks_from, budget_from, launches_from, prepare, price_from
 from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 )
 @click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
 @click.option("--budget", type=budget_from, metavar="S", help="Seconds it may take in all.  [the profile's]")
+@click.option(
+    "--blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60; 5 to try it out]"
+)
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
@@ -64,6 +67,7 @@ def command(
     precisions: tuple[str, ...],
     launches: int | None,
     budget: float | None,
+    blocks: int | None,
     label: str,
     price: float | None,
     instance: str | None,
@@ -96,6 +100,7 @@ def command(
         precisions=precisions,
         launches=launches,
         budget_s=budget,
+        blocks=blocks,
         label=label,
         price=price,
         instance=instance,

@@ -41,6 +41,8 @@ class Choices:
     replicates: int | None = None
     budget_s: float | None = None
     """None for that of the profile, in proportion to the launches per case."""
+    most_blocks: int | None = None
+    """None for that of the profile."""
     seed: int = 0
     keeps_traces: bool = False
     """Keep a Chrome trace of every case that can be profiled, and profile them all."""
@@ -126,7 +128,7 @@ def resolve_plan(
         budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates,
         cases=tuple(cases),
         launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
-        most_blocks=profile.most_blocks,
+        most_blocks=choices.most_blocks or profile.most_blocks,
         keeps_traces=choices.keeps_traces,
         interpreter=(interpreter.executable,),
         commands=tuple(commands),

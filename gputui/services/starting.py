@@ -13,12 +13,12 @@ from gputui.errors import GputuiError, MachineLacks
 from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
-from gputui.model.plan import Plan
+from gputui.model.plan import MIN_BLOCKS, Plan
 from gputui.services.interpreters import Chosen, choose_interpreter, executable_at
 from gputui.services.own_steps import is_step_file, profile_of_step
 from gputui.services.places import default_result_file, hash_key
 from gputui.services.pricing import price_of
-from gputui.services.profiles import MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
+from gputui.services.profiles import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.resolving import Choices, resolve_plan
 from gputui.services.running import RunRequest
 from gputui.store.opening import expanded
@@ -44,6 +44,7 @@ class Asked:
     precisions: tuple[str, ...] = ()
     launches: int | None = None
     budget_s: float | None = None
+    blocks: int | None = None
     label: str = ""
     price: float | None = None
     """USD per hour for the whole box."""
@@ -117,6 +118,7 @@ def choices_of(asked: Asked, seed: int = 0) -> Choices:
         precisions=asked.precisions,
         replicates=asked.launches,
         budget_s=asked.budget_s,
+        most_blocks=asked.blocks,
         seed=seed,
         keeps_traces=asked.keeps_traces,
     )
@@ -140,13 +142,22 @@ def check_something_runs(profile: Profile, plan: Plan, chosen: Chosen) -> None:
 
 def launches_from(text: str) -> int:
     """The number of launches that was typed. Raises GputuiError unless it is from 1 to 100."""
-    hint = f"a whole number from 1 to {MAX_REPLICATES}"
+    return _whole("--launches", text, 1, MAX_REPLICATES)
+
+
+def blocks_from(text: str) -> int:
+    """The number of blocks that was typed. Raises GputuiError unless it is from 5 to 10000."""
+    return _whole("--blocks", text, MIN_BLOCKS, MAX_BLOCKS)
+
+
+def _whole(option: str, text: str, least: int, most: int) -> int:
+    hint = f"a whole number from {least} to {most}"
     try:
         number = int(text)
     except ValueError:
-        raise GputuiError(f"--launches: {text[:_SHOWN]!r} is no whole number", hint) from None
-    if not 1 <= number <= MAX_REPLICATES:
-        raise GputuiError(f"--launches: {number} is not in the range 1 to {MAX_REPLICATES}", hint)
+        raise GputuiError(f"{option}: {text[:_SHOWN]!r} is no whole number", hint) from None
+    if not least <= number <= most:
+        raise GputuiError(f"{option}: {number} is not in the range {least} to {most}", hint)
     return number
 
 
@@ -183,6 +194,7 @@ def command_line(asked: Asked) -> str:
         *(("--precision", precision) for precision in asked.precisions),
         ("--launches", asked.launches),
         ("--budget", None if asked.budget_s is None else f"{asked.budget_s:g}"),
+        ("--blocks", asked.blocks),
         ("--label", asked.label),
         ("--price", asked.price),
         ("--instance", asked.instance),

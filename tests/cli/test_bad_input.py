@@ -24,7 +24,7 @@ from gputui.cli import COMMANDS, main
 from gputui.cli import gputui as group
 from gputui.errors import EXIT_BUG, GputuiError
 from gputui.services.interpreters import choose_interpreter
-from gputui.services.starting import budget_from, launches_from, price_from
+from gputui.services.starting import blocks_from, budget_from, launches_from, price_from
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -373,7 +373,12 @@ def _numeric_options() -> Iterator[tuple[str, click.Option]]:
             is_number = isinstance(
                 parameter.type, click.IntRange | click.FloatRange | type(click.INT) | type(click.FLOAT)
             )
-            is_number |= getattr(parameter.type, "func", None) in (launches_from, budget_from, price_from)
+            is_number |= getattr(parameter.type, "func", None) in (
+                launches_from,
+                budget_from,
+                blocks_from,
+                price_from,
+            )
             if isinstance(parameter, click.Option) and is_number:
                 yield command.name, parameter
 
@@ -393,6 +398,7 @@ def test_numeric_options_are_found() -> None:
     assert {(name, option.opts[0]) for name, option in NUMERIC} >= {
         ("run", "--launches"),
         ("run", "--budget"),
+        ("run", "--blocks"),
         ("run", "--price"),
         ("run", "--seed"),
     }

@@ -46,7 +46,7 @@ def step(tmp_path: Path) -> Path:
 def test_a_step_is_measured_stored_and_compared_like_ours(step: Path, tmp_path: Path) -> None:
     for name, version in (("a", 1), ("b", 1), ("c", 2)):
         step.write_text(STEP.replace("version=1", f"version={version}"))
-        done = gputui("run", step, "--db", tmp_path / f"{name}.db", "--launches", "1")
+        done = gputui("run", step, "--db", tmp_path / f"{name}.db", "--launches", "1", "--blocks", "5")
         assert done.returncode == 0, done.stderr
         assert "step:hashing mini cpu fp32 all cores" in done.stdout
     (case,) = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
@@ -69,7 +69,7 @@ def test_profiles_shows_what_of_a_step_would_run_here(step: Path, capsys: pytest
 def test_the_template_runs_at_once(tmp_path: Path) -> None:
     made = gputui("new-workload", tmp_path / "mine.py")
     assert made.returncode == 0
-    done = gputui("run", tmp_path / "mine.py", "--db", tmp_path / "a.db", "--budget", "600")
+    done = gputui("run", tmp_path / "mine.py", "--db", tmp_path / "a.db", "--budget", "600", "--blocks", "5")
     assert done.returncode == 0, done.stderr
     cases = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert {case["precision"] for case in cases if case["outcome"] == "ok"} == {"fp32", "amp"}

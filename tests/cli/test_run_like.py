@@ -33,7 +33,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: Path, tmp_path: Path) -> None:
-    done = gputui("run", "--like", f"{theirs}@ana", "--db", tmp_path / "mine.db")
+    done = gputui("run", "--like", f"{theirs}@ana", "--db", tmp_path / "mine.db", "--blocks", "5")
 
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()

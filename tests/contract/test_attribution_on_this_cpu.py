@@ -17,7 +17,7 @@ from gputui.worker.precision import resolve
 from gputui.worker.tracing import traced
 from gputui.worker.workloads import workload_named
 
-RUNS, WINDOWS = 5, 15
+RUNS, WINDOWS = 2, 15
 CLEARLY = 2.0
 """Ratio of an operator timed alone, from which its sign within a step is beyond doubt."""
 

@@ -34,12 +34,6 @@ def assert_nothing_lost(trials: list[Trial]) -> None:
 
 
 @pytest.mark.slow
-def test_no_kill_loses_a_finished_launch_or_stores_one_twice(tmp_path: Path, baseline: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", replicates=2, blocks=8)
-    assert_nothing_lost(trials_of(tmp_path, profile, baseline, within_s=6, seeds=range(6)))
-
-
-@pytest.mark.slow
 def test_of_many_kills_none_loses_a_finished_launch_or_stores_one_twice(
     tmp_path: Path, baseline: Path
 ) -> None:

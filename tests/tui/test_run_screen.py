@@ -466,9 +466,10 @@ def test_the_command_line_shown_means_the_same() -> None:
         ("fp32", "amp"),
         3,
         300.0,
-        "-x'y",
-        0.1,
+        label="-x'y",
+        price=0.1,
     )
+    assert command_line(Asked("quick", blocks=5)) == "gputui run quick --blocks 5"
     words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
     narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
     options = """ --launches 3 --budget 300 "--label=-x'y" --price 0.1"""

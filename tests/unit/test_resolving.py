@@ -216,6 +216,8 @@ def test_another_seed_gives_another_order() -> None:
 
 def test_more_replicates_get_more_time() -> None:
     assert resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(replicates=3)).budget_s == 3 * QUICK.budget_s
+    assert resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(most_blocks=5)).most_blocks == 5
+    assert resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices()).most_blocks == QUICK.most_blocks == 60
     chosen = Choices(replicates=3, budget_s=77.0)
     assert resolve_plan(QUICK, CPU_TORCH, CPU_BOX, chosen).budget_s == 77.0
 
