@@ -32,6 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("doctor", "doctor", "Can this box measure, and is it healthy."),
     Command("demo", "demo", "The monitor on made-up GPUs, and pictures of the screens."),
     Command("attach", "attach", "Watch a run in progress again."),
+    Command("join", "join", "Lend this box to a run of several hosts."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
     Command("record", "record", "Record the box while any program runs."),
     Command("compare", "compare", "Result files, or the variants of one, side by side."),

@@ -21,7 +21,15 @@ from gputui.model.units import counted
 from gputui.services.interpreters import Chosen
 from gputui.services.profiles import Profile
 from gputui.services.running import LiveRun, start_runs, wait_until_begun
-from gputui.services.starting import Asked, blocks_from, budget_from, launches_from, prepare, price_from
+from gputui.services.starting import (
+    Asked,
+    blocks_from,
+    budget_from,
+    launches_from,
+    prepare,
+    price_from,
+    rendezvous_from,
+)
 from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:
@@ -47,6 +55,13 @@ if TYPE_CHECKING:
 @click.option(
     "--blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60; 5 to try it out]"
 )
+@click.option(
+    "--rendezvous",
+    type=rendezvous_from,
+    default="",
+    metavar="A:PORT",
+    help="An address of this box where other hosts join: see `gputui join`.",
+)
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Take the list price of this instance type.")
@@ -68,6 +83,7 @@ def command(
     launches: int | None,
     budget: float | None,
     blocks: int | None,
+    rendezvous: str,
     label: str,
     price: float | None,
     instance: str | None,
@@ -101,6 +117,7 @@ def command(
         launches=launches,
         budget_s=budget,
         blocks=blocks,
+        rendezvous=rendezvous,
         label=label,
         price=price,
         instance=instance,

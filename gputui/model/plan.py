@@ -101,6 +101,8 @@ class Plan:
     commands: tuple[PlannedCommand, ...] = ()
     step_file: str = ""
     """Path of a user's workload, whose cases are those without a workload of ours; empty for none."""
+    rendezvous: str = ""
+    """`ADDRESS:PORT` of this box where other hosts join; empty for none. No result file has it."""
     most_blocks: int = MOST_BLOCKS
     """A case that has so many in a launch is done, and it is warmed up with no more."""
     keeps_traces: bool = False

@@ -201,6 +201,7 @@ class Supervisor:
             "seed": plan.seed,
             "allowance_s": allowance_s,
             "most_blocks": plan.most_blocks,
+            "rendezvous": plan.rendezvous,
             "cases": [_described(run, case_id) for case_id in launch.case_ids],
             "purpose": launch.purpose,
             "trace": str(_trace_path(run, launch)) if plan.keeps_traces else "",

@@ -43,6 +43,8 @@ class Choices:
     """None for that of the profile, in proportion to the launches per case."""
     most_blocks: int | None = None
     """None for that of the profile."""
+    rendezvous: str = ""
+    """`ADDRESS:PORT` of this box where other hosts join; empty if none do."""
     seed: int = 0
     keeps_traces: bool = False
     """Keep a Chrome trace of every case that can be profiled, and profile them all."""
@@ -107,6 +109,7 @@ def resolve_plan(
                         len(cases),
                         interpreter,
                         machine,
+                        is_joined=bool(choices.rendezvous),
                     )
                     cases += planned
                     groups += launches
@@ -129,6 +132,7 @@ def resolve_plan(
         cases=tuple(cases),
         launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
         most_blocks=choices.most_blocks or profile.most_blocks,
+        rendezvous=choices.rendezvous,
         keeps_traces=choices.keeps_traces,
         interpreter=(interpreter.executable,),
         commands=tuple(commands),
@@ -321,9 +325,14 @@ def _group(
     first_id: int,
     interpreter: Interpreter,
     machine: Machine,
+    *,
+    is_joined: bool,
 ) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
     """The cases that differ in precision only, and the launches that measure them once."""
     target = _with_more_gpus(target, workload.sizes[size].gpus, interpreter)
+    if workload.sizes[size].hosts > 1 and not is_joined and target.device is not None:
+        reason = f"{workload.sizes[size].hosts} hosts are needed: see --rendezvous and gputui join"
+        target = _Target(None, target.torch_device, "unsupported", reason)
     cases = []
     for offset, precision in enumerate(entry.precisions):
         variant = Variant(device_class, precision, mode, threads)

@@ -24,6 +24,7 @@ from gputui.services.running import RunRequest
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
+from gputui.worker.hosts import address_of
 
 _SHOWN = 40
 """Letters of a wrong value in an error."""
@@ -45,6 +46,8 @@ class Asked:
     launches: int | None = None
     budget_s: float | None = None
     blocks: int | None = None
+    rendezvous: str = ""
+    """`ADDRESS:PORT` of this box where other hosts join; empty if none do."""
     label: str = ""
     price: float | None = None
     """USD per hour for the whole box."""
@@ -119,6 +122,7 @@ def choices_of(asked: Asked, seed: int = 0) -> Choices:
         replicates=asked.launches,
         budget_s=asked.budget_s,
         most_blocks=asked.blocks,
+        rendezvous=asked.rendezvous,
         seed=seed,
         keeps_traces=asked.keeps_traces,
     )
@@ -173,6 +177,18 @@ def budget_from(text: str) -> float:
     return seconds
 
 
+def rendezvous_from(text: str) -> str:
+    """The address that was typed. Raises GputuiError unless it is `ADDRESS:PORT`."""
+    try:
+        address_of(text)
+    except ValueError:
+        raise GputuiError(
+            f"--rendezvous: {text[:_SHOWN]!r} is no ADDRESS:PORT",
+            "an address of this box as the other hosts reach it, and a free port: 10.0.0.1:29400",
+        ) from None
+    return text
+
+
 def price_from(text: str) -> float:
     """The price that was typed; whether it is one of a box is for `price_of` to say. Raises GputuiError."""
     try:
@@ -195,6 +211,7 @@ def command_line(asked: Asked) -> str:
         ("--launches", asked.launches),
         ("--budget", None if asked.budget_s is None else f"{asked.budget_s:g}"),
         ("--blocks", asked.blocks),
+        ("--rendezvous", asked.rendezvous),
         ("--label", asked.label),
         ("--price", asked.price),
         ("--instance", asked.instance),

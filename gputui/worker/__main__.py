@@ -1,4 +1,4 @@
-"""Entry of a worker: `probe OUT`, `describe FILE OUT` or `run LAUNCH CHANNEL`."""
+"""Entry of a worker: `probe OUT`, `describe FILE OUT`, `join ADDRESS:PORT` or `run LAUNCH CHANNEL`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -34,8 +35,20 @@ def main(arguments: list[str]) -> int:
 
         Path(arguments[2]).write_text(json.dumps(described_step(Path(arguments[1]))))
         return 0
+    if len(arguments) == 2 and arguments[0] == "join":
+        from .hosts import Refused, join
+
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the ranks are ended with it
+        try:
+            join(arguments[1], lambda line: print(line, flush=True))
+        except KeyboardInterrupt:
+            return 130
+        except Refused as error:
+            print(error, file=sys.stderr)
+            return 1
     if len(arguments) != 3 or arguments[0] != "run":
-        print("usage: probe OUT | describe FILE OUT | run LAUNCH CHANNEL", file=sys.stderr)
+        usage = "usage: probe OUT | describe FILE OUT | join ADDRESS:PORT | run LAUNCH CHANNEL"
+        print(usage, file=sys.stderr)
         return 2
 
     from .channel import Channel

@@ -31,7 +31,9 @@ class Size:
     memory_bytes: int
     """Device memory one fp32 variant needs, about; decides what may share a worker, never what is run."""
     gpus: int = 1
-    """GPUs it uses at once, where it runs on any."""
+    """GPUs it uses at once on each host, where it runs on any."""
+    hosts: int = 1
+    """Boxes it uses at once."""
     amp_bytes_per_step: int | None = None
     """`bytes_per_step` with `amp`, where its numbers are half as large; None: the same."""
 
@@ -83,6 +85,8 @@ class Request:
     """What the case may take in all, building and timing included: about its share of the budget."""
     mode: str = "eager"
     """`eager` or `compile`."""
+    rendezvous: str = ""
+    """`ADDRESS:PORT` of this box where other hosts join it; empty if they do not."""
 
     def integer(self, name: str) -> int:
         """A parameter that is a whole number."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any  # torch's own types, and JSON
 
-from .contract import Request, Step
+from .contract import Request, Step, Unsupported
 from .peers import Link
 from .timing import stopwatch_for, with_waiting
 
@@ -45,6 +45,9 @@ class _Rank:
 
         torch.set_num_threads(threads)
         if device == "cuda":
+            seen, needed = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
+            if seen < needed:
+                raise Unsupported(f"{needed} GPUs are needed on each host, {seen} can be seen on one of them")
             torch.cuda.set_device(self._local)
         resolved = resolve(precision, device)
         resolved.apply()

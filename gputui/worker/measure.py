@@ -86,6 +86,7 @@ class Launch:
         self._threads = int(described["threads"])
         self._seed = int(described["seed"])
         self._most_blocks = int(described["most_blocks"])
+        self._rendezvous = str(described.get("rendezvous", ""))
         self._cases: list[dict[str, Any]] = described["cases"]
         step_file = str(self._cases[0].get("step_file") or "") if self._cases else ""
         self._step_file = Path(step_file) if step_file else None
@@ -177,7 +178,14 @@ class Launch:
         precision.apply()
         mode = str(described.get("mode", "eager"))
         request = Request(
-            size.parameters, self._device, precision, self._threads, self._seed, share_ns / 1e9, mode
+            size.parameters,
+            self._device,
+            precision,
+            self._threads,
+            self._seed,
+            share_ns / 1e9,
+            mode,
+            self._rendezvous,
         )
         step = workload.build(request)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import select
@@ -22,11 +23,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any  # JSON
+from typing import TYPE_CHECKING, Any  # Any: JSON
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 CONNECT_S = 120.0
 """For all of them to start: a launcher, and an interpreter that imports torch, from a cold disk."""
 ANSWER_S = 300.0
+HELLO_S = 10.0
 END_S = 5.0
 
 
@@ -44,25 +49,28 @@ class Peers:
         *,
         launcher: Sequence[str] = (sys.executable,),
         environment: Mapping[str, str] | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         """Start `count` processes that run `serve(link)` of a module of this package.
 
-        `launcher` is what stands before `-m MODULE ...`. Raises PeerLost if they do not all connect.
+        `launcher` is what stands before `-m MODULE ...`. Some of them may be those of other `hosts`, which
+        were called and are let go with the rest. Raises PeerLost if they do not all connect.
         """
         package = __name__.rpartition(".")[0]
-        root = Path(__file__).resolve().parents[len(package.split("."))]
-        path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+        self._guests = hosts.guests if hosts else []
         self._folder = Path(tempfile.mkdtemp(prefix="gputui-"))
         """The temporary directory of all of them: torchrun leaves its own there."""
-        self._links: dict[int, _Lines] = {}
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._links: dict[int, Lines] = {}
+        where = hosts.rendezvous if hosts else str(self._folder / "s")
+        listener = hosts.listener if hosts else socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listener.bind(str(self._folder / "s"))
-            listener.listen(count)
+            if hosts is None:
+                listener.bind(where)
+                listener.listen(count)
             self._process = subprocess.Popen(
-                [*launcher, "-m", __name__, str(self._folder / "s"), f"{package}.{module}"],
+                [*launcher, "-m", __name__, where, f"{package}.{module}"],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **(environment or {}), "PYTHONPATH": path, "TMPDIR": str(self._folder)},
+                env={**os.environ, **(environment or {}), **package_root(), "TMPDIR": str(self._folder)},
             )
             try:
                 self._accept(listener, count)
@@ -78,10 +86,15 @@ class Peers:
     def _accept(self, listener: socket.socket, count: int) -> None:
         deadline_s = time.monotonic() + CONNECT_S
         while len(self._links) < count:
-            readable, _, _ = select.select([listener], [], [], 0.2)
-            if readable:
-                link = _Lines(listener.accept()[0])
-                self._links[int(link.take(time.monotonic() + 10)["rank"])] = link
+            readable, _, _ = select.select([listener, *(g.socket for g in self._guests)], [], [], 0.2)
+            if listener in readable:
+                link = Lines(listener.accept()[0])
+                try:
+                    self._links[int(link.take(time.monotonic() + HELLO_S)["rank"])] = link
+                except (EOFError, PeerLost, ValueError, KeyError):
+                    link.socket.close()  # a host that is not needed, or something else that found the port
+            elif readable:
+                raise PeerLost("another host left before its ranks began")
             elif self._process.poll() is not None:
                 raise PeerLost(f"the launcher ended with status {self._process.returncode} before they began")
             elif time.monotonic() > deadline_s:
@@ -105,13 +118,18 @@ class Peers:
         answers: dict[int, dict[str, Any]] = {}
         waiting = {self._links[rank].socket: rank for rank in ranks}
         watched = {link.socket: rank for rank, link in self._links.items()}
+        guests = [guest.socket for guest in self._guests]  # say nothing, and are ready when they are gone
         try:
             for rank in ranks:
                 self._links[rank].send(message)
             while waiting:
-                readable, _, _ = select.select(list(watched), [], [], max(deadline_s - time.monotonic(), 0))
+                readable, _, _ = select.select(
+                    [*watched, *guests], [], [], max(deadline_s - time.monotonic(), 0)
+                )
                 if not readable:
                     raise PeerLost(f"rank {min(waiting.values())} gave no answer for {ANSWER_S:.0f} s")
+                if any(guest in readable for guest in guests):
+                    raise PeerLost("another host is gone")
                 for ready in readable:  # one that is gone reads as ready, whether it was asked or not
                     rank = watched[ready]
                     answers[rank] = self._links[rank].take(deadline_s)
@@ -127,7 +145,7 @@ class Peers:
 
     def close(self) -> None:
         """End them: they leave when their connection ends; a launcher that does not follow is killed."""
-        for link in self._links.values():
+        for link in (*self._links.values(), *self._guests):
             link.socket.close()
         try:
             self._process.wait(END_S)
@@ -152,7 +170,13 @@ def _raise(answer: Mapping[str, Any]) -> None:
     raise RuntimeError(answer["error"])
 
 
-class _Lines:
+def package_root() -> dict[str, str]:
+    """The environment in which an interpreter finds this package, under the name that it has here."""
+    root = Path(__file__).resolve().parents[len(__name__.split(".")) - 1]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))}
+
+
+class Lines:
     """JSON lines over a socket."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -160,12 +184,14 @@ class _Lines:
         self._pending = b""
 
     def send(self, message: Mapping[str, object]) -> None:
+        """One line. Raises OSError if nobody listens any more."""
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def take(self, deadline_s: float) -> dict[str, Any]:
         """The next line. Raises EOFError if there will be none, PeerLost if it does not come in time."""
         while b"\n" not in self._pending:
-            readable, _, _ = select.select([self.socket], [], [], max(deadline_s - time.monotonic(), 0))
+            left_s = min(max(deadline_s - time.monotonic(), 0), 10**6)
+            readable, _, _ = select.select([self.socket], [], [], left_s)
             if not readable:
                 raise PeerLost("half an answer came, and then nothing")
             try:
@@ -183,10 +209,15 @@ class _Lines:
 class Link:
     """The worker, as one of its processes sees it. When it is gone this process ends, whatever it does."""
 
-    def __init__(self, path: str) -> None:
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connected.connect(path)
-        self._lines = _Lines(connected)
+    def __init__(self, where: str) -> None:
+        """Connect to the path of a socket, or to `ADDRESS:PORT` on another host."""
+        if where.startswith("/"):
+            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connected.connect(where)
+        else:
+            address, _, port = where.rpartition(":")
+            connected = socket.create_connection((address, int(port)))
+        self._lines = Lines(connected)
         self._lines.send({"rank": int(os.environ.get("RANK", "0"))})
         self._asked: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -194,7 +225,7 @@ class Link:
     def _listen(self) -> None:
         try:
             while True:
-                self._asked.put(self._lines.take(time.monotonic() + 10**9))
+                self._asked.put(self._lines.take(math.inf))
         finally:
             os._exit(0)
 

@@ -59,6 +59,7 @@ def test_every_shipped_profile_reads_and_quick_is_first() -> None:
         "compile",
         "cpu-vs-gpu",
         "fp32-vs-amp",
+        "hosts",
         "inference",
         "llm",
         "memory",
@@ -204,8 +205,8 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
         find_profile(typed)
     assert f"did you mean '{meant}'?" in caught.value.message
     assert (
-        "quick, bakeoff, burn-in, compile, cpu-vs-gpu, fp32-vs-amp, inference, llm, memory, pipeline, scaling"
-        in caught.value.hint
+        "quick, bakeoff, burn-in, compile, cpu-vs-gpu, fp32-vs-amp, hosts, inference, llm, memory, pipeline,"
+        " scaling" in caught.value.hint
     )
     assert caught.value.exit_code == EXIT_USAGE
 

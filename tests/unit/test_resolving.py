@@ -61,7 +61,7 @@ def outcomes(planned: Sequence[PlannedCase]) -> set[tuple[str | None, str]]:
 
 @pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
 def test_on_a_cpu_box_the_gpu_rows_are_listed_as_skipped_with_the_reason(profile: Profile) -> None:
-    plan = resolve_plan(profile, CPU_TORCH, CPU_BOX)
+    plan = resolve_plan(profile, CPU_TORCH, CPU_BOX, Choices(rendezvous="10.0.0.1:29400"))
     assert outcomes(cases_of(plan, device_class="gpu")) == {("skipped", f"no GPU: {NO_DRIVER}")}
     runnable = cases_of(plan, device_class="cpu", precision="fp32")
     assert outcomes(runnable) == {(None, "")}
@@ -439,6 +439,16 @@ def test_ranks_get_a_gpu_each_the_chosen_one_first() -> None:
     machine = make_machine("NVIDIA H200", "NVIDIA H200", "NVIDIA H200")
     plan = resolve_plan(profile, make_interpreter(*gpus), machine, Choices(device="gpu:1"))
     assert [launch.device.visible for launch in plan.launches] == ["GPU-1,GPU-0"]
+
+
+def test_work_of_several_hosts_needs_an_address_where_they_join_and_gpus_of_each_alone() -> None:
+    profile, box = one_case("ddp", "base-2x1", "gpu", "amp"), make_machine("NVIDIA H200")
+    (alone,) = resolve_plan(profile, make_interpreter(H200), box).cases
+    told = "2 hosts are needed: see --rendezvous and gputui join"
+    assert (alone.outcome, alone.reason) == ("unsupported", told)
+    plan = resolve_plan(profile, make_interpreter(H200), box, Choices(rendezvous="10.0.0.1:29400"))
+    assert (plan.rendezvous, len(plan.launches)) == ("10.0.0.1:29400", 1)
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_ranks_on_too_few_gpus_are_unsupported_with_both_numbers() -> None:

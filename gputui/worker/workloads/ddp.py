@@ -27,11 +27,19 @@ REDUCE_TIMES = 9
 
 
 def _size(
-    shape: GptShape, ranks: int, batch: int, reduce_mib: int, memory_mib: int, *, is_sharded: bool = False
+    shape: GptShape,
+    ranks: int,
+    batch: int,
+    reduce_mib: int,
+    memory_mib: int,
+    *,
+    is_sharded: bool = False,
+    hosts: int = 1,
 ) -> Size:
     return Size(
         parameters={
             **({"sharding": "full"} if is_sharded else {}),
+            **({"hosts": hosts} if hosts > 1 else {}),
             "layers": shape.layers,
             "heads": shape.heads,
             "width": shape.width,
@@ -47,7 +55,8 @@ def _size(
         flops_per_step=None,
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
-        gpus=ranks,
+        gpus=ranks // hosts,
+        hosts=hosts,
     )
 
 
@@ -114,27 +123,18 @@ def build(request: Request) -> Step:
 
 def start_ranks(request: Request) -> Peers:
     """The ranks, built and ready. Raises PeerLost, or Unsupported if this box cannot have so many."""
-    from ..peers import Peers
-
-    ranks = request.integer("ranks")
+    ranks, hosts = request.integer("ranks"), int(request.parameters.get("hosts", 1))
+    per_host = ranks // hosts
     if request.device not in ("cpu", "cuda"):
         raise Unsupported("ranks talk through gloo on CPUs and NCCL on NVIDIA GPUs")
     if request.device == "cuda":
         import torch
 
         seen = torch.cuda.device_count()
-        if seen < ranks:
-            raise Unsupported(f"{ranks} GPUs are needed, {seen} can be seen")
-    threads = max(request.threads // ranks, 1)
-    peers = Peers(
-        "ddp_rank",
-        ranks,
-        launcher=(
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"),
-            f"--nproc-per-node={ranks}",
-        ),
-        environment={"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **_interface()},
-    )
+        if seen < per_host:
+            raise Unsupported(f"{per_host} GPUs are needed, {seen} can be seen")
+    threads = max(request.threads // per_host, 1)
+    peers = _here(ranks, threads) if hosts == 1 else _on_hosts(request, hosts, per_host, threads)
     try:
         peers.ask_all(
             do="build",
@@ -148,6 +148,44 @@ def start_ranks(request: Request) -> Peers:
         peers.close()
         raise
     return peers
+
+
+def _here(ranks: int, threads: int) -> Peers:
+    """All ranks on this host."""
+    from ..hosts import thread_counts
+    from ..peers import Peers
+
+    return Peers(
+        "ddp_rank",
+        ranks,
+        launcher=(
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"),
+            f"--nproc-per-node={ranks}",
+        ),
+        environment={**thread_counts(threads), **_interface()},
+    )
+
+
+def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> Peers:
+    """As many ranks on each host; the first are on this one."""
+    from ..hosts import Hosts, thread_counts
+    from ..peers import Peers
+
+    if not request.rendezvous:
+        raise Unsupported(f"{count} hosts are needed, and no address was given where they join")
+    hosts = Hosts(request.rendezvous, count)
+    try:
+        hosts.call("ddp_rank", per_host, threads, request.time_s / 2)
+        return Peers(
+            "ddp_rank",
+            count * per_host,
+            launcher=hosts.launcher(per_host),
+            environment={**thread_counts(threads), **hosts.interface()},
+            hosts=hosts,
+        )
+    except BaseException:
+        hosts.close()
+        raise
 
 
 def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
@@ -183,6 +221,11 @@ WORKLOAD = Workload(
         "base-8-fsdp": _size(BASE, 8, 8, 256, 12000, is_sharded=True),
         "xl-2-fsdp": _size(XL, 2, 1, 256, 70000, is_sharded=True),
         "xl-8-fsdp": _size(XL, 8, 1, 256, 30000, is_sharded=True),
+        "mini-2x1": _size(MINI, 2, 2, 16, 300, hosts=2),
+        "base-2x1": _size(BASE, 2, 8, 256, 14000, hosts=2),
+        "base-2x8": _size(BASE, 16, 8, 256, 14000, hosts=2),
+        "base-4x8": _size(BASE, 32, 8, 256, 14000, hosts=4),
+        "xl-2x8-fsdp": _size(XL, 16, 1, 256, 20000, is_sharded=True, hosts=2),
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),

@@ -1,0 +1,55 @@
+"""`gputui join`: give ranks to a run on another box."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from gputui.errors import EXIT_INTERRUPTED, EXIT_USAGE, GputuiError, MachineLacks
+from gputui.model.absent import Missing
+from gputui.recording.deployment import copy_worker
+from gputui.services.interpreters import choose_interpreter
+from gputui.worker.hosts import address_of
+
+
+@click.command()
+@click.argument("rendezvous", metavar="ADDRESS:PORT")
+@click.option("--python", metavar="EXE", help="Interpreter with the same torch as over there.")
+def command(rendezvous: str, python: str | None) -> int:
+    """Give ranks to the cases of several hosts that a run on another box measures, until Ctrl-C.
+
+    ADDRESS:PORT is what that run is given: `gputui run hosts --rendezvous ADDRESS:PORT`. Its results are
+    there; nothing is stored here.
+    """
+    try:
+        address_of(rendezvous)
+    except ValueError:
+        raise GputuiError(
+            f"{rendezvous}: is no ADDRESS:PORT", "the one of `gputui run --rendezvous` on the other box"
+        ) from None
+    chosen = choose_interpreter(python)
+    version = chosen.interpreter.runtime.torch_version
+    if isinstance(version, Missing):
+        raise MachineLacks(
+            f"{chosen.interpreter.executable}: {version.reason}",
+            "name an interpreter that has torch: --python EXE",
+        )
+    with tempfile.TemporaryDirectory(prefix="gputui-") as folder:
+        start = copy_worker(Path(folder))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+        process = subprocess.Popen([chosen.interpreter.executable, str(start), "join", rendezvous])
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # which it has from the terminal as well
+            process.wait()
+            return EXIT_INTERRUPTED
+        finally:
+            process.terminate()
+            process.wait()
+    return EXIT_USAGE if status == 1 else status

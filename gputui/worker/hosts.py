@@ -1,0 +1,196 @@
+"""Several hosts: one meets the others at a port of its own and gives each its share of the ranks.
+
+The hosts that join have torchrun start their ranks, which connect to the worker of the first as its own do.
+Nothing but what is in this package is run there, and only while the first asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from typing import Any  # JSON
+
+from .contract import Unsupported
+from .peers import END_S, HELLO_S, Lines, PeerLost, package_root
+
+JOIN_S = 120.0
+"""For the other hosts to join, at most."""
+RETRY_S = 1.0
+RANKS = ("ddp_rank",)
+"""Modules whose ranks a host that joined may be asked to start."""
+_ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR of netdevice(7)
+
+
+class Refused(Exception):
+    """The host that was joined does not want this one, and says why."""
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """`10.0.0.1:29400` as host and port. Raises ValueError if it is none."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65535:
+        raise ValueError(text)
+    return host, int(port)
+
+
+class Hosts:
+    """The hosts of one case, as the first of them sees them."""
+
+    def __init__(self, rendezvous: str, count: int) -> None:
+        """Listen at `ADDRESS:PORT`, an address of this box. Raises OSError if that cannot be."""
+        self.rendezvous = rendezvous
+        self._address, self._port = address_of(rendezvous)
+        self._count = count
+        self.listener = socket.create_server((self._address, self._port), backlog=64)
+        self.guests: list[Lines] = []
+        """The hosts that joined; a connection ends when its host is gone."""
+
+    def launcher(self, per_host: int) -> tuple[str, ...]:
+        """torchrun for the ranks of this host."""
+        return _torchrun(self.rendezvous, self._count, 0, per_host)
+
+    def interface(self) -> dict[str, str]:
+        """What gloo must be told to use the way by which the others come."""
+        return _interface_at(self._address)
+
+    def call(self, module: str, per_host: int, threads: int, patience_s: float) -> None:
+        """Wait for the others and have each start its ranks, `threads` for each of them.
+
+        Raises Unsupported if they do not come.
+        """
+        deadline_s = time.monotonic() + min(patience_s, JOIN_S)
+        wanted = self._count - 1
+        while len(self.guests) < wanted:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not select.select([self.listener], [], [], left_s)[0]:
+                raise Unsupported(
+                    f"{len(self.guests)} of {wanted} other hosts joined: start gputui join there first"
+                )
+            guest = Lines(self.listener.accept()[0])
+            with contextlib.suppress(OSError, EOFError, PeerLost, ValueError, KeyError):
+                self._receive(guest)
+                continue
+            guest.socket.close()  # something else that found the port
+        for node, guest in enumerate(self.guests, 1):
+            place = {"hosts": self._count, "node": node, "per_host": per_host, "threads": threads}
+            guest.send({"do": "start", "module": module, **place})
+
+    def _receive(self, guest: Lines) -> None:
+        theirs, ours = guest.take(time.monotonic() + HELLO_S)["torch"], metadata.version("torch")
+        if theirs != ours:
+            guest.send({"do": "leave", "why": f"torch {ours} is there, {theirs} here"})
+            guest.socket.close()
+            raise Unsupported(f"torch {theirs} is on another host, {ours} here: ranks need the same")
+        self.guests.append(guest)
+
+    def close(self) -> None:
+        """Let the others go."""
+        self.listener.close()
+        for guest in self.guests:
+            guest.socket.close()
+
+
+def join(rendezvous: str, say: Callable[[str], None]) -> None:
+    """Give ranks to each case of several hosts that is measured there, until this process is ended.
+
+    `say` is told in a line what happens. Raises Refused, or ValueError if it is no `ADDRESS:PORT`.
+    """
+    address = address_of(rendezvous)
+    say(f"waiting for a run at {rendezvous}; Ctrl-C ends")
+    while True:
+        with contextlib.suppress(OSError, EOFError), _connected(address) as first:
+            first.send({"torch": metadata.version("torch")})
+            told = first.take(math.inf)
+            if told["do"] == "leave":
+                raise Refused(told["why"])
+            say("ranks are started")
+            status = _take_part(first, told, rendezvous)
+            say("the case has ended" if status == 0 else f"its ranks ended with status {status}")
+        time.sleep(RETRY_S)
+
+
+@contextlib.contextmanager
+def _connected(address: tuple[str, int]) -> Iterator[Lines]:
+    with socket.create_connection(address) as connected:
+        yield Lines(connected)
+
+
+def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> int | None:
+    """Ranks of this host for one case, until they end or the first host is gone; torchrun's status."""
+    launcher = _torchrun(rendezvous, int(told["hosts"]), int(told["node"]), int(told["per_host"]))
+    if told["module"] not in RANKS:
+        raise Refused(f"ranks of {told['module']!r} are not known here: use the same gputui on both")
+    package = __name__.rpartition(".")[0]
+    with tempfile.TemporaryDirectory(prefix="gputui-", ignore_cleanup_errors=True) as folder:
+        process = subprocess.Popen(
+            [*launcher, "-m", f"{package}.peers", rendezvous, f"{package}.{told['module']}"],
+            stdin=subprocess.DEVNULL,
+            env={
+                **os.environ,
+                **thread_counts(int(told["threads"])),
+                **_interface_at(first.socket.getsockname()[0]),
+                **package_root(),
+                "TMPDIR": folder,
+            },
+        )
+        try:
+            while process.poll() is None:
+                if select.select([first.socket], [], [], 0.2)[0]:  # it says nothing more: it is gone
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        return process.wait(END_S)
+                    break
+            return process.returncode
+        finally:
+            _end(process)
+
+
+def _torchrun(rendezvous: str, hosts: int, node: int, per_host: int) -> tuple[str, ...]:
+    """The ranks of one host. torchrun's own meeting is at the port after ours."""
+    address, port = address_of(rendezvous)
+    return (
+        *(sys.executable, "-m", "torch.distributed.run", "--max-restarts=0"),
+        *(f"--nnodes={hosts}", f"--node-rank={node}", f"--nproc-per-node={per_host}"),
+        *(f"--master-addr={address}", f"--master-port={port + 1}"),
+    )
+
+
+def thread_counts(threads: int) -> dict[str, str]:
+    """The environment in which a rank has so many threads."""
+    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have torchrun end its ranks; kill it if it does not."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _interface_at(address: str) -> dict[str, str]:
+    """The interface of an address of this host, unless the user named one."""
+    if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux":
+        return {}
+    import fcntl
+
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        wanted = socket.inet_aton(socket.gethostbyname(address))
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # one without an address
+                found = fcntl.ioctl(asked, _ADDRESS_OF_INTERFACE, struct.pack("256s", name.encode()))
+                if found[20:24] == wanted:
+                    return {"GLOO_SOCKET_IFNAME": name}
+    return {}

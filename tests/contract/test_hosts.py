@@ -1,0 +1,163 @@
+"""Ranks on several hosts, all of them this one: they meet at a port, train together, and end together."""
+
+from __future__ import annotations
+
+import math
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from statistics import mean
+from typing import NoReturn
+
+import psutil
+import pytest
+from command_line import gputui, start_gputui
+from test_ddp import TINY, losses_of_one_process, rank_of, tiny
+
+from gputui.worker.contract import Request, Unsupported
+from gputui.worker.hosts import Hosts, address_of
+from gputui.worker.peers import Lines, PeerLost, Peers
+from gputui.worker.precision import resolve
+from gputui.worker.workloads.ddp import start_ranks
+
+
+@pytest.fixture
+def rendezvous() -> str:
+    """An address of this box at which two ports are free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as found, socket.socket() as after:
+            port: int = found.getsockname()[1]
+            try:
+                after.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return f"127.0.0.1:{port}"
+
+
+def on_two_hosts(rendezvous: str) -> Request:
+    one_per_host = {**TINY, "hosts": 2}
+    return Request(one_per_host, "cpu", resolve("fp32", "cpu"), 1, tiny().seed, 600.0, "eager", rendezvous)
+
+
+def train_forever(ranks: Peers) -> NoReturn:
+    while True:
+        ranks.ask_all(do="time", steps=1)
+
+
+@contextmanager
+def joined(rendezvous: str) -> Iterator[subprocess.Popen[str]]:
+    """Another host, which is at hand."""
+    with start_gputui("join", rendezvous) as guest:
+        assert guest.stdout is not None
+        assert guest.stdout.readline() == f"waiting for a run at {rendezvous}; Ctrl-C ends\n"
+        try:
+            yield guest
+        finally:
+            guest.terminate()
+
+
+def test_an_address_has_a_host_and_a_port_with_room_for_another() -> None:
+    assert address_of("10.0.0.1:29400") == ("10.0.0.1", 29400)
+    for wrong in ("", "10.0.0.1", ":29400", "a:b", "a:0", "a:65535", "a:-1", "a:٣"):
+        with pytest.raises(ValueError, match=f"^{wrong}$"):
+            address_of(wrong)
+
+
+def test_without_an_address_the_case_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match="2 hosts are needed, and no address was given"):
+        start_ranks(on_two_hosts(""))
+
+
+def test_hosts_that_do_not_join_are_counted(rendezvous: str) -> None:
+    hosts = Hosts(rendezvous, 3)
+    with pytest.raises(Unsupported, match="0 of 2 other hosts joined: start gputui join there first"):
+        hosts.call("ddp_rank", 1, 1, patience_s=0.05)
+    hosts.close()
+
+
+def test_what_is_no_host_and_what_has_another_torch_is_sent_away_with_the_reason(rendezvous: str) -> None:
+    hosts = Hosts(rendezvous, 2)
+    address = address_of(rendezvous)
+    heard = []
+
+    def others() -> None:
+        with socket.create_connection(address) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert stranger.recv(100) == b""
+        with socket.create_connection(address) as older:
+            lines = Lines(older)
+            lines.send({"torch": "1.0"})
+            heard.append(lines.take(math.inf))
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    ours = metadata.version("torch")
+    with pytest.raises(Unsupported, match=r"torch 1\.0 is on another host"):
+        hosts.call("ddp_rank", 1, 1, patience_s=300)
+    thread.join()
+    hosts.close()
+    assert heard == [{"do": "leave", "why": f"torch {ours} is there, 1.0 here"}]
+
+
+@pytest.mark.slow
+def test_ranks_of_two_hosts_train_as_one_process_does_and_a_host_stays_for_the_next_case(
+    rendezvous: str,
+) -> None:
+    with joined(rendezvous) as guest:
+        for _ in range(2):
+            ranks = start_ranks(on_two_hosts(rendezvous))
+            try:
+                found = []
+                for _ in range(3):
+                    ranks.ask_all(do="time", steps=1)
+                    told = ranks.ask_all(do="digest")
+                    assert told[0]["digest"] == told[1]["digest"]
+                    found.append(mean(float(answer["loss"]) for answer in told))
+            finally:
+                ranks.close()
+            assert found == pytest.approx(losses_of_one_process(3), rel=1e-4)
+            assert guest.stdout is not None
+            for line in iter(guest.stdout.readline, "the case has ended\n"):
+                assert line, "it left"
+    assert guest.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.slow
+def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvous: str) -> None:
+    with joined(rendezvous) as guest:
+        ranks = start_ranks(on_two_hosts(rendezvous))
+        theirs = psutil.Process(guest.pid).children(recursive=True)
+        assert "1" in {rank_of(process) for process in theirs}
+        guest.terminate()
+        with pytest.raises(PeerLost, match=r"another host is gone|rank 1 ended"):
+            train_forever(ranks)
+        ranks.close()
+        assert psutil.wait_procs(theirs, timeout=300)[1] == []
+
+
+def test_joining_needs_an_address_and_a_torch(tmp_path_factory: pytest.TempPathFactory) -> None:
+    wrong = gputui("join", "10.0.0.1")
+    assert (wrong.returncode, "10.0.0.1: is no ADDRESS:PORT" in wrong.stderr) == (2, True)
+    venv = tmp_path_factory.mktemp("bare") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    lacking = gputui("join", "10.0.0.1:29400", "--python", venv / "bin" / "python")
+    assert lacking.returncode == 3
+    assert "name an interpreter that has torch" in lacking.stderr
+
+
+def test_a_host_that_is_told_to_leave_says_why(rendezvous: str) -> None:
+    with socket.create_server(address_of(rendezvous)) as listener:
+        guest = start_gputui("join", rendezvous)
+        lines = Lines(listener.accept()[0])
+        assert lines.take(time.monotonic() + 300) == {"torch": metadata.version("torch")}
+        lines.send({"do": "leave", "why": "torch 1.0 is there, 2.0 here"})
+        said = guest.communicate(timeout=300)[0]
+        lines.socket.close()
+    assert guest.returncode == 2
+    assert said.endswith("torch 1.0 is there, 2.0 here\n")
