@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 @click.option(
     "--rendezvous",
     type=rendezvous_from,
-    default="",
     metavar="A:PORT",
     help="An address of this box where other hosts join: see `gputui join`.",
 )
@@ -83,7 +82,7 @@ def command(
     launches: int | None,
     budget: float | None,
     blocks: int | None,
-    rendezvous: str,
+    rendezvous: str | None,
     label: str,
     price: float | None,
     instance: str | None,
@@ -117,7 +116,7 @@ def command(
         launches=launches,
         budget_s=budget,
         blocks=blocks,
-        rendezvous=rendezvous,
+        rendezvous=rendezvous or "",
         label=label,
         price=price,
         instance=instance,
