@@ -22,7 +22,7 @@ title = "spin"
 question = "How fast is one thread?"
 budget_s = 3600
 replicates = 1
-blocks = 10
+blocks = 5
 [[case]]
 workload = "spin"
 sizes = ["mini"]
