@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,11 +28,11 @@ def command(rendezvous: str, python: str | None) -> int:
     there; nothing is stored here.
     """
     try:
-        address_of(rendezvous)
-    except ValueError:
-        raise GputuiError(
-            f"{rendezvous}: is no ADDRESS:PORT", "the one of `gputui run --rendezvous` on the other box"
-        ) from None
+        socket.getaddrinfo(*address_of(rendezvous))
+    except (ValueError, OSError) as error:
+        why = f"no such host ({error})" if isinstance(error, OSError) else "is no ADDRESS:PORT"
+        hint = "the one of `gputui run --rendezvous` on the other box, such as 10.0.0.1:29400"
+        raise GputuiError(f"{rendezvous}: {why}", hint) from None
     chosen = choose_interpreter(python)
     version = chosen.interpreter.runtime.torch_version
     if isinstance(version, Missing):

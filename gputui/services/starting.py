@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -87,6 +88,8 @@ def prepare(
     target = target_of(asked.db)
     machine = describe_machine(hash_key())
     price = price_of(asked.price, asked.instance, machine)
+    if asked.rendezvous:
+        _check_rendezvous(asked.rendezvous)
     if asked.db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     check_writable(target)
@@ -187,6 +190,17 @@ def rendezvous_from(text: str) -> str:
             "an address of this box as the other hosts reach it, and a free port: 10.0.0.1:29400",
         ) from None
     return text
+
+
+def _check_rendezvous(rendezvous: str) -> None:
+    """Raises GputuiError if this box cannot listen there."""
+    try:
+        socket.create_server(address_of(rendezvous)).close()
+    except OSError as error:
+        raise GputuiError(
+            f"--rendezvous {rendezvous}: this box cannot listen there ({error.strerror or error})",
+            "name an address of this box, which the other hosts reach, and a port that is free",
+        ) from error
 
 
 def price_from(text: str) -> float:

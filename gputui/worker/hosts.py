@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any  # JSON
 
 from .contract import Unsupported
-from .peers import END_S, HELLO_S, Lines, PeerLost, package_root
+from .peers import END_S, HELLO_S, Lines, PeerLost, noticing_loss, package_root
 
 JOIN_S = 120.0
 """For the other hosts to join, at most."""
@@ -76,7 +76,7 @@ class Hosts:
                 raise Unsupported(
                     f"{len(self.guests)} of {wanted} other hosts joined: start gputui join there first"
                 )
-            guest = Lines(self.listener.accept()[0])
+            guest = Lines(noticing_loss(self.listener.accept()[0]))
             with contextlib.suppress(OSError, EOFError, PeerLost, ValueError, KeyError):
                 self._receive(guest)
                 continue
@@ -108,21 +108,29 @@ def join(rendezvous: str, say: Callable[[str], None]) -> None:
     address = address_of(rendezvous)
     say(f"waiting for a run at {rendezvous}; Ctrl-C ends")
     while True:
-        with contextlib.suppress(OSError, EOFError), _connected(address) as first:
-            first.send({"torch": metadata.version("torch")})
-            told = first.take(math.inf)
-            if told["do"] == "leave":
-                raise Refused(told["why"])
-            say("ranks are started")
-            status = _take_part(first, told, rendezvous)
+        if told_by := _asked(address):
+            first, told = told_by
+            with first.socket:
+                if told["do"] == "leave":
+                    raise Refused(told["why"])
+                say("ranks are started")
+                status = _take_part(first, told, rendezvous)
             say("the case has ended" if status == 0 else f"its ranks ended with status {status}")
         time.sleep(RETRY_S)
 
 
-@contextlib.contextmanager
-def _connected(address: tuple[str, int]) -> Iterator[Lines]:
-    with socket.create_connection(address) as connected:
-        yield Lines(connected)
+def _asked(address: tuple[str, int]) -> tuple[Lines, dict[str, Any]] | None:
+    """The first host and what it wants, once it has all that it needs; None if nobody is there."""
+    try:
+        first = Lines(noticing_loss(socket.create_connection(address)))
+    except OSError:
+        return None
+    try:
+        first.send({"torch": metadata.version("torch")})
+        return first, first.take(math.inf)
+    except (OSError, EOFError):
+        first.socket.close()
+        return None
 
 
 def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> int | None:

@@ -88,7 +88,7 @@ class Peers:
         while len(self._links) < count:
             readable, _, _ = select.select([listener, *(g.socket for g in self._guests)], [], [], 0.2)
             if listener in readable:
-                link = Lines(listener.accept()[0])
+                link = Lines(noticing_loss(listener.accept()[0]))
                 try:
                     self._links[int(link.take(time.monotonic() + HELLO_S)["rank"])] = link
                 except (EOFError, PeerLost, ValueError, KeyError):
@@ -176,6 +176,16 @@ def package_root() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))}
 
 
+def noticing_loss(connected: socket.socket) -> socket.socket:
+    """Have a connection end, a minute after the box at its other end has lost its power or its network."""
+    if connected.family != socket.AF_UNIX:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, name):  # as Linux calls them
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connected
+
+
 class Lines:
     """JSON lines over a socket."""
 
@@ -196,7 +206,7 @@ class Lines:
                 raise PeerLost("half an answer came, and then nothing")
             try:
                 data = self.socket.recv(1 << 16)
-            except ConnectionError as error:
+            except OSError as error:  # reset, or nothing heard of the other box any more
                 raise EOFError from error
             if not data:
                 raise EOFError
@@ -216,7 +226,7 @@ class Link:
             connected.connect(where)
         else:
             address, _, port = where.rpartition(":")
-            connected = socket.create_connection((address, int(port)))
+            connected = noticing_loss(socket.create_connection((address, int(port))))
         self._lines = Lines(connected)
         self._lines.send({"rank": int(os.environ.get("RANK", "0"))})
         self._asked: queue.Queue[dict[str, Any]] = queue.Queue()

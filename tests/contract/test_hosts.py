@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 from statistics import mean
 from typing import NoReturn
 
@@ -72,6 +73,13 @@ def test_an_address_has_a_host_and_a_port_with_room_for_another() -> None:
 def test_without_an_address_the_case_is_unsupported() -> None:
     with pytest.raises(Unsupported, match="2 hosts are needed, and no address was given"):
         start_ranks(on_two_hosts(""))
+
+
+def test_an_address_of_another_box_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    done = gputui("run", "hosts", "--rendezvous", "192.0.2.1:29400", "--db", tmp_path / "a.db")
+    assert done.returncode == 2
+    assert "--rendezvous 192.0.2.1:29400: this box cannot listen there (" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_hosts_that_do_not_join_are_counted(rendezvous: str) -> None:
@@ -144,6 +152,8 @@ def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvou
 def test_joining_needs_an_address_and_a_torch(tmp_path_factory: pytest.TempPathFactory) -> None:
     wrong = gputui("join", "10.0.0.1")
     assert (wrong.returncode, "10.0.0.1: is no ADDRESS:PORT" in wrong.stderr) == (2, True)
+    typed = gputui("join", "no-such-host.invalid:29400")
+    assert (typed.returncode, "no-such-host.invalid:29400: no such host" in typed.stderr) == (2, True)
     venv = tmp_path_factory.mktemp("bare") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     lacking = gputui("join", "10.0.0.1:29400", "--python", venv / "bin" / "python")
