@@ -44,7 +44,9 @@ def command(rendezvous: str, python: str | None) -> int:
         start = copy_worker(Path(folder))
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-        process = subprocess.Popen([chosen.interpreter.executable, str(start), "join", rendezvous])
+        process = subprocess.Popen(
+            [chosen.interpreter.executable, str(start), "join", rendezvous], stdin=subprocess.PIPE
+        )
         try:
             status = process.wait()
         except KeyboardInterrupt:  # which it has from the terminal as well

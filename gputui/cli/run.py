@@ -207,3 +207,5 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
         err=True,
     )
     click.echo(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}", err=True)
+    if plan.rendezvous:
+        click.echo(f"other hosts are waited for; on each: gputui join {plan.rendezvous}", err=True)

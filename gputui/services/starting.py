@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import socket
@@ -193,14 +194,17 @@ def rendezvous_from(text: str) -> str:
 
 
 def _check_rendezvous(rendezvous: str) -> None:
-    """Raises GputuiError if this box cannot listen there."""
-    try:
-        socket.create_server(address_of(rendezvous)).close()
-    except OSError as error:
-        raise GputuiError(
-            f"--rendezvous {rendezvous}: this box cannot listen there ({error.strerror or error})",
-            "name an address of this box, which the other hosts reach, and a port that is free",
-        ) from error
+    """Raises GputuiError if this box cannot listen there, and at the port after it, which torchrun takes."""
+    address, first = address_of(rendezvous)
+    for port in (first, first + 1):
+        try:
+            socket.create_server((address, port)).close()
+        except OSError as error:
+            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror  # the plain words
+            raise GputuiError(
+                f"--rendezvous {rendezvous}: this box cannot listen at {address}:{port} ({why})",
+                "name an address of this box, which the other hosts reach, and a free port before a free one",
+            ) from error
 
 
 def price_from(text: str) -> float:

@@ -75,7 +75,7 @@ APP_ACTIONS: tuple[Action, ...] = (
 """Keys of every screen; those that open screens stand in `screens.SCREENS`."""
 
 SCREENS_ACTIONS: tuple[Action, ...] = (
-    Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; again: not"),
+    Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; or no longer"),
     Action("open_log", "L", "Log", "The errors that screens have told, with when and where"),
     Action("palette", "ctrl+p", "Palette", "Everything that keys do here, found by a few letters"),
 )

@@ -48,8 +48,8 @@ SCREENS: tuple[ScreenEntry, ...] = (
 _RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
 
 
-_LONG_WORDS = " in progress"
-"""Left out where there is no room."""
+_LONG_WORDS = " in progress: key"
+"""A colon where there is no room."""
 
 
 def screens_here() -> tuple[ScreenEntry, ...]:
@@ -69,14 +69,14 @@ def screens_line(current: str, runs: int = 0) -> Line:
 
     Before them, how many runs are in progress, and the key that watches them.
     """
-    note = f"{counted(runs, 'run')}{_LONG_WORDS}: {_RUN_KEY} " if runs else ""
+    note = f"{counted(runs, 'run')}{_LONG_WORDS} {_RUN_KEY} " if runs else ""
     return (*((Span(note, "warn"),) if note else ()), *_names(current))
 
 
 def narrowed(screens: Line, width: int) -> Line:
     """A line of `screens_line` in at most so many cells: of runs in progress less is told, then nothing."""
     if line_width(screens) > width and screens and screens[0].style == "warn":
-        note = Span(screens[0].text.replace(_LONG_WORDS, ""), "warn")
+        note = Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn")
         screens = (note, *screens[1:])
         if line_width(screens) > width:
             screens = screens[1:]

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,7 @@ def main(arguments: list[str]) -> int:
         from .hosts import Refused, join
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the ranks are ended with it
+        threading.Thread(target=_end_with_who_started_it, daemon=True).start()
         try:
             join(arguments[1], lambda line: print(line, flush=True))
         except KeyboardInterrupt:
@@ -85,6 +87,13 @@ def main(arguments: list[str]) -> int:
     launch.run()
     channel.send("end", t_ns=time.monotonic_ns())
     return 0
+
+
+def _end_with_who_started_it() -> None:
+    """Its input ends when that process does, however it is killed."""
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _workloads(cases: list[dict[str, Any]]) -> Callable[[str], Workload]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import select
 import socket
 import struct
@@ -66,14 +67,14 @@ class Hosts:
     def call(self, module: str, per_host: int, threads: int, patience_s: float) -> None:
         """Wait for the others and have each start its ranks, `threads` for each of them.
 
-        Raises Unsupported if they do not come.
+        Raises PeerLost if they do not come, Unsupported if one has another torch.
         """
         deadline_s = time.monotonic() + min(patience_s, JOIN_S)
         wanted = self._count - 1
         while len(self.guests) < wanted:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not select.select([self.listener], [], [], left_s)[0]:
-                raise Unsupported(
+                raise PeerLost(
                     f"{len(self.guests)} of {wanted} other hosts joined: start gputui join there first"
                 )
             guest = Lines(noticing_loss(self.listener.accept()[0]))
@@ -107,42 +108,48 @@ def join(rendezvous: str, say: Callable[[str], None]) -> None:
     """
     address = address_of(rendezvous)
     say(f"waiting for a run at {rendezvous}; Ctrl-C ends")
+    was_told = ""
     while True:
-        if told_by := _asked(address):
-            first, told = told_by
-            with first.socket:
+        try:
+            first = Lines(noticing_loss(socket.create_connection(address)))
+        except OSError as error:
+            if was_told != (why := f"nobody is there yet: {error.strerror or error}"):
+                say(was_told := why)
+        else:
+            with (
+                first.socket,
+                contextlib.suppress(EOFError, ConnectionError),
+            ):  # it may end before it has all that it needs
+                first.send({"torch": metadata.version("torch")})
+                told = first.take(math.inf)
                 if told["do"] == "leave":
                     raise Refused(told["why"])
                 say("ranks are started")
-                status = _take_part(first, told, rendezvous)
-            say("the case has ended" if status == 0 else f"its ranks ended with status {status}")
+                say(_take_part(first, told, rendezvous))
+                was_told = ""
         time.sleep(RETRY_S)
 
 
-def _asked(address: tuple[str, int]) -> tuple[Lines, dict[str, Any]] | None:
-    """The first host and what it wants, once it has all that it needs; None if nobody is there."""
-    try:
-        first = Lines(noticing_loss(socket.create_connection(address)))
-    except OSError:
-        return None
-    try:
-        first.send({"torch": metadata.version("torch")})
-        return first, first.take(math.inf)
-    except (OSError, EOFError):
-        first.socket.close()
-        return None
+def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> str:
+    """Ranks of this host for one case, until they end or the first host is gone; how it went.
 
-
-def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> int | None:
-    """Ranks of this host for one case, until they end or the first host is gone; torchrun's status."""
+    torchrun is in a session of its own, so that Ctrl-C ends it once, and what it writes is kept from the
+    screen: its last line is told if it failed.
+    """
     launcher = _torchrun(rendezvous, int(told["hosts"]), int(told["node"]), int(told["per_host"]))
     if told["module"] not in RANKS:
         raise Refused(f"ranks of {told['module']!r} are not known here: use the same gputui on both")
     package = __name__.rpartition(".")[0]
-    with tempfile.TemporaryDirectory(prefix="gputui-", ignore_cleanup_errors=True) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="gputui-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryFile() as log,
+    ):
         process = subprocess.Popen(
             [*launcher, "-m", f"{package}.peers", rendezvous, f"{package}.{told['module']}"],
             stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
             env={
                 **os.environ,
                 **thread_counts(int(told["threads"])),
@@ -155,11 +162,21 @@ def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> int | Non
             while process.poll() is None:
                 if select.select([first.socket], [], [], 0.2)[0]:  # it says nothing more: it is gone
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        return process.wait(END_S)
-                    break
-            return process.returncode
+                        process.wait(END_S)
+                    return "the case has ended"
         finally:
             _end(process)
+        if process.returncode == 0:
+            return "the case has ended"
+        log.seek(0)
+        return f"its ranks ended with status {process.returncode}: {_error_in(log.read())}"
+
+
+def _error_in(log: bytes) -> str:
+    """The line that says most: the last one of a traceback that is not torchrun's own."""
+    lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"(\[rank\d+\]: )?[\w.]*(Error|Exception)\b", line)]
+    return (named or lines or ["it said nothing"])[0][:300]
 
 
 def _torchrun(rendezvous: str, hosts: int, node: int, per_host: int) -> tuple[str, ...]:

@@ -400,8 +400,10 @@ def _outcome_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """An error as one line of at most 500 letters."""
+    """An error as one line of at most 500 letters: with the name of its class, unless it is one of ours."""
     line = str(error).strip().split("\n")[0]
+    if line and type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return line[:500]
     return f"{type(error).__name__}: {line}"[:500] if line else type(error).__name__
 
 

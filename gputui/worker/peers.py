@@ -58,6 +58,7 @@ class Peers:
         """
         package = __name__.rpartition(".")[0]
         self._guests = hosts.guests if hosts else []
+        self._per_host = count // (len(self._guests) + 1)
         self._folder = Path(tempfile.mkdtemp(prefix="gputui-"))
         """The temporary directory of all of them: torchrun leaves its own there."""
         self._links: dict[int, Lines] = {}
@@ -129,7 +130,7 @@ class Peers:
                 if not readable:
                     raise PeerLost(f"rank {min(waiting.values())} gave no answer for {ANSWER_S:.0f} s")
                 if any(guest in readable for guest in guests):
-                    raise PeerLost("another host is gone")
+                    raise PeerLost("another host is gone: gputui join waits there no longer")
                 for ready in readable:  # one that is gone reads as ready, whether it was asked or not
                     rank = watched[ready]
                     answers[rank] = self._links[rank].take(deadline_s)
@@ -137,7 +138,8 @@ class Peers:
         except OSError as error:
             raise PeerLost(f"rank {error.args[0] if error.args else '?'} is gone") from error
         except EOFError as error:
-            raise PeerLost(f"rank {rank} ended before its work was done") from error
+            where = "" if rank < self._per_host else " on another host"
+            raise PeerLost(f"rank {rank}{where} ended before its work was done") from error
         for rank in ranks:
             if "error" in answers[rank]:
                 _raise(answers[rank])

@@ -199,6 +199,6 @@ def test_the_death_of_one_rank_fails_the_case_and_takes_the_others_along(tmp_pat
     assert ends_by_itself(worker, lambda: victim.send_signal(signal.SIGKILL))
     assert run.end() == 0
     (end,) = run.lines(CaseEnd)
-    assert (end.outcome, end.reason) == ("failed", "PeerLost: rank 1 ended before its work was done")
+    assert (end.outcome, end.reason) == ("failed", "rank 1 ended before its work was done")
     assert [line.status for line in run.lines(RunEnd)] == ["finished"]
     assert psutil.wait_procs(below, timeout=300)[1] == []

@@ -22,7 +22,7 @@ from command_line import gputui, start_gputui
 from test_ddp import TINY, losses_of_one_process, rank_of, tiny
 
 from gputui.worker.contract import Request, Unsupported
-from gputui.worker.hosts import Hosts, address_of
+from gputui.worker.hosts import Hosts, _error_in, address_of
 from gputui.worker.peers import Lines, PeerLost, Peers
 from gputui.worker.precision import resolve
 from gputui.worker.workloads.ddp import start_ranks
@@ -78,13 +78,36 @@ def test_without_an_address_the_case_is_unsupported() -> None:
 def test_an_address_of_another_box_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     done = gputui("run", "hosts", "--rendezvous", "192.0.2.1:29400", "--db", tmp_path / "a.db")
     assert done.returncode == 2
-    assert "--rendezvous 192.0.2.1:29400: this box cannot listen there (" in done.stderr
+    assert "--rendezvous 192.0.2.1:29400: this box cannot listen at 192.0.2.1:29400 (" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_port_after_it_must_be_free_too(rendezvous: str, tmp_path: Path) -> None:
+    address, port = address_of(rendezvous)
+    with socket.create_server((address, port + 1)):
+        done = gputui("run", "hosts", "--rendezvous", rendezvous, "--db", tmp_path / "a.db")
+    assert done.returncode == 2
+    assert f"this box cannot listen at {address}:{port + 1} (Address already in use)" in done.stderr
+
+
+def test_what_a_rank_died_of_is_found_in_what_torchrun_writes() -> None:
+    log = b"W1121 socket.cpp:207] hm\n[rank1]: Traceback (most recent call last):\n[rank1]:   File x\n"
+    died = b"[rank1]: RuntimeError: no GPU\nERROR\ntorch.distributed.elastic.ChildFailedError: \n"
+    assert _error_in(log + died) == "[rank1]: RuntimeError: no GPU"
+    assert _error_in(b"nothing\nof the kind") == "nothing"
+    assert _error_in(b"") == "it said nothing"
+
+
+def test_a_host_whose_command_is_killed_joins_no_more(rendezvous: str) -> None:
+    with joined(rendezvous) as guest:
+        (helper,) = psutil.Process(guest.pid).children()
+        guest.kill()
+        assert psutil.wait_procs([helper], timeout=300)[1] == []
 
 
 def test_hosts_that_do_not_join_are_counted(rendezvous: str) -> None:
     hosts = Hosts(rendezvous, 3)
-    with pytest.raises(Unsupported, match="0 of 2 other hosts joined: start gputui join there first"):
+    with pytest.raises(PeerLost, match="0 of 2 other hosts joined: start gputui join there first"):
         hosts.call("ddp_rank", 1, 1, patience_s=0.05)
     hosts.close()
 
@@ -143,7 +166,7 @@ def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvou
         theirs = psutil.Process(guest.pid).children(recursive=True)
         assert "1" in {rank_of(process) for process in theirs}
         guest.terminate()
-        with pytest.raises(PeerLost, match=r"another host is gone|rank 1 ended"):
+        with pytest.raises(PeerLost, match=r"another host is gone|rank 1 on another host ended"):
             train_forever(ranks)
         ranks.close()
         assert psutil.wait_procs(theirs, timeout=300)[1] == []

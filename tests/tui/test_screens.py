@@ -94,7 +94,7 @@ async def test_a_run_in_progress_is_told_on_every_screen_with_the_key_that_watch
                 await pilot.pause()
             for key in ("3", "4"):
                 await press(pilot, key)
-                assert "1 run in progress: 2" in picture(app).partition("\n")[0]
+                assert "1 run in progress: key 2" in picture(app).partition("\n")[0]
     finally:
         os.close(descriptor)
 
@@ -106,7 +106,7 @@ def test_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: Path) ->
     try:
         environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
         with Terminal([sys.executable, "-m", "gputui"], environment=environment) as terminal:
-            terminal.wait_for("1 run in progress: 2")
+            terminal.wait_for("1 run in progress: key 2")
             terminal.type(b"q")
             assert terminal.ended() == 0
             said = b"gputui: 1 run goes on; to see it again: gputui, or gputui attach"
@@ -119,7 +119,7 @@ def test_the_monitor_tells_of_runs_in_progress_too() -> None:
     made = MonitorModel(MonitorSettings(), title="a box of some name")
     made.name_screens(screens_line("monitor", 2))
     first = "".join(span.text for span in made.lines(80, 24, 1)[0])
-    assert "2 runs in progress: 2" in first
+    assert "2 runs in progress: key 2" in first
     assert "[1 Mon]" in first
 
 

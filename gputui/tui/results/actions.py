@@ -10,7 +10,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("open-path", "o", "Path", "Open a result file by typing its path"),
     Action("filter", "slash", "Filter", "Show the runs or operators that hold a text"),
     Action("sort", "s", "Sort", "Sort by the next column"),
-    Action("mark", "space", "Mark", "Mark the run, to compare it; again: not"),
+    Action("mark", "space", "Mark", "Mark the run, to compare it; or no longer"),
     Action("compare", "c", "Compare", "Compare the marked runs, the first as the baseline"),
     Action("label", "l", "Label", "Give the run another label"),
     Action("delete", "D", "Delete", "Remove the run from its file for good; asks first"),
