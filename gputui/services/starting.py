@@ -200,7 +200,8 @@ def _check_rendezvous(rendezvous: str) -> None:
         try:
             socket.create_server((address, port)).close()
         except OSError as error:
-            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror  # the plain words
+            code = error.errno or 0  # negative for names that are unknown
+            why = os.strerror(code) if code > 0 else error.strerror
             raise GputuiError(
                 f"--rendezvous {rendezvous}: this box cannot listen at {address}:{port} ({why})",
                 "name an address of this box, which the other hosts reach, and a free port before a free one",
