@@ -33,6 +33,13 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 }
 """Between launches of one case on one machine, by device class and workload class."""
 
+CONTENDED_SD = 0.5
+"""How much more they vary where others hold the CPUs, times the share of the time in which they do.
+
+From the 11 launches below: single cases varied by 28 and 32 % where others held the CPUs about 60 % of
+the time.
+"""
+
 PAIRED_SD: dict[tuple[str, str], float] = {
     # 11 launches of a 2048^3 product in fp32 and bf16, within an hour on a 2-core box with loads of 3 to 14:
     # the ratio spread by sd 6 %; in 7 of them at one load single cases by 28 and 32 %, their ratio by 4.8 %.
@@ -59,9 +66,13 @@ INSTANCE_SD: dict[tuple[str, str], float] = {
 """Between machines that carry the same name, by device class and workload class."""
 
 
-def launch_prior_sd(device_class: str, workload_class: str) -> float:
-    """The standard deviation of the log time between launches of one case on one machine."""
-    return LAUNCH_SD.get((device_class, workload_class), UNKNOWN_LAUNCH_SD)
+def launch_prior_sd(device_class: str, workload_class: str, waited: float = 0.0) -> float:
+    """The standard deviation of the log time between launches of one case on one machine.
+
+    `waited`: the share of the time in which others held its CPUs, 0 to 1.
+    """
+    known = LAUNCH_SD.get((device_class, workload_class), UNKNOWN_LAUNCH_SD)
+    return math.hypot(known, CONTENDED_SD * waited)
 
 
 def paired_prior_sd(device_class: str, workload_class: str) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar  # Any: a cache of several kinds of things
 
@@ -35,58 +35,51 @@ BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %
 FALSE_DISCOVERY_RATE = 0.05
 LAUNCHES_MEASURED = 3  # from so many launches a side their spread is measured, not assumed
 _BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % needs
-_LAUNCHES_WORTH_NAMING = 20
+MOST_LAUNCHES = 20  # more are not worth it: a difference that needs them is too small to matter
 _ROW_CORRELATION = 0.5  # see geometric_mean
 _Z = normal_quantile(0.975)
+_MOST_WAITED = 0.999  # a share of 1 would leave a step no time at all
 _MOST_BLOCKS_KEPT = 1000  # of one side: 512 of them are 40 MiB at most
 _Launches = tuple[tuple[float, ...], ...]
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
-class RatioEstimate:
-    """How fast B is against A on one case, with its 95 % interval."""
+class Estimate:
+    """How fast B is against A, of one case or of several, with its 95 % interval."""
 
     ratio: float
     """Time of A over time of B, so that 2 means that B does twice the work in the same time."""
     low: float
     high: float
-    p: float
-    """Two-sided, that the two are equally fast; `p_beyond` asks for more than a band."""
-    n_a: int
-    """Blocks, after neighbours that resemble each other were merged."""
-    n_b: int
-    launches_a: int
-    launches_b: int
-    replicated: bool
-    """The spread between launches was measured on both sides."""
-    method: str
-    """`welch on launch medians`, or `this run only, launch prior 10 %`."""
     df: float
     """Degrees of freedom of the interval; infinite where it is normal."""
-    autocorrelation: float
-    """Lag-1, of the launch where it is furthest from 0, before merging."""
+    replicated: bool
+    """The spread between launches was measured on both sides."""
     prior_half_width: float
     """Half the interval of the log ratio if launches vary by the prior."""
     shown_half_width: float
     """The same if they vary by just what they show; 0 where that was not measured."""
-    resolvable: float
-    """The smallest ratio above 1 that this comparison could have told from the band of 1 %."""
-    paired: bool = False
-    """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
+    contended_low: float
+    """How far CPU contention alone moves the lower end, as a factor of at most 1; `widened_by_contention`."""
+    contended_high: float
+    """The same of the upper end, at least 1."""
 
     def is_beyond(self, band: float) -> bool:
         """Whether the whole interval lies outside of the band 1/(1 + band) to 1 + band."""
         return self.low > 1 + band or self.high < 1 / (1 + band)
 
+    def is_within(self, band: float) -> bool:
+        """Whether the whole interval lies inside of that band."""
+        return 1 / (1 + band) <= self.low and self.high <= 1 + band
+
     def p_beyond(self, band: float) -> float:
         """The two-sided p that the ratio is on the nearest edge of the band 1/(1 + band) to 1 + band.
 
-        Below 0.05 exactly if the 95 % interval excludes the band; 1 for a ratio inside the band.
+        Below 0.05 exactly if the 95 % interval excludes the band; 1 where its middle lies inside the band.
         """
-        return _p_beyond(
-            math.log(self.ratio), math.log(self.low), math.log(self.high), self.df, math.log1p(band)
-        )
+        middle, half = self._log_interval()
+        return _p(abs(middle) - math.log1p(band), half, self.df)
 
     def p_for_table(self, band: float, prior_scale: float = 1.0) -> float:
         """The p that enters Benjamini–Hochberg: of Welch's t and of the prior the smaller, doubled.
@@ -96,11 +89,50 @@ class RatioEstimate:
         `prior_scale` is how many times the prior launches of this table vary; what the row itself shows
         counts if it is more. The interval, which must exclude the band as well, stays that of Welch.
         """
-        center = math.log(self.ratio)
-        half = max(prior_scale * self.prior_half_width, self.shown_half_width)
-        low, high = center - half, center + half
-        by_prior = _p_beyond(center, low, high, math.inf, math.log1p(band))
-        return min(1.0, 2 * min(self.p_beyond(band), by_prior))
+        middle, _ = self._log_interval()
+        return self._p_for_table(abs(middle) - math.log1p(band), prior_scale)
+
+    def p_slower_for_table(self, limit: float, prior_scale: float = 1.0) -> float:
+        """The same against one limit of the ratio, for a claim that the whole interval lies below it."""
+        middle, half = self._log_interval()
+        distance = math.log(limit) - middle
+        return self._p_for_table(distance, prior_scale) if self.replicated else _p(distance, half, self.df)
+
+    def _p_for_table(self, distance: float, prior_scale: float) -> float:
+        _, half = self._log_interval()
+        by_prior = max(prior_scale * self.prior_half_width, self.shown_half_width)
+        by_prior += math.log(self.contended_high / self.contended_low) / 2
+        return min(1.0, 2 * min(_p(distance, half, self.df), _p(distance, by_prior, math.inf)))
+
+    def _log_interval(self) -> tuple[float, float]:
+        """Middle and half-width of the interval on the log scale.
+
+        The middle is not quite the estimate where ranks or contention make the interval lopsided.
+        """
+        low, high = math.log(self.low), math.log(self.high)
+        return (low + high) / 2, (high - low) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class RatioEstimate(Estimate):
+    """How fast B is against A on one case."""
+
+    n_a: int
+    """Timed blocks."""
+    n_b: int
+    independent_a: int
+    """Blocks after neighbours that resemble each other were merged; of pairs, pairs."""
+    independent_b: int
+    launches_a: int
+    launches_b: int
+    method: str
+    """`welch on launch medians`, or `this run only, launch prior 10 %`."""
+    autocorrelation: float
+    """Lag-1, of the launch where it is furthest from 0, before merging."""
+    resolvable: float
+    """The smallest ratio above 1 that this comparison could have told from the band of 1 %."""
+    paired: bool = False
+    """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +146,9 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class GeometricMean:
-    """The mean of several ratios with its 95 % interval."""
+class GeometricMean(Estimate):
+    """The mean of several ratios."""
 
-    ratio: float
-    low: float
-    high: float
     rows: int
 
 
@@ -131,6 +160,9 @@ class SpeedEstimate:
     low: float
     high: float
     blocks: int
+    """Timed blocks."""
+    independent: int
+    """Blocks after neighbours that resemble each other were merged."""
     launches: int
     method: str
 
@@ -139,10 +171,12 @@ class SpeedEstimate:
 class _Side:
     """One side's launches, prepared. Without slots: what is asked of it again and again is kept in it."""
 
+    timed: int
+    """Blocks before any were merged."""
     logs: tuple[tuple[float, ...], ...]
     """Log block times per launch, merged until independent."""
     locations: tuple[float, ...]
-    """Hodges–Lehmann centre of each launch."""
+    """Hodges–Lehmann centre of each launch, of all its blocks: how far they are merged must not move it."""
     factor: float
     """Widening for what neighbouring blocks still have in common."""
     autocorrelation: float
@@ -235,17 +269,20 @@ def compare_launches(
         ratio=math.exp(center),
         low=math.exp(center - below),
         high=math.exp(center + above),
-        p=_p_beyond(center, center - below, center + above, df, 0.0),
-        n_a=side_a.blocks,
-        n_b=side_b.blocks,
-        launches_a=side_a.launches,
-        launches_b=side_b.launches,
-        replicated=replicated,
-        method=method,
         df=df,
-        autocorrelation=max(side_a.autocorrelation, side_b.autocorrelation, key=abs),
+        replicated=replicated,
         prior_half_width=prior_half,
         shown_half_width=shown_half,
+        contended_low=1.0,
+        contended_high=1.0,
+        n_a=side_a.timed,
+        n_b=side_b.timed,
+        independent_a=side_a.blocks,
+        independent_b=side_b.blocks,
+        launches_a=side_a.launches,
+        launches_b=side_b.launches,
+        method=method,
+        autocorrelation=max(side_a.autocorrelation, side_b.autocorrelation, key=abs),
         resolvable=math.exp(max(below, above)) * (1 + BAND),
     )
 
@@ -266,7 +303,7 @@ def compare_pairs(
     pairs = [ratio for launch in logs for ratio in launch]
     if len(pairs) < 2:
         return Missing("fewer than 2 pairs of blocks")
-    locations = [hodges_lehmann(launch) for launch in logs]
+    locations = [hodges_lehmann(launch) for launch in measured]
     count = len(logs)
     error_variance = math.fsum(location_error(launch) ** 2 for launch in logs) / count
     shown_sd = sample_sd(locations) if count > 1 else 0.0
@@ -282,23 +319,47 @@ def compare_pairs(
         df, half, shown_half = math.inf, by_prior, 0.0
         runs = "this run only" if count == 1 else f"{count} launches"
         method = f"{runs}, blocks in pairs, launch prior {_percent(prior_sd)}"
+    timed = sum(map(len, measured))
     return RatioEstimate(
         ratio=math.exp(center),
         low=math.exp(center - half),
         high=math.exp(center + half),
-        p=_p_beyond(center, center - half, center + half, df, 0.0),
-        n_a=len(pairs),
-        n_b=len(pairs),
-        launches_a=count,
-        launches_b=count,
-        replicated=replicated,
-        method=method,
         df=df,
-        autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
+        replicated=replicated,
         prior_half_width=by_prior,
         shown_half_width=shown_half,
+        contended_low=1.0,
+        contended_high=1.0,
+        n_a=timed,
+        n_b=timed,
+        independent_a=len(pairs),
+        independent_b=len(pairs),
+        launches_a=count,
+        launches_b=count,
+        method=method,
+        autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
         resolvable=math.exp(half) * (1 + BAND),
         paired=True,
+    )
+
+
+def with_ratio_of_speeds(pairs: RatioEstimate, a: SpeedEstimate, b: SpeedEstimate) -> RatioEstimate:
+    """Pairs with the ratio of the sides' own speeds, so that a table has one figure for each of the three.
+
+    The interval stays that of the pairs, and reaches to that ratio where it would not hold it.
+    """
+    ratio = b.units_per_s / a.units_per_s
+    low, high = min(pairs.low, ratio), max(pairs.high, ratio)
+    wider = (high / low) / (pairs.high / pairs.low)
+    return replace(
+        pairs,
+        ratio=ratio,
+        low=low,
+        high=high,
+        prior_half_width=pairs.prior_half_width + math.log(wider) / 2,
+        n_a=a.blocks,
+        n_b=b.blocks,
+        resolvable=pairs.resolvable * math.sqrt(wider),
     )
 
 
@@ -317,36 +378,31 @@ def is_explained_by_clock(
     return touches and abs(math.log(estimate.ratio * clocks)) < abs(math.log(estimate.ratio)) / 2
 
 
-def is_left_by_waiting(estimate: RatioEstimate, waited_a: float, waited_b: float, band: float = BAND) -> bool:
-    """Whether a difference is still one after the time in which others held the CPUs is taken from both.
+def widened_by_contention(estimate: RatioEstimate, waited_a: float, waited_b: float) -> RatioEstimate:
+    """The interval from what was measured to what it would be without the time others held the CPUs.
 
-    `waited_a` and `waited_b` are shares of the time, from 0 to below 1: of a step that takes t, t (1 - share)
-    is its own. The whole interval of the ratio of own times must lie beyond the band, on the same side.
+    `waited_a` and `waited_b` are shares of the time, from 0 to below 1: of a step that takes t, between
+    t (1 - share) and t are the step's own. How much of the waiting delays a step depends on the work and the
+    scheduler, so it is taken to be the same part of it on both sides.
     """
-    if max(waited_a, waited_b) >= 1:
-        return False
-    own = (1 - waited_a) / (1 - waited_b)
-    if estimate.ratio > 1:
-        return estimate.low * own > 1 + band
-    return estimate.high * own < 1 / (1 + band)
-
-
-def is_same_without_waiting(
-    estimate: RatioEstimate, waited_a: float, waited_b: float, band: float = BAND
-) -> bool:
-    """Whether two are still the same after the time in which others held the CPUs is taken from both."""
-    if max(waited_a, waited_b) >= 1:
-        return False
-    own = (1 - waited_a) / (1 - waited_b)
-    return 1 / (1 + band) <= estimate.low * own and estimate.high * own <= 1 + band
+    own = (1 - min(waited_a, _MOST_WAITED)) / (1 - min(waited_b, _MOST_WAITED))
+    low, high = min(1.0, own), max(1.0, own)
+    return replace(
+        estimate,
+        low=estimate.low * low,
+        high=estimate.high * high,
+        contended_low=low,
+        contended_high=high,
+        resolvable=estimate.resolvable * max(1 / low, high),
+    )
 
 
 def judge(
-    estimates: Sequence[RatioEstimate | Missing],
+    estimates: Sequence[Estimate | Missing],
     band: float | Sequence[float] = BAND,
     false_discovery_rate: float = FALSE_DISCOVERY_RATE,
 ) -> list[Verdict]:
-    """The verdict of each row of one table; a Missing is `not comparable` for its own reason.
+    """The verdict of each row and mean of one table; a Missing is `not comparable` for its own reason.
 
     `faster` and `slower` (B against A) need the whole interval beyond the band and, among rows with
     measured launches, Benjamini–Hochberg's consent; `same` needs the whole interval inside the band. A
@@ -356,9 +412,9 @@ def judge(
     replicated = {
         row: estimate
         for row, estimate in enumerate(estimates)
-        if isinstance(estimate, RatioEstimate) and estimate.replicated
+        if not isinstance(estimate, Missing) and estimate.replicated
     }
-    scale = _prior_scale(list(replicated.values()))
+    scale = _prior_scale([e for e in replicated.values() if isinstance(e, RatioEstimate)])
     tested = {row: estimate.p_for_table(bands[row], scale) for row, estimate in replicated.items()}
     limit = _benjamini_hochberg_limit(list(tested.values()), false_discovery_rate)
     verdicts = []
@@ -366,18 +422,33 @@ def judge(
         if isinstance(estimate, Missing):
             verdicts.append(Verdict("not comparable", estimate.reason))
             continue
-        edge = 1 + bands[row]
         beyond = estimate.is_beyond(bands[row])
         if beyond and (row not in tested or tested[row] <= limit):
             verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", ""))
         elif beyond:
             rows = f"{len(tested)} row{'s' if len(tested) > 1 else ''}"
             verdicts.append(Verdict("inconclusive", f"kept back by Benjamini–Hochberg over {rows}"))
-        elif 1 / edge <= estimate.low and estimate.high <= edge:
+        elif estimate.is_within(bands[row]):
             verdicts.append(Verdict("same", ""))
         else:
             verdicts.append(Verdict("inconclusive", _why_inconclusive(estimate, bands[row])))
     return verdicts
+
+
+def are_slower(estimates: Sequence[Estimate], limit: float, error_rate: float = 0.05) -> list[bool]:
+    """Which rows and means of a table are surely slower than `limit`, a ratio below 1.
+
+    The whole interval lies below it, and Holm's steps keep the chance of a single false one in the whole
+    table at `error_rate`. Holm 1979, https://www.jstor.org/stable/4615733.
+    """
+    scale = _prior_scale([e for e in estimates if isinstance(e, RatioEstimate) and e.replicated])
+    p_values = [estimate.p_slower_for_table(limit, scale) for estimate in estimates]
+    found = [False] * len(estimates)
+    for step, place in enumerate(sorted(range(len(estimates)), key=p_values.__getitem__)):
+        if p_values[place] > error_rate / (len(estimates) - step):
+            break
+        found[place] = estimates[place].high < limit
+    return found
 
 
 def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missing:
@@ -385,29 +456,50 @@ def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missin
 
     Half-widths on the log scale are combined as standard deviations are, with a correlation of 0.5 between
     rows: cases of one run share the box's clocks, heat and neighbours, so independence would be too narrow;
-    that they err wholly together is too wide.
+    that they err wholly together is too wide. What contention does to them it does to all together.
     """
     if not estimates:
         return Missing("no row in common")
-    centers = [math.log(estimate.ratio) for estimate in estimates]
-    center = math.fsum(centers) / len(centers)
-    below = _combined([c - math.log(e.low) for c, e in zip(centers, estimates, strict=True)])
-    above = _combined([math.log(e.high) - c for c, e in zip(centers, estimates, strict=True)])
-    return GeometricMean(math.exp(center), math.exp(center - below), math.exp(center + above), len(estimates))
+    count = len(estimates)
+    center = math.fsum(math.log(e.ratio) for e in estimates) / count
+    below = _combined([math.log(e.ratio * e.contended_low / e.low) for e in estimates])
+    above = _combined([math.log(e.high / e.contended_high / e.ratio) for e in estimates])
+    contended_low = math.fsum(math.log(e.contended_low) for e in estimates) / count
+    contended_high = math.fsum(math.log(e.contended_high) for e in estimates) / count
+    return GeometricMean(
+        ratio=math.exp(center),
+        low=math.exp(center - below + contended_low),
+        high=math.exp(center + above + contended_high),
+        df=min(e.df for e in estimates),
+        replicated=all(e.replicated for e in estimates),
+        prior_half_width=_combined([e.prior_half_width for e in estimates]),
+        shown_half_width=_combined([e.shown_half_width for e in estimates]),
+        contended_low=math.exp(contended_low),
+        contended_high=math.exp(contended_high),
+        rows=count,
+    )
 
 
 def launch_centre(block_times: Sequence[float]) -> float:
     """The block time that stands for one launch, of one block or more, in their unit."""
-    return math.exp(hodges_lehmann([math.log(t) for t in merged_until_independent(block_times)]))
+    return math.exp(hodges_lehmann([math.log(t) for t in block_times]))
 
 
-def estimate_speed(launches: Sequence[Sequence[float]], *, prior_sd: float) -> SpeedEstimate | Missing:
+def estimate_speed(
+    launches: Sequence[Sequence[float]], *, prior_sd: float, waited: float = 0.0
+) -> SpeedEstimate | Missing:
     """How fast one side is, from the block times of each launch in seconds per unit of work.
 
     The median of the launches' centres would waste data at 3 to 5 launches, so it is their mean, with
     Student's t over launches; below 3 launches the pooled centre, widened by the launch prior.
+
+    `waited`: the share of the time in which others held its CPUs. It may be as much faster without them, as
+    in `widened_by_contention`.
     """
-    return _kept(_estimated, launches, prior_sd)
+    speed = _kept(_estimated, launches, prior_sd)
+    if isinstance(speed, Missing) or waited <= 0:
+        return speed
+    return replace(speed, high=speed.high / (1 - min(waited, _MOST_WAITED)))
 
 
 def _estimated(launches: _Launches, prior_sd: float) -> SpeedEstimate | Missing:
@@ -428,7 +520,8 @@ def _estimated(launches: _Launches, prior_sd: float) -> SpeedEstimate | Missing:
         units_per_s=math.exp(-center),
         low=math.exp(-center - half),
         high=math.exp(-center + half),
-        blocks=side.blocks,
+        blocks=side.timed,
+        independent=side.blocks,
         launches=side.launches,
         method=method,
     )
@@ -442,8 +535,9 @@ def _prepared(launches: _Launches, prior_sd: float) -> _Side:
     measured = [launch for launch in launches if launch]
     logs = tuple(tuple(math.log(t) for t in merged_until_independent(launch)) for launch in measured)
     return _Side(
+        timed=sum(map(len, measured)),
         logs=logs,
-        locations=tuple(hodges_lehmann(launch) for launch in logs),
+        locations=tuple(math.log(launch_centre(launch)) for launch in measured),
         factor=max((dependence_factor(launch) for launch in logs), default=1.0),
         autocorrelation=max((lag1_autocorrelation(launch) for launch in measured), key=abs, default=0.0),
         prior_sd=prior_sd,
@@ -493,15 +587,11 @@ def _within(a: _Side, b: _Side) -> tuple[float, float, float]:
     return center, below, above
 
 
-def _p_beyond(center: float, low: float, high: float, df: float, edge: float) -> float:
-    """The two-sided p that belongs to an interval on the log scale, against the nearest edge of ±edge."""
-    distance = abs(center) - edge
+def _p(distance: float, half: float, df: float) -> float:
+    """The two-sided p of something so far away, whose 95 % interval has this half-width; 1 if it is not."""
     if distance <= 0:
         return 1.0
-    half = center - low if center > 0 else high - center
-    if half == 0:
-        return 0.0
-    return 2 * t_cdf(-t_quantile(0.975, df) * distance / half, df)
+    return 2 * t_cdf(-t_quantile(0.975, df) * distance / half, df) if half > 0 else 0.0
 
 
 def _prior_scale(estimates: Sequence[RatioEstimate]) -> float:
@@ -529,20 +619,42 @@ def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
     return kept
 
 
-def _why_inconclusive(estimate: RatioEstimate, band: float) -> str:
-    fewest = min(estimate.n_a, estimate.n_b)
+def _why_inconclusive(estimate: Estimate, band: float) -> str:
+    half = math.log(estimate.high / estimate.low) / 2
+    width = f"interval {_percent(1 - math.exp(-half), '-')} to {_percent(math.expm1(half), '+')}"
+    if not isinstance(estimate, RatioEstimate):
+        return width
+    fewest = min(estimate.independent_a, estimate.independent_b)
     is_of_whole_launches = (estimate.n_a, estimate.n_b) == (estimate.launches_a, estimate.launches_b)
     if fewest < _BLOCKS_FOR_RANKS and not is_of_whole_launches:
-        return f"only {fewest} blocks in {'a' if estimate.n_a == fewest else 'b'}"
-    half = math.log(estimate.high / estimate.low) / 2
-    width = f"interval ±{_percent(math.expm1(half))}"
+        return f"only {fewest} blocks in {'a' if estimate.independent_a == fewest else 'b'}"
     if not estimate.replicated:
         return f"{width}: needs {LAUNCHES_MEASURED} launches a side"
+    needed = launches_needed(estimate, nearest_edge(estimate, band))
+    if isinstance(needed, Missing):
+        return f"{width}: too near to ±{_percent(band)} to tell with {MOST_LAUNCHES} launches"
+    return f"{width}: needs about {needed} launches a side"
+
+
+def nearest_edge(estimate: Estimate, band: float = BAND) -> float:
+    """The edge of the band 1/(1 + band) to 1 + band on the estimate's side of 1."""
+    return 1 + band if estimate.ratio > 1 else 1 / (1 + band)
+
+
+def launches_needed(estimate: RatioEstimate, limit: float) -> int | Missing:
+    """Launches a side after which the interval would be expected not to hold `limit`, a ratio, any more.
+
+    Where the spread between launches was not measured, as many as measure it. Missing if more are needed
+    than anybody should wait for.
+    """
+    if not estimate.replicated:
+        return LAUNCHES_MEASURED
     launches = min(estimate.launches_a, estimate.launches_b)
-    to_edge = abs(abs(math.log(estimate.ratio)) - math.log1p(band))
-    if to_edge * math.sqrt(_LAUNCHES_WORTH_NAMING / launches) < half:
-        return f"{width}: too near to ±{_percent(band)} to tell with {_LAUNCHES_WORTH_NAMING} launches"
-    return f"{width}: needs about {math.ceil(launches * (half / to_edge) ** 2)} launches a side"
+    half = math.log(estimate.high / estimate.low) / 2
+    distance = abs(math.log(estimate.ratio / limit))
+    if distance * math.sqrt(MOST_LAUNCHES / launches) < half:
+        return Missing(f"more than {MOST_LAUNCHES} launches a side")
+    return math.ceil(launches * (half / distance) ** 2)
 
 
 def _prior_method(a: _Side, b: _Side) -> str:
@@ -564,7 +676,7 @@ def _combined(halves: Sequence[float]) -> float:
     return math.sqrt(_ROW_CORRELATION * together + (1 - _ROW_CORRELATION) * squares) / len(halves)
 
 
-def _percent(fraction: float) -> str:
+def _percent(fraction: float, sign: str = "") -> str:
     """Two significant digits, since a prior of 2.6 % is not one of 3 %."""
     percent = 100 * fraction
-    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
+    return f"{sign}{percent:.0f} %" if percent >= 9.95 else f"{sign}{percent:.2g} %"

@@ -304,7 +304,7 @@ def _unmet(offer: Offer) -> str:
 def _batch_cells(offer: Offer) -> list[str]:
     from gputui.model.units import format_rate, format_seconds
 
-    time = "—" if isinstance(offer.time_s, Missing) else _with_half(offer.time_s, format_seconds)
+    time = "—" if isinstance(offer.time_s, Missing) else _with_spread(offer.time_s, format_seconds)
     rate = format_rate(offer.speed.units_per_s, offer.case.unit)
     return [f"{offer.box} {offer.device_class}", _row(offer), rate, time, _usd(offer)]
 
@@ -336,12 +336,13 @@ def _row(offer: Offer) -> str:
     return " ".join(filter(None, (variant.precision, mode, threads)))
 
 
-def _with_half(span: Span, told: Callable[[float], str]) -> str:
-    """A figure and half its interval, as `show` prints them: `41.0 s ±4 %`."""
-    from gputui.model.units import format_half
+def _with_spread(span: Span, told: Callable[[float], str]) -> str:
+    """A figure and the interval around it, as `show` prints them: `41.0 s ±4 %`."""
+    from gputui.model.units import format_spread
 
-    half = math.expm1(math.log(span.high / span.low) / 2) if span.low > 0 else 0.0
-    return f"{told(span.value)} {format_half(half)}" if half > 0 else told(span.value)
+    is_known = 0 < span.low < span.high
+    spread = f" {format_spread(span.value, span.low, span.high)}" if is_known else ""
+    return told(span.value) + spread
 
 
 def _usd(offer: Offer) -> str:
@@ -354,7 +355,7 @@ def _usd(offer: Offer) -> str:
     share = ""
     if not isinstance(offer.share, Missing) and offer.share < 1:
         share = f" (share {format_percent(offer.share)})"
-    return _with_half(offer.usd, format_usd) + share
+    return _with_spread(offer.usd, format_usd) + share
 
 
 def _price(offer: Offer) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
+from gputui.errors import EXIT_CANNOT_TELL, EXIT_CASE_FAILED, EXIT_DONE, GputuiError
 from gputui.services.comparing import Answer, Asked, Request, ask, columns_of
 from gputui.services.comparison import DIMENSIONS, Comparison
 from gputui.services.comparison_formats import WITH_ENERGY, comparison_text, form_of
@@ -31,8 +31,8 @@ from gputui.services.comparison_tables import (
     row_table,
 )
 from gputui.services.explaining import Why
+from gputui.services.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.row_wording import choice_words, difference_words, no_difference_words, side_words
-from gputui.services.verdict_check import check_verdicts
 
 if TYPE_CHECKING:
     from gputui.cli.tables import Page
@@ -43,15 +43,18 @@ _FORMS = ((100, Form()), (0, Form(is_wide=False)), (0, Form(is_wide=False, is_sh
 
 
 def _percent(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """A percentage of 0 or more, also with its sign behind it. Raises GputuiError for what is none."""
+    """A percentage from 0 to below 100, with or without its sign. Raises GputuiError for anything else."""
     if text is None:
         return None
     try:
         number = float(text.removesuffix("%"))
     except ValueError:
         number = math.nan
-    if not 0 <= number < math.inf:
-        raise GputuiError(f"--fail-if-slower {text}: is no percentage", "such as 5")
+    if not 0 <= number < 100:
+        raise GputuiError(
+            f"--fail-if-slower {text}: must be a percentage from 0 to below 100",
+            "5 allows 95 % of the baseline's rate",
+        )
     return number
 
 
@@ -87,9 +90,14 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
     "slower_pct",
     callback=_percent,
     metavar="PCT",
-    help="Exit 1 if anything surely takes over PCT % longer, or nothing can be compared.",
+    help="Exit 1 if a rate is surely over PCT % lower, 5 if that cannot be told.",
 )
-@click.option("--fail-if-unsure", is_flag=True, help="Exit 1 also if anything is inconclusive.")
+@click.option(
+    "--unsure",
+    type=click.Choice(("pass", "fail")),
+    help="With --fail-if-slower: exit 0 or 1, not 5, where it cannot be told.",
+)
+@click.option("--fail-if-unsure", is_flag=True, help="The same as --unsure fail.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
 @click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
 @click.pass_context
@@ -103,6 +111,7 @@ def command(
     columns: tuple[str, ...] | None,
     output: Path | None,
     slower_pct: float | None,
+    unsure: str | None,
     fail_if_unsure: bool,
     trust: bool,
     on_screen: bool,
@@ -124,11 +133,17 @@ def command(
         click.echo(warning, err=True)
     with_energy = form in WITH_ENERGY or (columns is not None and "energy" in columns)
     first = 0 if baseline is None else asked.baseline(baseline)
-    is_check = slower_pct is not None or fail_if_unsure
+    if fail_if_unsure and unsure == "pass":
+        raise GputuiError("--unsure pass and --fail-if-unsure: one or the other", "leave one of them away")
+    unsure = "fail" if fail_if_unsure else unsure
+    if unsure == "pass" and slower_pct is None:
+        raise GputuiError("--unsure pass: goes with --fail-if-slower PCT", "such as --fail-if-slower 5")
+    is_gate = slower_pct is not None or unsure is not None
+    unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_CANNOT_TELL)
     try:
         answer = asked.compared(first, with_energy=with_energy)
     except GputuiError as error:
-        raise (GputuiError(error.message, error.hint, EXIT_CASE_FAILED) if is_check else error) from None
+        raise (GputuiError(error.message, error.hint, unsure_exit) if is_gate else error) from None
     text = _rendered(asked, answer, form, columns, output)
     if output is not None:
         from gputui.services.writing_text import write_whole
@@ -136,12 +151,13 @@ def command(
         write_whole(output, text)
     elif text:
         click.echo(text, nl=False)
-    if not is_check:
+    if not is_gate:
         return EXIT_DONE
-    found = check_verdicts(answer.comparisons, asked.ignore, slower_pct)
-    for line in (*found.failures, *found.unsure):
+    result = check_gate(answer.comparisons, asked.ignore, slower_pct, asked.evidence)
+    others = [comparison.b.name for comparison in answer.comparisons]
+    for line in gate_lines(result, slower_pct, others, answer.comparisons[0].a.name):
         click.echo(line, err=True)
-    return EXIT_CASE_FAILED if found.failures or (fail_if_unsure and found.unsure) else EXIT_DONE
+    return {PASS: EXIT_DONE, FAIL: EXIT_CASE_FAILED, CANNOT_TELL: unsure_exit}[result.end]
 
 
 def _show(context: click.Context, request: Request) -> int:

@@ -123,8 +123,7 @@ def _full(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> She
     headings = ["case", "rate", "per step", "95 %", "blocks"]
     rows = []
     for case, speed in measured:
-        blocks = _blocks(case)
-        said = f"{blocks}" if speed.launches == 1 else f"{blocks} in {speed.launches} launches"
+        said = f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks} in {speed.launches} launches"
         rows.append([case_name(case), *_figures(case, speed), said])
     if isinstance(run.summary.price, Missing):
         return Sheet(headings, rows)
@@ -138,7 +137,7 @@ def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sh
     rows = []
     for case, speed in measured:
         name = case_name(case).replace(" 1 thread", " 1t").replace(" all cores", " all")
-        said = f"{_blocks(case)}" if speed.launches == 1 else f"{_blocks(case)}/{speed.launches}"
+        said = f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks}/{speed.launches}"
         rows.append([name, *_figures(case, speed), said])
     if any(speed.launches > 1 for _, speed in measured):
         headings[-1] = "blocks/launches" if isinstance(run.summary.price, Missing) else "blocks"
@@ -151,16 +150,12 @@ def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sh
 
 
 def _figures(case: CaseResult, speed: SpeedEstimate) -> tuple[str, str, str]:
-    """Rate, time per step and half the interval."""
+    """Rate, time per step and the interval around it."""
     return (
         format_rate(speed.units_per_s, case.case.unit),
         format_seconds(case.case.units_per_step / speed.units_per_s),
         interval_words(speed),
     )
-
-
-def _blocks(case: CaseResult) -> int:
-    return sum(len(m.blocks) for m in case.measurements if m.outcome == "ok")
 
 
 def _price(case: CaseResult, price: Price) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -44,6 +45,8 @@ FIGURE_SUFFIXES: dict[str, str] = {
 }
 """Units of figures that are no speed, and how their keys end."""
 
+_FACTOR_FROM = 3.0
+"""From here on a change is easier to read as a factor than in percent."""
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _ROUNDS_UP = 0.9994999
 """From this part of a unit on, three digits round up to a whole one; a hair below the true 0.9995, which
@@ -66,9 +69,35 @@ def with_prefix(value: float) -> tuple[str, str]:
     return f"{value:.3g}", ""
 
 
-def format_half(half: float) -> str:
-    """Half of an interval, as `±24 %`; where it says no more than that little is known, its least."""
-    return f"±{format_percent(half)}" if half < 1 else ">±100 %"
+def format_spread(value: float, low: float, high: float) -> str:
+    """An interval around a value printed beside it: `±2 %`, or `-18 to +22 %` where it is lopsided."""
+    below, above = 1 - low / value, high / value - 1
+    told = format_percent(below), format_percent(above)
+    if told[0] == told[1]:
+        return f"±{told[1]}"
+    upper = f"+{told[1]}" if above < _FACTOR_FROM else format_ratio(1 + above)
+    return f"-{told[0].removesuffix(' %')} to {upper}" if upper.endswith("%") else f"-{told[0]} to {upper}"
+
+
+def format_change(ratio: float) -> str:
+    """How much faster or slower, as change of the rate: `-36 %`, `+0.4 %`, `41.2x` from three times on."""
+    return format_ratio(ratio) if ratio >= _FACTOR_FROM else f"{_signed_percent(ratio)} %"
+
+
+def format_change_interval(low: float, high: float, ratio: float) -> str:
+    """The ends of a change, in the form its ratio has in `format_change`: `-38 to -34`, `39.8 to 42.1`."""
+    if ratio >= _FACTOR_FROM:
+        return f"{format_ratio(low).removesuffix('x')} to {format_ratio(high).removesuffix('x')}"
+    return f"{_signed_percent(low)} to {_signed_percent(high)}"
+
+
+def _signed_percent(ratio: float) -> str:
+    """As many decimals as tell it from nothing, and a rate that is next to nothing from none."""
+    percent = 100 * (ratio - 1)
+    if abs(percent) < 0.05:
+        return "0"
+    decimals = int(-math.log10(ratio)) if ratio < 0.1 else 1 if abs(percent) < 0.95 else 0
+    return f"{percent:+.{decimals}f}"
 
 
 def format_rate(units_per_s: float, unit: str) -> str:
@@ -118,7 +147,7 @@ def counted(number: int, noun: str) -> str:
 
 def format_ratio(ratio: float) -> str:
     """A factor: `1.03x`, `10.8x`, `0.52x`."""
-    return f"{three_digits(ratio)}x" if ratio >= 0.00995 else f"{ratio:.1g}x"
+    return f"{three_digits(ratio)}x" if 0.00995 <= ratio < 1e6 else f"{ratio:.1g}x"
 
 
 def format_usd(usd: float) -> str:

@@ -1,7 +1,8 @@
 """What a job takes and costs on each box that was measured: cheapest, fastest, and whether a GPU pays.
 
 Every figure is one of a measured row: so many units of its work at its speed. A box without a row that
-answers is named with the reason; where 95 % intervals overlap nobody is called cheaper or faster.
+answers is named with the reason. Nobody is called cheaper or faster whom `compare` would not tell apart, or
+where 95 % intervals overlap.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import share_of_price
 from gputui.analysis.job import Batch, Job, Serving
 from gputui.analysis.owning import HOURS_PER_MONTH
-from gputui.analysis.verdict import SpeedEstimate
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, judge
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Work
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds
-from gputui.services.comparison import Cell, ConditionsOf, Side, SideCase, flags_of
+from gputui.services.comparison import Cell, ConditionsOf, Side, SideCase, estimate_pair, flags_of
 from gputui.services.figures import figures_of
 from gputui.services.speeds import devices_of, speed_of
 from gputui.services.utilisation import is_impossible, uses_of
@@ -129,7 +130,22 @@ class Pick:
     box: str
     device_class: str
     ties: tuple[str, ...]
-    """Others whose interval overlaps: not told apart from it."""
+    """Others that are not told apart from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An offer for a pick: the least span wins."""
+
+    offer: Offer
+    case: SideCase
+    span: Span
+    weight: float | None
+    """Its figure is this over its speed, start-up aside; None if it is no such figure."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.offer.box} {self.offer.device_class}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,36 +183,38 @@ def advise(
     Raises GputuiError if no box has a row that answers it, with what would measure one.
     """
     work = _chosen_work(job, boxes, choice)
-    offers: list[Offer] = []
+    made: list[tuple[Offer, SideCase]] = []
     left_out: list[tuple[str, str]] = []
     for box in boxes:
-        said = len(offers) + len(left_out)
+        said = len(made) + len(left_out)
         for device_class in ("gpu", "cpu"):
             found = _measured_cases(box.side, work, device_class, choice.precision)
             if isinstance(found, Missing):
                 if found.reason:
                     left_out.append((f"{box.side.name} {device_class}", found.reason))
                 continue
-            made = [_offer(job, box, case, start_s, hours_per_month, conditions) for case in found]
-            offers.append(max(made, key=lambda offer: (offer.meets, _pace(offer))))
-        if said == len(offers) + len(left_out):
+            variants = [
+                (_offer(job, box, case, start_s, hours_per_month, conditions), case) for case in found
+            ]
+            made.append(max(variants, key=lambda pair: (pair[0].meets, _pace(pair[0]))))
+        if said == len(made) + len(left_out):
             row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
             left_out.append((box.side.name, f"has no {row}"))
-    offers.sort(key=_order)
-    able = [offer for offer in offers if offer.meets]
+    made.sort(key=lambda pair: _order(pair[0]))
+    offers = [offer for offer, _ in made]
+    able = [pair for pair in made if pair[0].meets]
     return Advice(
         job=job,
         work=work,
         stands_for=_stands_for(work),
         offers=tuple(offers),
         left_out=tuple(left_out),
-        cheapest=_pick(
-            [(offer, offer.usd) for offer in able],
-            "no offer has a price" if able else "nothing meets the job",
-        ),
+        cheapest=_cheapest(job, able),
         fastest=_fastest(job, able),
         gpu=_gpu_word(job, offers, start_s),
-        assumptions=tuple(_assumptions(job, able or offers, start_s, hours_per_month)),
+        assumptions=tuple(
+            _assumptions(job, [offer for offer, _ in able] or offers, start_s, hours_per_month)
+        ),
     )
 
 
@@ -442,25 +460,65 @@ def _order(offer: Offer) -> tuple[bool, bool, float, float]:
     return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
 
 
-def _fastest(job: Job, able: Sequence[Offer]) -> Pick | Missing:
+def _cheapest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
+    """By the money of the job; of serving by that of whole boxes, which no speed alone tells."""
+    found = [
+        _Candidate(offer, case, offer.usd, _usd_per_hour(offer) if isinstance(job, Batch) else None)
+        for offer, case in able
+        if isinstance(offer.usd, Span)
+    ]
+    only = "meets the job" if len(able) == 1 else "has a price"
+    return _pick(found, "no offer has a price" if able else "nothing meets the job", only)
+
+
+def _usd_per_hour(offer: Offer) -> float | None:
+    if isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
+        return None
+    return offer.price.usd_per_hour * offer.share
+
+
+def _fastest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
     """By time of the work; of serving by what one device serves within the bound."""
-    if isinstance(job, Batch):
-        return _pick([(offer, offer.time_s) for offer in able], "nothing meets the deadline")
-    spans: list[tuple[Offer, Span | Missing]] = []
-    for offer in able:
-        if isinstance(offer.load, Load):
+    found: list[_Candidate] = []
+    for offer, case in able:
+        if isinstance(offer.time_s, Span):
+            found.append(_Candidate(offer, case, offer.time_s, 1.0))
+        elif isinstance(offer.load, Load):
             per_s = offer.load.per_s
-            spans.append((offer, Span(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)))
-    return _pick(spans, "nothing meets the bound")
+            between = Span(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
+            found.append(_Candidate(offer, case, between, 1 / offer.load.fraction))
+    target = "deadline" if isinstance(job, Batch) else "bound"
+    return _pick(found, f"nothing meets the {target}", "meets the job")
 
 
-def _pick(spans: Sequence[tuple[Offer, Span | Missing]], absent: str) -> Pick | Missing:
-    known = [(offer, span) for offer, span in spans if isinstance(span, Span)]
-    if not known:
+def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
+    """The least, with those that are not told apart from it; Missing where there is nobody to beat."""
+    if not candidates:
         return Missing(absent)
-    best, least = min(known, key=lambda pair: pair[1].value)
-    ties = [f"{o.box} {o.device_class}" for o, span in known if o is not best and span.low <= least.high]
-    return Pick(best.box, best.device_class, tuple(ties))
+    best = min(candidates, key=lambda one: one.span.value)
+    others = [one for one in candidates if one is not best]
+    if not others:
+        return Missing(f"only {best.name} {what}")
+    verdicts = judge([_ratio(other, best) for other in others])
+    ties = tuple(
+        other.name
+        for other, verdict in zip(others, verdicts, strict=True)
+        if other.span.low <= best.span.high or verdict.word not in ("faster", "not comparable")
+    )
+    return Pick(best.offer.box, best.offer.device_class, ties)
+
+
+def _ratio(other: _Candidate, best: _Candidate) -> RatioEstimate | Missing:
+    """How much better the best is, as `compare` judges it, with prices or loads in it."""
+    if not other.weight or not best.weight:
+        return Missing("not a matter of speed")
+    estimate = estimate_pair(other.case, best.case)
+    if isinstance(estimate, Missing):
+        return estimate
+    factor = other.weight / best.weight
+    return replace(
+        estimate, ratio=estimate.ratio * factor, low=estimate.low * factor, high=estimate.high * factor
+    )
 
 
 def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:

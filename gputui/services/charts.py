@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gputui.model.units import format_ratio, format_seconds, three_digits
+from gputui.model.units import format_change, format_seconds, three_digits
 from gputui.store.text import clean_text
 
 WIDTH = 360
@@ -32,7 +32,7 @@ class IntervalMark:
     verdict: str
     """Its word: drawn as text, and as the class that colours the mark."""
     told: str
-    """The ratio in words."""
+    """The change in words."""
     ratio: float
     low: float
     high: float
@@ -86,7 +86,7 @@ def interval_chart(marks: Sequence[IntervalMark]) -> str:
         x = scale.at(math.log(ratio))
         parts.append(f'<path class="{"one" if ratio == 1 else "grid"}" d="M{x:.1f} {top - 4}V{height}"/>')
         parts.append(
-            f'<text class="axis" x="{x:.1f}" y="10" text-anchor="middle">{format_ratio(ratio)}</text>'
+            f'<text class="axis" x="{x:.1f}" y="10" text-anchor="middle">{format_change(ratio)}</text>'
         )
     for number, mark in enumerate(marks):
         y = top + step * number + 12

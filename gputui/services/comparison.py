@@ -23,9 +23,9 @@ from gputui.analysis.verdict import (
     compare_pairs,
     geometric_mean,
     is_explained_by_clock,
-    is_left_by_waiting,
-    is_same_without_waiting,
     judge,
+    widened_by_contention,
+    with_ratio_of_speeds,
 )
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -35,14 +35,13 @@ from gputui.model.units import format_percent, format_seconds
 from gputui.services.energies import PowerOf, energy_of
 from gputui.services.figures import figures_of
 from gputui.services.speeds import (
+    contention_of,
     cost_of,
-    is_crowded,
     launches_of,
     paired_launches,
     paired_prior_of,
     prior_of,
     speed_of,
-    waited_share,
 )
 from gputui.services.utilisation import Use, is_impossible, uses_of
 from gputui.store.reading import CaseConditions, LaunchPower
@@ -60,8 +59,6 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 }
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
-TOLD = ("faster", "slower", "same")
-"""Verdicts that say something of the boxes."""
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
 CROWDED, SHARED = "kept from CPUs by others", "beside another process on its GPU"
 FLAGGED_SHARE = 0.05
@@ -164,6 +161,8 @@ class GroupMean:
 
     group: str
     mean: GeometricMean | Missing
+    verdict: Verdict
+    """Of the mean by its own interval, judged together with the rows."""
     common: int
     rows: int
 
@@ -273,6 +272,7 @@ class Judged:
     pairs: tuple[tuple[SideCase | None, SideCase | None], ...]
     estimates: tuple[RatioEstimate | Missing, ...]
     verdicts: tuple[Verdict, ...]
+    groups: tuple[GroupMean, ...]
     unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
 
     def runs_with_conditions(self) -> Iterable[str]:
@@ -320,12 +320,21 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
                     reason = side.result.reason or side.result.outcome
                     unmeasured[reason] = (*unmeasured.get(reason, ()), side.result.case.name)
     measured.sort(key=lambda pair: table_order(_either(pair).result.case))
-    estimates = [_estimate(*pair) for pair in measured]
+    impossible = [_impossible_sides(pair) for pair in measured]
+    estimates = [estimate_pair(*pair) for pair in measured]
+    means = list(_group_means(measured, estimates, impossible, ignore))
+    judged = judge([*estimates, *(mean for _, mean, _, _ in means)])
     verdicts = tuple(
-        _disturbed(pair, estimate, verdict)
-        for pair, estimate, verdict in zip(measured, estimates, judge(estimates), strict=True)
+        _explained(pair, letters, verdict)
+        for pair, letters, verdict in zip(measured, impossible, judged, strict=False)
     )
-    return Judged(a, b, ignore, tuple(measured), tuple(estimates), verdicts, tuple(unmeasured.items()))
+    groups = tuple(
+        GroupMean(group, mean, verdict, common, rows)
+        for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)
+    )
+    return Judged(
+        a, b, ignore, tuple(measured), tuple(estimates), verdicts, groups, tuple(unmeasured.items())
+    )
 
 
 def compared(
@@ -353,7 +362,7 @@ def compared(
         differs=differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
         rows=rows,
         one_sided=tuple(one_sided),
-        groups=tuple(_group_means(rows)),
+        groups=judged.groups,
         unmeasured=judged.unmeasured,
     )
 
@@ -445,7 +454,11 @@ def table_order(case: Case) -> tuple[int, str, str, str, int, int]:
     return group, case.work.workload, variant.device_class, case.work.size, threads, precision
 
 
-def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
+def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
+    """How fast one case is against another of the same work; Missing with the reason where it is not known.
+
+    Contention of CPUs widens the interval. Blocks in pairs share it.
+    """
     for side, letter in ((a, "a"), (b, "b")):
         if side is None:
             return Missing(f"{letter} does not have this case")
@@ -459,53 +472,49 @@ def _estimate(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing
         return Missing(f"a counts {units[0]}, b {units[1]}")
     if a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id:
         pairs = paired_launches(a.result, b.result)
-        if not isinstance(pairs, Missing):
+        speed_a, speed_b = speed_of(a.result), speed_of(b.result)
+        if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
             prior_sd = max(paired_prior_of(a.result), paired_prior_of(b.result))
-            return compare_pairs(pairs, prior_sd=prior_sd)
-    return compare_launches(
+            paired = compare_pairs(pairs, prior_sd=prior_sd)
+            return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
+    estimate = compare_launches(
         launches_of(a.result),
         launches_of(b.result),
         prior_sd_a=prior_of(a.result),
         prior_sd_b=prior_of(b.result),
         launch_is_block=a.result.case.is_whole,
     )
+    if isinstance(estimate, Missing):
+        return estimate
+    return widened_by_contention(estimate, contention_of(a.result), contention_of(b.result))
 
 
-def _disturbed(
-    pair: tuple[SideCase | None, SideCase | None], estimate: RatioEstimate | Missing, verdict: Verdict
+def _explained(
+    pair: tuple[SideCase | None, SideCase | None], impossible: Sequence[str], verdict: Verdict
 ) -> Verdict:
-    """What was found between launches that others disturbed need not hold between boxes.
-
-    Blocks in pairs share it. With three launches a side it is in their spread as far as it changed from
-    launch to launch; where the difference is gone once the time that others held the CPUs is taken from
-    both sides, they are its cause. With fewer launches the word is taken back. Two that are the same though
-    others held the CPUs of one are not the same box. A GPU's own clock does not stop for a busy host, so GPU
-    rows keep their word.
-    """
-    if verdict.word not in TOLD or isinstance(estimate, Missing) or estimate.paired:
+    """The verdict with the reason that stands before its own: an error of measurement, or contention."""
+    if verdict.word == "not comparable":
         return verdict
-    crowded = []
-    for side, letter in zip(pair, "ab", strict=True):
-        if side is not None and side.result.case.variant.device_class == "cpu" and is_crowded(side.result):
-            crowded.append(f"{format_percent(_waited(side))} of {letter}'s")
-    if not crowded:
-        return verdict
-    waited = [_waited(side) for side in pair]
-    if verdict.word == "same":
-        if is_same_without_waiting(estimate, waited[0], waited[1]):
-            return verdict
-    elif estimate.replicated and is_left_by_waiting(estimate, waited[0], waited[1]):
+    if impossible:
+        which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
+        return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
+    shares = [0.0 if side is None else contention_of(side.result) for side in pair]
+    crowded = [
+        f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
+    ]
+    if verdict.word != "inconclusive" or not crowded:
         return verdict
     told = f"others held the CPUs for {' and '.join(crowded)} time"
     return Verdict("inconclusive", f"{told}: run again when it is idle")
 
 
-def _waited(side: SideCase | None) -> float:
-    """Share of the time in which others held the CPUs of a case; 0 where it is not known, and on a GPU."""
-    if side is None or side.result.case.variant.device_class != "cpu":
-        return 0.0
-    share = waited_share(side.result)
-    return 0.0 if isinstance(share, Missing) else share
+def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str]:
+    """Sides whose figure is above the physical peak: nothing follows from it."""
+    return [
+        letter
+        for side, letter in zip(pair, "ab", strict=True)
+        if side is not None and is_impossible(uses_of(side.result, (), side.run.machine))
+    ]
 
 
 def _row(
@@ -522,7 +531,6 @@ def _row(
     if a is not None:
         known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
     cells = [cell_a, _cell(b, sides[1], powers)]
-    verdict = _believed(cells, verdict)
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     clock = _explained_by_clock(cells, estimate, verdict, conditions)
@@ -531,18 +539,6 @@ def _row(
         flag for cell, side in zip(cells, "ab", strict=True) for flag in flags_of(cell, side, conditions)
     )
     return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note, flags)
-
-
-def _believed(cells: Sequence[Cell], verdict: Verdict) -> Verdict:
-    """A figure above the physical peak is an error of measurement: nothing follows from it."""
-    if verdict.word == "not comparable":
-        return verdict
-    wrong = [letter for cell, letter in zip(cells, "ab", strict=True) if is_impossible(cell.uses)]
-    if not wrong:
-        return verdict
-    is_one = len(wrong) == 1
-    which = f"{' and '.join(wrong)} {'is' if is_one else 'are'}"
-    return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
 
 
 def _explained_by_clock(
@@ -570,10 +566,9 @@ def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable
     if cell.result is None:
         return
     on_gpu = cell.result.case.variant.device_class == "gpu"
-    if not on_gpu and is_crowded(cell.result):
-        waited = waited_share(cell.result)
-        if not isinstance(waited, Missing):
-            yield Flag(side, CROWDED, waited)
+    waited = contention_of(cell.result)
+    if waited:
+        yield Flag(side, CROWDED, waited)
     seen = _conditions(cell, conditions) if on_gpu else Missing("not a GPU")
     if isinstance(seen, Missing):
         return
@@ -608,8 +603,6 @@ def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict:
     if not isinstance(speeds[0], SpeedEstimate) or not isinstance(speeds[1], SpeedEstimate):
         return ""
     saved_s = b.result.case.units_per_step * (1 / speeds[0].units_per_s - 1 / speeds[1].units_per_s)
-    if saved_s <= 0:  # the ratio is of blocks in pairs, the speeds of all blocks
-        return ""
     steps = math.ceil(taken[0] / saved_s)
     return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
 
@@ -639,17 +632,22 @@ def _is_of_gpu(case: SideCase) -> bool:
     return case.result.case.variant.device_class == "gpu"
 
 
-def _group_means(rows: Sequence[Row]) -> Iterable[GroupMean]:
-    for workload_class in GROUPS:
-        members = [row for row in rows if row.case.workload_class == workload_class]
-        common = [
-            row.estimate
-            for row in members
-            if isinstance(row.estimate, RatioEstimate)
-            and not (is_impossible(row.a.uses) or is_impossible(row.b.uses))
+def _group_means(
+    pairs: Sequence[tuple[SideCase | None, SideCase | None]],
+    estimates: Sequence[RatioEstimate | Missing],
+    impossible: Sequence[Sequence[str]],
+    ignore: str,
+) -> Iterable[tuple[str, GeometricMean | Missing, int, int]]:
+    """Name, mean, common rows and rows of each class that has any."""
+    for workload_class, name in GROUPS.items():
+        members = [
+            (estimate, letters)
+            for pair, estimate, letters in zip(pairs, estimates, impossible, strict=True)
+            if _either(pair).result.case.workload_class == workload_class and not (ignore and None in pair)
         ]
+        common = [e for e, letters in members if not isinstance(e, Missing) and not letters]
         if members:
-            yield GroupMean(GROUPS[workload_class], geometric_mean(common), len(common), len(members))
+            yield name, geometric_mean(common), len(common), len(members)
 
 
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:

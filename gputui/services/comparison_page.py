@@ -39,9 +39,9 @@ from gputui.services.comparison_tables import (
 from gputui.services.evidence import Evidence
 from gputui.services.explaining import Why, part_name, sentence, signed
 from gputui.services.row_wording import (
+    change_text,
     choice_words,
     difference_words,
-    interval_text,
     no_difference_words,
     side_words,
 )
@@ -80,7 +80,7 @@ def comparisons_as_page(
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{bodies}\n"
-        "<footer>A ratio above 1x is more work in the same time on b. All intervals are 95 %; a verdict is"
+        "<footer>Above zero is more work in the same time on b. All intervals are 95 %; a verdict is"
         " given only where the whole interval is on one side. "
         f"gputui {safe(__version__)} compare</footer></body></html>\n"
     )
@@ -120,8 +120,8 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
 def _marks(comparison: Comparison, naming: Naming) -> Iterable[IntervalMark]:
     for row in comparison.rows:
         if isinstance(row.estimate, RatioEstimate):
-            told = interval_text(row.estimate, wide=False)
             estimate = row.estimate
+            told = change_text(estimate, row.verdict)
             yield IntervalMark(
                 naming.name(row), row.verdict.word, told, estimate.ratio, estimate.low, estimate.high
             )

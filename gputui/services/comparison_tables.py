@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.verdict import BAND, GeometricMean, RatioEstimate
+from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_percent, format_ratio
 from gputui.services.comparison import Cell, Comparison, Row
@@ -16,14 +16,13 @@ from gputui.services.normality import normality_of_side
 from gputui.services.row_values import value_of
 from gputui.services.row_wording import (
     boxes_text,
+    change_text,
     common_words,
     cost_text,
     energy_text,
-    interval_text,
     peak_text,
     peaks_text,
     rate_text,
-    ratio_text,
     row_name,
     time_text,
     unmeasured_words,
@@ -42,7 +41,7 @@ class Form:
     """How much a table of rows says."""
 
     is_wide: bool = True
-    """The interval is printed with both ends, and blocks and peaks beside it."""
+    """Blocks and peaks are printed beside the ratio, and energies with both ends of their interval."""
     is_short: bool = False
     """Rates are said to be per second in the heading, and all cores of a CPU are not said."""
 
@@ -114,14 +113,13 @@ def row_table(
         if "time" in columns:
             cells += [time_text(row.a), time_text(row.b)]
         if "ratio" in columns:
-            cells.append(ratio_text(row, wide=form.is_wide))
+            cells.append(change_text(row.estimate, row.verdict))
         cells += [naming.verdict(row), *(_cell(column, row, form) for column in rest)]
         rows.append(tuple(cells))
     for group in comparison.groups if ratio_place is not None else ():
-        mean = group.mean
-        told = interval_text(mean, wide=form.is_wide) if isinstance(mean, GeometricMean) else "—"
         cells = [f"mean of {group.common}/{group.rows} {group.group}"] + [""] * (len(headings) - 1)
-        cells[ratio_place or 0] = told
+        cells[ratio_place or 0] = change_text(group.mean, group.verdict)
+        cells[headings.index("verdict")] = "" if isinstance(group.mean, Missing) else group.verdict.word
         rows.append(tuple(cells))
     return Words(tuple(headings), tuple(rows), tuple(numeric))
 

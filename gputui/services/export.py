@@ -93,6 +93,8 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "mean": None
                 if isinstance(group.mean, Missing)
                 else {"ratio": group.mean.ratio, "low": group.mean.low, "high": group.mean.high},
+                "verdict": group.verdict.word,
+                "reason": group.verdict.reason,
             }
             for group in comparison.groups
         ],
@@ -219,6 +221,8 @@ def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
         "high": estimate.high,
         "blocks_a": estimate.n_a,
         "blocks_b": estimate.n_b,
+        "independent_blocks_a": estimate.independent_a,
+        "independent_blocks_b": estimate.independent_b,
         "launches_a": estimate.launches_a,
         "launches_b": estimate.launches_b,
         "method": estimate.method,

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable
 
-from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
+from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge
+from gputui.model.absent import Missing
 from gputui.services.comparison import CROWDED, Cell, Row
 from gputui.services.evidence import Evidence
 from gputui.services.selecting import from_here
 
-_NEEDED = re.compile(r"needs (?:about )?(\d+) launches")
-_MOST_LAUNCHES = 20
-"""As many as it is worth to name: beyond, a difference is too small to matter."""
-
 
 def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
     """A line each; nothing for rows that were judged, or that nothing helps."""
-    match row.verdict.word:
-        case "inconclusive":
-            return tuple(_for_unsure(row, evidence))
-        case "not comparable":
-            return tuple(_for_absent(row, evidence))
-    return ()
+    if isinstance(row.estimate, Missing):
+        return tuple(steps_for_absent(row, evidence))
+    if row.verdict.word != "inconclusive":
+        return ()
+    return tuple(steps_for_limit(row, nearest_edge(row.estimate), evidence))
 
 
-def _for_unsure(row: Row, evidence: Evidence) -> Iterable[str]:
+def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterable[str]:
+    """What would tell on which side of a ratio a row lies; None: of the nearest edge of the band."""
     if not isinstance(row.estimate, RatioEstimate):
         return
-    if any(flag.word == CROWDED for flag in row.flags):
-        yield "what else runs on the box makes blocks differ: measure when it is idle"
-    found = _NEEDED.search(row.verdict.reason)
-    wanted = int(found[1]) if found else LAUNCHES_MEASURED
+    crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
-    if found is None and row.estimate.replicated:
+    if crowded:
+        yield "what else runs on the box makes blocks differ: measure when it is idle"
+    if crowded and row.estimate.replicated:
+        for cell, launches, letter in sides:
+            if letter in crowded:
+                yield f"on the box of {letter}: {_again(cell, evidence)} --launches {launches}"
         return
-    if wanted > _MOST_LAUNCHES:
-        yield f"more than {_MOST_LAUNCHES} launches a side: so near to the same that it hardly pays"
+    wanted = launches_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
+    if isinstance(wanted, Missing):
+        yield f"{wanted.reason}: so near to the limit that it hardly pays"
         return
     runs = set()
     for cell, launches, letter in sides:
@@ -46,7 +45,8 @@ def _for_unsure(row: Row, evidence: Evidence) -> Iterable[str]:
             yield f"on the box of {letter}: {_again(cell, evidence)} --launches {wanted}"
 
 
-def _for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
+def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
+    """What would give a row its missing side."""
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
             yield f"on the box of {letter}: {_again(other, evidence)} --only {row.case.work.workload}"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
+from gputui.analysis.verdict import Estimate, GeometricMean, SpeedEstimate, Verdict
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
 from gputui.model.units import (
+    format_change,
+    format_change_interval,
     format_energy,
-    format_half,
     format_percent,
     format_rate,
     format_seconds,
+    format_spread,
     format_usd,
-    three_digits,
 )
 from gputui.services.comparison import Cell, Comparison, Row, Side
 from gputui.services.wording import day, device_words, torch_words
@@ -137,30 +137,26 @@ def time_text(cell: Cell) -> str:
     return rate_text(cell)
 
 
-def ratio_text(row: Row, *, wide: bool) -> str:
-    """B against A with its interval."""
-    return "—" if isinstance(row.estimate, Missing) else interval_text(row.estimate, wide=wide)
+def change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
+    """B against A with its interval: `-36 % (-38 to -34)`; of an undecided mean only the interval."""
+    if isinstance(estimate, Missing):
+        return "—"
+    ends = format_change_interval(estimate.low, estimate.high, estimate.ratio)
+    if isinstance(estimate, GeometricMean) and not is_told(verdict):
+        return f"{ends} %" if format_change(estimate.ratio).endswith("%") else f"{ends}x"
+    return f"{format_change(estimate.ratio)} ({ends})"
 
 
-def interval_text(estimate: RatioEstimate | GeometricMean, *, wide: bool) -> str:
-    """A ratio told from the side of the larger: `10.8x ±0.2 less`, or with both ends; `1.00x` has no side."""
-    ratio, low, high = estimate.ratio, estimate.low, estimate.high
-    word = " more"
-    if ratio < 1:
-        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, " less"
-    told = three_digits(ratio)
-    word = "" if told == "1.00" else word
-    if wide:
-        return f"{told}x ({three_digits(low)}–{three_digits(high)}){word}"
-    half = ratio * math.expm1(math.log(high / low) / 2)
-    return f"{told}x ±{three_digits(half)}{word}"
+def short_change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
+    """The same without its interval, and therefore only where it is decided; else empty."""
+    if isinstance(estimate, Missing):
+        return "—"
+    return format_change(estimate.ratio) if is_told(verdict) else ""
 
 
-def bare_text(estimate: RatioEstimate | GeometricMean) -> str:
-    """The same without an interval: `10.8x less`."""
-    told = three_digits(max(estimate.ratio, 1 / estimate.ratio))
-    word = "" if told == "1.00" else " less" if estimate.ratio < 1 else " more"
-    return f"{told}x{word}"
+def is_told(verdict: Verdict) -> bool:
+    """Whether the data decide: faster, slower or the same."""
+    return verdict.word in ("faster", "slower", "same")
 
 
 def boxes_text(band: float) -> str:
@@ -187,8 +183,9 @@ def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
         return "—"
     cost = cell.cost
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
-    half = math.expm1(math.log(cost.high / cost.low) / 2) if cost.low > 0 else 0.0
-    interval = f" {format_half(half)}" if half and with_interval else ""
+    is_free = cost.usd_per_million <= 0
+    spread = "" if is_free else f" {format_spread(cost.usd_per_million, cost.low, cost.high)}"
+    interval = spread if with_interval else ""
     return format_usd(cost.usd_per_million) + interval + share
 
 

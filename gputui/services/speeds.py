@@ -80,7 +80,7 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
         return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    return estimate_speed(launches, prior_sd=prior_of(case))
+    return estimate_speed(launches, prior_sd=prior_of(case), waited=contention_of(case))
 
 
 def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
@@ -113,10 +113,19 @@ def is_crowded(case: CaseResult) -> bool:
     return not isinstance(share, Missing) and share > CROWDED_SHARE
 
 
+def contention_of(case: CaseResult) -> float:
+    """Share of the time in which others held the CPUs of a case, where that is enough to disturb it; else 0.
+
+    A GPU's clock does not stop for a busy host, so cases on a GPU have none.
+    """
+    share = waited_share(case) if case.case.variant.device_class == "cpu" else 0.0
+    return 0.0 if isinstance(share, Missing) or share <= CROWDED_SHARE else share
+
+
 def prior_of(case: CaseResult) -> float:
     """How much launches of such a case vary, as sd of the log time; that of a whole program is the host's."""
     workload_class = "host" if case.case.is_whole else case.case.workload_class
-    return launch_prior_sd(case.case.variant.device_class, workload_class)
+    return launch_prior_sd(case.case.variant.device_class, workload_class, contention_of(case))
 
 
 def paired_prior_of(case: CaseResult) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
@@ -14,10 +13,10 @@ from gputui.model.units import (
     counted,
     format_bytes,
     format_figure,
-    format_half,
     format_hourly,
     format_percent,
     format_seconds,
+    format_spread,
 )
 from gputui.services.figures import CaseFigure
 from gputui.services.speeds import is_crowded, speed_of, waited_share
@@ -69,14 +68,9 @@ def case_name(case: CaseResult) -> str:
     return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
 
 
-def half_width(speed: SpeedEstimate) -> float:
-    """Half the 95 % interval, relative, taken on the log scale: 0.1 is a factor of 1.1 either way."""
-    return math.expm1(math.log(speed.high / speed.low) / 2)
-
-
 def interval_words(speed: SpeedEstimate) -> str:
-    """Half the 95 % interval, as `±24 %`."""
-    return format_half(half_width(speed))
+    """The 95 % interval of the rate around it, as `±2 %` or `-18 to +22 %`."""
+    return format_spread(speed.units_per_s, speed.low, speed.high)
 
 
 def figure_text(figure: CaseFigure) -> str:

@@ -166,7 +166,7 @@ def test_a_figure_above_the_physical_peak_advises_nobody() -> None:
 
     advice = advise(parse_job("360M tok train"), boxes)
 
-    assert advice.fastest == Pick("cpu.db", "cpu", ())
+    assert advice.fastest == Missing("only cpu.db cpu meets the job")
     assert advice.left_out == (
         ("gpu.db gpu", "gpt_train mini: above the physical peak, an error of measurement"),
     )
@@ -181,7 +181,7 @@ def test_a_cpu_that_keeps_the_deadline_for_less_needs_no_gpu() -> None:
 def test_a_deadline_that_only_the_gpu_keeps_leaves_the_cpu_out_of_the_choice() -> None:
     advice = advise(parse_job("360M tok train in 11h"), training_boxes(5e3, 1e4))
 
-    assert advice.cheapest == Pick("gpu.db", "gpu", ())
+    assert advice.cheapest == advice.fastest == Missing("only gpu.db gpu meets the job")
     assert not offer_of(advice, "cpu.db cpu").meets
     assert advice.gpu == "a GPU is needed: no CPU meets the target"
 
@@ -193,7 +193,7 @@ def test_without_a_price_there_is_time_and_no_cost() -> None:
     assert isinstance(offer.time_s, Span)
     assert isinstance(offer.usd, Missing)
     assert isinstance(advice.cheapest, Missing)
-    assert isinstance(advice.fastest, Pick)
+    assert advice.fastest == Missing("only a.db cpu meets the job")
 
 
 def test_the_cpu_of_a_gpu_box_costs_what_a_cpu_box_is_stated_to() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +16,26 @@ from scipy import stats
 
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.cli import main
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NOT_STORED, EXIT_USAGE, GputuiError, NotStored
+from gputui.errors import (
+    EXIT_CANNOT_TELL,
+    EXIT_CASE_FAILED,
+    EXIT_DONE,
+    EXIT_NOT_STORED,
+    EXIT_USAGE,
+    GputuiError,
+    NotStored,
+)
 from gputui.model.absent import Missing
-from gputui.model.result import CaseResult
+from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_energy
 from gputui.services.comparing import ask
 from gputui.services.comparison import Comparison, compare_sides, side_of_runs
 from gputui.services.comparison_tables import Form, Naming, normal_lines, remarks, row_table
 from gputui.services.energies import energy_of
+from gputui.services.evidence import Evidence
+from gputui.services.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
 from gputui.services.references import reference_directory, reference_file, reference_names
-from gputui.services.selecting import split_selector
-from gputui.services.verdict_check import check_verdicts
+from gputui.services.selecting import Selection, split_selector
 from gputui.services.writing_text import write_whole
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import LaunchPower, open_result
@@ -50,58 +60,132 @@ def slower_by(factor: float, spread: float = 1e-3) -> Comparison:
     return compared(measured(GEMM, *three(0.1, spread)), b=(measured(GEMM, *three(0.1 * factor, spread)),))
 
 
-def test_a_row_whose_whole_interval_lies_beyond_the_limit_fails_the_check() -> None:
-    found = check_verdicts([slower_by(1.2)], "", 10)
+def gate(*comparisons: Comparison, limit: float | None = 5) -> GateResult:
+    return check_gate(comparisons, "", limit, evidence_of(*comparisons))
 
-    (line,) = found.failures
-    assert line.startswith("check: b.db against a.db: gemm mini cpu fp32 all takes 20.0 % (19.")
-    assert line.endswith("longer, more than 10 %")
-    assert found.unsure == ()
+
+def evidence_of(*comparisons: Comparison) -> Evidence:
+    runs = {s.run.run_id: Run(s.run, ()) for one in comparisons for s in (one.a, one.b)}
+    return Evidence([Selection("a.db", Path("a.db"), tuple(runs.values()), (), {})])
+
+
+def test_a_row_whose_whole_interval_lies_beyond_the_limit_fails_the_gate() -> None:
+    found = gate(slower_by(1.2), limit=10)
+
+    assert found.end == FAIL
+    (line,) = found.slower
+    assert line.startswith("gemm mini cpu fp32 all: -17 % (-17 to -1")
+    assert found.undecided == ()
+
+
+def test_the_limit_is_a_change_of_rate_and_not_of_time() -> None:
+    """1.12 times as long is a rate 10.7 % lower."""
+    assert gate(slower_by(1.12), limit=10).end == FAIL
+    assert gate(slower_by(1.12), limit=11).end == PASS
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.05, 0.5])
 def test_what_is_within_the_limit_or_faster_passes(factor: float) -> None:
-    found = check_verdicts([slower_by(factor)], "", 10)
+    found = gate(slower_by(factor), limit=10)
 
-    assert (found.failures, found.unsure) == ((), ())
-
-
-def test_slower_with_the_limit_inside_the_interval_is_unsure_and_no_failure() -> None:
-    found = check_verdicts([slower_by(1.1, spread=0.01)], "", 10)
-
-    assert found.failures == ()
-    (line,) = found.unsure
-    assert line.endswith("longer: 10 % is within the interval")
+    assert (found.end, found.rows, found.slower, found.undecided) == (PASS, 1, (), ())
 
 
-def test_inconclusive_and_not_comparable_rows_are_unsure() -> None:
+def test_a_limit_inside_the_interval_cannot_be_told_and_names_what_would_have_shown() -> None:
+    found = gate(slower_by(1.1, spread=0.01), limit=10)
+
+    assert found.end == CANNOT_TELL
+    (line,) = found.undecided
+    assert re.search(r": -9 % \(-11 to -7\), would have shown -1[12] %$", line), line
+    assert [step.partition(" gputui")[0] for step in found.steps] == ["on the box of a:", "on the box of b:"]
+    assert all(step.endswith(" --launches 16") for step in found.steps)
+
+
+def test_the_gate_does_not_pass_where_b_lacks_failed_ran_out_of_memory_or_dropped_a_row() -> None:
     other = make_case("membw")
+    a = measured(GEMM, *three(0.1)), measured(other, *three(0.1))
+    good = measured(GEMM, *three(0.1))
+
+    assert gate(compared(*a, b=(good, measured(other, *three(0.1))))).end == PASS
+    assert gate(compared(*a, b=(good,))).undecided == ("membw mini cpu fp32 all: b does not have this case",)
+    for outcome in ("oom", "failed", "skipped", "unsupported", "interrupted"):
+        found = gate(compared(*a, b=(good, unmeasured(other, outcome))))
+        assert (found.end, len(found.undecided)) == (CANNOT_TELL, 1), outcome
+
+
+def test_rows_that_only_b_has_do_not_concern_the_gate() -> None:
+    more = make_case("membw")
+    b = measured(GEMM, *three(0.1)), measured(more, *three(0.1))
+
+    assert gate(compared(measured(GEMM, *three(0.1)), b=b)).end == PASS
+    assert gate(compared(measured(GEMM, *three(0.1)), unmeasured(more, "oom"), b=b)).end == PASS
+
+
+def test_a_baseline_that_measured_nothing_can_tell_nothing() -> None:
+    comparison = compared(unmeasured(GEMM, "oom"), b=(measured(GEMM, steady(0.1)),))
+
+    assert gate(comparison).end == CANNOT_TELL
+    assert gate(comparison, limit=None).end == CANNOT_TELL
+
+
+def test_blocks_four_times_as_long_never_pass_whatever_others_held_of_the_cpus() -> None:
+    for share in (0.0, 0.3, 0.7, 0.95):
+        b = measured(GEMM, steady(0.4), waited_share=share)
+        assert gate(compared(measured(GEMM, steady(0.1)), b=(b,))).end == (
+            FAIL if share < 0.5 else CANNOT_TELL
+        )
+
+
+def test_a_baseline_whose_cpus_others_held_never_passes() -> None:
+    held = measured(GEMM, *three(0.1), waited_share=0.2)
+    quiet = measured(GEMM, *three(0.05))
+
+    found = gate(compared(held, b=(quiet,)))
+    assert found.end == CANNOT_TELL
+    assert "others held the CPUs of the baseline" in found.undecided[0]
+    assert gate(compared(quiet, b=(held,)), limit=60).end == PASS
+
+
+def test_one_row_in_many_fails_the_gate_only_if_it_is_sure_enough_for_all_of_them() -> None:
+    """One launch of prior 10 % at 1.4 times as long lies beyond by itself, and not among twelve (Holm)."""
+    cases = [make_case(size=f"mini-{place}") for place in range(12)]
+    alone = compared(measured(cases[0], steady(0.1)), b=(measured(cases[0], steady(0.145)),))
+    among = compared(
+        *(measured(case, steady(0.1)) for case in cases),
+        b=tuple(measured(case, steady(0.145 if case is cases[0] else 0.1)) for case in cases),
+    )
+
+    assert gate(alone).end == FAIL
+    assert gate(among).end == CANNOT_TELL
+
+
+def test_rows_that_are_all_a_little_slower_fail_by_their_mean() -> None:
+    cases = [make_case(size=f"mini-{place}") for place in range(6)]
     comparison = compared(
-        measured(GEMM, steady(0.1)),
-        measured(other, steady(0.1)),
-        b=(measured(GEMM, steady(0.11)), unmeasured(other, "oom")),
+        *(measured(case, *three(0.1, 0.03)) for case in cases),
+        b=tuple(measured(case, *three(0.119, 0.03)) for case in cases),
     )
 
-    found = check_verdicts([comparison], "", 5)
-
-    assert found.failures == ()
-    assert [line.partition(" is ")[2].partition(":")[0] for line in found.unsure] == [
-        "inconclusive",
-        "not comparable",
-    ]
+    found = gate(comparison)
+    assert found.end == FAIL
+    assert [line.partition(" (")[0] for line in found.slower] == ["mean of 6 rows of ceilings: -16 %"]
 
 
-def test_nothing_comparable_fails_the_check() -> None:
-    comparison = compared(measured(GEMM, steady(0.1)), b=(unmeasured(GEMM, "oom"),))
+def test_the_gate_says_its_end_first_and_what_would_settle_it() -> None:
+    comparison = compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.11)),))
+    found = gate(comparison)
 
-    assert check_verdicts([comparison], "", 5).failures == (
-        "check: b.db against a.db: nothing was comparable",
-    )
-    assert check_verdicts([comparison], "", None).failures != ()
+    first, row, what, *steps = gate_lines(found, 5, ["b.db"], "a.db")
+    assert first == "gate: cannot tell: b.db vs a.db: 1 of 1 row may be more than 5 % slower:"
+    assert row.startswith("  gemm mini cpu fp32 all: -9 % (-31 to +20), would have shown -28 %")
+    assert what == "what would settle it:"
+    assert steps
+    assert all("--launches 3" in step for step in steps)
 
 
 def test_without_a_limit_no_length_fails() -> None:
-    assert check_verdicts([slower_by(9.0)], "", None).failures == ()
+    assert gate(slower_by(9.0), limit=None).end == PASS
+    assert gate(slower_by(1.012, spread=0.01), limit=None).end == CANNOT_TELL
 
 
 # The command
@@ -136,22 +220,32 @@ def ran(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return run
 
 
-def test_the_check_exits_1_only_for_what_is_surely_slower(ran: Ran) -> None:
+def test_the_gate_exits_1_only_for_what_is_surely_slower(ran: Ran) -> None:
     status, out, err = ran("a.db", "slow.db", "--fail-if-slower", "20")
     assert (status, "slower" in out) == (EXIT_CASE_FAILED, True)
-    assert "gemm mini cpu fp32 all takes 50" in err
+    assert "gate: fail:" in err
+    assert "gemm mini cpu fp32 all: -33 % (" in err
 
     status, _, err = ran("slow.db", "a.db", "--fail-if-slower", "20")
-    assert (status, err) == (EXIT_DONE, "")
-
-
-def test_unsure_rows_warn_and_fail_only_when_asked(ran: Ran) -> None:
-    status, _, err = ran("a.db", "one.db", "--fail-if-slower", "20")
     assert status == EXIT_DONE
-    assert "unsure: one.db against a.db: gemm mini cpu fp32 all is inconclusive" in err
+    assert err.startswith("gate: pass: a.db vs slow.db: no rate more than 20 % lower, in ")
 
-    assert ran("a.db", "one.db", "--fail-if-slower", "20", "--fail-if-unsure")[0] == EXIT_CASE_FAILED
+
+def test_what_cannot_be_told_exits_5_or_as_it_is_asked_to(ran: Ran) -> None:
+    status, _, err = ran("a.db", "one.db", "--fail-if-slower", "5")
+    assert status == EXIT_CANNOT_TELL
+    assert "gate: cannot tell" in err
+    assert "gemm mini cpu fp32 all: " in err
+    assert "gputui run --like " in err
+
+    limit = ("a.db", "one.db", "--fail-if-slower", "5")
+    assert ran(*limit, "--unsure", "fail")[0] == EXIT_CASE_FAILED
+    assert ran(*limit, "--fail-if-unsure")[0] == EXIT_CASE_FAILED
+    assert ran(*limit, "--unsure", "pass")[0] == EXIT_DONE
+    assert ran("a.db", "slow.db", "--fail-if-slower", "20", "--unsure", "pass")[0] == EXIT_CASE_FAILED
     assert ran("a.db", "one.db", "--fail-if-unsure")[0] == EXIT_CASE_FAILED
+    assert ran("a.db", "one.db", "--unsure", "pass")[0] == EXIT_USAGE
+    assert ran(*limit, "--unsure", "pass", "--fail-if-unsure")[0] == EXIT_USAGE
 
 
 @pytest.mark.parametrize("named", ["slow.db", "slow"])
@@ -159,7 +253,7 @@ def test_the_baseline_may_be_any_side(ran: Ran, named: str) -> None:
     _, out, _ = ran("a.db", "slow.db", "--baseline", named)
 
     assert out.startswith("a  slow.db")
-    assert "more faster" in out
+    assert re.search(r"\+5\d % \(.*faster", out)
 
 
 def test_the_baseline_may_be_named_by_its_run_alone(ran: Ran, place: Path) -> None:
@@ -176,7 +270,7 @@ def test_a_limit_may_have_its_sign_and_what_is_no_number_is_told(ran: Ran) -> No
     assert ran("a.db", "slow.db", "--fail-if-slower", "90%")[0] == EXIT_DONE
     status, _, err = ran("--fail-if-slower", "a.db", "slow.db")
     assert status == EXIT_USAGE
-    assert "--fail-if-slower a.db: is no percentage" in err
+    assert "--fail-if-slower a.db: must be a percentage from 0 to below 100" in err
 
 
 def test_a_baseline_that_is_no_side_is_told_with_the_sides(ran: Ran) -> None:
@@ -293,7 +387,7 @@ def test_a_reference_is_compared_like_a_file(
 
     _, out, _ = ran("a.db", "reference:xeon")
     assert "b  reference:xeon" in out
-    assert "less slower" in out
+    assert re.search(r"-33 % \(-3\d to -3\d\) +slower", out)
 
     status, _, err = ran("a.db", "reference:h200")
     assert status == EXIT_USAGE

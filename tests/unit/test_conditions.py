@@ -18,7 +18,7 @@ from gputui.analysis.verdict import (
     compare_launches,
     compare_pairs,
     is_explained_by_clock,
-    is_left_by_waiting,
+    widened_by_contention,
 )
 from gputui.model.absent import Missing
 from gputui.model.case import OWN
@@ -124,8 +124,11 @@ def test_pairs_keep_their_word_where_others_held_the_cpus_of_both_alike() -> Non
     )
     apart = replace(b, measurements=tuple(replace(m, launch_id=7) for m in b.measurements))
 
-    assert [row.verdict.word for row in compared(a, b).rows] == ["faster"]
-    assert [row.verdict.word for row in compared(a, apart).rows] == ["inconclusive"]
+    (paired,), (alone,) = compared(a, b).rows, compared(a, apart).rows
+    assert paired.verdict.word == "faster"
+    assert isinstance(paired.estimate, RatioEstimate)
+    assert isinstance(alone.estimate, RatioEstimate)
+    assert alone.estimate.low < paired.estimate.low / 1.5
 
 
 def test_three_launches_of_pairs_are_judged_by_their_own_spread() -> None:
@@ -163,10 +166,16 @@ def test_a_prior_of_pairs_is_never_wider_than_that_of_launches() -> None:
         (2.0, 1.0, 0.0, False),
     ],
 )
-def test_what_is_left_of_a_difference_is_that_of_the_time_each_had_to_itself(
+def test_contention_widens_the_interval_to_the_time_each_had_to_itself(
     factor: float, waited_a: float, waited_b: float, expected: bool
 ) -> None:
-    assert is_left_by_waiting(faster_by(factor), waited_a, waited_b) is expected
+    before = faster_by(factor)
+    after = widened_by_contention(before, waited_a, waited_b)
+
+    assert after.is_beyond(0.01) is expected
+    assert after.ratio == before.ratio
+    assert after.low <= before.low <= before.high <= after.high
+    assert after.resolvable >= before.resolvable
 
 
 def test_three_launches_that_differ_as_much_as_their_neighbours_did_are_inconclusive() -> None:

@@ -7,7 +7,9 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 
-SPEED = SpeedEstimate(units_per_s=1000.0, low=800.0, high=1250.0, blocks=30, launches=3, method="")
+SPEED = SpeedEstimate(
+    units_per_s=1000.0, low=800.0, high=1250.0, blocks=30, independent=30, launches=3, method=""
+)
 
 
 def price(usd_per_hour: float = 3.6, gpu_count: float = 1) -> Price:

@@ -54,7 +54,7 @@ def test_one_launch_a_side_is_widened_by_the_prior_and_says_so() -> None:
 
     assert math.log(estimate.high) == pytest.approx(1.96 * 0.1 * math.sqrt(2), rel=0.01)
     assert estimate.method == "this run only, launch prior 10 %"
-    assert judge([estimate]) == [Verdict("inconclusive", "interval ±32 %: needs 3 launches a side")]
+    assert judge([estimate]) == [Verdict("inconclusive", "interval -24 % to +32 %: needs 3 launches a side")]
 
 
 def test_priors_of_both_sides_are_named_where_they_differ() -> None:
@@ -133,7 +133,6 @@ def test_a_ratio_inside_the_band_has_a_p_of_1_against_it() -> None:
     estimate = compared([launch(1.005)], [launch(1.0)])
 
     assert estimate.p_beyond(0.01) == 1
-    assert estimate.p < 1
 
 
 def test_what_is_resolvable_is_just_outside_the_interval_of_an_equal_pair() -> None:

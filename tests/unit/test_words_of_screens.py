@@ -11,7 +11,7 @@ from gputui.errors import GputuiError
 from gputui.services.wording import interval_words
 from gputui.store.selecting import check_label
 
-SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, launches=1, method="")
+SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, independent=9, launches=1, method="")
 
 
 def test_an_interval_that_says_nothing_is_told_as_such_and_takes_little_room() -> None:

@@ -12,7 +12,7 @@ from gputui.services.beside import SideCourse
 from gputui.services.comparison import Cell, Row
 from gputui.services.explaining import Why
 from gputui.services.row_values import value_of
-from gputui.services.row_wording import boxes_text, rate_text, ratio_text, time_text
+from gputui.services.row_wording import boxes_text, change_text, rate_text, time_text
 from gputui.services.speeds import launches_of
 from gputui.tui.compare.telemetry_lines import telemetry_lines
 from gputui.tui.compare.why_lines import why_lines
@@ -51,7 +51,7 @@ def evidence_page(
     lines += values_lines(row, width)
     lines.append(())
     if isinstance(row.estimate, RatioEstimate):
-        lines += paragraph(f"b against a: {ratio_text(row, wide=True)}", width)
+        lines += paragraph(f"b against a: {change_text(row.estimate, row.verdict)}", width)
         lines += [line for text in _method(row.estimate) for line in paragraph(text, width, "dim")]
     if row.holds_between_models is False and not isinstance(row.models_band, Missing):
         lines += paragraph(boxes_text(row.models_band), width, "dim")
@@ -77,10 +77,9 @@ def _side(cell: Cell) -> str:
     per_step = cell.result.case.units_per_step
     low, high = (format_seconds(per_step / x) for x in (speed.high, speed.low))
     launches = f"{speed.launches} launch{'es' if speed.launches != 1 else ''}"
-    timed = sum(len(m.blocks) for m in cell.result.measurements if m.outcome == "ok")
-    blocks = f"{timed} blocks"
-    if speed.blocks < timed:
-        blocks += f" (neighbours resemble each other: as good as {speed.blocks})"
+    blocks = f"{speed.blocks} blocks"
+    if speed.independent < speed.blocks:
+        blocks += f" (neighbours resemble each other: as good as {speed.independent})"
     return f"{rate_text(cell)}, {time_text(cell)} per step (95 %: {low} to {high}), {blocks} in {launches}"
 
 

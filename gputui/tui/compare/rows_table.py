@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.verdict import GeometricMean, RatioEstimate
+from gputui.analysis.verdict import Estimate, Verdict
 from gputui.model.absent import Missing
 from gputui.model.units import RATES
 from gputui.services.comparison import Cell, Comparison, Row, pairing, table_order
 from gputui.services.row_values import Value, absences, value_of
-from gputui.services.row_wording import bare_text, interval_text, row_name, shared_words
+from gputui.services.row_wording import change_text, row_name, shared_words, short_change_text
 from gputui.store.text import clean_text
 from gputui.tui.monitor.cells import cut, width_of
 
@@ -28,9 +28,9 @@ RowOfSides = tuple[Row | None, ...]
 class Form:
     """How much a row says."""
 
-    ratio: str
-    """`ends` prints both ends of the interval, `half` its half width, `bare` none; `told` puts the ratio
-    behind the verdict."""
+    change: str
+    """`wide` prints the interval and rates per second, `ends` the interval, `bare` none; `told` puts the
+    change behind the verdict."""
     has_remarks: bool = False
     """Remarks have a column of their own, else `!` behind the verdict says that something disturbed the row,
     `*` that there is more to know."""
@@ -38,10 +38,10 @@ class Form:
     @property
     def is_wide(self) -> bool:
         """Whether rates are per second in every cell, and costs have their intervals."""
-        return self.ratio == "ends"
+        return self.change == "wide"
 
 
-_FORMS = (Form("ends", True), Form("ends"), Form("half"), Form("bare"), Form("told"))
+_FORMS = (Form("wide", True), Form("wide"), Form("ends"), Form("bare"), Form("told"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +143,14 @@ class _Columns:
         is_pair = len(self._comparisons) == 1
         title = self._value.title or ("" if form.is_wide else "per s")
         common = " ".join(self._common)
-        is_said = form.ratio != "told" or is_pair
+        is_said = form.change != "told" or is_pair
         case = f"case ({common})" if common and is_said else "case"
         unsaid = "" if is_said else common
         headings = [case, *self._for_heading(), f"a {title}".strip()]
         for place in shown:
             name = f"b {title}".strip() if is_pair else self._name(place)
             ratio = "b against a" if is_pair else "against a"
-            headings += [name, *([ratio] if form.ratio == "told" else [ratio, "verdict"])]
+            headings += [name, *([ratio] if form.change == "told" else [ratio, "verdict"])]
         headings += ["remarks"] if form.has_remarks else []
         cells = [self._row(rows, form, shown) for rows in self._rows]
         cells += self._means(form, shown)
@@ -173,14 +173,14 @@ class _Columns:
         for place in shown:
             row = rows[place]
             if row is None:
-                cells += [_ABSENT, *[""] * (1 if form.ratio == "told" else 2)]
+                cells += [_ABSENT, *[""] * (1 if form.change == "told" else 2)]
                 continue
             disturbed = "" if form.has_remarks else " !" if row.flags else " *" if row.note else ""
             cells.append(self._side(row.b, form))
-            if form.ratio == "told":
-                cells.append(_told(row) + disturbed)
+            if form.change == "told":
+                cells.append(_told(row.estimate, row.verdict) + disturbed)
             else:
-                cells += [_ratio(row.estimate, form), row.verdict.word + disturbed]
+                cells += [_change(row.estimate, row.verdict, form), row.verdict.word + disturbed]
         return [*cells, *([remarks(known)] if form.has_remarks else [])]
 
     def _side(self, cell: Cell, form: Form) -> str:
@@ -196,12 +196,16 @@ class _Columns:
             by_side = [next((m for m in one.groups if m.group == group), None) for one in self._comparisons]
             # with several sides the number of common rows differs from side to side
             counted = f"{by_side[0].common}/{by_side[0].rows} " if len(by_side) == 1 and by_side[0] else ""
-            name = f"{group} mean" if form.ratio == "told" else f"mean of {counted}{group}"
+            name = f"{group} mean" if form.change == "told" else f"mean of {counted}{group}"
             cells = [name, *[""] * (1 + len(self._for_heading()))]
             for place in shown:
                 mean = by_side[place]
-                text = _ratio(mean.mean, form) if mean else ""
-                cells += ["", text] if form.ratio == "told" else ["", text, ""]
+                if mean is None or isinstance(mean.mean, Missing):
+                    cells += [""] * (2 if form.change == "told" else 3)
+                elif form.change == "told":
+                    cells += ["", _told(mean.mean, mean.verdict)]
+                else:
+                    cells += ["", _change(mean.mean, mean.verdict, form), mean.verdict.word]
             found.append(cells)
         return found
 
@@ -230,19 +234,15 @@ def remarks(row: Row) -> str:
     return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))
 
 
-def _ratio(estimate: RatioEstimate | GeometricMean | Missing, form: Form) -> str:
-    if isinstance(estimate, Missing):
-        return _ABSENT
-    if form.ratio in ("bare", "told"):
-        return bare_text(estimate)
-    return interval_text(estimate, wide=form.is_wide)
+def _change(estimate: Estimate | Missing, verdict: Verdict, form: Form) -> str:
+    return (short_change_text if form.change == "bare" else change_text)(estimate, verdict)
 
 
-def _told(row: Row) -> str:
-    """`slower 1.60x`; of what is not said to differ, the word alone."""
-    if row.verdict.word not in ("faster", "slower") or isinstance(row.estimate, Missing):
-        return row.verdict.word
-    return f"{row.verdict.word} {bare_text(row.estimate).partition(' ')[0]}"
+def _told(estimate: Estimate | Missing, verdict: Verdict) -> str:
+    """`slower -36 %`; of what is not said to differ, the word alone."""
+    if verdict.word not in ("faster", "slower"):
+        return verdict.word
+    return f"{verdict.word} {short_change_text(estimate, verdict)}"
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -312,11 +312,10 @@ def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
     rows = []
     for case in result.cases:
         speed = speed_of(case)
-        blocks = sum(len(m.blocks) for m in case.measurements if m.outcome == "ok")
         name = prefix + case_name(case)
         if isinstance(speed, SpeedEstimate):
             rate = format_rate(speed.units_per_s, case.case.unit)
-            rows.append(ResultRow(name, rate, interval_words(speed), blocks, ""))
+            rows.append(ResultRow(name, rate, interval_words(speed), speed.blocks, ""))
         else:
-            rows.append(ResultRow(name, "", "", blocks, outcome_words(case)))
+            rows.append(ResultRow(name, "", "", 0, outcome_words(case)))
     return sorted(rows, key=lambda row: not row.rate)

@@ -57,7 +57,7 @@ class ResultRow:
     name: str
     rate: str
     interval: str
-    """Half the 95 % interval, as `± 1 %`."""
+    """The 95 % interval of the rate around it, as `±1 %`."""
     blocks: int
     why: str
     """Outcome and reason where there is no rate."""

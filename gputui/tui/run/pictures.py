@@ -447,16 +447,16 @@ def _ended(model: RunModel, ended: Ended, width: int, height: int) -> list[Line]
         lines += [
             fitted((Span("  "), Span(row, "warn")), width) for row in wrapped(clean(said), width - 2, 3)
         ]
-    name_width = width - 37
+    name_width = width - 40
     if ended.rows:
-        head = f"  {left('case', name_width)} {right('rate', 16)} {right('95 %', 8)} {right('blocks', 7)}"
+        head = f"  {left('case', name_width)} {right('rate', 13)} {right('95 %', 14)} {right('blocks', 7)}"
         lines.append(fitted((Span(head, "dim"),), width))
     for row in ended.rows:
         if row.rate:
             spans = (
                 Span("  " + left(clean(row.name), name_width) + " "),
-                Span(right(row.rate, 16)),
-                Span(right(row.interval, 9)),
+                Span(right(row.rate, 13)),
+                Span(right(row.interval, 15)),
                 Span(right(str(row.blocks), 8)),
             )
             lines.append(fitted(spans, width))
