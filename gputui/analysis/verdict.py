@@ -620,20 +620,17 @@ def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
 
 
 def _why_inconclusive(estimate: Estimate, band: float) -> str:
-    half = math.log(estimate.high / estimate.low) / 2
-    width = f"interval {_percent(1 - math.exp(-half), '-')} to {_percent(math.expm1(half), '+')}"
     if not isinstance(estimate, RatioEstimate):
-        return width
+        return "the interval is too wide"
     fewest = min(estimate.independent_a, estimate.independent_b)
     is_of_whole_launches = (estimate.n_a, estimate.n_b) == (estimate.launches_a, estimate.launches_b)
     if fewest < _BLOCKS_FOR_RANKS and not is_of_whole_launches:
         return f"only {fewest} blocks in {'a' if estimate.independent_a == fewest else 'b'}"
-    if not estimate.replicated:
-        return f"{width}: needs {LAUNCHES_MEASURED} launches a side"
     needed = launches_needed(estimate, nearest_edge(estimate, band))
     if isinstance(needed, Missing):
-        return f"{width}: too near to ±{_percent(band)} to tell with {MOST_LAUNCHES} launches"
-    return f"{width}: needs about {needed} launches a side"
+        return f"too near to ±{_percent(band)} to tell with {MOST_LAUNCHES} launches a side"
+    about = "about " if estimate.replicated else ""
+    return f"the interval is too wide: needs {about}{needed} launches a side"
 
 
 def nearest_edge(estimate: Estimate, band: float = BAND) -> float:
@@ -676,7 +673,7 @@ def _combined(halves: Sequence[float]) -> float:
     return math.sqrt(_ROW_CORRELATION * together + (1 - _ROW_CORRELATION) * squares) / len(halves)
 
 
-def _percent(fraction: float, sign: str = "") -> str:
+def _percent(fraction: float) -> str:
     """Two significant digits, since a prior of 2.6 % is not one of 3 %."""
     percent = 100 * fraction
-    return f"{sign}{percent:.0f} %" if percent >= 9.95 else f"{sign}{percent:.2g} %"
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"

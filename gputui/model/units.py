@@ -71,12 +71,12 @@ def with_prefix(value: float) -> tuple[str, str]:
 
 def format_spread(value: float, low: float, high: float) -> str:
     """An interval around a value printed beside it: `±2 %`, or `-18 to +22 %` where it is lopsided."""
-    below, above = 1 - low / value, high / value - 1
-    told = format_percent(below), format_percent(above)
-    if told[0] == told[1]:
-        return f"±{told[1]}"
-    upper = f"+{told[1]}" if above < _FACTOR_FROM else format_ratio(1 + above)
-    return f"-{told[0].removesuffix(' %')} to {upper}" if upper.endswith("%") else f"-{told[0]} to {upper}"
+    below, above = _signed_percent(low / value), _signed_percent(high / value)
+    if below.lstrip("-") == above.lstrip("+"):
+        return f"±{above.lstrip('+')} %"
+    if high < _FACTOR_FROM * value:
+        return f"{below} to {above} %"
+    return f"{below} % to {format_ratio(high / value) if high < 10 * value else '>10x'}"
 
 
 def format_change(ratio: float) -> str:
@@ -93,10 +93,10 @@ def format_change_interval(low: float, high: float, ratio: float) -> str:
 
 def _signed_percent(ratio: float) -> str:
     """As many decimals as tell it from nothing, and a rate that is next to nothing from none."""
-    percent = 100 * (ratio - 1)
+    percent = max(100 * (ratio - 1), -99.99)
     if abs(percent) < 0.05:
         return "0"
-    decimals = int(-math.log10(ratio)) if ratio < 0.1 else 1 if abs(percent) < 0.95 else 0
+    decimals = min(2, int(-math.log10(ratio))) if ratio < 0.1 else 1 if abs(percent) < 0.95 else 0
     return f"{percent:+.{decimals}f}"
 
 

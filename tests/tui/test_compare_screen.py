@@ -75,11 +75,11 @@ async def test_the_other_side_becomes_the_baseline_and_back(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(100, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        assert "1.60x (1.60–1.60) less  slower" in picture(app)
+        assert "-38 % (-38 to -37)  slower" in picture(app)
         await press(pilot, "b")
-        assert "1.60x (1.60–1.60) more  faster" in picture(app)
+        assert "+60 % (+60 to +60)  faster" in picture(app)
         await press(pilot, "b")
-        assert "1.60x (1.60–1.60) less  slower" in picture(app)
+        assert "-38 % (-38 to -37)  slower" in picture(app)
 
 
 async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
@@ -258,7 +258,7 @@ async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_co
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, *map(str, files))
         assert isinstance(app, MonitorApp)
-        for place, ratio in enumerate(("faster 2.00x", "slower 2.00x", "slower 4.00x", "same"), 2):
+        for place, ratio in enumerate(("faster +100 %", "slower -50 %", "slower -75 %", "same"), 2):
             shown = picture(app)
             lines = shown.splitlines()
             assert max(map(len, lines)) <= 80

@@ -152,7 +152,9 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         assert model.ended is not None
         assert model.ended.wrong is None
         assert "[b]two[/b] 温度" in shown(pilot)
-        assert re.search(r"spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s +±[\d.]+ % +\d+", shown(pilot))
+        assert re.search(
+            r"spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ % +\d+", shown(pilot)
+        )
         await pilot.press("o")
         await until(pilot, lambda: bool(app.results))
         assert app.results == [(str(tmp_path / "tui.db"), model.ended.in_progress.run_ids)]

@@ -20,7 +20,7 @@ from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advising import Advice, Box, Choice, Load, Offer, Pick, Span, advise
 from gputui.services.buying import Terms, weigh
-from gputui.services.comparison import side_of_runs
+from gputui.services.comparison import compare_sides, side_of_runs
 from gputui.services.profiles import find_profile
 from gputui.store.reading import CaseConditions
 
@@ -113,6 +113,58 @@ def test_boxes_whose_intervals_overlap_are_not_told_apart() -> None:
 
     assert advice.fastest == Pick("b.db", "cpu", ("a.db cpu",))
     assert advice.cheapest == Pick("b.db", "cpu", ("a.db cpu",))
+
+
+def test_boxes_that_compare_refuses_to_tell_apart_are_not_told_apart() -> None:
+    """The CPUs of one were held by others: its five times longer steps may be theirs."""
+    case = case_named("gpt_train")
+    boxes = [
+        Box(
+            side_of_runs("a.db", [make_run(measured(case, steady(1.0), waited_share=0.85))]),
+            price(1),
+            NO_PRICE,
+        ),
+        Box(side_of_runs("b.db", [make_run(measured(case, steady(0.2)))]), price(1), NO_PRICE),
+    ]
+    (row,) = compare_sides(boxes[0].side, boxes[1].side).rows
+    assert row.verdict.word == "inconclusive"
+
+    advice = advise(parse_job("36M tok train"), boxes)
+
+    assert advice.cheapest == advice.fastest == Pick("b.db", "cpu", ("a.db cpu",))
+
+
+def test_boxes_within_one_percent_are_the_same_to_advise_as_to_compare() -> None:
+    launches = [steady(1.0, 60)] * 5
+    faster = [tuple(t / 1.005 for t in launch) for launch in launches]
+    case = case_named("gpt_train")
+    boxes = [
+        Box(side_of_runs(name, [make_run(measured(case, *times))]), price(1), NO_PRICE)
+        for name, times in (("a.db", launches), ("b.db", faster))
+    ]
+    (row,) = compare_sides(boxes[0].side, boxes[1].side).rows
+    assert row.verdict.word == "same"
+
+    assert advise(parse_job("36M tok train"), boxes).fastest == Pick("b.db", "cpu", ("a.db cpu",))
+
+
+def test_one_box_alone_is_neither_cheapest_nor_fastest() -> None:
+    advice = advise(parse_job("36M tok train"), [box("a.db", quick(case_named("gpt_train"), 1e3), usd=1)])
+
+    assert advice.cheapest == advice.fastest == Missing("only a.db cpu meets the job")
+
+
+def test_a_price_ten_times_lower_is_told_where_the_speeds_are_the_same() -> None:
+    boxes = [
+        box("dear.db", quick(case_named("gpt_train"), 1e3), usd=10),
+        box("cheap.db", quick(case_named("gpt_train"), 1e3), usd=1),
+    ]
+
+    advice = advise(parse_job("36M tok train"), boxes)
+
+    assert advice.cheapest == Pick("cheap.db", "cpu", ())
+    assert isinstance(advice.fastest, Pick)
+    assert len(advice.fastest.ties) == 1
 
 
 def test_a_job_that_a_cpu_ends_before_a_gpu_has_started_needs_none() -> None:

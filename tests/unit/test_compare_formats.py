@@ -15,16 +15,22 @@ import pytest
 from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, PRICE, journal_lines, make_telemetry, write_lines, write_telemetry
 
+from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
+from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli import main
 from gputui.errors import EXIT_DONE
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.services.charts import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
-from gputui.services.comparison import compare_sides, side_of_runs
+from gputui.services.comparison import Cell, compare_sides, side_of_runs
 from gputui.services.comparison_csv import comparisons_as_csv, harmless
 from gputui.services.comparison_markdown import comparisons_as_markdown, escaped
 from gputui.services.comparison_page import comparisons_as_page
+from gputui.services.comparison_tables import Form, Naming, cost_table, energy_table, row_table
 from gputui.services.evidence import Evidence
+from gputui.services.export import comparison_as_json
+from gputui.services.row_values import value_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -155,7 +161,44 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
     assert all(row["b_against_a"] == "" for row in rows)
 
 
-# Energy in text
+# Cost and energy in text
+
+
+def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
+    """Every cell of cost and energy, of a first and of b second, in each place that has them."""
+    cells = [
+        Cell(
+            speed=SpeedEstimate(1e3, 1e3, 1e3, 9, 9, 3, ""),
+            cost=Cost(usd, usd * 0.9, usd * 1.1, 1.0),
+            precision_used="",
+            result=measured(make_case(), steady(0.1)),
+            energy=Energy(joules, None, None, 1.0, 3, 9),
+        )
+        for usd, joules in ((11.0, 1e-9), (22.0, 2e-9))
+    ]
+    plain = compare_sides(*(side_of_runs(n, [make_run(measured(make_case(), steady(0.1)))]) for n in "ab"))
+    comparison = replace(plain, rows=(replace(plain.rows[0], a=cells[0], b=cells[1]),))
+    naming = Naming(comparison, "")
+
+    costs, energies = cost_table(comparison, naming), energy_table(comparison, naming)
+    assert costs is not None
+    assert energies is not None
+    assert costs.headings[1:3] == energies.headings[1:3] == ("a", "b")
+    assert costs.rows[0][1:3] == ("$11.00 ±10 %", "$22.00 ±10 %")
+    assert energies.rows[0][1:3] == ("1.00 nJ/flop", "2.00 nJ/flop")
+    beside = row_table(comparison, naming, Form(), ("cost", "energy"))
+    assert beside.headings[-2:] == ("cost a, b", "energy a, b")
+    assert beside.rows[0][-2:] == (
+        "$11.00 ±10 %, $22.00 ±10 % for 1M TFLOP",
+        "1.00 nJ/flop, 2.00 nJ/flop",
+    )
+    assert [value_of(cell, "cost") for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]
+    (line,) = csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline=""))
+    assert (float(line["a_usd_per_million"]), float(line["b_usd_per_million"])) == (11.0, 22.0)
+    assert (float(line["a_joules_per_unit"]), float(line["b_joules_per_unit"])) == (1e-9, 2e-9)
+    (row,) = comparison_as_json(comparison)["rows"]
+    assert (row["a"]["cost"]["usd_per_million"], row["b"]["cost"]["usd_per_million"]) == (11.0, 22.0)
+    assert (row["a"]["energy"]["joules_per_unit"], row["b"]["energy"]["joules_per_unit"]) == (1e-9, 2e-9)
 
 
 def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
@@ -167,7 +210,7 @@ def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
 
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
-    for words in ("faster", "nJ/flop", "TFLOP", "1.25x"):
+    for words in ("faster", "nJ/flop", "TFLOP", "+25 %"):
         assert words in text
 
 
@@ -180,9 +223,7 @@ def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], said: Cal
 
     assert table[0].startswith("| case (mini gpu) | a | b | b against a | verdict | n |")
     assert set(table[1]) <= set("|-: ")
-    assert re.search(
-        r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| 1\.25x \(.*\) more \| faster ", text
-    )
+    assert re.search(r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| \+25 % \(.*\) \| faster ", text)
     assert "| cost | a | b | for |" in text
     assert len({line.count("|") for line in table[:5]}) == 1
 
@@ -255,7 +296,7 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
     assert page.open == []
     for words in (
         "What differs",
-        "1.25x",
+        "+25 %",
         "faster",
         "Times of blocks",
         "a launch 3",

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.verdict import GeometricMean, RatioEstimate
+from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
@@ -19,14 +21,22 @@ from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult, Run
 from gputui.services.comparison import (
     Comparison,
+    GroupMean,
     Row,
     compare_sides,
     side_of_runs,
     sides_by,
     telling_dimension,
 )
-from gputui.services.comparison_tables import Naming, remarks
-from gputui.services.row_wording import boxes_text, choice_words, side_words
+from gputui.services.comparison_tables import Form, Naming, remarks, row_table
+from gputui.services.export import comparison_as_json
+from gputui.services.row_wording import (
+    boxes_text,
+    change_text,
+    choice_words,
+    short_change_text,
+    side_words,
+)
 from gputui.services.wording import run_notes
 
 LATER_US = STARTED_US + 3_600_000_000
@@ -310,6 +320,107 @@ def test_a_class_without_a_common_row_has_no_mean_and_says_so() -> None:
     by_name = {group.group: group for group in comparison.groups}
     assert by_name["training"].mean == Missing("no row in common")
     assert (by_name["training"].common, by_name["training"].rows) == (0, 1)
+
+
+def mean_of(comparison: Comparison) -> GroupMean:
+    (group,) = comparison.groups
+    return group
+
+
+def test_a_mean_is_judged_by_its_own_interval_as_a_row_is() -> None:
+    cases = [make_case(size=f"mini-{place}") for place in range(4)]
+
+    def against(*factors: float) -> GroupMean:
+        b = tuple(measured(c, *three(0.1 * f)) for c, f in zip(cases, factors, strict=True))
+        return mean_of(compared(*(measured(c, *three(0.1)) for c in cases), b=b))
+
+    assert against(2.0, 2.0, 2.0, 2.0).verdict.word == "slower"
+    assert against(0.5, 0.5, 0.5, 0.5).verdict.word == "faster"
+    assert against(1.0, 1.0, 1.0, 1.0).verdict.word == "same"
+    assert against(2.0, 2.0, 0.5, 0.5).verdict.word == "same"
+
+
+def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
+    cases = [make_case(), make_case("membw")]
+    comparison = compared(
+        *(measured(case, steady(0.1), waited_share=0.7) for case in cases),
+        b=(measured(cases[0], steady(0.02)), measured(cases[1], steady(0.016))),
+    )
+
+    group = mean_of(comparison)
+    assert [row.verdict.word for row in comparison.rows] == ["inconclusive"] * 2
+    assert group.verdict.word == "inconclusive"
+    assert isinstance(group.mean, GeometricMean)
+    naming = Naming(comparison, "")
+    for form in (Form(), Form(is_wide=False), Form(is_wide=False, is_short=True)):
+        cells = row_table(comparison, naming, form).rows[-1]
+        assert re.search(r"^[-+\d.]+ to [-+\d.]+( %|x)$", next(cell for cell in cells[1:] if cell)), cells
+        assert "inconclusive" in cells
+    assert short_change_text(group.mean, group.verdict) == ""
+    plain = comparison_as_json(comparison)["groups"][0]
+    assert (plain["verdict"], plain["reason"]) == ("inconclusive", "the interval is too wide")
+
+
+def test_contention_of_one_side_widens_its_mean_as_much_as_its_rows() -> None:
+    """What it does to the rows it does to all of them together: no average makes it smaller."""
+    cases = [make_case(size=f"mini-{place}") for place in range(9)]
+    quiet = [measured(case, *three(0.1)) for case in cases]
+    held = tuple(measured(case, *three(0.1), waited_share=0.4) for case in cases)
+
+    group = mean_of(compared(*quiet, b=held))
+
+    assert isinstance(group.mean, GeometricMean)
+    assert group.mean.high > 1 / 0.6
+    assert group.mean.low == pytest.approx(1.0, abs=0.02)
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.floats(0, 0.9),
+    st.floats(0, 0.9),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_no_form_prints_a_ratio_below_zero_or_a_lopsided_interval_as_if_it_were_even(
+    factors: list[float], launches: int, waited_a: float, waited_b: float
+) -> None:
+    cases = [make_case(size=f"mini-{place}") for place in range(len(factors))]
+    comparison = compared(
+        *(measured(c, *[steady(0.1)] * launches, waited_share=waited_a) for c in cases),
+        b=tuple(
+            measured(c, *[steady(0.1 * f)] * launches, waited_share=waited_b)
+            for c, f in zip(cases, factors, strict=True)
+        ),
+    )
+    told = [change_text(row.estimate, row.verdict) for row in comparison.rows]
+    told += [change_text(group.mean, group.verdict) for group in comparison.groups]
+    for text in told:
+        assert "±" not in text
+        for number in re.findall(r"-[\d.]+", text):
+            assert float(number) > -100, text
+
+
+def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -> None:
+    """Blocks that follow one another are merged for the interval; the figures are those of all blocks."""
+    rng = random.Random(3)
+
+    def series(step_s: float, follows: float) -> list[float]:
+        away, found = 0.0, []
+        for _ in range(40):
+            away = follows * away + rng.expovariate(8)
+            found.append(step_s * (1 + away))
+        return found
+
+    a, b = measured(GEMM, series(0.1, 0.95)), measured(GEMM, series(0.1, 0.0))
+    row = only_row(compared(a, b=(b,)))
+
+    estimate = ratio_of(row)
+    assert isinstance(row.a.speed, SpeedEstimate)
+    assert isinstance(row.b.speed, SpeedEstimate)
+    assert estimate.independent_a < estimate.n_a == row.a.speed.blocks == 40
+    assert estimate.n_b == row.b.speed.blocks == 40
+    assert estimate.ratio == pytest.approx(row.b.speed.units_per_s / row.a.speed.units_per_s, rel=1e-12)
+    assert row_table(compared(a, b=(b,)), Naming(compared(a, b=(b,)), ""), Form()).rows[0][-1] == "40/40"
 
 
 # What differs

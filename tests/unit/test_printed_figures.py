@@ -162,6 +162,11 @@ def close(shown: float, truth: float) -> bool:
     return abs(shown / truth - 1) <= ROUNDING
 
 
+def as_percent(shown: str, truth: float) -> bool:
+    """Printed without decimals from 1 % on."""
+    return abs(float(shown) - 100 * truth) <= (0.5 if abs(float(shown)) >= 1 else 0.05) + 1e-9
+
+
 def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: tuple[Path, Path]) -> None:
     text = printed("show", "latest", str(files[0]))
     for case_id, case in enumerate(CASES):
@@ -169,16 +174,17 @@ def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: 
         per_s = float(np.exp(truth.center))
         row = next(line for line in text.split("\n") if line.startswith(case.name))
         found = re.search(
-            r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+) (s|ms|µs) +±([\d.]+) % +.*\$([\d.]+) 1M TFLOP", row
+            r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+) (s|ms|µs) +(?:±|-([\d.]+) to \+)([\d.]+) %"
+            r" +.*\$([\d.]+) 1M TFLOP",
+            row,
         )
         assert found, row
-        rate, step, unit, percent, usd = found.groups()
+        rate, step, unit, below, above, usd = found.groups()
         assert close(numbers(rate.strip()), per_s)
         step_s = float(step) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]
         assert close(step_s, case.units_per_step / per_s)
-        assert (
-            abs(float(percent) - 100 * np.expm1(truth.half)) <= (0.5 if float(percent) >= 1 else 0.05) + 1e-9
-        )
+        assert as_percent(above, np.expm1(truth.half))
+        assert as_percent(below or above, -np.expm1(-truth.half))
         assert close(float(usd), USD_PER_H / 3600 / per_s * 1e18)
 
 
@@ -193,20 +199,25 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
         logs.append((middle, low, high))
         row = next(line for line in text.split("\n") if line.startswith(case.work.workload))
         found = re.search(
-            r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+ [kMGTP]?)FLOP/s +([\d.]+)x \(([\d.]+)–([\d.]+)\) less", row
+            r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+ [kMGTP]?)FLOP/s +"
+            r"([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\)",
+            row,
         )
         assert found, row
         on_a, on_b, *shown = found.groups()
         assert close(numbers(on_a.strip()), float(np.exp(speed(a).center)))
         assert close(numbers(on_b.strip()), float(np.exp(speed(b).center)))
-        told = [float(x) for x in shown]
-        assert all(map(close, told, np.exp([-middle, -high, -low])))
-        assert abs(told[0] * numbers(on_b.strip()) / numbers(on_a.strip()) - 1) <= 3 * ROUNDING
+        assert all(map(as_percent, shown, np.expm1([middle, low, high])))
+        divided_as_printed = numbers(on_b.strip()) / numbers(on_a.strip()) - 1
+        assert abs(float(shown[0]) / 100 - divided_as_printed) <= 0.005 + 2 * ROUNDING
     row = next(line for line in text.split("\n") if line.startswith("mean of 2/2 ceilings"))
-    found = re.search(r"([\d.]+)x \(([\d.]+)–([\d.]+)\) less", row)
-    assert found, row
     middles = np.array([m for m, _, _ in logs])
     widths = np.array([[m - low, high - m] for m, low, high in logs])
     both = np.sqrt((widths**2).sum(axis=0) + widths.prod(axis=0)) / 2  # correlation 0.5 between two rows
-    ends = (-middles.mean(), -(middles.mean() + both[1]), -(middles.mean() - both[0]))
-    assert all(map(close, map(float, found.groups()), np.exp(ends)))
+    ends = [middles.mean(), middles.mean() - both[0], middles.mean() + both[1]]
+    if ends[2] < 0:  # decided
+        found = re.search(r"  ([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\) +slower", row)
+    else:  # no number stands where none is told
+        found, ends = re.search(r"  ([-+\d.]+) to ([-+\d.]+) % +inconclusive", row), ends[1:]
+    assert found, row
+    assert all(map(as_percent, found.groups(), np.expm1(ends)))

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from gputui.model.units import (
     RATES,
     format_bytes,
+    format_change,
+    format_change_interval,
     format_hourly,
     format_percent,
     format_rate,
     format_ratio,
     format_seconds,
+    format_spread,
     format_usd,
     three_digits,
     with_prefix,
@@ -213,3 +216,44 @@ def test_money_is_never_shown_with_an_exponent_and_is_the_amount(usd: float) -> 
 )
 def test_a_price_per_hour_has_cents_and_all_digits_it_was_stated_with(usd: float, shown: str) -> None:
     assert format_hourly(usd) == shown
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [
+        (1.0, "0 %"),
+        (1.0004, "0 %"),
+        (0.996, "-0.4 %"),
+        (1.009, "+0.9 %"),
+        (1.02, "+2 %"),
+        (0.64, "-36 %"),
+        (0.0423, "-95.8 %"),
+        (0.00423, "-99.58 %"),
+        (1e-9, "-99.99 %"),
+        (2.99, "+199 %"),
+        (3.0, "3.00x"),
+        (41.23, "41.2x"),
+    ],
+)
+def test_a_change_of_rate_is_signed_and_a_factor_from_three_times_on(ratio: float, told: str) -> None:
+    assert format_change(ratio) == told
+
+
+def test_the_ends_of_a_change_take_the_form_of_the_change() -> None:
+    assert format_change_interval(0.62, 0.66, 0.64) == "-38 to -34"
+    assert format_change_interval(0.9, 3.4, 1.7) == "-10 to +240"
+    assert format_change_interval(2.9, 3.4, 3.1) == "2.90 to 3.40"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (0.98, 1.0201, "±2 %"),
+        (0.82, 1.22, "-18 to +22 %"),
+        (0.3, 4.0, "-70 % to 4.00x"),
+        (1e-9, 50, "-99.99 % to >10x"),
+        (1.0, 1.0, "±0 %"),
+    ],
+)
+def test_a_spread_is_symmetric_only_where_it_prints_so(low: float, high: float, told: str) -> None:
+    assert format_spread(7.0, 7 * low, 7 * high) == told
