@@ -11,9 +11,11 @@ import pytest
 from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, STARTED_NS, journal_lines, write_lines, write_telemetry
 
+from gputui.analysis.cost import Cost
 from gputui.analysis.priors import paired_prior_sd
 from gputui.analysis.verdict import (
     RatioEstimate,
+    SpeedEstimate,
     Verdict,
     compare_launches,
     compare_pairs,
@@ -22,7 +24,7 @@ from gputui.analysis.verdict import (
 )
 from gputui.model.absent import Missing
 from gputui.model.case import OWN
-from gputui.model.journal import Block
+from gputui.model.journal import Block, Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.telemetry import Reading
 from gputui.services.comparison import (
@@ -37,7 +39,7 @@ from gputui.services.comparison import (
     side_of_runs,
     sides_by,
 )
-from gputui.services.speeds import paired_launches
+from gputui.services.speeds import cost_of, paired_launches, speed_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import BlockReasons, CaseConditions, MeasuredSpan, open_result
 from gputui.store.writing import store_run
@@ -191,6 +193,22 @@ def test_three_launches_that_differ_as_much_as_their_neighbours_did_are_inconclu
     assert verdict(crowded) == Verdict(
         "inconclusive", "others held the CPUs for 50 % of b's time: run again when it is idle"
     )
+
+
+def test_contention_makes_a_speed_and_its_cost_as_uncertain_as_the_time_it_took() -> None:
+    quiet, held = measured(FP32, *[steady(0.1)] * 3), measured(FP32, *[steady(0.1)] * 3, waited_share=0.5)
+    price = Price(3.6, 0.0, "stated", "", "", "", "")
+    before, after = speed_of(quiet), speed_of(held)
+    assert isinstance(before, SpeedEstimate)
+    assert isinstance(after, SpeedEstimate)
+
+    assert (after.units_per_s, after.low) == pytest.approx((before.units_per_s, before.low))
+    assert after.high == pytest.approx(before.high / 0.5, rel=0.02)
+    costs = cost_of(quiet, price), cost_of(held, price)
+    assert isinstance(costs[0], Cost)
+    assert isinstance(costs[1], Cost)
+    assert costs[1].low == pytest.approx(costs[0].low * 0.5, rel=0.02)
+    assert costs[1].high == pytest.approx(costs[0].high)
 
 
 # Clocks
