@@ -1,8 +1,8 @@
 """The gate of `compare` on boxes of known slowness: how often it passes, fails, and cannot tell.
 
 Measures a baseline and boxes that do 4, 1.5, 1.1 and 1.0 times the work under the same name, in turn and each
-anew, and asks `gputui compare A B --fail-if-slower 5` of each; rows and means that the comparison calls faster
-or slower are counted too. With `--load N`, N processes that want a CPU run all the while.
+anew, and asks `gputui compare A B --fail-if-slower 5` of each; rows and means that the comparison calls
+faster or slower are counted too. With `--load N`, N processes that want a CPU run all the while.
 
     python tests/benchmarks/gate.py --times 20 [--load 2]
 """
