@@ -31,7 +31,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Cpu, Gpu, Layer, Machine, Memory, Runtime
 from gputui.model.plan import PlannedCase
-from gputui.model.telemetry import HOST, Reading, encode_row, header
+from gputui.model.telemetry import CURRENT, HOST, Reading, TelemetryFormat
 
 RUN_ID = "0194b5a0-0000-7000-8000-00000000c0de"
 STARTED_US = 1_795_000_000_000_000
@@ -236,10 +236,12 @@ def make_telemetry(seconds: float = 4.0, hertz: float = 10.0, gpus: int = 0) -> 
     return readings
 
 
-def write_telemetry(run_dir: Path, readings: Sequence[Reading]) -> None:
-    """Write readings as a telemetry file."""
-    rows = b"".join(encode_row(reading) for reading in readings)
-    (run_dir / TELEMETRY_NAME).write_bytes(header() + rows)
+def write_telemetry(
+    run_dir: Path, readings: Sequence[Reading], written_by: TelemetryFormat = CURRENT
+) -> None:
+    """Write readings as a telemetry file, by this version of gputui or another."""
+    rows = b"".join(written_by.encode(reading) for reading in readings)
+    (run_dir / TELEMETRY_NAME).write_bytes(written_by.header() + rows)
 
 
 def make_journal(

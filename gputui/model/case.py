@@ -77,7 +77,7 @@ class Case:
     workload_class: str
     """`ceiling`, `training`, `inference` or `host`: the group of its geometric mean and its launch prior."""
     unit: str
-    """What is counted per step: a name of `units.RATES`."""
+    """What is counted per step: a name of `units.RATES`, or one that only a newer gputui knows."""
     units_per_step: float
     flops_per_step: int | None
     """None where the work is not counted in floating-point operations."""

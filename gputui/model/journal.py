@@ -171,7 +171,7 @@ class Figure:
     """Ends in its unit: `p99_latency_s`."""
     title: str
     unit: str
-    """A name of `units.FIGURE_SUFFIXES`."""
+    """A name of `units.FIGURE_SUFFIXES`, or one that only a newer gputui knows."""
     better: str
     """`less`, `more` or `neither`."""
     combine: str

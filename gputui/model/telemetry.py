@@ -11,12 +11,14 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.model.devices import HOST as HOST
 
+FORMAT_VERSION = 1
 _NO_COUNT = 2**64 - 1
+_CRC = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,6 @@ METRICS: tuple[Metric, ...] = (
     Metric("cpu_clock_mhz", "f", "host", "mean clock of the logical CPUs"),
 )
 
-_ROW = struct.Struct("<hQ" + "".join(m.code for m in METRICS))
-_CRC = struct.Struct("<I")
-ROW_BYTES = _ROW.size + _CRC.size
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -67,40 +65,92 @@ class Reading:
     """By metric key; a key that is absent was not measured."""
 
 
-def header() -> bytes:
-    """The first line of a telemetry file."""
-    columns = [[m.key, m.code, m.scope] for m in METRICS]
-    return json.dumps({"telemetry": 1, "columns": columns}).encode() + b"\n"
+class UnreadableHeader(ValueError):
+    """What is wrong with the header of a telemetry file."""
 
 
-def encode_row(reading: Reading) -> bytes:
-    """One row of `ROW_BYTES` bytes."""
-    values = [reading.values.get(m.key, math.nan if m.code == "f" else _NO_COUNT) for m in METRICS]
-    body = _ROW.pack(reading.device, reading.t_ns, *values)
-    return body + _CRC.pack(zlib.crc32(body))
+class TelemetryFormat:
+    """How the rows of a telemetry file lie: its columns, in order."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.metrics = tuple(metrics)
+        self._row = struct.Struct("<hQ" + "".join(m.code for m in self.metrics))
+        self.row_bytes = self._row.size + _CRC.size
+
+    @classmethod
+    def parse(cls, line: bytes) -> TelemetryFormat:
+        """The format that a header line names, whichever version wrote it. Raises UnreadableHeader."""
+        if not line.endswith(b"\n"):
+            raise UnreadableHeader("its header is cut off" if line else "it is empty")
+        try:
+            plain = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UnreadableHeader("its header is damaged") from error
+        version = plain.get("telemetry") if isinstance(plain, dict) else None
+        if type(version) is not int:
+            raise UnreadableHeader("its first line is not a telemetry header")
+        if version != FORMAT_VERSION:
+            raise UnreadableHeader(f"it has format {version}, this gputui reads format {FORMAT_VERSION}")
+        columns = plain.get("columns")
+        if not isinstance(columns, list) or not all(map(_is_column, columns)):
+            raise UnreadableHeader("its header describes columns that this gputui cannot read")
+        metrics = [Metric(key, code, scope, "") for key, code, scope in columns]
+        if len({m.key for m in metrics}) != len(metrics):
+            raise UnreadableHeader("its header names a column twice")
+        return cls(metrics)
+
+    def header(self) -> bytes:
+        """The first line of the file."""
+        columns = [[m.key, m.code, m.scope] for m in self.metrics]
+        return json.dumps({"telemetry": FORMAT_VERSION, "columns": columns}).encode() + b"\n"
+
+    def unknown_keys(self) -> tuple[str, ...]:
+        """Columns that this version has no metric for."""
+        return tuple(m.key for m in self.metrics if _kind(m) not in _KNOWN)
+
+    def encode(self, reading: Reading) -> bytes:
+        """One row of `row_bytes` bytes."""
+        absent = {"f": math.nan, "Q": _NO_COUNT}
+        values = [reading.values.get(m.key, absent[m.code]) for m in self.metrics]
+        body = self._row.pack(reading.device, reading.t_ns, *values)
+        return body + _CRC.pack(zlib.crc32(body))
+
+    def decode(self, rows: bytes) -> Iterator[Reading | None]:
+        """The known metrics of each row; None for a damaged row. A torn tail is cut."""
+        keys = [m.key if _kind(m) in _KNOWN else "" for m in self.metrics]
+        for start in range(0, len(rows) - self.row_bytes + 1, self.row_bytes):
+            body = rows[start : start + self._row.size]
+            if _CRC.unpack_from(rows, start + self._row.size)[0] != zlib.crc32(body):
+                yield None
+                continue
+            device, t_ns, *raw = self._row.unpack(body)
+            values = {
+                key: value
+                for key, value in zip(keys, raw, strict=True)
+                if key and value != _NO_COUNT and not math.isnan(value)
+            }
+            yield Reading(device, t_ns, values)
 
 
 def row_device(row: bytes) -> int:
-    """The device that a row of `encode_row` is about."""
-    return int(_ROW.unpack_from(row)[0])
+    """The device that a row is about, whatever its columns."""
+    return int.from_bytes(row[:2], "little", signed=True)
 
 
-def decode_rows(data: bytes) -> Iterator[Reading]:
-    """Readings of a file's bytes, header included; damaged rows are left out, a torn tail is cut.
+def _is_column(column: object) -> bool:
+    return (
+        isinstance(column, list)
+        and len(column) == 3
+        and all(isinstance(part, str) for part in column)
+        and column[1] in ("f", "Q")
+    )
 
-    A file without this version's header holds nothing that can be read.
-    """
-    head = header()
-    if not data.startswith(head):
-        return
-    for start in range(len(head), len(data) - ROW_BYTES + 1, ROW_BYTES):
-        body = data[start : start + _ROW.size]
-        if _CRC.unpack_from(data, start + _ROW.size)[0] != zlib.crc32(body):
-            continue
-        device, t_ns, *raw = _ROW.unpack(body)
-        values = {
-            m.key: v
-            for m, v in zip(METRICS, raw, strict=True)
-            if v != _NO_COUNT and not (m.code == "f" and math.isnan(v))
-        }
-        yield Reading(device, t_ns, values)
+
+def _kind(metric: Metric) -> tuple[str, str, str]:
+    """What two versions must agree on to mean the same column."""
+    return metric.key, metric.code, metric.scope
+
+
+_KNOWN = frozenset(map(_kind, METRICS))
+CURRENT = TelemetryFormat(METRICS)
+"""What this version writes."""

@@ -18,17 +18,26 @@ class Rate:
     """What a million of it is called in a price column."""
 
 
-RATES: dict[str, Rate] = {
-    "flop": Rate("FLOP/s", True, "1M TFLOP"),
-    "B": Rate("B/s", True, "1M GB"),
-    "img": Rate("img/s", False, "1M img"),
-    "tok": Rate("tok/s", False, "1M tok"),
-    "seq": Rate("seq/s", False, "1M seq"),
-    "frame": Rate("fps", False, "1M frames"),
-    "req": Rate("req/s", False, "1M req"),
-    "step": Rate("step/s", False, "1M step"),
-    "run": Rate("run/s", False, "1 run"),
-}
+class Rates(dict[str, Rate]):
+    """The known units; one of a newer gputui goes by its own name."""
+
+    def __missing__(self, unit: str) -> Rate:
+        return Rate(f"{unit}/s", False, f"1M {unit}")
+
+
+RATES = Rates(
+    {
+        "flop": Rate("FLOP/s", True, "1M TFLOP"),
+        "B": Rate("B/s", True, "1M GB"),
+        "img": Rate("img/s", False, "1M img"),
+        "tok": Rate("tok/s", False, "1M tok"),
+        "seq": Rate("seq/s", False, "1M seq"),
+        "frame": Rate("fps", False, "1M frames"),
+        "req": Rate("req/s", False, "1M req"),
+        "step": Rate("step/s", False, "1M step"),
+        "run": Rate("run/s", False, "1 run"),
+    }
+)
 
 PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9, "run": 1e-6}
 """A million of these is priced in multiples: a FLOP or a byte alone costs nothing one could print, and nobody
@@ -165,7 +174,7 @@ def format_hourly(usd: float) -> str:
 
 
 def format_figure(value: float, unit: str) -> str:
-    """A figure in its unit: `12.3 ms`, `4.10 GiB`, `61 %`, `0.98x`, `0`."""
+    """A figure in its unit: `12.3 ms`, `4.10 GiB`, `61 %`, `0.98x`, `0`; an unknown one as `12.3 W`."""
     if unit == "s":
         return format_seconds(value)
     if unit == "B":
@@ -177,7 +186,8 @@ def format_figure(value: float, unit: str) -> str:
     if unit in ("B/s", "1/s"):
         digits, prefix = with_prefix(value)
         return f"{digits} {prefix}B/s" if unit == "B/s" else f"{digits}{prefix}/s"
-    return f"{value:.0f}" if value == round(value) else three_digits(value)
+    number = f"{value:.0f}" if value == round(value) else three_digits(value)
+    return number if unit == "count" else f"{number} {unit}"
 
 
 def format_energy(joules_per_unit: float, unit: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gputui.model.absent import Missing
-from gputui.model.telemetry import HOST, ROW_BYTES, encode_row, header, row_device
+from gputui.model.telemetry import CURRENT, HOST, row_device
 from gputui.sources.base import Source
 from gputui.sources.registry import SOURCES
 
@@ -73,7 +73,7 @@ class Sampler:
     def _sample(self) -> None:
         file = self._path.open("ab", buffering=0)
         try:
-            file.write(header())
+            file.write(CURRENT.header())
             next_full = next_fast = time.monotonic()
             while not self._stopping:
                 now = time.monotonic()
@@ -106,8 +106,8 @@ class Sampler:
         draft = self._path.with_name(self._path.name + ".thinned")
         taken: Counter[int] = Counter()
         with self._path.open("rb") as old, draft.open("wb") as new:
-            new.write(old.read(len(header())))
-            while len(row := old.read(ROW_BYTES)) == ROW_BYTES:
+            new.write(old.readline())
+            while len(row := old.read(CURRENT.row_bytes)) == CURRENT.row_bytes:
                 device = row_device(row)
                 if taken[device] % 2 == 0:
                     new.write(row)
@@ -126,7 +126,7 @@ class Sampler:
     def _read_all(self) -> list[bytes]:
         rows = []
         for source in self._sources:
-            rows += [encode_row(source.read(device, full=True)) for device in source.devices()]
+            rows += [CURRENT.encode(source.read(device, full=True)) for device in source.devices()]
             for device, missing in source.problems().items():
                 self._tell(f"{source.NAME} device {device}: {missing.reason}")
         return rows
@@ -134,7 +134,7 @@ class Sampler:
     def _read_focus(self) -> list[bytes]:
         focus = self._focus
         return [
-            encode_row(source.read(device, full=False))
+            CURRENT.encode(source.read(device, full=False))
             for source in self._sources
             for device in source.devices()
             if device in focus

@@ -236,6 +236,8 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
                 continue
             if choice.precision not in ("", case.case.variant.precision):
                 continue
+            if not _is_counted_in(job, case.case.unit):
+                continue
             if isinstance(speed_of(case), Missing):
                 tried.append(case)
                 continue
@@ -334,13 +336,23 @@ def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Span:
     return Span(units / speed.units_per_s, units / speed.high, units / speed.low)
 
 
+def _is_counted_in(job: Job, unit: str) -> bool:
+    """Whether a row in this unit answers the job; a newer gputui may count the same work in another."""
+    if isinstance(job, Serving):
+        return unit == "req"
+    return unit == job.unit or (unit, job.unit) == ("seq", "tok")
+
+
 def _units_in(job: Batch, case: Case) -> float:
     """How many of the job's units one unit of the row is: a text of 128 tokens is 128 tokens."""
     if case.unit == job.unit:
         return 1.0
     if (case.unit, job.unit) == ("seq", "tok"):
         return float(dict(case.work.parameters)["context"])
-    raise ValueError(f"a row in {case.unit} for a job in {job.unit}")
+    raise GputuiError(
+        f"{case.name} counts {case.unit}: how many {job.unit} that is cannot be told",
+        "use the version of gputui that measured it",
+    )
 
 
 def _usd_of_job(

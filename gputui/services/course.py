@@ -174,10 +174,14 @@ class CoursePicture:
 def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
     """What the sampler of a run of this boot read last, as `GPU 0  98 % busy · 512 W · 1.98 GHz · 71 °C`.
 
-    `now_ns` is the monotonic time; a reading that is older than 10 s is left out.
+    `now_ns` is the monotonic time; a reading that is older than 10 s is left out. Why there is none, if the
+    telemetry cannot be read.
     """
     now_ns = time.monotonic_ns() if now_ns is None else now_ns
-    readings = [r for r in latest_readings(run_dir) if now_ns - r.t_ns < READING_HOLDS_S * 1e9]
+    latest = latest_readings(run_dir)
+    if isinstance(latest, Missing):
+        return (latest.reason,)
+    readings = [r for r in latest if now_ns - r.t_ns < READING_HOLDS_S * 1e9]
     gpus = tuple(_gpu_words(reading) for reading in readings if reading.device != HOST)
     return gpus or tuple(_host_words(reading) for reading in readings)
 

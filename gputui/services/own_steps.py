@@ -6,7 +6,6 @@ import importlib.resources
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.model.units import RATES
 from gputui.recording.probing import describe_step
 from gputui.services.profiles import OwnStep, Profile, ProfileCase, can_be_profiled
 from gputui.worker.contract import Request, Size, Step, Workload
@@ -34,11 +33,6 @@ def profile_of_step(path: Path, python: str) -> Profile:
     plain = describe_step((python,), path)
     if "error" in plain:
         raise GputuiError(plain["error"], "compare it with what `gputui new-workload FILE` writes")
-    if plain["unit"] not in RATES:
-        raise GputuiError(
-            f"{path.name} line {plain['unit_line']}: unit: {plain['unit']!r} is not known",
-            f"one of {', '.join(RATES)}",
-        )
     sizes = {name: Size(**size) for name, size in plain["sizes"].items()}
     workload = Workload(
         name=plain["name"],

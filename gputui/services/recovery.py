@@ -109,6 +109,8 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")
     said = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
+    if stored.left_out:
+        said += f"; left out: {'; '.join(stored.left_out)}"
     return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else said)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_NAME,
     JOURNAL_SCHEMA,
@@ -32,7 +34,8 @@ from gputui.model.journal import (
     check_line,
 )
 from gputui.model.profiled import ProfiledPass
-from gputui.model.telemetry import ROW_BYTES, Reading, decode_rows, header
+from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
+from gputui.model.units import counted
 from gputui.store.strict import NotValid, strict
 from gputui.store.text import clean_text
 
@@ -42,6 +45,8 @@ _ROWS_AT_A_TIME = 4096
 _LATEST_ROWS = 256
 """The host and many GPUs, a few times each."""
 _LONGEST_LINE = 16 * 2**20
+_LONGEST_HEADER = 2**16
+_UNKNOWN_LISTED = 5
 _DAMAGE_LISTED = 50
 L = TypeVar("L")
 
@@ -109,37 +114,87 @@ def read_journal(run_dir: Path) -> JournalContents:
     return JournalContents(start, tuple(lines), tuple(damage))
 
 
-def read_telemetry(run_dir: Path) -> Iterator[Reading]:
+class Telemetry:
     """The intact telemetry of a run directory, oldest first; nothing if there is none.
 
     Reads as it goes: memory does not grow with the file.
     """
-    head = header()
-    try:
-        with (run_dir / TELEMETRY_NAME).open("rb") as file:
-            if file.read(len(head)) != head:
-                return
-            while rows := file.read(ROW_BYTES * _ROWS_AT_A_TIME):
-                yield from decode_rows(head + rows)
-    except FileNotFoundError:
-        return
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / TELEMETRY_NAME
+        self.damage: tuple[str, ...] = ()
+        """What the last iteration left out and why, one sentence each. Complete when it has ended."""
+        self.is_readable = True
+        """False if the last iteration could not read the file, or only its beginning."""
+
+    def __iter__(self) -> Iterator[Reading]:
+        self.damage, self.is_readable = (), True
+        try:
+            with self._path.open("rb") as file:
+                yield from self._readings(file)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.is_readable = False
+            self._leave_out(f"cannot be read: {error.strerror or error}")
+        except UnreadableHeader as error:
+            self.is_readable = False
+            self._leave_out(f"none of it can be read: {error}")
+
+    def _readings(self, file: BufferedReader) -> Iterator[Reading]:
+        form = _format_of(file)
+        unknown = form.unknown_keys()
+        if unknown:
+            names = ", ".join(clean_text(key)[:40] for key in unknown[:_UNKNOWN_LISTED])
+            more = f" and {len(unknown) - _UNKNOWN_LISTED} more" if len(unknown) > _UNKNOWN_LISTED else ""
+            self._leave_out(f"this gputui does not know {counted(len(unknown), 'metric')}: {names}{more}")
+        damaged = total = torn = 0
+        while rows := file.read(form.row_bytes * _ROWS_AT_A_TIME):
+            for reading in form.decode(rows):
+                total += 1
+                if reading is None:
+                    damaged += 1
+                else:
+                    yield reading
+            torn = len(rows) % form.row_bytes
+        if damaged:
+            self._leave_out(f"{damaged} of {counted(total, 'row')} damaged")
+        if torn:
+            self._leave_out("the last row was cut off while it was written")
+
+    def _leave_out(self, what: str) -> None:
+        self.damage += (f"telemetry: {what}",)
 
 
-def latest_readings(run_dir: Path) -> tuple[Reading, ...]:
+def read_telemetry(run_dir: Path) -> Telemetry:
+    """The telemetry of a run directory, whichever version of gputui wrote it."""
+    return Telemetry(run_dir)
+
+
+def latest_readings(run_dir: Path) -> tuple[Reading, ...] | Missing:
     """The newest reading of each device in the telemetry that is being written, the host first.
 
-    Reads the end of the file alone; nothing if there is none.
+    Reads the end of the file alone. Nothing if none is written yet; Missing if its header cannot be read.
     """
-    head = header()
     try:
         with (run_dir / TELEMETRY_NAME).open("rb") as file:
-            rows = max(file.seek(0, 2) - len(head), 0) // ROW_BYTES
-            file.seek(len(head) + max(rows - _LATEST_ROWS, 0) * ROW_BYTES)
-            end = file.read(_LATEST_ROWS * ROW_BYTES)
+            if not file.peek(1):
+                return ()
+            form = _format_of(file)
+            begin = file.tell()
+            rows = (file.seek(0, 2) - begin) // form.row_bytes
+            file.seek(begin + max(rows - _LATEST_ROWS, 0) * form.row_bytes)
+            end = file.read(_LATEST_ROWS * form.row_bytes)
     except OSError:
         return ()
-    newest = {reading.device: reading for reading in decode_rows(head + end)}
+    except UnreadableHeader as error:
+        return Missing(f"no telemetry: {error}")
+    newest = {reading.device: reading for reading in form.decode(end) if reading is not None}
     return tuple(newest[device] for device in sorted(newest))
+
+
+def _format_of(file: BufferedReader) -> TelemetryFormat:
+    return TelemetryFormat.parse(file.readline(_LONGEST_HEADER))
 
 
 class JournalTail:

@@ -337,8 +337,11 @@ def _event_rows(contents: JournalContents) -> list[Row]:
         {"t_us": contents.utc_us(event.t_ns), "level": event.level, "message": event.message}
         for event in contents.of(Event)
     ]
-    rows.extend(
-        {"t_us": None, "level": "warning", "message": f"left out of the journal: {what}"}
-        for what in contents.damage
-    )
-    return rows
+    return rows + damage_rows(contents.damage)
+
+
+def damage_rows(left_out: Iterable[str], level: str = "warning") -> list[Row]:
+    """Events that say what of a journal could not be read."""
+    return [
+        {"t_us": None, "level": level, "message": f"left out of the journal: {what}"} for what in left_out
+    ]

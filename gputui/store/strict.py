@@ -34,7 +34,6 @@ from gputui.model.profiled import (
     ProfiledPass,
     TimeSlice,
 )
-from gputui.model.units import FIGURE_SUFFIXES
 
 T = TypeVar("T")
 
@@ -49,7 +48,6 @@ _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
     LaunchEnd: (("outcome", OUTCOMES),),
     RunEnd: (("status", ("finished", "interrupted", "failed")),),
     Figure: (
-        ("unit", tuple(FIGURE_SUFFIXES)),
         ("better", FIGURE_BETTER),
         ("combine", FIGURE_COMBINES),
     ),

@@ -15,7 +15,7 @@ import gputui
 from gputui.errors import GputuiError, NotStored
 from gputui.model.telemetry import Reading
 from gputui.store import schema
-from gputui.store.journal_reader import JournalContents
+from gputui.store.journal_reader import JournalContents, Telemetry
 from gputui.store.locking import WAIT_S, Locked, write_lock
 from gputui.store.opening import (
     CATALOG,
@@ -28,7 +28,7 @@ from gputui.store.opening import (
     open_read_only,
     retrying,
 )
-from gputui.store.rows import Cell, Row, run_rows, telemetry_tuples
+from gputui.store.rows import Cell, Row, damage_rows, run_rows, telemetry_tuples
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -57,7 +57,7 @@ class StoredRun:
     blocks: int
     telemetry_rows: int
     left_out: tuple[str, ...]
-    """What of the journal could not be read, one sentence each."""
+    """What of the journal and its telemetry could not be read, one sentence each."""
 
 
 def store_run(
@@ -85,10 +85,13 @@ def store_run(
         for name, table_rows in rows.items():
             _insert_rows(connection, name, run_id, table_rows)
         count = _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
+        left_out = contents.damage
+        if isinstance(telemetry, Telemetry):  # it knows only now, having been read
+            level = "warning" if telemetry.is_readable else "error"
+            _insert_rows(connection, "events", run_id, damage_rows(telemetry.damage, level))
+            left_out += telemetry.damage
         connection.execute("COMMIT")
-    return StoredRun(
-        db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), count, contents.damage
-    )
+    return StoredRun(db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), count, left_out)
 
 
 def delete_run(connection: DuckDBPyConnection, run_id: str) -> None:

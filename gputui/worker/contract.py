@@ -133,6 +133,7 @@ class Workload:
     workload_class: str
     """`ceiling`, `training`, `inference` or `host`."""
     unit: str
+    """What is counted: one of `UNITS` in `contract_check.py`."""
     sizes: dict[str, Size]
     precisions: tuple[str, ...]
     device_classes: tuple[str, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,19 +11,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any  # whatever the user wrote
 
-from .contract import Figure, Request, Size, Step, Workload
+from .contract import Request, Step, Workload
+from .contract_check import NotInContract, mistake_in
 
 PREFIX = "step:"
 """Before the name of a user's workload, so that it is never taken for one of ours."""
-CLASSES = ("ceiling", "training", "inference", "host")
-PRECISIONS = ("fp32", "tf32", "amp")
-DEVICES = ("cpu", "gpu")
-UNITS_OF_FIGURES = ("s", "B", "B/s", "1/s", "share", "ratio", "count")
-_NAME = re.compile(r"[a-z0-9_-]{1,40}")
-
-
-class NotInContract(Exception):
-    """What is wrong with the file: its name, the line, and what was expected."""
 
 
 def load(path: Path) -> Workload:
@@ -54,11 +45,10 @@ def load(path: Path) -> Workload:
         what = "no WORKLOAD" if workload is None else f"WORKLOAD is of type {type(workload).__name__}"
         line = f" line {lines['WORKLOAD']}" if "WORKLOAD" in lines else ""
         raise NotInContract(f"{path.name}{line}: {what}; expected WORKLOAD = Workload(name=..., ...)")
-    wrong = _first_mistake(workload)
-    if wrong:
-        key, expected = wrong
-        at = lines.get(key, lines.get("WORKLOAD", 1))
-        raise NotInContract(f"{path.name} line {at}: {key}: expected {expected}")
+    wrong = mistake_in(workload)
+    if wrong is not None:
+        at = lines.get(wrong.field, lines.get("WORKLOAD", 1))
+        raise NotInContract(f"{path.name} line {at}: {wrong.field}: {wrong.said}")
     return replace(workload, name=PREFIX + workload.name, build=_checked(workload.build, path))
 
 
@@ -82,13 +72,11 @@ def described(path: Path) -> dict[str, Any]:
             "is_alone",
         )
     }
-    lines = declared_lines(ast.parse(path.read_bytes()))
     return {
         **plain,
         "sizes": sizes,
         "precisions": list(workload.precisions),
         "device_classes": list(workload.device_classes),
-        "unit_line": lines.get("unit", lines.get("WORKLOAD", 1)),
     }
 
 
@@ -114,79 +102,6 @@ def declared_lines(tree: ast.Module) -> dict[str, int]:
                 if keyword.arg:
                     lines[keyword.arg] = keyword.value.lineno
     return lines
-
-
-def _first_mistake(workload: Workload) -> tuple[str, str] | None:
-    """The field that is wrong, and what was expected of it."""
-    texts = all(
-        isinstance(text, str) and text and text.isprintable() for text in (workload.title, workload.question)
-    )
-    checks = (
-        (
-            "name",
-            isinstance(workload.name, str) and _NAME.fullmatch(workload.name),
-            "1 to 40 of a-z, 0-9, _ and -",
-        ),
-        ("version", _is_whole(workload.version, 1), "a whole number from 1"),
-        ("title", texts, "title and question: one line of text each"),
-        ("workload_class", workload.workload_class in CLASSES, f"one of {', '.join(CLASSES)}"),
-        ("unit", isinstance(workload.unit, str), "what is counted, such as img or tok"),
-        ("precisions", _are(workload.precisions, PRECISIONS), f"some of {', '.join(PRECISIONS)}"),
-        ("device_classes", _are(workload.device_classes, DEVICES), f"some of {', '.join(DEVICES)}"),
-        ("needs_torch", isinstance(workload.needs_torch, bool), "True or False"),
-        ("build", callable(workload.build), "a function of a Request that gives a Step"),
-        (
-            "figures",
-            _are_figures(workload.figures),
-            "a tuple of Figure: key, title, unit, better, combine, each one of those in the contract",
-        ),
-        (
-            "sizes",
-            _are_sizes(workload.sizes),
-            "names with a Size each: units_per_step from 1e-60 to 1e60, plain parameters",
-        ),
-    )
-    return next(((key, expected) for key, fits, expected in checks if not fits), None)
-
-
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _are(values: object, allowed: tuple[str, ...]) -> bool:
-    return isinstance(values, tuple | list) and len(values) > 0 and all(value in allowed for value in values)
-
-
-def _are_figures(figures: object) -> bool:
-    return isinstance(figures, tuple) and all(
-        isinstance(figure, Figure)
-        and all(isinstance(text, str) and text.isprintable() for text in (figure.key, figure.title))
-        and figure.unit in UNITS_OF_FIGURES
-        and figure.better in ("less", "more", "neither")
-        and figure.combine in ("median", "sum", "max", "min")
-        for figure in figures
-    )
-
-
-def _are_sizes(sizes: object) -> bool:
-    return (
-        isinstance(sizes, dict)
-        and len(sizes) > 0
-        and all(isinstance(name, str) and _NAME.fullmatch(name) for name in sizes)
-        and all(isinstance(size, Size) and _is_size(size) for size in sizes.values())
-    )
-
-
-def _is_size(size: Size) -> bool:
-    counts = (size.flops_per_step, size.bytes_per_step, size.amp_bytes_per_step)
-    return (
-        isinstance(size.parameters, dict)
-        and all(isinstance(value, bool | int | float | str) for value in size.parameters.values())
-        and isinstance(size.units_per_step, int | float)
-        and 1e-60 <= size.units_per_step <= 1e60
-        and all(count is None or _is_whole(count, 0) for count in counts)
-        and _is_whole(size.memory_bytes, 0)
-    )
 
 
 def _checked(build: Callable[[Request], Step], path: Path) -> Callable[[Request], Step]:

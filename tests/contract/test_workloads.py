@@ -6,18 +6,28 @@ import copy
 import hashlib
 import json
 import math
+import os
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any  # torch's own types
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gputui.worker import serving
+import gputui
+from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
+from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
+from gputui.model.units import FIGURE_SUFFIXES, RATES
+from gputui.services.advising import ALONE, ANSWERS, SERVES
+from gputui.worker import contract_check, serving
 from gputui.worker.classification import classifier_and_input
-from gputui.worker.contract import Parameter, Request, Step, Unsupported, Workload
+from gputui.worker.contract import Figure, Parameter, Request, Size, Step, Unsupported, Workload
+from gputui.worker.contract_check import mistake_in
 from gputui.worker.models.encoder import Encoder
 from gputui.worker.models.gpt import Gpt
 from gputui.worker.models.llama import Llama
@@ -118,6 +128,7 @@ PRODUCTS = {
     *("linear", "conv2d", "scaled_dot_product_attention"),  # as inference mode calls them
 }
 DATA_MAKERS = {"rand", "randn", "randint", "randperm", "normal_", "uniform_", "random_", "arange", "full"}
+ANSWERS_TO_THE_HOST = {"_local_scalar_dense", "is_nonzero"}
 
 
 class Operations(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read torch
@@ -150,13 +161,152 @@ def test_a_workload_can_be_found_by_a_name_of_its_own(workload: Workload) -> Non
 
 @each_workload
 def test_a_workload_says_what_a_person_learns_from_it(workload: Workload) -> None:
-    assert workload.question.endswith("?")
-    assert workload.title
-    assert workload.unit
-    assert workload.version >= 1
-    assert workload.workload_class in {"ceiling", "training", "inference", "host"}
-    assert set(workload.precisions) <= {"fp32", "tf32", "amp"}
-    assert set(workload.device_classes) <= {"cpu", "gpu"}
+    assert workload.question.endswith("?"), f"{workload.name}: {workload.question!r} is not a question"
+    assert mistake_in(workload) is None
+
+
+@each_workload
+def test_the_sizes_of_a_workload_are_named_as_the_others_are(workload: Workload) -> None:
+    transfers = ("4k", "64k", "1m", "16m", "256m")
+    allowed = transfers if workload.name == "xfer" else ("mini", "base", "large", "xl")
+    wrong = [name for name in workload.sizes if name.partition("-")[0] not in allowed]
+    assert not wrong, f"{workload.name}: {wrong} should begin with one of {allowed}"
+
+
+@each_workload
+def test_the_parameters_of_a_workload_are_named_in_lower_case(workload: Workload) -> None:
+    keys = {key for size in workload.sizes.values() for key in size.parameters}
+    wrong = [key for key in keys if not re.fullmatch(r"[a-z][a-z0-9_]*", key)]
+    assert not wrong, f"{workload.name}: {wrong} should be a-z, 0-9 and _"
+
+
+@pytest.mark.parametrize(
+    "workload", [w for w in WORKLOADS if w.workload_class == "training"], ids=lambda w: w.name
+)
+def test_a_training_says_among_how_many_answers_it_guesses(workload: Workload) -> None:
+    for name, size in workload.sizes.items():
+        assert {"classes", "vocabulary"} & set(size.parameters), (
+            f"{workload.name} {name}: a parameter `classes` or `vocabulary` says what loss guessing gives"
+        )
+
+
+@pytest.mark.parametrize(("job", "names"), ANSWERS.items(), ids=lambda value: " ".join(value))
+def test_a_job_of_advise_is_answered_by_workloads_that_do_it_in_its_unit(
+    job: tuple[str, str], names: tuple[str, ...]
+) -> None:
+    unit, verb = job
+    units = {unit, "seq"} if unit == "tok" else {unit}  # a text is so many tokens
+    for name in names:
+        workload = workload_named(name)
+        assert workload.unit in units, f"ANSWERS: {name} counts {workload.unit}, the job {unit}"
+        assert workload.workload_class == ("training" if verb == "train" else "inference")
+
+
+def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
+    for name in (*SERVES, ALONE):
+        workload = workload_named(name)
+        assert (workload.unit, workload.workload_class) == ("req", "inference"), name
+
+
+def test_the_worker_and_the_rest_of_gputui_know_the_same_words() -> None:
+    assert tuple(RATES) == contract_check.UNITS
+    assert contract_check.SUFFIXES == FIGURE_SUFFIXES
+    assert contract_check.CLASSES == WORKLOAD_CLASSES
+    assert contract_check.PRECISIONS == PRECISIONS
+    assert contract_check.DEVICES == DEVICE_CLASSES
+    assert contract_check.MODES == MODES
+    assert contract_check.BETTER == FIGURE_BETTER
+    assert contract_check.COMBINES == FIGURE_COMBINES
+
+
+SMALL = Size({"m": 1}, 1.0, None, None, 1)
+LATENCY = Figure("p99_s", "p99", "s", "less", "median")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"unit": "sample"}, f"unit: 'sample'; expected one of {', '.join(RATES)}"),
+        (
+            {"workload_class": "serving"},
+            "workload_class: 'serving'; expected one of ceiling, training, inference, host",
+        ),
+        ({"modes": ("eager", "warp")}, "modes: ('eager', 'warp'); expected some of eager, compile"),
+        ({"form": "worst"}, "form: 'worst'; expected one of same, best"),
+        ({"name": "Gemm"}, "name: 'Gemm'; expected 1 to 40 of a-z, 0-9, _ and -"),
+        ({"sizes": {}}, "sizes: {}; expected a dictionary of names with a Size each"),
+        ({"sizes": {"Mini": SMALL}}, "sizes: name is 'Mini'; expected 1 to 40 of a-z, 0-9, _ and -"),
+        (
+            {"sizes": {"mini": replace(SMALL, parameters={"m": math.nan})}},
+            "sizes: mini: parameter m is nan; expected a finite number",
+        ),
+        (
+            {"sizes": {"mini": replace(SMALL, parameters={"m": 2**70})}},
+            f"sizes: mini: parameter m is {2**70}; expected a finite number, whole ones of 64 bits",
+        ),
+        (
+            {"sizes": {"mini": replace(SMALL, parameters={"m n": 1})}},
+            "sizes: mini: the name of a parameter is 'm n'; expected 1 to 40 letters",
+        ),
+        (
+            {"sizes": {"mini": replace(SMALL, flops_per_step=2**70)}},
+            f"sizes: mini: flops_per_step is {2**70}; expected a whole number from 0 to",
+        ),
+        (
+            {"sizes": {"mini": replace(SMALL, memory_bytes=-1)}},
+            "sizes: mini: memory_bytes is -1; expected a whole number from 0 to",
+        ),
+        ({"sizes": {"mini": replace(SMALL, gpus=0)}}, "sizes: mini: gpus is 0; expected a whole number"),
+        (
+            {"figures": (replace(LATENCY, key="p99_ms"),)},
+            "figures: figure 1: key is 'p99_ms'; expected a key that ends in its unit, _s",
+        ),
+        ({"figures": (LATENCY, LATENCY)}, "figures: figure 2: key is 'p99_s'; expected another key for each"),
+        (
+            {"figures": (replace(LATENCY, unit="W"),)},
+            "figures: figure 1: unit is 'W'; expected one of s, B, B/s, 1/s, share, ratio, count",
+        ),
+        (
+            {"figures": (replace(LATENCY, title="x" * 41),)},
+            "figures: figure 1: title is 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'; expected one line of",
+        ),
+    ],
+    ids=lambda value: value.partition(";")[0] if isinstance(value, str) else "",
+)
+def test_a_workload_outside_the_contract_is_refused_with_its_file_and_what_was_expected(
+    changed: dict[str, Any], said: str
+) -> None:
+    wrong = replace(workload_named("gemm"), **changed)
+    with pytest.raises(contract_check.NotInContract) as refused:
+        contract_check.check_all([*WORKLOADS[1:], wrong])
+    assert str(refused.value).startswith(f"gemm.py: {said}")
+
+
+def test_two_workloads_of_one_name_are_refused() -> None:
+    with pytest.raises(contract_check.NotInContract, match="name: 'gemm' is that of another workload"):
+        contract_check.check_all([*WORKLOADS, workload_named("gemm")])
+
+
+def test_a_workload_of_ours_outside_the_contract_stops_every_command_before_it_measures(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "gputui"
+    shutil.copytree(Path(gputui.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    spin_file = package / "worker" / "workloads" / "spin.py"
+    text = spin_file.read_text()
+    assert text.count('unit="B"') == 1
+    spin_file.write_text(text.replace('unit="B"', 'unit="sample"'))
+    done = subprocess.run(
+        [sys.executable, "-m", "gputui", "run", "quick", "--db", tmp_path / "a.db"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "spin.py: unit: 'sample'; expected one of flop, B, img" in done.stderr
+    assert not (tmp_path / "a.db").exists()
 
 
 @each_workload
@@ -283,8 +433,11 @@ def test_a_step_makes_no_data_and_asks_the_device_for_no_number(workload: Worklo
     with Operations() as operations:
         step.run()
     done = {name for name, _ in operations.done}
-    assert done
-    assert not done & {*DATA_MAKERS, "_local_scalar_dense", "is_nonzero"}
+    assert done, f"{workload.name} {size}: no operation of torch was done"
+    made = ", ".join(sorted(done & DATA_MAKERS))
+    assert not made, f"{workload.name} {size}: makes data in its step: {made}"
+    asked = ", ".join(sorted(done & ANSWERS_TO_THE_HOST))
+    assert not asked, f"{workload.name} {size}: waits for a number of the device in its step: {asked}"
 
 
 @each_inference

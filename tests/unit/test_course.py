@@ -24,7 +24,7 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.model.telemetry import HOST, Reading, encode_row, header
+from gputui.model.telemetry import CURRENT, HOST, Reading
 from gputui.services.course import EVENTS_KEPT, INTERVAL_BLOCKS, Course, box_now
 
 SECOND = 10**9
@@ -165,8 +165,9 @@ def test_the_box_is_told_by_the_newest_readings_of_each_device(tmp_path: Path) -
     rows = [Reading(0, 60 * SECOND + n, {"power_w": 100.0 + n, "throttle_bits": 4}) for n in range(900)]
     host = Reading(HOST, 60 * SECOND, {"cpu_busy_pct": 101.4, "cpu_steal_pct": 7.0})
     path = tmp_path / TELEMETRY_NAME
-    path.write_bytes(header() + b"".join(map(encode_row, (host,))))
+    path.write_bytes(CURRENT.header() + CURRENT.encode(host))
     assert box_now(tmp_path, 61 * SECOND) == ("host · CPU 101 % · 7 % taken by the hypervisor",)
-    path.write_bytes(header() + b"".join(map(encode_row, (old, host, *rows))) + encode_row(old)[:20])
+    whole = b"".join(map(CURRENT.encode, (old, host, *rows)))
+    path.write_bytes(CURRENT.header() + whole + CURRENT.encode(old)[:20])
     assert box_now(tmp_path, 61 * SECOND) == (f"GPU 0 · 999 W · {throttle_words(4)[0]}",)
     assert box_now(tmp_path, 90 * SECOND) == ()

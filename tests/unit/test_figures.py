@@ -68,7 +68,6 @@ def test_figures_of_a_case_that_did_not_end_are_not_stored(tmp_path: Path) -> No
         (replace(P99, launch_id=7, key="x_s"), "Figure left out: case 0 does not belong to launch 7"),
         (replace(P99, case_id=9), "Figure left out: case 9 was never planned"),
         (replace(P99, key="y_s", value=-1.0), "Figure: value is -1.0"),
-        (replace(P99, key="y_s", unit="ells"), "Figure: unit is 'ells'"),
         (replace(P99, key="y_s", better="prettier"), "Figure: better is 'prettier'"),
         (replace(P99, key="y_s", combine="guess"), "Figure: combine is 'guess'"),
     ],

@@ -22,7 +22,7 @@ from gputui.model.journal import (
     RunStart,
     encode_line,
 )
-from gputui.model.telemetry import header
+from gputui.model.telemetry import CURRENT
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -128,7 +128,7 @@ def test_telemetry_that_was_damaged_gives_only_readings_that_went_in(
     write_telemetry(run_dir, READINGS)
     path = run_dir / TELEMETRY_NAME
     whole = path.read_bytes()
-    head = len(header())
+    head = len(CURRENT.header())
     path.write_bytes(whole[:head] + damaged(whole[head:], damage))
     assert all(repr(reading) in known for reading in read_telemetry(run_dir))
     path.write_bytes(damaged(whole, damage))

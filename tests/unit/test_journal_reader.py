@@ -24,7 +24,7 @@ from journals import (
 
 from gputui.errors import GputuiError
 from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, Line, MachineFound, RunStart, encode_line
-from gputui.model.telemetry import ROW_BYTES, header
+from gputui.model.telemetry import CURRENT
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
 
 LINES = journal_lines(machine=GPU_MACHINE, cases=(*CASES, make_case(device_class="gpu")))
@@ -300,13 +300,18 @@ def test_telemetry_comes_back_in_order_and_a_damaged_row_costs_itself_alone(tmp_
     write_telemetry(tmp_path, readings)
     path = tmp_path / "telemetry.bin"
     raw = bytearray(path.read_bytes())
-    raw[len(header()) + 5 * ROW_BYTES + 3] ^= 0x40
+    raw[len(CURRENT.header()) + 5 * CURRENT.row_bytes + 3] ^= 0x40
     path.write_bytes(raw[:-7])
 
-    found = [(r.device, r.t_ns) for r in read_telemetry(tmp_path)]
+    telemetry = read_telemetry(tmp_path)
+    found = [(r.device, r.t_ns) for r in telemetry]
 
     expected = [(r.device, r.t_ns) for r in readings]
     assert found == expected[:5] + expected[6:-1]
+    assert telemetry.damage == (
+        f"telemetry: 1 of {len(readings) - 1} rows damaged",
+        "telemetry: the last row was cut off while it was written",
+    )
 
 
 def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:

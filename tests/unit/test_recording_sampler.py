@@ -11,8 +11,9 @@ from typing import ClassVar
 from supervised import PATIENCE_S
 
 from gputui.model.absent import Missing
-from gputui.model.telemetry import HOST, ROW_BYTES, Reading, decode_rows, header
+from gputui.model.telemetry import CURRENT, HOST, Reading
 from gputui.recording.sampler import Sampler
+from gputui.store.journal_reader import read_telemetry
 
 
 class _Counting:
@@ -48,10 +49,11 @@ class _Counting:
 def test_a_file_that_reaches_its_cap_is_thinned_and_that_is_told(tmp_path: Path) -> None:
     source, told = _Counting(enough=20), list[str]()
     path = tmp_path / "telemetry.bin"
-    with Sampler(path, [source], told.append, cap_bytes=len(header()) + 16 * ROW_BYTES) as sampler:
+    cap_bytes = len(CURRENT.header()) + 16 * CURRENT.row_bytes
+    with Sampler(path, [source], told.append, cap_bytes=cap_bytes) as sampler:
         sampler.focus((0,))
         assert source.has_enough.wait(PATIENCE_S)
-    readings = list(decode_rows(path.read_bytes()))
+    readings = list(read_telemetry(tmp_path))
     numbers = [reading.t_ns for reading in readings]
     assert len(readings) <= 16 + 2
     assert numbers == sorted(numbers)
@@ -68,6 +70,6 @@ def test_a_file_below_its_cap_keeps_every_reading(tmp_path: Path) -> None:
     with Sampler(path, [source], told.append) as sampler:
         sampler.focus((0,))
         assert source.has_enough.wait(PATIENCE_S)
-    numbers = [reading.t_ns for reading in decode_rows(path.read_bytes())]
+    numbers = [reading.t_ns for reading in read_telemetry(tmp_path)]
     assert numbers == list(range(len(numbers)))
     assert told == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Workload
+from ..contract_check import check_all
 from . import (
     bert_ft,
     bs_sweep,
@@ -44,6 +45,7 @@ WORKLOADS: tuple[Workload, ...] = (
     burn.WORKLOAD,
     spin.WORKLOAD,
 )
+check_all(WORKLOADS)
 
 
 def workload_named(name: str) -> Workload:

@@ -1,0 +1,217 @@
+"""Whether a workload keeps to the contract: ours as they are imported, a user's as its file is read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from .contract import Figure, Size, Workload
+
+CLASSES = ("ceiling", "training", "inference", "host")
+UNITS = ("flop", "B", "img", "tok", "seq", "frame", "req", "step", "run")
+PRECISIONS = ("fp32", "tf32", "amp")
+DEVICES = ("cpu", "gpu")
+MODES = ("eager", "compile")
+FORMS = ("same", "best")
+SUFFIXES = {
+    "s": "_s",
+    "B": "_bytes",
+    "B/s": "_bytes_per_s",
+    "1/s": "_per_s",
+    "share": "_share",
+    "ratio": "_ratio",
+    "count": "_count",
+}
+"""Units of figures, and how their keys end."""
+BETTER = ("less", "more", "neither")
+COMBINES = ("median", "sum", "max", "min")
+_LARGEST = 2**63 - 1
+_TITLE_LETTERS = 40
+_VALUE_LETTERS = 60
+_NAME = re.compile(r"[a-z0-9_-]{1,40}")
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
+_NAME_RULE = "1 to 40 of a-z, 0-9, _ and -"
+
+
+class NotInContract(Exception):
+    """What is wrong with a workload: its file, the line if it is known, and what was expected."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """The first thing that is wrong."""
+
+    field: str
+    """Of the Workload."""
+    said: str
+    """The value, and what was expected."""
+
+
+def mistake_in(workload: Workload) -> Mistake | None:
+    """What of a workload is not in the contract, whoever wrote it; None if all of it is."""
+    return next(iter(_mistakes(workload)), None)
+
+
+def check_all(workloads: Sequence[Workload]) -> None:
+    """Raise NotInContract for the first of ours that is wrong, with the name of its file."""
+    names: set[str] = set()
+    for workload in workloads:
+        wrong = mistake_in(workload)
+        if wrong is None and workload.name in names:
+            wrong = Mistake("name", f"{workload.name!r} is that of another workload")
+        if wrong is not None:
+            file = f"{getattr(workload.build, '__module__', '?').rpartition('.')[2]}.py"
+            raise NotInContract(f"{file}: {wrong.field}: {wrong.said}")
+        names.add(workload.name)
+
+
+def _mistakes(workload: Workload) -> Iterator[Mistake]:
+    simple = (
+        ("name", _is_name(workload.name), _NAME_RULE),
+        ("version", _is_whole(workload.version, 1), "a whole number from 1"),
+        ("title", _is_line(workload.title), "one line of text"),
+        ("question", _is_line(workload.question), "one line of text"),
+        ("workload_class", _is_one(workload.workload_class, CLASSES), _one_of(CLASSES)),
+        ("unit", _is_one(workload.unit, UNITS), _one_of(UNITS)),
+        ("precisions", _are(workload.precisions, PRECISIONS), _some_of(PRECISIONS)),
+        ("device_classes", _are(workload.device_classes, DEVICES), _some_of(DEVICES)),
+        ("modes", _are(workload.modes, MODES), _some_of(MODES)),
+        ("form", _is_one(workload.form, FORMS), _one_of(FORMS)),
+        ("figures_s", _is_number(workload.figures_s, 0, 1e9), "seconds from 0"),
+        *(
+            (name, isinstance(getattr(workload, name), bool), "True or False")
+            for name in ("needs_torch", "is_alone", "is_sustained", "is_traceable")
+        ),
+        ("build", callable(workload.build), "a function of a Request that gives a Step"),
+    )
+    for field, fits, expected in simple:
+        if not fits:
+            yield _wrong(field, getattr(workload, field), expected)
+    yield from _in_figures(workload.figures)
+    yield from _in_sizes(workload.sizes)
+
+
+def _in_figures(figures: object) -> Iterator[Mistake]:
+    if not isinstance(figures, tuple) or not all(isinstance(figure, Figure) for figure in figures):
+        yield _wrong("figures", figures, "a tuple of Figure(key, title, unit, better, combine)")
+        return
+    seen: set[str] = set()
+    for number, figure in enumerate(figures, 1):
+        where = f"figure {number}: "
+        yield from _in_words(figure, where)
+        if not isinstance(figure.key, str) or not _KEY.fullmatch(figure.key):
+            yield _wrong("figures", figure.key, "1 to 40 of a-z, 0-9 and _, a letter first", f"{where}key ")
+        elif figure.key in seen:
+            yield _wrong("figures", figure.key, "another key for each", f"{where}key ")
+        elif not figure.key.endswith(SUFFIXES.get(figure.unit, "")):
+            expected = f"a key that ends in its unit, {SUFFIXES[figure.unit]}"
+            yield _wrong("figures", figure.key, expected, f"{where}key ")
+        else:
+            seen.add(figure.key)
+
+
+def _in_words(figure: Figure, where: str) -> Iterator[Mistake]:
+    for field, allowed in (("unit", tuple(SUFFIXES)), ("better", BETTER), ("combine", COMBINES)):
+        value = getattr(figure, field)
+        if not _is_one(value, allowed):
+            yield _wrong("figures", value, _one_of(allowed), f"{where}{field} ")
+    if not _is_line(figure.title) or len(figure.title) > _TITLE_LETTERS:
+        expected = f"one line of at most {_TITLE_LETTERS} letters"
+        yield _wrong("figures", figure.title, expected, f"{where}title ")
+
+
+def _in_sizes(sizes: object) -> Iterator[Mistake]:
+    if not isinstance(sizes, dict) or not sizes:
+        yield _wrong("sizes", sizes, "a dictionary of names with a Size each")
+        return
+    for name, size in sizes.items():
+        if not _is_name(name):
+            yield _wrong("sizes", name, _NAME_RULE, "name ")
+        elif not isinstance(size, Size):
+            yield _wrong("sizes", size, "Size(parameters, units_per_step, ...)", f"{name} ")
+        else:
+            yield from _in_size(name, size)
+
+
+def _in_size(name: str, size: Size) -> Iterator[Mistake]:
+    whole = f"a whole number from 0 to {_LARGEST}"
+    checks = (
+        ("units_per_step", _is_number(size.units_per_step, 1e-60, 1e60), "a number from 1e-60 to 1e60"),
+        *(
+            (count, getattr(size, count) is None or _is_whole(getattr(size, count), 0), f"{whole}, or None")
+            for count in ("flops_per_step", "bytes_per_step", "amp_bytes_per_step")
+        ),
+        ("memory_bytes", _is_whole(size.memory_bytes, 0), whole),
+        ("gpus", _is_whole(size.gpus, 1), "a whole number from 1"),
+        ("hosts", _is_whole(size.hosts, 1), "a whole number from 1"),
+        ("parameters", isinstance(size.parameters, dict), "a dictionary"),
+    )
+    for field, fits, expected in checks:
+        if not fits:
+            yield _wrong("sizes", getattr(size, field), expected, f"{name}: {field} ")
+            return
+    for key, value in size.parameters.items():
+        if not isinstance(key, str) or not _PARAMETER.fullmatch(key):
+            expected = "1 to 40 letters, digits, _, . and -, a letter first"
+            yield _wrong("sizes", key, expected, f"{name}: the name of a parameter ")
+        elif not _is_parameter(value):
+            expected = "a finite number, whole ones of 64 bits, one line of text, True or False"
+            yield _wrong("sizes", value, expected, f"{name}: parameter {key} ")
+
+
+def _wrong(field: str, value: object, expected: str, where: str = "") -> Mistake:
+    try:
+        shown = repr(value)
+    except Exception:  # the user's own class
+        shown = type(value).__name__
+    shown = shown if len(shown) <= _VALUE_LETTERS else f"{shown[:_VALUE_LETTERS]}…"
+    return Mistake(field, f"{where}{'is ' if where else ''}{shown}; expected {expected}")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _LARGEST
+
+
+def _is_number(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_parameter(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isprintable()
+    return (
+        isinstance(value, int | float)
+        and math.isfinite(value)
+        and (isinstance(value, float) or -_LARGEST <= value <= _LARGEST)
+    )
+
+
+def _is_one(value: object, allowed: Iterable[str]) -> bool:
+    return isinstance(value, str) and value in allowed
+
+
+def _are(values: object, allowed: tuple[str, ...]) -> bool:
+    return (
+        isinstance(values, tuple | list)
+        and len(values) > 0
+        and all(_is_one(value, allowed) for value in values)
+    )
+
+
+def _one_of(allowed: Iterable[str]) -> str:
+    return f"one of {', '.join(allowed)}"
+
+
+def _some_of(allowed: Iterable[str]) -> str:
+    return f"some of {', '.join(allowed)}"

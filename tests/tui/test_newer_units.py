@@ -1,0 +1,106 @@
+"""Result files whose rows or figures are in units that only a newer gputui knows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from command_line import said
+from journals import journal_lines, make_case, write_lines
+from shell_app import make_app, picture, press, settled
+from stored_runs import run_id_of, store
+
+from gputui.model.journal import CaseEnd, Figure, Line
+from gputui.store.journal_reader import read_journal
+from gputui.store.writing import store_run
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Two files of the same rows, one of which counts samples instead of tokens."""
+    paths = tmp_path / "a.db", tmp_path / "b.db"
+    for number, db in enumerate(paths):
+        store(db, number)
+        with duckdb.connect(str(db)) as connection:
+            connection.execute("UPDATE cases SET unit = 'sample' WHERE workload = 'gpt_train'")
+    return paths
+
+
+@pytest.fixture
+def with_figure(tmp_path: Path) -> Path:
+    """A file with a figure in watts."""
+    lines: list[Line] = []
+    for line in journal_lines(cases=(make_case(),), skipped=()):
+        if isinstance(line, CaseEnd):
+            drawn = Figure(0, 0, "drawn_w", "power drawn", "W", "less", "median", 312.5, 10)
+            lines.append(drawn)
+        lines.append(line)
+    db = tmp_path / "figure.db"
+    store_run(db, read_journal(write_lines(tmp_path / "run", lines)), ())
+    return db
+
+
+def test_show_prints_an_unknown_unit_by_its_name(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = said(capsys, "show", "latest", files[0])
+    assert (status, err) == (0, "")
+    (row,) = [line for line in out.splitlines() if line.startswith("gpt_train") and "sample/s" in line]
+    assert "±" in row
+    status, out, _ = said(capsys, "show", "latest", files[0], "--json")
+    assert status == 0
+    assert "sample" in {case["unit"] for case in json.loads(out)["cases"]}
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "json", "html"])
+def test_compare_prints_an_unknown_unit_by_its_name(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    status, out, err = said(capsys, "compare", *files, "--format", form)
+    assert (status, err) == (0, "")
+    if form == "json":
+        rows = json.loads(out)["comparisons"][0]["rows"]
+        assert "sample" in {row["unit"] for row in rows}
+    elif form == "csv":
+        assert "sample" in {row["unit"] for row in csv.DictReader(io.StringIO(out))}
+    else:
+        assert " sample" in out
+
+
+def test_advise_leaves_out_rows_it_cannot_count(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = said(capsys, "advise", "--job", "1M tok train", *files)
+    assert (status, out) == (2, "")
+    assert "no box has measured gpt_train" in err
+    with duckdb.connect(str(files[1])) as connection:
+        connection.execute("UPDATE cases SET unit = 'tok' WHERE workload = 'gpt_train'")
+    status, out, err = said(capsys, "advise", "--job", "1M tok train", files[1])
+    assert (status, err) == (0, ""), "what can be counted is advised on"
+    assert "tok/s" in out
+
+
+async def test_the_screens_show_an_unknown_unit_by_its_name(files: tuple[Path, Path]) -> None:
+    app = make_app()
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        app.open_screen("results", (str(files[0]), run_id_of(0)[-8:]))
+        await settled(pilot)
+        await press(pilot, "enter")
+        assert "sample/s" in picture(app)
+        app.open_screen("compare", tuple(map(str, files)))
+        await settled(pilot)
+        assert "sample/s" in picture(app)
+
+
+def test_a_figure_in_an_unknown_unit_is_shown_with_it(
+    with_figure: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = said(capsys, "show", "latest", with_figure)
+    assert (status, err) == (0, "")
+    assert "power drawn" in out
+    assert "312 W" in out

@@ -1,0 +1,285 @@
+"""Telemetry that another version of gputui wrote, which had a metric more or fewer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+from command_line import said
+from journals import GPU_MACHINE, RUN_ID, STARTED_NS, make_journal, make_telemetry, write_telemetry
+
+import gputui
+from gputui.model.journal import LOCK_NAME, TELEMETRY_NAME
+from gputui.model.telemetry import (
+    CURRENT,
+    HOST,
+    METRICS,
+    Metric,
+    Reading,
+    TelemetryFormat,
+)
+from gputui.recording.lock import Holder
+from gputui.services.course import box_now
+from gputui.services.places import hash_key, run_directories
+from gputui.services.recovery import import_journal, recover_orphans
+from gputui.services.replay import open_replay
+from gputui.store.reading import open_result
+
+FAN = Metric("fan_pct", "f", "gpu", "speed of the fan")
+ERRORS = Metric("pcie_replay_count", "Q", "gpu", "PCIe replays")
+OLDER = TelemetryFormat([m for m in METRICS if m.key != "power_w"])
+NEWER = TelemetryFormat([*METRICS[:3], FAN, *METRICS[3:]])
+READINGS = [
+    Reading(r.device, r.t_ns, {**r.values, "fan_pct": 40.0} if r.device != HOST else r.values)
+    for r in make_telemetry(gpus=1)
+]
+GPU_ROWS = sum(reading.device == 0 for reading in READINGS)
+FAN_LEFT_OUT = "telemetry: this gputui does not know 1 metric: fan_pct"
+
+
+def journal_by(form: TelemetryFormat, run_dir: Path) -> Path:
+    make_journal(run_dir, machine=GPU_MACHINE)
+    write_telemetry(run_dir, READINGS, form)
+    return run_dir
+
+
+def gpu_columns(db: Path, *columns: str) -> list[tuple[object, ...]]:
+    """Counts of the rows and of the values in these columns, then the sums of the values."""
+    cells = [f"count({c})" for c in columns] + [f"sum({c})" for c in columns]
+    with duckdb.connect(str(db), read_only=True) as connection:
+        rows: list[tuple[object, ...]] = connection.execute(
+            f"SELECT count(*), {', '.join(cells)} FROM telemetry"
+        ).fetchall()
+    return rows
+
+
+def summed(key: str) -> float:
+    return sum(r.values[key] for r in READINGS if r.device == 0)
+
+
+def events_of(db: Path) -> list[tuple[str, str]]:
+    with open_result(db) as result:
+        return [(e.level, e.message) for e in result.events(RUN_ID) if e.level != "info"]
+
+
+@dataclass(frozen=True)
+class Version:
+    form: TelemetryFormat
+    has_power: bool
+    left_out: tuple[str, ...]
+
+
+VERSIONS = {
+    "a metric fewer": Version(OLDER, False, ()),
+    "the same": Version(CURRENT, True, ()),
+    "a metric more": Version(NEWER, True, (FAN_LEFT_OUT,)),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+def test_an_imported_journal_keeps_every_row_and_names_the_metrics_it_could_not_store(
+    tmp_path: Path, version: Version
+) -> None:
+    db = tmp_path / "a.db"
+    stored = import_journal(journal_by(version.form, tmp_path / "run"), db)
+
+    assert stored.telemetry_rows == len(READINGS)
+    assert stored.left_out == version.left_out
+    power, clock = summed("power_w"), summed("sm_clock_mhz")
+    found = gpu_columns(db, "power_w", "sm_clock_mhz")
+    if version.has_power:
+        assert found == [(GPU_ROWS, GPU_ROWS, GPU_ROWS, pytest.approx(power), pytest.approx(clock))]
+    else:
+        assert found == [(GPU_ROWS, 0, GPU_ROWS, None, pytest.approx(clock))]
+    assert events_of(db) == [("warning", f"left out of the journal: {what}") for what in version.left_out]
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+def test_a_run_whose_supervisor_died_before_an_upgrade_keeps_its_telemetry(
+    tmp_path: Path, version: Version
+) -> None:
+    run_dir = journal_by(version.form, run_directories() / RUN_ID)
+    db = tmp_path / "a.db"
+    gone = Holder.this_process(hash_key(), str(db), [run_dir])
+    (run_dir / LOCK_NAME).write_text(json.dumps(asdict(gone)))
+
+    (found,) = recover_orphans()
+
+    assert found.stored is not None
+    assert found.stored.telemetry_rows == len(READINGS)
+    assert gpu_columns(db, "sm_clock_mhz")[0][:2] == (GPU_ROWS, GPU_ROWS)
+    assert found.said.endswith("".join(f"; left out: {what}" for what in version.left_out) or f"{db} now")
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+def test_what_is_stored_of_another_version_can_be_shown_and_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: Version
+) -> None:
+    db = tmp_path / "a.db"
+    import_journal(journal_by(version.form, tmp_path / "run"), db)
+
+    status, out, _ = said(capsys, "show", "latest", db)
+    assert status == 0
+    assert f"({GPU_ROWS} samples)" in out
+    assert ("GPU 0: power 60" in out) == version.has_power
+    for what in version.left_out:
+        assert f"warning: left out of the journal: {what}" in " ".join(out.split())
+    values = open_replay("latest", db).at(2.0).gpus[0].values
+    assert values["sm_clock_mhz"] == 1900
+    assert isinstance(values.get("power_w"), float) == version.has_power
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+def test_a_run_in_progress_of_another_version_is_shown_live(tmp_path: Path, version: Version) -> None:
+    journal_by(version.form, tmp_path)
+    (line,) = box_now(tmp_path, READINGS[-1].t_ns)
+    assert line.startswith("GPU 0 · 98 % busy")
+    assert (" W · " in line) == version.has_power
+
+
+def test_a_metric_whose_type_or_device_changed_is_left_out_and_named(tmp_path: Path) -> None:
+    changed = [Metric("power_w", "Q", "gpu", ""), Metric("load_1min", "f", "gpu", "")]
+    form = TelemetryFormat([*changed, *(m for m in METRICS if m.key not in ("power_w", "load_1min"))])
+    run_dir = make_journal(tmp_path / "run", machine=GPU_MACHINE)
+    readings = [Reading(0, STARTED_NS + n, {"power_w": 600, "temperature_c": 60.0}) for n in range(5)]
+    write_telemetry(run_dir, readings, form)
+
+    stored = import_journal(run_dir, tmp_path / "a.db")
+
+    assert gpu_columns(tmp_path / "a.db", "power_w", "temperature_c") == [(5, 0, 5, None, 300)]
+    assert stored.left_out == ("telemetry: this gputui does not know 2 metrics: power_w, load_1min",)
+
+
+def test_many_unknown_metrics_are_counted_and_their_names_are_safe_to_print(tmp_path: Path) -> None:
+    names = ["\x1b[2Jred", *(f"m{n}" for n in range(20))]
+    form = TelemetryFormat([*METRICS, *(Metric(name, "Q", "gpu", "") for name in names)])
+
+    (said,) = import_journal(journal_by(form, tmp_path / "run"), tmp_path / "a.db").left_out
+
+    assert said.isprintable()
+    assert said.endswith("m0, m1, m2, m3 and 16 more")
+    assert "21 metrics" in said
+
+
+HEAD = CURRENT.header()
+UNREADABLE = {
+    "damaged": (HEAD.replace(b'"columns"', b'"columns', 1), "its header is damaged"),
+    "random bytes": (bytes(range(1, 256)), "its header is damaged"),
+    "cut off": (HEAD[:40], "its header is cut off"),
+    "endless": (b"[" * 200_000, "its header is cut off"),
+    "deep": (b"[" * 60_000 + b"\n", "its header is damaged"),
+    "empty": (b"", "it is empty"),
+    "other magic": (b'{"trace": 1}\n', "its first line is not a telemetry header"),
+    "a list": (b"[1, 2]\n", "its first line is not a telemetry header"),
+    "newer format": (
+        HEAD.replace(b'"telemetry": 1', b'"telemetry": 2'),
+        "it has format 2, this gputui reads format 1",
+    ),
+    "unknown type": (
+        HEAD.replace(b'"f"', b'"e"', 1),
+        "its header describes columns that this gputui cannot read",
+    ),
+    "no columns": (b'{"telemetry": 1}\n', "its header describes columns that this gputui cannot read"),
+    "a column twice": (
+        HEAD.replace(b"memory_busy_pct", b"sm_busy_pct"),
+        "its header names a column twice",
+    ),
+}
+
+
+@pytest.mark.parametrize(("head", "why"), UNREADABLE.values(), ids=list(UNREADABLE))
+def test_a_header_that_cannot_be_understood_is_said_wherever_telemetry_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], head: bytes, why: str
+) -> None:
+    run_dir, db = journal_by(CURRENT, tmp_path / "run"), tmp_path / "a.db"
+    path = run_dir / TELEMETRY_NAME
+    rows = path.read_bytes()[len(HEAD) :] if head.endswith(b"\n") else b""
+    path.write_bytes(head + rows)
+
+    status, _, err = said(capsys, "import", run_dir, "--db", db)
+
+    left_out = f"telemetry: none of it can be read: {why}"
+    assert (status, err) == (0, f"  left out: {left_out}\n")
+    assert events_of(db) == [("error", f"left out of the journal: {left_out}")]
+    with open_result(db) as result:
+        assert sum(len(m.blocks) for c in result.run(RUN_ID).cases for m in c.measurements) > 0
+    assert box_now(run_dir, STARTED_NS) == (() if not head else (f"no telemetry: {why}",))
+
+
+def test_rows_that_do_not_fit_their_header_are_counted(tmp_path: Path) -> None:
+    run_dir = journal_by(CURRENT, tmp_path / "run")
+    path = run_dir / TELEMETRY_NAME
+    path.write_bytes(path.read_bytes().replace(b'"power_w", "f"', b'"power_w", "Q"', 1))
+
+    stored = import_journal(run_dir, tmp_path / "a.db")
+
+    assert stored.telemetry_rows == 0
+    damaged = struct.calcsize(f"<hQ{''.join(m.code for m in METRICS)}") + 4
+    rows = len(READINGS) * damaged // (damaged + 4)
+    assert f"telemetry: {rows} of {rows} rows damaged" in stored.left_out
+
+
+def test_telemetry_that_this_user_may_not_read_is_said_and_the_rest_is_stored(tmp_path: Path) -> None:
+    run_dir = journal_by(CURRENT, tmp_path / "run")
+    (run_dir / TELEMETRY_NAME).unlink()
+    (run_dir / TELEMETRY_NAME).mkdir()
+
+    stored = import_journal(run_dir, tmp_path / "a.db")
+
+    assert stored.left_out == ("telemetry: cannot be read: Is a directory",)
+    assert stored.blocks > 0
+
+
+def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The environment of a copy of gputui in whose list of metrics some lines are others."""
+    package = place / "gputui"
+    shutil.copytree(Path(gputui.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    source = package / "model" / "telemetry.py"
+    text = source.read_text()
+    for old, new in metrics:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    source.write_text(text)
+    return {**os.environ, "PYTHONPATH": str(place)}
+
+
+POWER_LINE = '    Metric("power_w", "f", "gpu", "power drawn now"),\n'
+
+
+@pytest.mark.parametrize("has_more", [True, False], ids=["a metric more", "a metric fewer"])
+def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], has_more: bool
+) -> None:
+    fan_line = '    Metric("fan_pct", "f", "gpu", "speed of the fan"),\n'
+    environ = build_with(tmp_path / "other", [(POWER_LINE, POWER_LINE + fan_line if has_more else "")])
+    db = tmp_path / "a.db"
+    journal_by(NEWER if has_more else CURRENT, tmp_path / "theirs")
+    ours = make_journal(tmp_path / "ours", machine=GPU_MACHINE, run_id=RUN_ID.replace("c0de", "beef"))
+    write_telemetry(ours, READINGS)
+
+    def other(*arguments: str) -> str:
+        command = [sys.executable, "-m", "gputui", *arguments]
+        done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    told = other("import", str(tmp_path / "theirs"), "--db", str(db))
+    assert ("left out" in told) == (not has_more)
+    import_journal(ours, db)
+    assert gpu_columns(db, "sm_clock_mhz")[0][:2] == (2 * GPU_ROWS, 2 * GPU_ROWS)
+    with duckdb.connect(str(db), read_only=True) as connection:
+        found = [row[0] for row in connection.execute("DESCRIBE telemetry").fetchall()]
+    assert ("fan_pct" in found) == has_more
+    for short_id in ("0000c0de", "0000beef"):
+        assert f"({GPU_ROWS} samples)" in said(capsys, "show", short_id, db)[1]
+        assert f"({GPU_ROWS} samples)" in other("show", short_id, str(db))
+        assert open_replay(short_id, db).at(2.0).gpus[0].values["sm_clock_mhz"] == 1900
