@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from gputui.cli.monitor import has_terminal
 from gputui.errors import GputuiError
+
+_PICTURE_EVERY_S = 1.0
+"""Whatever the monitor's own interval is: of the recording, its speed says how much that shows."""
 
 
 @click.command()
@@ -23,7 +27,10 @@ from gputui.errors import GputuiError
 @click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse: bool) -> int:
-    """Play what was sampled during RUN of FILE in the panes of the monitor."""
+    """Play what was sampled during RUN of FILE in the panes of the monitor.
+
+    space pauses, left and right seek, + and - set the speed; ? shows all keys.
+    """
     if not has_terminal():
         raise GputuiError(
             "replay: there is no terminal to draw on", "gputui show RUN FILE prints what was sampled"
@@ -33,13 +40,12 @@ def command(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse:
 
     replay = open_replay(run, file)
 
-    def feed(interval_s: float, on_sample: object) -> Playback:
-        played = Playback(replay, interval_s, on_sample=on_sample)  # type: ignore[arg-type]
-        played.set_speed(speed)
-        return played
+    def feed(interval_s: float, on_sample: Callable[[], None]) -> Playback:
+        return Playback(replay, interval_s, speed=speed, on_sample=on_sample)
 
     options = LiveOptions(
         title=f"replay of {replay.summary.label or replay.summary.short_id}",
+        interval_s=_PICTURE_EVERY_S,
         is_ascii=is_ascii or wants_ascii(),
         has_mouse=not no_mouse,
         keeps_settings=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar  # pynvml has no types
@@ -13,6 +14,10 @@ from gputui.model.machine import Gpu
 from gputui.model.nvml_codes import nvml_reason
 
 T = TypeVar("T")
+
+_SILENCE_S = 3.0
+"""GPUs that have not answered when none has for so long are described without: a call may hang for ever."""
+_SILENT = Missing(f"the driver has not answered for {_SILENCE_S:.0f} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +110,11 @@ def describe_gpus(key: bytes) -> DriverFacts:
         absent = "" if count else "the NVIDIA driver sees no GPU"
     gpus: list[Gpu] = []
     uuids: list[str] = []
-    for index in range(count):
-        handle = library.ask("nvmlDeviceGetHandleByIndex", index)
-        uuid = handle if isinstance(handle, Missing) else _text(library.ask("nvmlDeviceGetUUID", handle))
+    for index, found in enumerate(_each(count, lambda index: _described(library, index, key))):
+        gpu, uuid = (_lost(index, _SILENT), _SILENT) if found is None else found
+        gpus.append(gpu)
         if not isinstance(uuid, Missing):
             uuids.append(uuid)
-        gpu_id = "" if isinstance(uuid, Missing) else hashed_id(key, uuid)
-        gpus.append(
-            _lost(index, handle) if isinstance(handle, Missing) else _gpu(library, index, handle, gpu_id)
-        )
     cuda = library.ask("nvmlSystemGetCudaDriverVersion_v2")
     return DriverFacts(
         tuple(gpus),
@@ -122,6 +123,34 @@ def describe_gpus(key: bytes) -> DriverFacts:
         _text(library.ask("nvmlSystemGetDriverVersion")),
         _convert(cuda, lambda version: f"{version // 1000}.{version % 1000 // 10}"),
     )
+
+
+def _each(count: int, ask: Callable[[int], T]) -> list[T | None]:
+    """What `ask` gives for each index, asked in threads; None for those whose call hangs."""
+    found: dict[int, T] = {}
+    news = threading.Condition()
+
+    def answer(index: int) -> None:
+        one = ask(index)
+        with news:
+            found[index] = one
+            news.notify()
+
+    for index in range(count):
+        threading.Thread(target=answer, args=(index,), name=f"describe GPU {index}", daemon=True).start()
+    with news:
+        while len(found) < count and news.wait(_SILENCE_S):
+            pass  # each answer gives the others as long again
+        return [found.get(index) for index in range(count)]
+
+
+def _described(library: _Library, index: int, key: bytes) -> tuple[Gpu, str | Missing]:
+    """A GPU and its UUID."""
+    handle = library.ask("nvmlDeviceGetHandleByIndex", index)
+    if isinstance(handle, Missing):
+        return _lost(index, handle), handle
+    uuid = _text(library.ask("nvmlDeviceGetUUID", handle))
+    return _gpu(library, index, handle, "" if isinstance(uuid, Missing) else hashed_id(key, uuid)), uuid
 
 
 def _gpu(library: _Library, index: int, handle: Any, gpu_id: str) -> Gpu:
@@ -170,8 +199,8 @@ def nvml_addresses() -> tuple[GpuAddress, ...]:
     if isinstance(library, Missing):
         return ()
     count = library.ask("nvmlDeviceGetCount")
-    indices = range(0 if isinstance(count, Missing) else count)
-    return tuple(_address(library, index) for index in indices)
+    found = _each(0 if isinstance(count, Missing) else count, lambda index: _address(library, index))
+    return tuple(each or GpuAddress(index, "", "", ()) for index, each in enumerate(found))
 
 
 def _address(library: _Library, index: int) -> GpuAddress:

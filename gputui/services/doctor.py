@@ -28,7 +28,7 @@ from gputui.store.reading import open_result
 State = Literal["ok", "note", "problem", "unknown"]
 
 NOTED = ("POWER-CAPPED", "SHARED", "STALE")
-"""How findings of a GPU begin that a healthy one may have too; any other is a problem."""
+"""How findings begin that a healthy GPU may have too; any other is a problem, and so is any alarm."""
 LEAST_SHM_BYTES = 1 << 30
 """Loader workers hand batches over through /dev/shm; Docker gives 64 MiB, and they die of it."""
 LEAST_FREE_BYTES = 1 << 30
@@ -238,7 +238,7 @@ def _gpus(box: Box) -> Iterator[Check]:
 
 
 def _of_finding(gpu: DeviceSample, finding: Finding) -> Check:
-    is_noted = finding.word.startswith(NOTED)
+    is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
     step = "" if is_noted else "have the box looked after, or take another one"
     found = f"{finding.word}: {finding.why}"
     return Check(f"GPU {gpu.device}", "note" if is_noted else "problem", found, step)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 import threading
 import time
+from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
+from gputui.analysis.health import CAUSES
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample, Value
@@ -22,6 +27,10 @@ from gputui.store.reading import TelemetrySeries, open_result
 PIECES = 3600
 """What is held of a run: a piece each second of an hour, or 8 s of an 8-hour recording. 2 MB with 8 GPUs."""
 SLOWEST, FASTEST = 0.1, 1000.0
+_STEPS_S: tuple[tuple[float, float], ...] = ((300.0, 1.0), (1800.0, 5.0), (3600.0, 15.0), (math.inf, 25.0))
+"""Up to which age charts and sums are filled in which steps: as fine as charts keep them, and no finer."""
+_HOLDS_S = 3.0
+"""How long a value stands where its metric is read less often than its device: 1 Hz among 10 Hz."""
 
 _NOT_YET = Missing("not sampled yet at this time")
 _NOT_MEASURED = Missing("not measured")
@@ -36,8 +45,11 @@ class Replay:
 
     def __init__(self, summary: RunSummary, series: tuple[TelemetrySeries, ...]) -> None:
         self.summary = summary
-        self._gpus = tuple(one for one in series if one.device_index != HOST)
-        self._host = next((one for one in series if one.device_index == HOST), None)
+        self.interval_s = max((_usual_gap_s(one.t_us) for one in series), default=0.0)
+        """Usual time between two readings of the device that was read least often."""
+        held = tuple(_held(one) for one in series)
+        self._gpus = tuple(one for one in held if one.device_index != HOST)
+        self._host = next((one for one in held if one.device_index == HOST), None)
         self._first_us = min((one.first_us for one in series), default=0)
         self._last_us = max((one.t_us[-1] for one in series), default=0)
         self._known = {gpu.index: _of_gpu(gpu) for gpu in summary.machine.gpus}
@@ -56,7 +68,9 @@ class Replay:
         return self._first_us
 
     def at(self, position_s: float) -> LiveSample:
-        """Everything as it stood then. Its times are nanoseconds since the first reading."""
+        """Everything as it stood then. Its times are nanoseconds since the first reading, so that the age of
+        a value is the sample's time less the value's own.
+        """
         position_us = round(min(max(position_s, 0.0), self.duration_s) * 1e6)
         self._number += 1
         host = self._host
@@ -76,11 +90,20 @@ class Replay:
             absent=self._absent,
         )
 
-    def between(self, begin_s: float, end_s: float, step_s: float) -> Iterator[LiveSample]:
-        """What charts need after a jump: samples a step apart, the last at the end itself."""
-        steps = max(0, math.floor((end_s - max(begin_s, 0.0)) / step_s))
-        for back in range(steps, -1, -1):
-            yield self.at(end_s - back * step_s)
+    def leading_to(self, after_s: float | None, end_s: float) -> Iterator[LiveSample]:
+        """What charts and sums need to go on from one position to a later one, the last at the end itself.
+
+        None for `after_s` begins with the first reading.
+        """
+        positions: list[float] = []
+        at_s = end_s
+        for until_s, step_s in _STEPS_S:
+            while at_s > (after_s or 0.0) and end_s - at_s < until_s:
+                positions.append(at_s)
+                at_s -= max(step_s, self.interval_s)
+        if after_s is None:
+            positions.append(0.0)
+        return map(self.at, reversed(positions))
 
     def _device(self, series: TelemetrySeries, known: Mapping[str, Value], position_us: int) -> DeviceSample:
         now_us = self._first_us + position_us
@@ -120,7 +143,7 @@ class Player:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether it was told to stand still."""
         return self._is_paused
 
     def seek(self, position_s: float) -> None:
@@ -139,24 +162,30 @@ class Player:
 
 
 class Playback:
-    """A replay with the manners of a `Collector`: the same panes draw from either."""
+    """A replay with the manners of a `Collector`: the same panes draw from either.
+
+    Its clock is the position of the sample that is shown: it goes on, stands and jumps with the recording.
+    """
 
     def __init__(
         self,
         replay: Replay,
         interval_s: float = 1.0,
         *,
+        speed: float = 1.0,
         on_sample: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.replay = replay
         self._player = Player(replay.duration_s, clock)
+        self._player.set_speed(speed)
         self._interval_s = interval_s
         self._on_sample = on_sample
         self._moved = threading.Condition()
         self._moves = 0
         """How often somebody wanted something else; the thread looks at once."""
         self._is_closed = False
+        self._shown_s = 0.0
         self._sample = replay.at(0.0)
         self._thread = threading.Thread(target=self._play, name="play", daemon=True)
 
@@ -178,10 +207,29 @@ class Playback:
             self._wake()
 
     @property
+    def duration_s(self) -> float:
+        """From the first reading to the last."""
+        return self.replay.duration_s
+
+    @property
+    def interval_s(self) -> float:
+        """Usual time between two readings, in seconds of the recording."""
+        return self.replay.interval_s
+
+    @property
+    def started_utc_us(self) -> int:
+        """When position 0 was, UTC epoch microseconds."""
+        return self.replay.started_utc_us
+
+    @property
     def position_s(self) -> float:
-        """Seconds since the first reading."""
-        with self._moved:
-            return self._player.position_s
+        """Of what is shown, seconds since the first reading."""
+        return self._shown_s
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last reading is shown."""
+        return self._shown_s >= self.replay.duration_s
 
     @property
     def speed(self) -> float:
@@ -191,14 +239,19 @@ class Playback:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether it was told to stand still."""
         with self._moved:
             return self._player.is_paused
 
+    def leading_to(self, after_s: float | None, end_s: float) -> Iterator[LiveSample]:
+        """What charts and sums need to go on from one position to a later one."""
+        return self.replay.leading_to(after_s, end_s)
+
     def seek(self, position_s: float) -> None:
-        """Go on from here."""
+        """Show this position now, and go on from here."""
         with self._moved:
             self._player.seek(position_s)
+            self._show()
             self._wake()
 
     def set_speed(self, speed: float) -> None:
@@ -211,6 +264,7 @@ class Playback:
         """Stand still, or go on."""
         with self._moved:
             self._player.pause(paused)
+            self._show()
             self._wake()
 
     def close(self) -> None:
@@ -220,16 +274,23 @@ class Playback:
             self._wake()
 
     def _play(self) -> None:
-        shown_s, seen = 0.0, 0
+        seen = 0
         while True:
             with self._moved:
                 self._moved.wait_for(partial(self._is_moved_since, seen), self._interval_s)
                 if self._is_closed:
                     return
-                seen, position_s = self._moves, self._player.position_s
-            if position_s != shown_s:
-                self._sample, shown_s = self.replay.at(position_s), position_s
+                before, seen = self._sample, self._moves
+                self._show()
+                is_news = self._sample is not before
+            if is_news:
                 self._on_sample()
+
+    def _show(self) -> None:
+        """Take the sample of the position that time has reached; the lock is held."""
+        position_s = self._player.position_s
+        if position_s != self._shown_s:
+            self._sample, self._shown_s = self.replay.at(position_s), position_s
 
     def _is_moved_since(self, moves: int) -> bool:
         return self._is_closed or self._moves != moves
@@ -253,6 +314,50 @@ def open_replay(run: str, file: Path | None = None) -> Replay:
             f"what it measured: gputui show {path}@{summary.short_id}",
         )
     return Replay(summary, series)
+
+
+def _usual_gap_s(t_us: Sequence[int]) -> float:
+    """0 for a single reading."""
+    gaps = [later - earlier for earlier, later in pairwise(t_us)]
+    return median(gaps) / 1e6 if gaps else 0.0
+
+
+def _held(series: TelemetrySeries) -> TelemetrySeries:
+    """The same with each value standing until the next of its metric, but no longer than is usual for it.
+
+    Time slowed is added up over all readings: pictures are made of few of them.
+    """
+    columns = {key: _standing(series.t_us, column) for key, column in series.columns.items()}
+    bits = columns.get("throttle_bits", array("d"))
+    if not all(map(math.isnan, bits)):
+        columns |= {key: _slowed_ns(series.t_us, bits, mask) for _, key, mask in CAUSES}
+    return replace(series, columns=columns)
+
+
+def _slowed_ns(t_us: Sequence[int], bits: Sequence[float], mask: int) -> array[float]:
+    """For how long any bit of the mask was set, up to each reading."""
+    longest_us = 2.5 * max(_usual_gap_s(t_us), 1.0) * 1e6
+    total_us, sums = 0, array("d", [0.0])
+    for (earlier, later), now in zip(pairwise(t_us), bits[1:], strict=True):
+        if later - earlier <= longest_us and not math.isnan(now) and int(now) & mask:
+            total_us += later - earlier
+        sums.append(total_us * 1e3)
+    return sums
+
+
+def _standing(t_us: Sequence[int], column: array[float]) -> array[float]:
+    read = [place for place, number in enumerate(column) if not math.isnan(number)]
+    if not read or len(read) == len(column):
+        return column
+    longest_us = max(_HOLDS_S, 2.5 * _usual_gap_s([t_us[place] for place in read])) * 1e6
+    held = array("d", column)
+    last = None
+    for place, number in enumerate(column):
+        if not math.isnan(number):
+            last = place
+        elif last is not None and t_us[place] - t_us[last] <= longest_us:
+            held[place] = column[last]
+    return held
 
 
 def _value(key: str, number: float) -> Value:

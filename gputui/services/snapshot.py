@@ -10,7 +10,9 @@ from gputui.model.live import DeviceSample, LiveSample
 from gputui.services.live import FIRST_READING, OPENING, Collector, live_collector
 
 _NO_ROUNDS_S = 1e6
-"""An interval so long that only the rounds that are asked for are read."""
+"""An interval so long that only one round is read."""
+_ROUND_S = 1.0
+"""Less than the age from which a reading is told to be old."""
 _APART_S = 0.2
 """Between the two readings that rates are made of; NVIDIA asks for 100 ms at least."""
 _OPENS_WITHIN_S = 20.0
@@ -31,7 +33,8 @@ def take_snapshot(*, processes: bool) -> LiveSample:
         first = _wait(collector, said, _OPENS_WITHIN_S, _is_read)
         time.sleep(_APART_S)
         begun = {_key(device): device.t_ns for device in _devices(first)}
-        collector.set_interval(_NO_ROUNDS_S)
+        # While one device hangs the others are read again and again: none is to look as old as the wait.
+        collector.set_interval(_ROUND_S)
 
         def is_read_again(sample: LiveSample) -> bool:
             return all(

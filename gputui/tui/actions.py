@@ -33,6 +33,8 @@ _SHOWN_KEYS = {
     "plus": "+",
     "minus": "-",
     "equals_sign": "=",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "question_mark": "?",
     "escape": "esc",
     "pagedown": "pgdn",

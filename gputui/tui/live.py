@@ -15,7 +15,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.live import LiveSample
 from gputui.services.jobs import WRITES
 from gputui.tui.bell import Bell
-from gputui.tui.loading import load_asyncio, without_collecting
+from gputui.tui.loading import load_asyncio, thaw, without_collecting
 from gputui.tui.skeleton import first_picture
 
 _READERS_END_S = 0.02
@@ -96,8 +96,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             with without_collecting():
                 from gputui.tui.actions import SCREENS_ACTIONS, Action
                 from gputui.tui.app import MonitorApp
-                from gputui.tui.monitor.actions import ACTIONS
                 from gputui.tui.monitor.model import MonitorModel
+                from gputui.tui.monitor.recording import Recording
                 from gputui.tui.screens import screens_here, screens_line
 
             screens = screens_here() if options.has_screens else ()
@@ -114,6 +114,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                     for entry in screens
                 ]
                 + list(SCREENS_ACTIONS if screens else ()),
+                recording=feed if isinstance(feed, Recording) else None,
             )
             for sample in feed.earlier() if isinstance(feed, Remembers) else ():
                 model.add(sample)
@@ -123,7 +124,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 model,
                 feed,
                 bell,
-                ACTIONS,
+                model.actions,
                 _Errands(feed, model.say).do,
                 screens=screens,
                 ascii_only=options.is_ascii,
@@ -134,6 +135,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             status = app.run_until_ended(mouse=options.has_mouse)
         finally:
             feed.close()
+            thaw()
     if status == EXIT_DONE and app.runs_in_progress:
         count = app.runs_in_progress
         runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any  # JSON
 
+import pytest
 from command_line import gputui
 from nvml.standin import standin_environment
 
@@ -72,3 +73,15 @@ def test_a_python_that_is_none_is_refused() -> None:
     done = gputui("doctor", "--python", "/nowhere/python")
     assert done.returncode == 2
     assert "--python /nowhere/python: is not an executable file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "calls", ["*", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerManagementDefaultLimit"]
+)
+def test_a_gpu_that_hangs_is_a_problem_and_leaves_the_others_well(calls: str) -> None:
+    status, found = checks(scenario=f"driver gpus 3\n* sm_busy_pct 0\n2 hang {calls} 1\n")
+    assert status == 1
+    assert [found[f"GPU {index}"]["state"] for index in range(3)] == ["ok", "ok", "problem"]
+    assert "the driver has not answered for " in found["GPU 2"]["found"]
+    assert found["GPU 2"]["next_step"]
+    assert "2x NVIDIA H200, 1x unnamed GPU" in found["driver"]["found"] or calls.endswith("Rates")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -177,3 +178,31 @@ def test_a_call_that_hangs_costs_its_own_gpu_alone() -> None:
     found = gpus("driver gpus 3\n* sm_busy_pct 50\n" + hangs)
     assert [gpu["problem"] is None for gpu in found] == [True, False, True]
     assert found[1]["problem"].startswith("the driver has not answered for ")
+
+
+_HANGS = {
+    "from the first reading": "3 hang nvmlDeviceGetUtilizationRates 1",
+    "from the second reading": "3 hang nvmlDeviceGetUtilizationRates 2",
+    "when processes are listed": "3 hang nvmlDeviceGetComputeRunningProcesses_v3 1",
+    "from its handle on": "3 hang * 1",
+    "when it is named": "3 hang nvmlDeviceGetUUID 1",
+}
+
+
+@pytest.mark.parametrize("hang", _HANGS.values(), ids=_HANGS)
+def test_of_several_gpus_only_the_one_that_hangs_is_stale(hang: str) -> None:
+    env = standin_environment(f"driver gpus 4\n* sm_busy_pct 40\n1 process {os.getpid()} C 512 7\n{hang}\n")
+    found = snapshot("--processes", env=env)
+    gpus = found["gpus"]
+    assert [gpu["device"] for gpu in gpus] == [0, 1, 2, 3]
+    for gpu in gpus[:3]:
+        assert (gpu["problem"], gpu["health"]) == (None, [])
+        assert gpu["age_s"] < 3
+        assert gpu["values"]["sm_busy_pct"] == 40
+    assert gpus[3]["age_s"] >= 3
+    assert gpus[3]["problem"] == f"the driver has not answered for {int(gpus[3]['problem'].split()[-2])} s"
+    assert [finding["word"].split()[0] for finding in gpus[3]["health"]] == ["STALE"]
+    assert [process["uses"][0]["device"] for process in found["processes"]] == [1]
+    lines = gputui("snapshot", env=standin_environment(f"driver gpus 4\n{hang}\n")).stdout.splitlines()[1:]
+    is_read = hang.startswith("3 hang nvmlDeviceGetCompute")  # which lines without processes do not ask
+    assert ["STALE" in line for line in lines] == [False, False, False, not is_read]

@@ -99,6 +99,18 @@ class Child:
                 raise TimeoutError(function)
             time.sleep(0.005)
 
+    def wait_until_read(self, device: int) -> Any:
+        """The first sample of a device without a problem; before each it is asked which devices there are."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while True:
+            self.source.devices()
+            samples = self.source.sample(device)
+            if samples[0].problem is None:
+                return samples
+            if time.monotonic() > deadline:
+                raise TimeoutError(samples)
+            time.sleep(0.005)
+
     def wait_for_pcie(self, device: int) -> Any:
         """The first sample with a PCIe rate."""
         deadline = time.monotonic() + _DEADLINE_S

@@ -22,6 +22,7 @@
  *   1 error * 15                          return code of every function for this GPU
  *   1 every nvmlDeviceGetPowerUsage 3 999 return code of every third call of a function, or of `*`
  *   1 delay_ms nvmlDeviceGetPowerUsage 25 time the function takes, or `*`; … 25 5 10 as above
+ *   1 hang nvmlDeviceGetPowerUsage 2     a function, or `*`, does not return from its second call on
  *   0 field 186 345000                    a field value; one that is not given is not supported
  *   0 gpm 5 41.5                          a GPM metric; one that is not given is not supported
  *   0 violation 0 5000000                 accumulated violation time of a policy
@@ -73,7 +74,7 @@ typedef struct {
     unsigned hash;
     char key[88];
     Value value;
-    atomic_uint asked; /* of `every` */
+    atomic_uint asked; /* of `every` and `hang` */
 } Line;
 
 typedef struct {
@@ -149,8 +150,8 @@ static void parse_value(Value *value, const char *rest, int has_window) {
 }
 
 static int parse_line(Line *line, char *text) {
-    static const char *const with_name[] = {"error", "every", "delay_ms", "field",
-                                            "gpm",   "violation", "process", NULL};
+    static const char *const with_name[] = {"error", "every", "delay_ms",  "hang",
+                                            "field", "gpm",   "violation", "process", NULL};
     static const char *const with_window[] = {"error", "delay_ms", "gpus", "loaded", NULL};
     char *comment = strchr(text, '#');
     if (comment) *comment = 0;
@@ -297,6 +298,16 @@ static int session_code(void) {
     return is_dead ? UNINITIALIZED : SUCCESS;
 }
 
+/* What the scenario says of a function for a scope, else of all of them. */
+static Line *find_for(int scope, const char *what, const char *function) {
+    char key[88];
+    snprintf(key, sizeof key, "%s %s", what, function);
+    Line *line = find(scope, key);
+    if (line) return line;
+    snprintf(key, sizeof key, "%s *", what);
+    return find(scope, key);
+}
+
 /* Waits and fails as the scenario says. */
 static int begin(int scope, const char *function) {
     char key[88];
@@ -306,9 +317,10 @@ static int begin(int scope, const char *function) {
     long long delay = number(scope, key, -1);
     if (delay < 0) delay = number(scope, "delay_ms *", 0);
     if (delay > 0) usleep((useconds_t)delay * 1000);
-    snprintf(key, sizeof key, "every %s", function);
-    Line *every = find(scope, key);
-    if (!every) every = find(scope, "every *");
+    Line *hang = find_for(scope, "hang", function);
+    if (hang && ++hang->asked >= (unsigned)hang->value.constant)
+        for (;;) pause();
+    Line *every = find_for(scope, "every", function);
     if (every) {
         long n = 1;
         int code = 999;

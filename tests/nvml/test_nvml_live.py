@@ -729,6 +729,43 @@ def test_a_call_that_blocks_holds_up_no_other_gpu() -> None:
     assert results[8] == 0  # nothing is closed below a call
 
 
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
+def test_a_gpu_that_hangs_when_it_is_looked_up_keeps_its_place_and_holds_up_no_other(call: str) -> None:
+    results = take(
+        f"driver gpus 3\n1 hang {call} 1\n",
+        ["devices"],
+        ["sample", 0],
+        ["sample", 2],
+        ["later", 20],
+        ["sample", 1],
+        ["processes", 1],
+        ["devices"],
+        ["calls", "nvmlDeviceGetHandleByIndex_v2"],
+        ["close"],
+        ["calls", "nvmlShutdown"],
+    )
+    assert results[0] == results[6] == [0, 1, 2]
+    assert results[1][0]["problem"] is results[2][0]["problem"] is None
+    silent = {"missing": "the driver has not answered for 20 s"}
+    assert results[4] == [
+        {"device": 1, "source": "nvml", "t_ns": 10**9, "values": {}, "parent": None, "problem": silent}
+    ]
+    assert results[5] == silent
+    assert results[7] == 3 + 2  # the one that hangs is not asked again
+    assert results[9] == 0  # nothing is closed below a call
+
+
+def test_a_gpu_that_answers_late_is_read_from_the_next_look_on() -> None:
+    results = take(
+        "driver gpus 2\n1 delay_ms nvmlDeviceGetHandleByIndex_v2 4000\n",
+        ["sample", 1],
+        ["append", "1 delay_ms nvmlDeviceGetHandleByIndex_v2 0"],
+        ["wait_until_read", 1],
+    )
+    assert "has not answered" in results[0][0]["problem"]["missing"]
+    assert results[2][0]["values"]["uuid"].endswith("1")
+
+
 def test_a_driver_is_not_opened_anew_below_a_call_that_blocks() -> None:
     results = take(
         f"driver gpus 2\n0 delay_ms {BUSY} 30000\n",

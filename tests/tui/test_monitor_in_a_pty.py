@@ -222,6 +222,18 @@ def test_gpus_come_and_go() -> None:
         leave(terminal)
 
 
+def test_a_gpu_that_hangs_from_the_start_leaves_the_others_up_to_date() -> None:
+    box = Box("1 hang * 1")
+    with box.monitor() as terminal:
+        for gpu in (0, 2):
+            wait_for_pane(terminal, gpu, "H200", "busy ", "%")
+        wait_for_pane(terminal, 1, "STALE", "the driver has not answered for ")
+        moving = pane(terminal, 2)
+        terminal.wait_for(lambda: pane(terminal, 2) != moving)
+        assert "STALE" not in pane(terminal, 0) + pane(terminal, 2)
+        leave(terminal)
+
+
 def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -> None:
     box = Box()
     with box.monitor() as terminal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
@@ -115,13 +116,58 @@ def test_a_long_recording_is_held_in_pieces_with_means_last_counts_and_all_bits(
     assert replay.at(0).gpus[0].problem is None
 
 
-def test_charts_are_filled_after_a_jump(store: Store) -> None:
+def test_what_leads_to_a_position_begins_at_the_last_one_or_at_the_start(store: Store) -> None:
     replay = play(store([Reading(0, STARTED_NS + n * 10**9, {"power_w": float(n)}) for n in range(60)]))
-    samples = list(replay.between(10.0, 20.0, 2.0))
-    assert [sample.gpus[0].values["power_w"] for sample in samples] == [10, 12, 14, 16, 18, 20]
+    samples = list(replay.leading_to(10.0, 15.0))
+    assert [sample.gpus[0].values["power_w"] for sample in samples] == [11, 12, 13, 14, 15]
     numbers = [sample.number for sample in samples]
-    assert numbers == list(range(numbers[0], numbers[0] + 6))
-    assert len(list(replay.between(-5.0, 3.0, 1.0))) == 4
+    assert numbers == list(range(numbers[0], numbers[0] + 5))
+    assert [sample.t_ns for sample in replay.leading_to(None, 2.5)] == [0, 5 * 10**8, 15 * 10**8, 25 * 10**8]
+    assert [sample.t_ns for sample in replay.leading_to(None, 0.0)] == [0]
+
+
+def test_what_leads_to_a_late_position_is_coarser_the_longer_ago_it_is(store: Store) -> None:
+    readings = [Reading(0, STARTED_NS + n * 10 * 10**9, {"power_w": 1.0}) for n in range(8 * 360)]
+    times_s = [sample.t_ns / 1e9 for sample in play(store(readings)).leading_to(None, 8 * 3600.0 - 10)]
+    steps = [later - earlier for earlier, later in itertools.pairwise(times_s)]
+    assert times_s[0] == 0
+    assert times_s[-1] == 8 * 3600 - 10
+    assert steps[1:] == sorted(steps[1:], reverse=True)
+    assert steps[1] == 25
+    assert steps[-1] == pytest.approx(10, abs=0.01)  # no finer than readings are
+
+
+def test_what_is_read_once_a_second_stands_among_readings_of_ten_a_second(store: Store) -> None:
+    readings = [
+        Reading(
+            0, STARTED_NS + n * 10**8, {"power_w": 1.0 * n} | ({"sm_busy_pct": 80.0} if n % 10 == 0 else {})
+        )
+        for n in range(20)
+    ]
+    readings += [Reading(0, STARTED_NS + n * 10**8, {"power_w": 1.0 * n}) for n in range(20, 60)]
+    replay = play(store(readings))
+    assert values_at(replay, 0.55) == values_at(replay, 0.5)
+    assert values_at(replay, 0.95)["sm_busy_pct"] == 80
+    assert values_at(replay, 1.95)["sm_busy_pct"] == 80
+    assert values_at(replay, 5.9)["sm_busy_pct"] == Missing("not measured")
+
+
+def test_time_slowed_is_counted_over_all_readings(store: Store) -> None:
+    bits = (0x4, 0x24, 0, 0x20)
+    readings = [Reading(0, STARTED_NS + n * 10**8, {"throttle_bits": bits[n % 4]}) for n in range(41)]
+    values = values_at(play(store(readings)), 4.0)
+    assert values["throttled_power_ns"] == pytest.approx(2.0e9)
+    assert values["throttled_thermal_ns"] == pytest.approx(2.0e9)
+    assert values["throttled_other_ns"] == 0
+
+
+@pytest.mark.parametrize(("apart_s", "seconds"), [(0.1, 5), (1.0, 30), (10.0, 300)])
+def test_the_interval_of_a_recording_is_that_of_its_readings(
+    store: Store, apart_s: float, seconds: int
+) -> None:
+    count = round(seconds / apart_s)
+    readings = [Reading(0, STARTED_NS + round(n * apart_s * 1e9), {"power_w": 1.0}) for n in range(count)]
+    assert play(store(readings)).interval_s == pytest.approx(apart_s, rel=0.01)
 
 
 def test_without_gpus_the_host_is_played_alone(store: Store) -> None:
@@ -242,16 +288,18 @@ def test_a_recording_plays_in_the_panes_like_a_live_box(shown: Shown) -> None:
     shown.clock.pass_s(1)
     shown.until(13)
     assert shown.playback.speed == 10
+    assert not shown.playback.has_ended
     shown.clock.pass_s(100)
     shown.until(59)
+    assert shown.playback.has_ended
 
 
 def test_a_jump_shows_at_once_also_while_it_stands_still(shown: Shown) -> None:
     shown.playback.set_interval(1000.0)
     shown.playback.pause(True)
     shown.playback.seek(40)
-    shown.until(40)
     before = shown.playback.latest()
+    assert shown.power_w() == 40
     shown.clock.pass_s(5)
     assert shown.playback.is_paused
     assert shown.playback.position_s == 40

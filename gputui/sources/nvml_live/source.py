@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar  # pynvml has no types
 
@@ -21,6 +23,9 @@ _LONGEST_WAIT_NS = 30 * 10**9
 _RETRY_NS = 10 * 10**9
 """Between two tries to reach a GPU that the driver counts, but gives no handle of."""
 
+_SILENCE_S = 3.0
+"""GPUs that have not answered when none has for so long are left out: a call into the driver may hang."""
+
 _UNLISTED = Missing("the GPU is lost: the driver lists it no more")
 _NO_GPU = Missing(nvml_codes.nvml_reason(nvml_codes.NO_GPU))
 _COUNTED_ANEW = Missing("GPUs came or went: the driver is being asked anew")
@@ -30,6 +35,26 @@ _OPENING = Missing("the NVIDIA driver is being opened")
 
 def _now_epoch_us() -> int:
     return time.time_ns() // 1000
+
+
+@dataclass(slots=True, eq=False)
+class _Lookup:
+    """One GPU that the driver counts, and what it answered of it so far."""
+
+    index: int
+    session: int
+    since_ns: int
+    is_over: bool = False
+    handle: Any = None
+    uuid: str = ""
+    code: int = nvml_codes.SUCCESS
+    """Why there is no handle, if so."""
+
+    def problem(self, now_ns: int) -> Missing:
+        """Why the GPU cannot be read."""
+        if self.is_over:
+            return _COUNTED_ANEW
+        return Missing(f"the driver has not answered for {(now_ns - self.since_ns) // 10**9} s")
 
 
 class NvmlLive:
@@ -53,8 +78,12 @@ class NvmlLive:
         self._listing = root / "proc/driver/nvidia/gpus"
         self._nvml: Any = None
         """Of the last opening; None before the first, and after `close`."""
-        self._gpus: dict[int, NvmlGpu | Missing] = {}
+        self._gpus: dict[int, NvmlGpu | _Lookup | Missing] = {}
         """By number; why there is no handle of it, if so. It is replaced, never changed."""
+        self._lookups: tuple[_Lookup, ...] = ()
+        """Of the last time that all GPUs were looked up."""
+        self._answered = threading.Condition()
+        """Notified when one of them is over."""
         self._numbers: dict[str, int] = {}
         """By UUID: a GPU keeps its number while others come and go."""
         self._count = 0
@@ -110,8 +139,11 @@ class NvmlLive:
     def sample(self, device: int) -> tuple[DeviceSample, ...]:
         """One GPU now, and its MIG instances behind it; a failure stands in the sample."""
         gpu = self._gpus.get(device, _UNLISTED)
-        if isinstance(gpu, Missing):
-            return (DeviceSample(device, self.NAME, self._clock(), {}, problem=gpu),)
+        if not isinstance(gpu, NvmlGpu):
+            now_ns = self._clock()
+            if isinstance(gpu, Missing):
+                return (DeviceSample(device, self.NAME, now_ns, {}, problem=gpu),)
+            return (DeviceSample(device, self.NAME, gpu.since_ns, {}, problem=gpu.problem(now_ns)),)
         with self._call(gpu.session) as may_call:
             if may_call:
                 try:
@@ -123,8 +155,8 @@ class NvmlLive:
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
         """Who uses this GPU and its MIG instances, or why nobody can tell: the dearest question there is."""
         gpu = self._gpus.get(device, _UNLISTED)
-        if isinstance(gpu, Missing):
-            return gpu
+        if not isinstance(gpu, NvmlGpu):
+            return gpu if isinstance(gpu, Missing) else gpu.problem(self._clock())
         with self._call(gpu.session) as may_call:
             if may_call:
                 try:
@@ -197,7 +229,10 @@ class NvmlLive:
                 session = self._sessions + 1
                 gpus = self._reached(pynvml, count, session)
         except (pynvml.NVMLError, DriverGone) as error:
-            self._shut_down(pynvml)
+            with self._lock:
+                is_idle = not self._calls
+            if is_idle:  # nothing is closed below a call that still goes on
+                self._shut_down(pynvml)
             return _why_closed(error.code if isinstance(error, DriverGone) else error.value)
         if not count:
             self._shut_down(pynvml)
@@ -222,8 +257,9 @@ class NvmlLive:
                 return
             try:
                 count = self._nvml.nvmlDeviceGetCount()
-                has_unreached = any(isinstance(gpu, Missing) for gpu in self._gpus.values())
-                is_due = has_unreached and self._clock() - self._reached_ns >= _RETRY_NS
+                unreached = [gpu for gpu in self._gpus.values() if not isinstance(gpu, NvmlGpu)]
+                is_due = any(isinstance(gpu, _Lookup) and gpu.is_over for gpu in unreached)
+                is_due |= bool(unreached) and self._clock() - self._reached_ns >= _RETRY_NS
                 if count != self._count or is_due:
                     self._gpus = self._reached(self._nvml, count, session)
                     self._count = count
@@ -240,21 +276,23 @@ class NvmlLive:
             except GpuLost:
                 return  # said of no GPU in particular
 
-    def _reached(self, nvml: Any, count: int, session: int) -> dict[int, NvmlGpu | Missing]:
+    def _reached(self, nvml: Any, count: int, session: int) -> dict[int, NvmlGpu | _Lookup | Missing]:
         """Each GPU that the driver counts, by its number."""
         self._reached_ns = self._clock()
         known = {gpu.number: gpu for gpu in self._gpus.values() if isinstance(gpu, NvmlGpu)}
-        gpus: dict[int, NvmlGpu | Missing] = {}
-        unreached: dict[int, Missing] = {}
-        for index in range(count):
-            try:
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                uuid = _uuid(nvml, handle)
-            except nvml.NVMLError as error:
-                if error.value != nvml_codes.GPU_IS_LOST:
-                    check_alive(error.value)
-                unreached[index] = Missing(nvml_codes.nvml_reason(error.value))
+        gpus: dict[int, NvmlGpu | _Lookup | Missing] = {}
+        unreached: dict[int, _Lookup | Missing] = {}
+        self._lookups = self._looked_up(nvml, count, session)
+        for index, lookup in enumerate(self._lookups):
+            if not lookup.is_over:
+                unreached[index] = lookup
                 continue
+            if lookup.code != nvml_codes.SUCCESS:
+                if lookup.code != nvml_codes.GPU_IS_LOST:
+                    check_alive(lookup.code)
+                unreached[index] = Missing(nvml_codes.nvml_reason(lookup.code))
+                continue
+            handle, uuid = lookup.handle, lookup.uuid
             number = self._number(uuid or f"unnamed {index}", index)
             if number in gpus:  # two of one name
                 number = self._number(f"{uuid} again at {index}", index)
@@ -269,6 +307,40 @@ class NvmlLive:
             # One that was reached before tells itself that it is lost, and which one it is.
             gpus[number] = reason if before is None or before.session != session else before
         return gpus
+
+    def _looked_up(self, nvml: Any, count: int, session: int) -> tuple[_Lookup, ...]:
+        """Each GPU that the driver counts; one whose call hangs is waited for once, and holds up no other."""
+        hanging = {each.index: each for each in self._lookups if each.session == session and not each.is_over}
+        begun: list[_Lookup] = []
+        for index in range(count):
+            if index not in hanging:
+                begun.append(_Lookup(index, session, self._clock()))
+                with self._lock:
+                    self._calls += 1
+                threading.Thread(
+                    target=self._look_up, args=(nvml, begun[-1]), name=f"look up {index}", daemon=True
+                ).start()
+        with self._answered:
+            waits_for = len(begun)
+            while waits_for and self._answered.wait_for(partial(_are_fewer, begun, waits_for), _SILENCE_S):
+                waits_for = sum(not each.is_over for each in begun)
+        found = hanging | {each.index: each for each in begun}
+        return tuple(found[index] for index in range(count))
+
+    def _look_up(self, nvml: Any, lookup: _Lookup) -> None:
+        try:
+            lookup.handle = nvml.nvmlDeviceGetHandleByIndex(lookup.index)
+            lookup.uuid = _uuid(nvml, lookup.handle)
+        except nvml.NVMLError as error:
+            lookup.code = error.value
+        except DriverGone as gone:
+            lookup.code = gone.code
+        finally:
+            with self._lock:
+                self._calls -= 1
+            with self._answered:
+                lookup.is_over = True
+                self._answered.notify_all()
 
     def _number(self, uuid: str, index: int) -> int:
         if uuid not in self._numbers:
@@ -304,6 +376,10 @@ class NvmlLive:
             return frozenset(place.name for place in self._listing.iterdir())
         except OSError:
             return frozenset()
+
+
+def _are_fewer(lookups: Sequence[_Lookup], than: int) -> bool:
+    return sum(not each.is_over for each in lookups) < than
 
 
 def _uuid(nvml: Any, handle: Any) -> str:

@@ -1,6 +1,8 @@
-"""Every key of the Monitor screen: footer, help, palette and docs are made from this tuple."""
+"""Every key of the Monitor screen, live and in a replay: footer, help and docs are made from these."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from gputui.tui.actions import APP_ACTIONS, table_of
 from gputui.tui.actions import Action as Action
@@ -57,10 +59,31 @@ ACTIONS: tuple[Action, ...] = (
     Action("erase", "backspace", "Erase", "Take back a letter of the filter; elsewhere the same as Back"),
     Action("keys", "question_mark", "Keys", "List all keys"),
 )
+_AS_LIVE = frozenset({"next-gpu", "details", "metrics", "zoom-in", "zoom-out", "units", "keys"})
+
+REPLAY_ACTIONS: tuple[Action, ...] = (
+    Action("pause", "space", "Pause", "Stop the recording here, or go on; at its end, play it again"),
+    Action("seek-back", "left", "Back 10 s", "Go back 10 seconds of the recording"),
+    Action("seek-forward", "right", "Forward 10 s", "Go forward 10 seconds of the recording"),
+    Action("leap-back", "less_than_sign", "Back 10 %", "Go back a tenth of the recording"),
+    Action("leap-forward", "greater_than_sign", "Forward 10 %", "Go forward a tenth of the recording"),
+    Action("seek-start", "home", "Start", "Go to the start of the recording"),
+    Action("seek-end", "end", "End", "Go to the end of the recording"),
+    Action("play-faster", "plus,equals_sign", "Faster", "Play faster, up to 1000 times the speed"),
+    Action("play-slower", "minus", "Slower", "Play slower, down to a tenth of the speed"),
+    *(action for action in ACTIONS if action.id in _AS_LIVE),
+    Action("down", "down,j", "Down", "Select the next line of a list"),
+    Action("up", "up,k", "Up", "Select the line before"),
+    Action("page-down", "pagedown", "Page down", "Go one page further down in a list"),
+    Action("page-up", "pageup", "Page up", "Go one page further up in a list"),
+    Action("toggle", "enter", "Choose", "Open the selected GPU; switch a metric"),
+    Action("back", "escape,backspace", "Back", "Leave details, metrics or the keys"),
+)
+"""Keys of a replay: what is asked of a live box, and of its processes, has no place there."""
 OF_THE_APP: tuple[Action, ...] = tuple(action for action in APP_ACTIONS if action.id != "help")
 """What the app itself does, on whatever screen."""
 
 
-def keys_table() -> str:
-    """All keys as a Markdown table; docs/monitor.md holds it."""
-    return table_of((*ACTIONS, *OF_THE_APP))
+def keys_table(actions: Iterable[Action] = ACTIONS) -> str:
+    """All keys as a Markdown table; docs/monitor.md holds those of both tuples."""
+    return table_of((*actions, *OF_THE_APP))

@@ -10,7 +10,7 @@ from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.actions import Action, shown_keys
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP
+from gputui.tui.monitor.actions import OF_THE_APP
 from gputui.tui.monitor.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.monitor.look import Look, account_text, device_title, wrapped
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
@@ -79,9 +79,9 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
     return lines
 
 
-def keys_lines(opening: Sequence[Action], width: int) -> list[Line]:
-    """All keys and what they do, those that open other screens too; as many lines as it takes."""
-    listed = [(", ".join(shown_keys(action)), action) for action in (*opening, *ACTIONS, *OF_THE_APP)]
+def keys_lines(actions: Sequence[Action], width: int) -> list[Line]:
+    """All keys and what they do, those of the app behind `actions`; as many lines as it takes."""
+    listed = [(", ".join(shown_keys(action)), action) for action in (*actions, *OF_THE_APP)]
     lead = max(width_of(keys) for keys, _ in listed) + 2
     lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
     for keys, action in listed:

@@ -12,6 +12,7 @@ from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.actions import Action
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.accounts import Ledger
+from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
 from gputui.tui.monitor.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
 from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import gpu_pane, has_account, instance_line
@@ -24,6 +25,7 @@ from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_name
 from gputui.tui.monitor.plain_ascii import in_ascii
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessTable
+from gputui.tui.monitor.recording import Recording, change_speed, pause_or_go_on, position_spans
 from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, WantProcesses
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
@@ -45,6 +47,8 @@ from gputui.tui.screens import narrowed
 
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""
+_SEEK_S, _LEAP_SHARE = 10.0, 0.1
+_LONGEST_CHART_NS = ZOOMS_MIN[-1] * 60 * SECOND_NS
 _HISTORY_GPU = {metric.id: metric.amount for metric in METRICS}
 _HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
 
@@ -86,14 +90,20 @@ class MonitorModel:
         user: str = "",
         screens: Line = (),
         opening: Sequence[Action] = (),
+        recording: Recording | None = None,
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
 
         `screens` names the screens of the app, at the right end of the first line; `opening`
         are the keys to them. `caution` stands before the title in every picture: that these are no
-        measurements.
+        measurements. With a `recording` samples are its own: keys move it, and ages are told by its clock.
         """
+        self._recording = recording
+        self.actions = ACTIONS if recording is None else REPLAY_ACTIONS
+        """What `press` takes."""
+        if recording is not None:  # which holds no process lists
+            settings = replace(settings, show_processes=False)
         self._screens = screens
         self._opening = tuple(opening)
         self._settings = settings
@@ -123,8 +133,16 @@ class MonitorModel:
         self._lines: tuple[Line, ...] = ()
         self._hits = _Hits()
         self._units = self._make_units()
-        self._does: Mapping[str, Callable[[], Request | None]] = {
+        done_by: Mapping[str, Callable[[], Request | None]] = {
             "pause": self._pause,
+            "seek-back": lambda: self._seek_by(-_SEEK_S),
+            "seek-forward": lambda: self._seek_by(_SEEK_S),
+            "leap-back": lambda: self._leap(-_LEAP_SHARE),
+            "leap-forward": lambda: self._leap(_LEAP_SHARE),
+            "seek-start": lambda: self._leap(-1.0),
+            "seek-end": lambda: self._leap(1.0),
+            "play-faster": lambda: self._change_speed(1),
+            "play-slower": lambda: self._change_speed(-1),
             "filter": self._open_filter,
             "sort": self._sort,
             "reverse": self._reverse,
@@ -150,6 +168,7 @@ class MonitorModel:
             "back": self._back,
             "erase": self._erase,
         }
+        self._does = {action.id: done_by[action.id] for action in self.actions}
 
     @property
     def settings(self) -> MonitorSettings:
@@ -174,11 +193,29 @@ class MonitorModel:
 
     def add(self, sample: LiveSample) -> None:
         """The newest sample; also while the picture is paused."""
-        self._sample = sample
-        hold_ns = max(3 * SECOND_NS, int(2.5 * self._settings.interval_s * SECOND_NS))
-        for device in sample.gpus:
-            self._remember(device, _HISTORY_GPU, hold_ns)
-        self._remember(sample.host, _HISTORY_HOST, hold_ns)
+        before, self._sample = self._sample, sample
+        if self._recording is None:
+            self._take_in(sample, int(2.5 * self._settings.interval_s * SECOND_NS))
+        else:
+            self._catch_up(self._recording, before, sample)
+
+    def _catch_up(self, recording: Recording, before: LiveSample | None, sample: LiveSample) -> None:
+        """Have charts and sums as if the recording had been played from its start to this sample."""
+        if before is None or sample.t_ns < before.t_ns:
+            before, self._history, self._charts = None, History(), ChartPool()
+            self._ledger = Ledger(self._ledger.usd_per_hour)
+        step_ns, last_ns = 0, 0
+        for between in recording.leading_to(None if before is None else before.t_ns / 1e9, sample.t_ns / 1e9):
+            step_ns, last_ns = between.t_ns - last_ns, between.t_ns
+            self._take_in(between, int(2.5 * max(step_ns, recording.interval_s * SECOND_NS)), sample.t_ns)
+
+    def _take_in(self, sample: LiveSample, hold_ns: int, shown_ns: int = 0) -> None:
+        """Values stand for `hold_ns` where none follow; charts that are shown at an instant end there."""
+        if sample.t_ns > shown_ns - _LONGEST_CHART_NS:
+            hold_ns = max(3 * SECOND_NS, hold_ns)
+            for device in sample.gpus:
+                self._remember(device, _HISTORY_GPU, hold_ns)
+            self._remember(sample.host, _HISTORY_HOST, hold_ns)
         self._ledger.add(sample.t_ns, tuple(device for device in sample.gpus if device.parent is None))
 
     def _remember(
@@ -246,10 +283,24 @@ class MonitorModel:
             self._table.select(self._table.top + y - box.y - 1)
 
     def _pause(self) -> None:
-        if self._paused is not None:
+        if self._recording is not None:
+            pause_or_go_on(self._recording)
+        elif self._paused is not None:
             self._paused = None
         elif self._sample is not None:
             self._paused = _Held(self._sample, self._history.copied(), self._ledger.copied(), self._now())
+
+    def _seek_by(self, seconds: float) -> None:
+        if self._recording is not None:
+            self._recording.seek(self._recording.position_s + seconds)
+
+    def _leap(self, share: float) -> None:
+        if self._recording is not None:
+            self._seek_by(share * self._recording.duration_s)
+
+    def _change_speed(self, by: int) -> None:
+        if self._recording is not None:
+            change_speed(self._recording, by)
 
     def _open_filter(self) -> None:
         if not self._settings.show_processes:
@@ -280,6 +331,8 @@ class MonitorModel:
             self._scroll = min(max(self._scroll + by, 0), len(METRICS) - 1)
         elif self._mode in ("details", "keys"):
             self._scroll = max(self._scroll + by, 0)
+        elif self._recording is not None:
+            return  # it has no list of processes
         elif not self._settings.show_processes:
             self.say("processes are hidden: p shows them")
         elif abs(by) == 10**9:
@@ -404,8 +457,10 @@ class MonitorModel:
         """The picture, exactly `height` lines of exactly `width` cells.
 
         A line that has not changed is the same object as in the last picture. `now_ns` is monotonic, as the
-        times of samples are.
+        times of samples are; those of a recording are on its own clock, which stands at the sample.
         """
+        if self._recording is not None and self._sample is not None:
+            now_ns = self._sample.t_ns
         held = self._paused or (
             _Held(self._sample, self._history, self._ledger, now_ns) if self._sample is not None else None
         )
@@ -485,7 +540,7 @@ class MonitorModel:
             held.ledger,
             self._charts,
             self._ascii_only,
-            max(STALE_AFTER_S, 2.5 * self._settings.interval_s),
+            max(STALE_AFTER_S, 2.5 * (self._recording or self._settings).interval_s),
         )
 
     def _panes(
@@ -525,7 +580,9 @@ class MonitorModel:
     def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
         rights = [Span(" · ".join(words), "dim")]
-        if self._paused is not None:
+        if self._recording is not None:
+            rights = [*position_spans(self._recording, width), Span(" · " + words[1], "dim")]
+        elif self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
         if self._screens:
             screens = narrowed(self._screens, width - 3)
@@ -605,7 +662,7 @@ class MonitorModel:
             top = self._scroll_top(height)
             return filled(lines[top : top + height], width, height)
         if self._mode == "keys":
-            return self._scrolled(keys_lines(self._opening, width), width, height)
+            return self._scrolled(keys_lines((*self._opening, *self.actions), width), width, height)
         if self._selected_gpu is None:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
@@ -647,7 +704,7 @@ class MonitorModel:
                 return line
         has_process = self._settings.show_processes and table.total > 0
         there = [what for what, is_so in (("a GPU", findings), ("a process on a GPU", has_process)) if is_so]
-        return hints_line(counts, self._mode, width, there)
+        return hints_line(counts, self._mode, width, there, self.actions)
 
 
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.health import Finding
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, shown_key
+from gputui.tui.monitor.actions import OF_THE_APP, Action, shown_key
 from gputui.tui.monitor.cells import clean, cut, fitted, line_width, width_of
 
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 """With which a process can be ended, the mildest first."""
 _HINTS: Mapping[str, tuple[str, ...]] = {
-    "": ("keys", "quit", "pause", "filter", "sort", "details", "metrics", "end"),
+    "": (
+        "keys",
+        "quit",
+        "pause",
+        "seek-back",
+        "seek-forward",
+        "play-faster",
+        "filter",
+        "sort",
+        "details",
+        "metrics",
+        "end",
+    ),
     "details": ("back", "next-gpu", "down", "pause"),
     "metrics": ("back", "toggle", "down", "up"),
     "keys": ("back", "down", "up"),
@@ -69,12 +81,13 @@ def finding_line(device: int, finding: Finding, counts: str, width: int) -> Line
     return fitted((Span(cut(said, room), finding.severity), Span("  "), Span(counts, "dim")), width)
 
 
-def hints_line(counts: str, mode: str, width: int, there: Container[str]) -> Line:
-    """Counts, and as many keys as have room, but those that need what is not `there`."""
+def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:
+    """Counts, and as many keys of `actions` as have room, but those that need what is not `there`."""
     spans = [Span(counts, "dim")] if counts else []
+    by_id = {action.id: action for action in (*actions, *OF_THE_APP)}
     for name in _HINTS.get(mode, _HINTS[""]):
-        action = next(one for one in (*ACTIONS, *OF_THE_APP) if one.id == name)
-        if action.needs and action.needs not in there:
+        action = by_id.get(name)
+        if action is None or (action.needs and action.needs not in there):
             continue
         gap = Span("  " if spans else "")
         hint = (gap, Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
