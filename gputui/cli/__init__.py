@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import click
 
 from gputui import __version__
+from gputui.cli.output import readable_output
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
 
@@ -83,7 +84,13 @@ class _Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+_CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "color": True,  # click must not take an escape sequence for a style, which it would remove unseen
+}
+
+
+@click.group(cls=_Lazy, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="gputui")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw the screens without braille and lines.")
@@ -114,7 +121,12 @@ def gputui(context: click.Context, debug: bool, is_ascii: bool, notify: bool) ->
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit status; an error is told, never shown as a traceback."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with readable_output():
+        status = _status_of(list(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(status)
+
+
+def _status_of(words: list[str]) -> int:
     ours = words.index("--") if "--" in words else len(words)  # what follows is of another program
     debug = "--debug" in words[:ours]
     words = [w for w in words[:ours] if w != "--debug"] + words[ours:]
@@ -150,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _tell(f"this is a bug in gputui: {type(error).__name__}: {error}", "gputui --debug ... shows where")
         status = EXIT_BUG
-    sys.exit(_flushed(status if isinstance(status, int) else EXIT_DONE))
+    return _flushed(status if isinstance(status, int) else EXIT_DONE)
 
 
 def _flushed(status: int) -> int:

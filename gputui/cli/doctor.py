@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.output import shown
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE
 from gputui.services.doctor import Check, Terminal, look, worst
-from gputui.store.text import clean_text
 
 _MARKS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
 _TOPIC = 15
@@ -58,12 +58,12 @@ def lines_of(check: Check, width: int) -> list[str]:
     """One check as lines of at most `width` cells: mark, topic, what was found, and below it what to do."""
     import textwrap
 
-    head = f"{_MARKS[check.state]:9}{clean_text(check.topic)[:_TOPIC]:{_TOPIC + 1}}"
+    head = f"{_MARKS[check.state]:9}{shown(check.topic)[:_TOPIC]:{_TOPIC + 1}}"
     room = max(width - len(head), 20)
-    found = textwrap.wrap(clean_text(check.found), room, break_long_words=False) or [""]
+    found = textwrap.wrap(shown(check.found), room, break_long_words=False) or [""]
     lines = [head + found[0], *(" " * len(head) + line for line in found[1:])]
     if check.next_step:
-        steps = textwrap.wrap(clean_text(check.next_step), room - 3, break_long_words=False)
+        steps = textwrap.wrap(shown(check.next_step), room - 3, break_long_words=False)
         marks = ["-> ", *["   "] * len(steps)]
         lines += [" " * len(head) + mark + line for mark, line in zip(marks, steps, strict=False)]
     return lines

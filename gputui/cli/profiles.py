@@ -10,11 +10,13 @@ from pathlib import Path
 
 import click
 
+from gputui.cli.output import shown
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import format_seconds
 from gputui.services.profiles import Profile, find_profile, shipped_profiles
+from gputui.store.text import clean_text
 
 
 @click.command()
@@ -65,16 +67,13 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     python_version = chosen.interpreter.runtime.python_version
     click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")
     for command in profile.commands:
-        click.echo(f"  {command.workload:<12} {_one_line(shlex.join(command.argv))}")
+        words = clean_text(shlex.join(command.argv).replace("\n", "\\n"))
+        click.echo(f"  {command.workload:<12} {words}")
         matching = f"each match of {command.pattern!r}" if command.pattern else "from start to end"
         click.echo(f"  {'':<12} timed: {matching}")
     for workload in dict.fromkeys(c.case.work.workload for c in plan.cases if not c.case.is_program):
         click.echo(f"  {workload:<12} {profile.workload_named(workload).question}")
     _cases(plan)
-
-
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _cases(plan: Plan) -> None:
@@ -91,4 +90,4 @@ def _cases(plan: Plan) -> None:
         for name in names:
             click.echo(f"  {name}")
         width = shutil.get_terminal_size().columns
-        click.echo(textwrap.fill(reason, width, initial_indent="    ", subsequent_indent="    "))
+        click.echo(textwrap.fill(shown(reason), width, initial_indent="    ", subsequent_indent="    "))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from gputui.cli.output import beneath, shown
 from gputui.model.journal import (
     Block,
     CaseEnd,
@@ -61,9 +62,9 @@ class Progress:
 
         What is written to a buffered stream while it is being flushed is refused with RuntimeError.
         """
-        line = f"{_ERASE if self._live else ''}{text}\n"
+        line = f"{_ERASE if self._live else ''}{shown(text, sys.stderr)}\n"
         with contextlib.suppress(OSError):  # nobody reads any more
-            os.write(2, line.encode(errors="replace"))
+            os.write(2, line.encode(sys.stderr.encoding))
 
     def tick(self) -> None:
         """Rewrite the live line, at most once a second."""
@@ -72,8 +73,8 @@ class Progress:
             self._drawn_s = now_s
             width = shutil.get_terminal_size().columns
             now = self._of_block(*self._timed) if self._timed else self._now
-            text = f"{_clock(self._pace.elapsed_s())} {self._remaining()}{now}"
-            print(f"\r\x1b[K{text[: width - 1]}", end="", file=sys.stderr, flush=True)
+            text = shown(f"{_clock(self._pace.elapsed_s())} {self._remaining()}{now}", sys.stderr)
+            print(f"{_ERASE}{text[: width - 1]}", end="", file=beneath(sys.stderr), flush=True)
 
     def hear(self, index: int, line: Line) -> None:
         """One line of the journal of run `index`; also one that was written long before."""
@@ -141,7 +142,7 @@ class Progress:
 
     def _erase(self) -> None:
         if self._live:
-            print(_ERASE, end="", file=sys.stderr, flush=True)
+            print(_ERASE, end="", file=beneath(sys.stderr), flush=True)
 
 
 def _clock(seconds: float) -> str:

@@ -30,7 +30,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         return EXIT_DONE  # the first run of a new file, which is made when it ends
     if file is None and not path.exists():
         raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
-    with open_result(path, trust) as result:
+    with open_result(path, trust, as_stored=as_json) as result:
         summaries, warnings = result.summaries(), result.warnings
     for warning in warnings:
         click.echo(warning, err=True)

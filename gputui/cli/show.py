@@ -29,7 +29,7 @@ from gputui.store.selecting import find_run
 def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -> int:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE."""
     path, selector = run_and_file(run, file)
-    with open_result(path, trust) as result:
+    with open_result(path, trust, as_stored=as_json) as result:
         found = result.run(find_run(result.summaries(), "latest" if selector is None else selector).run_id)
         passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)

@@ -43,7 +43,7 @@ def command(processes: bool, require_gpu: bool, in_json: bool) -> int:
 
         click.echo(json.dumps(_plain(sample, findings), indent=1))
     else:
-        click.echo("\n".join(_lines(sample, findings, processes)))
+        click.echo("\n".join(map(clean_text, _lines(sample, findings, processes))))
     if require_gpu:
         _require_gpu(sample)
     gc.freeze()  # else Python looks for cycles among all its objects before it ends: 15 ms
@@ -78,7 +78,7 @@ def _lines(sample: LiveSample, findings: Findings, with_processes: bool) -> list
     for gpu in sample.gpus:
         lines.append(_gpu_line(gpu, findings[gpu.source, gpu.device]))
     if not sample.gpus:
-        lines += [f"no GPU: {name}: {clean_text(why.reason)}" for name, why in sample.absent.items()]
+        lines += [f"no GPU: {name}: {why.reason}" for name, why in sample.absent.items()]
     if with_processes and isinstance(sample.processes, Missing):
         lines.append(f"processes: {sample.processes}")
     elif with_processes and not isinstance(sample.processes, Missing):
@@ -96,7 +96,7 @@ def _host_line(host: DeviceSample) -> str:
     return "  ".join(
         (
             "host",
-            clean_text(str(values.get("name", ""))),
+            str(values.get("name", "")),
             f"CPU {share}{all_of_it} %",
             f"memory {_used_of(values, 'memory')}",
             f"load {_figure(values.get('load_1min'), '{:.2f}')}",
@@ -108,11 +108,11 @@ def _host_line(host: DeviceSample) -> str:
 
 def _gpu_line(gpu: DeviceSample, findings: Sequence[Finding]) -> str:
     what = f"GPU {gpu.device}" if gpu.parent is None else f"  MIG {gpu.device} of GPU {gpu.parent}"
-    name = clean_text(str(gpu.values["name"])) if isinstance(gpu.values.get("name"), str) else ""
+    name = str(gpu.values["name"]) if isinstance(gpu.values.get("name"), str) else ""
     parts = [what, name] if name else [what]
     if gpu.problem is None:
         parts += _measured(gpu.values)
-    parts += [f"{finding.word}: {clean_text(finding.why)}" for finding in findings]
+    parts += [f"{finding.word}: {finding.why}" for finding in findings]
     return "  ".join(parts)
 
 
@@ -144,11 +144,11 @@ def _process_line(process: ProcessSample) -> str:
     return "  ".join(
         (
             *parts,
-            _NONE if isinstance(process.user, Missing) else clean_text(process.user),
+            _NONE if isinstance(process.user, Missing) else process.user,
             _NONE if isinstance(elapsed, Missing) else format_seconds(round(elapsed)),
             process.command.reason
             if isinstance(process.command, Missing)
-            else clean_text(process.command)[:_LONGEST_COMMAND],
+            else process.command[:_LONGEST_COMMAND],
         )
     )
 

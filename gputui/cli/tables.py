@@ -3,41 +3,70 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from gputui.cli.output import drawn_on, shown
+from gputui.services.plain_text import in_encoding
+from gputui.store.text import clean_lines, clean_text
 
 
 def console(file: IO[str] | None = None) -> Console:
     """A console of the terminal's width, or of 80 columns (or $COLUMNS) where there is none.
 
-    It writes to `file` instead of stdout where one is given, and no line ends in spaces.
+    It writes to `file` instead of stdout where one is given. What it draws is clean and in the encoding of
+    where it goes before it is laid out, and no line ends in spaces.
     """
     made = Console(
-        file=file,
+        file=drawn_on(sys.stdout) if file is None else file,
         highlight=False,
         markup=False,
         emoji=False,
         soft_wrap=False,
     )
-    made.push_render_hook(_Trimming())
+    made.push_render_hook(_Edge())
     return made
 
 
-class _Trimming(RenderHook):
-    """Rich fills the last column of a table, and leaves the space at which it breaks a line."""
+class _Edge(RenderHook):
+    """Text is made fit to be shown before it is laid out, and lines are trimmed after it."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Trimmed(renderable) for renderable in renderables]
+        return [_Trimmed(_Plain(r) if isinstance(r, Text) else r) for r in renderables]
+
+
+class _Plain:
+    """Text as the console's stream can show it; it is measured as it will be drawn."""
+
+    def __init__(self, text: Text, *, has_lines: bool = True) -> None:
+        self._text = text
+        self._clean = clean_lines if has_lines else clean_text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._on(console)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._on(console))
+
+    def _on(self, console: Console) -> Text:
+        plain = in_encoding(self._clean(self._text.plain), console.encoding)
+        if plain == self._text.plain:
+            return self._text
+        return Text(plain, self._text.style, justify=self._text.justify, overflow=self._text.overflow)
 
 
 class _Trimmed:
+    """Rich fills the last column of a table, and leaves the space at which it breaks a line."""
+
     def __init__(self, whole: ConsoleRenderable) -> None:
         self._whole = whole
 
@@ -71,9 +100,9 @@ class Sheet:
 
     @property
     def width(self) -> int:
-        """Columns it takes without breaking a cell."""
+        """Columns it takes on stdout without breaking a cell."""
         lines = [self.headings, *self.rows]
-        return sum(max(map(cell_len, column)) + 1 for column in zip(*lines, strict=True)) - 1
+        return sum(max(cell_len(shown(c)) for c in column) + 1 for column in zip(*lines, strict=True)) - 1
 
 
 def first_that_fits(width: int, forms: Iterable[Sheet]) -> Sheet:
@@ -92,7 +121,7 @@ def table(headings: Sequence[str], right: Iterable[int] = (), breaks: Iterable[i
     for index, heading in enumerate(headings):
         side: Literal["left", "right"] = "right" if index in numeric else "left"
         made.add_column(
-            Text(heading),
+            _Plain(Text(heading), has_lines=False),
             justify=side,
             no_wrap=index not in broken,
             overflow="fold" if index in broken else "ellipsis",
@@ -107,10 +136,11 @@ def flowing(text: str) -> RenderableType:
 
 class _Flowing:
     def __init__(self, text: str) -> None:
-        self._text = Text(_BEFORE_UNIT.sub(_KEPT_SPACE, text))
+        self._text = text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._text, options):
+        text = in_encoding(clean_lines(self._text), console.encoding)
+        for segment in console.render(Text(_BEFORE_UNIT.sub(_KEPT_SPACE, text)), options):
             yield Segment(segment.text.replace(_KEPT_SPACE, " "), segment.style, segment.control)
 
 
@@ -121,7 +151,7 @@ _KEPT_SPACE = "\ue000"
 
 def add_row(to: Table, *cells: str, style: str = "") -> None:
     """One row of plain text."""
-    to.add_row(*(Text(cell) for cell in cells), style=style)
+    to.add_row(*(_Plain(Text(cell), has_lines=False) for cell in cells), style=style)
 
 
 class Page:
@@ -141,10 +171,11 @@ class Page:
 
     def line(self, text: str = "") -> None:
         """A plain line, continued below where it is too long."""
-        if _is_plain(text) and not text.endswith(" ") and cell_len(text) <= self.width:
-            self._segments += (Segment(text), Segment.line())
+        plain = self._plain(text)
+        if not plain.endswith(" ") and cell_len(plain) <= self.width:
+            self._segments += (Segment(plain), Segment.line())
         else:
-            self.add(flowing(text))
+            self.add(flowing(plain))
 
     def table(
         self,
@@ -154,11 +185,9 @@ class Page:
         styles: Sequence[str] = (),
     ) -> None:
         """A table as `table` makes them, with the style of each row where they have one."""
-        lines = [headings, *rows]
+        lines = [[self._plain(cell) for cell in cells] for cells in (headings, *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-        if sum(widths) + len(widths) - 1 > self.width or not all(
-            _is_plain(t) for cells in lines for t in cells
-        ):
+        if sum(widths) + len(widths) - 1 > self.width:
             made = table(headings, right)
             for index, cells in enumerate(rows):
                 add_row(made, *cells, style=styles[index] if styles else "")
@@ -175,16 +204,14 @@ class Page:
 
     def add(self, what: RenderableType) -> None:
         """Whatever rich can draw."""
-        self._segments += self._out.render(what)
+        self._segments += self._out.render(_Plain(what) if isinstance(what, Text) else what)
 
     def show(self) -> None:
         """Draw it."""
         self._out.print(self, crop=False)
 
-
-def _is_plain(text: str) -> bool:
-    """Whether a string takes one line and is drawn as it is."""
-    return text.isprintable()
+    def _plain(self, text: str) -> str:
+        return in_encoding(clean_text(text), self._out.encoding)
 
 
 def _padded(text: str, width: int, is_right: bool) -> str:

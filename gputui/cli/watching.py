@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputui.cli.output import beneath
 from gputui.cli.progress import Progress
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.journal import RunEnd, Stored
@@ -99,7 +100,7 @@ def _ring(text: str) -> None:
     """On stderr, where the progress stands."""
     if text and sys.stderr.isatty():
         sys.stderr.flush()
-        sys.stderr.buffer.write(notification(text))
+        beneath(sys.stderr).buffer.write(notification(text))
         sys.stderr.flush()
 
 

@@ -22,6 +22,7 @@ from gputui.services.comparison_tables import (
 from gputui.services.explaining import Why, sentence
 from gputui.services.row_wording import choice_words, difference_words, no_difference_words, side_words
 from gputui.services.why_wording import finding_lines, part_table, trust_line, unattributed
+from gputui.store.text import clean_text
 
 _SPECIAL = re.compile(r"[\\`*<>|~&\[\]$]|(?<!\w)_|_(?!\w)")
 _NUMBERED = re.compile(r"\\\[(\d+)\\\](?![(\[:])")
@@ -39,7 +40,7 @@ def comparisons_as_markdown(
 
 def escaped(text: str) -> str:
     """Text that markdown shows as it is, within a line or a cell of a table."""
-    plain = _SPECIAL.sub(lambda found: f"\\{found.group()}", " ".join(text.split()))
+    plain = _SPECIAL.sub(lambda found: f"\\{found.group()}", " ".join(clean_text(text).split()))
     plain = _NUMBERED.sub(r"[\1]", plain)
     return _LINKS.sub(lambda found: f"{found.group()}<!-- -->", plain)
 

@@ -75,7 +75,7 @@ def comparisons_as_page(
     style = resources.files("gputui.services").joinpath("comparison_page.css").read_text(encoding="utf-8")
     bodies = "".join(_section(*pair, ignore, evidence) for pair in pairs)
     names = " against ".join(safe(side.name) for side in (pairs[0][0].b, pairs[0][0].a))
-    return (
+    page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -84,6 +84,9 @@ def comparisons_as_page(
         " given only where the whole interval is on one side. "
         f"gputui {safe(__version__)} compare</footer></body></html>\n"
     )
+    return page.encode(
+        "ascii", "xmlcharrefreplace"
+    ).decode()  # the same page in whatever encoding it is printed
 
 
 def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence: Evidence) -> str:

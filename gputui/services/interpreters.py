@@ -112,7 +112,7 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
 
     An answer holds for one boot, one interpreter file, one torch and one set of visible devices.
     """
-    cached = probe_cache() / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.json"
+    cached = probe_cache() / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.json"
     try:
         known: dict[str, Any] = json.loads(cached.read_text())
         if known["state"] == _state(path, known["answer"]):

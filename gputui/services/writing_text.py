@@ -14,6 +14,8 @@ from gputui.store.opening import expanded
 
 _DUCKDB_MAGIC = slice(8, 12), b"DUCK"
 """Where every DuckDB database says that it is one."""
+_BYTES_OF_NAMES = "surrogateescape"
+"""Where the locale is C, Python knows a file name as bytes; they are written as they are."""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -27,7 +29,7 @@ def write_whole(path: Path, text: str) -> None:
         if target.is_dir():
             raise IsADirectoryError(21, "it is a directory")
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8", newline="")
+            target.write_text(text, encoding="utf-8", errors=_BYTES_OF_NAMES, newline="")
             return
         if _is_database(target):
             raise GputuiError(f"{path}: is a database, and stays as it is", "name another file to write to")
@@ -35,7 +37,7 @@ def write_whole(path: Path, text: str) -> None:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
         descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors=_BYTES_OF_NAMES, newline="") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())

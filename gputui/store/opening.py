@@ -72,8 +72,24 @@ def connect() -> DuckDBPyConnection:
     return duckdb.connect(":memory:", config=dict(_CONFIG))
 
 
+def check_name(db: Path) -> None:
+    """See that DuckDB can open a file of this name. Raises GputuiError."""
+    _name_for_duckdb(db)
+
+
+def _name_for_duckdb(db: Path) -> str:
+    """The path in UTF-8, which DuckDB takes for the bytes of the name whatever the locale is."""
+    try:
+        return os.fsencode(db).decode()
+    except UnicodeDecodeError as error:
+        raise GputuiError(
+            f"{db}: its path is not UTF-8, and DuckDB opens no such file", "rename it, or name another file"
+        ) from error
+
+
 def check_place(db: Path) -> None:
     """See that the path is a regular file, without opening it. Raises GputuiError."""
+    check_name(db)
     try:
         found = db.stat()
     except FileNotFoundError:
@@ -96,7 +112,7 @@ def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = C
     """Attach a file. Raises Locked if someone holds it, else GputuiError."""
     import duckdb
 
-    quoted = str(db).replace("'", "''")
+    quoted = _name_for_duckdb(db).replace("'", "''")
     try:
         connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb{options})")
     except duckdb.Error as error:

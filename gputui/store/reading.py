@@ -196,11 +196,12 @@ class LastWords:
 class ResultFile:
     """An open result file. For one thread; what it gives outlives it."""
 
-    def __init__(self, opened: Checked, db: Path, warnings: tuple[str, ...]) -> None:
+    def __init__(self, opened: Checked, db: Path, warnings: tuple[str, ...], as_stored: bool = False) -> None:
         self._opened = opened
         self._connection = opened.connection
         self._columns = opened.columns
         self._catalog = opened.catalog
+        self._clean = str if as_stored else clean_text
         self.db = db
         self.warnings = warnings
         """What the user should know of this file, one sentence each."""
@@ -418,17 +419,18 @@ class ResultFile:
 
 
 @contextmanager
-def open_result(db: Path, trust: bool = False) -> Iterator[ResultFile]:
+def open_result(db: Path, trust: bool = False, as_stored: bool = False) -> Iterator[ResultFile]:
     """Open a result file for reading, whoever made it; it is never written to.
 
     Keep it open only for as long as it takes to read: writers wait meanwhile. `trust` reads a file that
-    holds views, macros or triggers, without using them. Raises GputuiError for what is no readable result
-    file, with the reason.
+    holds views, macros or triggers, without using them. `as_stored` leaves texts as they stand in the file,
+    for JSON, which has escapes of its own; else they are safe to show. Raises GputuiError for what is no
+    readable result file, with the reason.
     """
     db = expanded(db).absolute()
     opened = open_read_only(db, trust)
     try:
-        yield ResultFile(opened, db, warnings_of(db))
+        yield ResultFile(opened, db, warnings_of(db), as_stored)
     finally:
         opened.connection.close()
 
@@ -665,8 +667,8 @@ def _fetch(
 ) -> list[list[Row]]:
     """Rows of one table of each file by column name, of these runs; None: of all.
 
-    In the order of one column, or none. A column that a file lacks is None, strings are cleaned. All files
-    are asked at once.
+    In the order of one column, or none. A column that a file lacks is None, texts are clean unless their
+    file is read as stored. All files are asked at once.
     """
     wanted = [
         c
@@ -686,7 +688,7 @@ def _fetch(
         for column in texts:
             text = row[column]
             if isinstance(text, str):
-                row[column] = clean_text(text)
+                row[column] = files[place]._clean(text)
         found[place].append(row)
     for of_file in found if order else ():  # DuckDB plans longer to sort many small tables than it reads them
         of_file.sort(key=_key_of(order))

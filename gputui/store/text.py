@@ -1,13 +1,36 @@
-"""Text from a file, before a person sees it."""
+"""Text from outside, before a person sees it: names of files and processes, cells of a stranger's file."""
 
 from __future__ import annotations
 
+import unicodedata
+
 
 def clean_text(text: str) -> str:
-    """A string from a file without control characters, which a terminal would obey.
+    """One line in which everything is visible and nothing steers the terminal.
 
-    Line breaks and tabs become spaces; escape sequences lose the character that makes them work.
+    Line breaks, tabs and other spaces become a plain space. A control character, a mark of writing direction
+    or a byte that was not UTF-8 is shown as its escape: `\\x1b`, `\\u202e`, `\\xff`.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
-    return "".join(" " if c in "\n\t" else c for c in text if c.isprintable() or c in "\n\t")
+    return "".join(c if c.isprintable() else _shown(c) for c in text)
+
+
+def clean_lines(text: str) -> str:
+    """The same for text of several lines, whose line ends stay."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "\n".join(
+        f"{clean_text(line[:-1])}\r" if line.endswith("\r") else clean_text(line) for line in text.split("\n")
+    )
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character).startswith("Z"):
+        return " "
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that it could not decode
+        code -= 0xDC00
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

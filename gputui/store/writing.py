@@ -21,6 +21,7 @@ from gputui.store.opening import (
     CATALOG,
     attach,
     check_is_ours,
+    check_name,
     check_place,
     close_the_doors,
     connect,
@@ -122,13 +123,14 @@ def check_writable(db: Path) -> None:
 
 
 def real_path(db: Path) -> Path:
-    """One path for one file, so that a link to it has the same lock."""
+    """One path for one file, so that a link to it has the same lock. Raises GputuiError, NotStored."""
     try:
         resolved = expanded(db).resolve()
         resolved.exists()  # a name may be too long to be looked for
-        return resolved
     except (OSError, RuntimeError) as error:
         raise NotStored(f"{db} is no usable path: {error}", "name another file with --db") from error
+    check_name(resolved)
+    return resolved
 
 
 def _check_parent(db: Path) -> None:

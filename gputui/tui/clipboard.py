@@ -51,7 +51,7 @@ def copy(app: App[Any], text: str, directory: Path) -> str:
     path = directory / "copied.txt"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text(text + "\n", encoding="utf-8")
+        path.write_text(text + "\n", encoding="utf-8", errors="replace")
     except OSError as error:
         return f"could not be copied: {path}: {error.strerror}"
     return f"copied, if this terminal has a clipboard; also in {path}"

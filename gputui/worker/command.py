@@ -198,8 +198,7 @@ class CommandLaunch:
         return f"{matches}, {blocks}" + (" (its output comes in bursts: it is buffered)" if buffered else "")
 
     def _why_failed(self, status: int) -> str:
-        text = self._last_line.decode(errors="replace").strip()
-        said = "".join(c if c.isprintable() else "?" for c in text)[:_SHOWN_LETTERS]
+        said = self._last_line.decode(errors="replace").strip()[:_SHOWN_LETTERS]
         if status > 0:
             how = f"it left with status {status}"
         else:

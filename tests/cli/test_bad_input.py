@@ -438,7 +438,7 @@ def _needed(name: str) -> list[str]:
 def test_a_bug_is_told_as_one_and_debug_shows_where(
     whole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of an example")
 
     monkeypatch.setattr("gputui.cli.runs.open_result", broken)

@@ -133,14 +133,14 @@ def test_a_narrow_comparison_names_each_of_its_rows_apart(
     assert len(rows) == len(set(rows)) == 32
 
 
-def test_what_stands_in_a_label_is_printed_as_it_is_and_obeyed_by_nobody(
+def test_an_escape_sequence_in_a_label_is_visible_and_not_obeyed(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = printed(capsys, monkeypatch, "runs", str(place / "gpu.db"), columns=160)
     shown = printed(capsys, monkeypatch, "show", "latest", str(place / "gpu.db"), columns=160)
 
     for said in (listed, shown):
-        assert "[red]x[/red] :bomb: [31mred[0m" in said
+        assert r"[red]x[/red] :bomb: \x1b[31mred\x1b[0m" in said
         assert "\x1b" not in said
 
 

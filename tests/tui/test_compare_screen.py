@@ -25,7 +25,7 @@ from gputui.tui.compare.screen import CompareScreen
 from gputui.tui.dialogs import AskText
 from gputui.tui.lines_page import LinesPage
 
-CLEAN = "[b]bold[/b] [31m[@click…"
+CLEAN = r"[b]bold[/b] \x1b[31m[@c…"
 """The label HOSTILE as a heading has it."""
 
 

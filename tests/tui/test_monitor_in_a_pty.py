@@ -417,6 +417,35 @@ def test_a_small_terminal_without_unicode_and_mouse_is_served_too() -> None:
     assert b"?1000h" not in raw
 
 
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1"},
+    ],
+    ids=["C", "ascii", "latin-1"],
+)
+def test_a_terminal_that_is_not_utf_8_gets_ascii_also_of_hostile_names(
+    locale: dict[str, str], children: list[subprocess.Popen[bytes]]
+) -> None:
+    child = begin(children, *HOSTILE)
+    name = r"0 name caf\xc3\xa9\x1b[31m\xff\xe2\x80\xae"
+    box = Box(name, f"0 process {child.pid} C 2048 55", gpus=1)
+    box.environment |= locale
+    with box.monitor() as terminal:
+        terminal.wait_for(r"cafe\x1b[31m")
+        terminal.wait_for(lambda: "pwned" in row_of(terminal, child.pid))
+        for screen in ("2 Run", "3 Res", "4 Cmp", "5 Doc"):
+            terminal.type(screen[:1].encode())
+            terminal.wait_for(f"[{screen}]")
+        terminal.type(b"1")
+        terminal.wait_for(lambda: "pwned" in row_of(terminal, child.pid))
+        leave(terminal)
+        raw = bytes(terminal.raw).replace(b"\x1b]22;default\x07", b"")
+    assert raw.isascii()
+
+
 @pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
 def test_a_signal_ends_it_while_a_call_hangs_and_the_terminal_is_as_before(number: signal.Signals) -> None:
     box = Box(gpus=2)

@@ -448,7 +448,7 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
     target.write_text("old")
 
     with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "new \udcff")
+        write_whole(target, "new \ud800")
 
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

@@ -52,8 +52,8 @@ def test_last_words_of_a_worker_are_kept_with_the_launch_and_its_cases() -> None
     )
     (said,) = course.picture().last_words
     assert said.launch == f"launch 1, {course.picture().cases[0].name}"
-    assert (said.at_s, said.outcome, said.reason) == (3.0, "failed", "it died[31m")
-    assert said.lines == ("Traceback:", "  in build", "温度")
+    assert (said.at_s, said.outcome, said.reason) == (3.0, "failed", r"it died\x1b[31m")
+    assert said.lines == ("Traceback:", r"  in build\x07", "温度")
 
 
 def test_a_case_goes_from_waiting_to_its_outcome() -> None:
@@ -83,7 +83,7 @@ def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
     seen = course.picture()
     assert seen.cases[0].state == "ok"
     (event,) = seen.events
-    assert event.message.endswith("failed: it broke[31m")
+    assert event.message.endswith(r"failed: it broke\x1b[31m")
     assert event.at_s == 2.0
 
 

@@ -16,13 +16,13 @@ def test_each_error_is_a_line_with_time_and_screen_and_the_newest_comes_first(tm
     time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
     assert re.fullmatch(
         f"{time} results: a.db: is damaged: take a copy\n"
-        f"{time} run: Traceback:\n      in f\n    ValueError: \\[31m温度\n",
+        f"{time} run: Traceback:\n      in f\n    ValueError: \\\\x1b\\[31m温度\\\\u202e\n",
         path.read_text(encoding="utf-8"),
     )
     assert [row.partition("Z ")[2] or row for row in kept_errors(path)] == [
         "run: Traceback:",
         "      in f",
-        "    ValueError: [31m温度",
+        r"    ValueError: \x1b[31m温度\u202e",
         "results: a.db: is damaged: take a copy",
     ]
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gputui.cli.tables import Page, add_row, table
+from gputui.store.text import clean_text
 
 LINES = (
     "plain",
@@ -54,7 +55,7 @@ def test_a_page_looks_as_if_each_thing_were_printed(width: int, is_terminal: boo
     page = Page(ours)
     for line in LINES:
         page.line(line)
-        theirs.print(Text(line))
+        theirs.print(Text(clean_text(line)))
     for rows in (ROWS, LONG, ()):
         styles = ["bold", "italic", "", ""][: len(rows)]
         page.table(HEADINGS, rows, (1,), styles)

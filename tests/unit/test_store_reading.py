@@ -296,11 +296,17 @@ def test_escape_sequences_in_a_file_reach_no_terminal(db: Path) -> None:
         case = result.run(RUN_ID).cases[0]
         event = result.events(RUN_ID)[0]
 
-    assert summary.label == "a[2Jb"
-    assert summary.machine.instance_type == Missing("]0;title")
+    assert summary.label == r"a\x1b[2J\x07\u202eb"
+    assert summary.machine.instance_type == Missing(r"\x1b]0;title\x07")
     assert case.reason == "two lines"
-    assert case.case.work.parameters == (("k[2J", 1),)
-    assert event.message == "chello"
+    assert case.case.work.parameters == ((r"k\x1b[2J", 1),)
+    assert event.message == r"\x1bc\x9bhello"
+
+
+def test_a_label_can_be_read_as_it_stands_in_the_file(db: Path) -> None:
+    spoil(db, "UPDATE runs SET label = 'a' || chr(27) || '[2J' || chr(10) || 'b'")
+    with open_result(db, as_stored=True) as result:
+        assert result.summaries()[0].label == "a\x1b[2J\nb"
 
 
 @given(text=st.text())

@@ -8,20 +8,15 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
+from gputui.store.text import clean_text
 from gputui.tui.lines import Line, Span
 
-REPLACEMENT = "·"
-"""Stands where a name holds what a terminal would obey or could not show."""
 _NO_WIDTH = frozenset({"Mn", "Me", "Mc"})
-"""Marks that sit on the letter before: terminals disagree about their width, so they are left out."""
+"""Marks that sit on the letter before."""
 
 
 def clean(text: str) -> str:
-    """A name without anything but letters, marks of writing and spaces that have a width of their own.
-
-    Control and escape characters, line breaks, marks of writing direction, joiners and what was not UTF-8
-    become one `·` each.
-    """
+    """A name as `clean_text` shows it, without marks whose width terminals disagree about."""
     if text.isascii() and text.isprintable():
         return text
     return _kept(text) if len(text) <= _REMEMBERED else _cleaned(text)
@@ -37,19 +32,8 @@ def _kept(text: str) -> str:
 
 
 def _cleaned(text: str) -> str:
-    composed = unicodedata.normalize("NFC", text[:4096])
-    kept = []
-    for character in composed:
-        kind = unicodedata.category(character)
-        if kind in _NO_WIDTH:
-            continue
-        if kind == "Zs":
-            kept.append(" ")
-        elif kind[0] in "CZ" or cell_len(character) < 1:
-            kept.append(REPLACEMENT)
-        else:
-            kept.append(character)
-    return "".join(kept)
+    composed = clean_text(unicodedata.normalize("NFC", text[:4096]))
+    return "".join(c for c in composed if unicodedata.category(c) not in _NO_WIDTH and cell_len(c) > 0)
 
 
 def width_of(text: str) -> int:

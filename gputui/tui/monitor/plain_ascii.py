@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
+from gputui.services.plain_text import in_encoding
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import width_of
 
-_SUBSTITUTES = {
-    "—": "-",
-    "–": "-",
-    "─": "-",
-    "…": "~",
-    "·": "|",
-    "▸": ">",
-    "▼": "v",
-    "▲": "^",
-    "└": "`",
-    "├": "|",
-    "│": "|",
-    "×": "x",
-    "°": " ",
-}
+_OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠": "#", "²": "2", "³": "3"}
+"""For those whose plain substitute takes more cells than they do."""
 
 
 def in_ascii(line: Line) -> Line:
@@ -33,4 +21,10 @@ def text_in_ascii(text: str) -> str:
     """The same text without a character beyond ASCII, each cell kept."""
     if text.isascii():
         return text
-    return "".join(one if one.isascii() else _SUBSTITUTES.get(one) or "?" * width_of(one) for one in text)
+    return "".join(one if one.isascii() else _cells(one) for one in text)
+
+
+def _cells(character: str) -> str:
+    plain = _OF_ONE_CELL.get(character) or in_encoding(character, "ascii")
+    width = width_of(character)
+    return plain if len(plain) == width else "?" * width

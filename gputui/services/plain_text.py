@@ -1,0 +1,118 @@
+"""Text for streams whose encoding lacks some of its characters."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+_SUBSTITUTES = {
+    "±": "+-",
+    "×": "x",
+    "÷": "/",
+    "µ": "u",
+    "μ": "u",
+    "°": "deg ",
+    "²": "^2",
+    "³": "^3",
+    "…": "...",
+    "·": "|",
+    "•": "*",
+    "●": "*",
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "‐": "-",
+    "‑": "-",
+    "‘": "'",
+    "’": "'",
+    "“": '"',
+    "”": '"',
+    "«": '"',
+    "»": '"',
+    "≥": ">=",
+    "≤": "<=",
+    "≠": "!=",
+    "≈": "~",
+    "∞": "inf",
+    "→": "->",
+    "←": "<-",
+    "↔": "<->",
+    "↑": "^",
+    "↓": "v",
+    "▸": ">",
+    "▲": "^",
+    "▼": "v",
+    "█": "#",
+    "▇": "#",
+    "▆": "*",
+    "▅": "+",
+    "▄": "=",
+    "▃": "-",
+    "▂": ".",
+    "▁": "_",
+    "░": ".",
+    "▒": ":",
+    "▓": "#",
+    "─": "-",
+    "━": "-",
+    "╸": "-",
+    "╺": "-",
+    "│": "|",
+    "┃": "|",
+    "├": "|",
+    "┤": "|",
+    "└": "`",
+    "®": "(R)",
+    "©": "(c)",
+    "€": "EUR",
+    "£": "GBP",
+    "ß": "ss",
+    "æ": "ae",
+    "Æ": "AE",
+    "ø": "o",
+    "Ø": "O",
+    "ł": "l",
+    "Ł": "L",
+}
+_BRAILLE = range(0x2800, 0x2900)
+_BOX_DRAWING = range(0x2500, 0x2580)
+_UNKNOWN = "?"
+
+
+def in_encoding(text: str, encoding: str) -> str:
+    """The same text with a plain substitute for each character that the encoding lacks; it may be longer."""
+    if text.isascii():
+        return text
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(c if c.isascii() else _substitute(c, encoding) for c in text)
+    return text
+
+
+@lru_cache(maxsize=4096)
+def _substitute(character: str, encoding: str) -> str:
+    if _has(encoding, character):
+        return character
+    known = _SUBSTITUTES.get(character)
+    if known is not None:
+        return known
+    code = ord(character)
+    if code in _BRAILLE:
+        return " .:#"[(code.bit_count() - 0x2800.bit_count() + 2) // 3]
+    if code in _BOX_DRAWING:
+        return "+"
+    plain = "".join(
+        c
+        for c in unicodedata.normalize("NFKD", character)
+        if not unicodedata.combining(c) and _has(encoding, c)
+    )
+    return plain or _UNKNOWN
+
+
+def _has(encoding: str, character: str) -> bool:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,251 @@
+"""Every command prints in whatever encoding a stream has, and no name from outside steers the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import H200, make_interpreter
+from command_line import WORDS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journals import GPU_MACHINE, RUNTIME, journal_lines, write_lines
+
+from gputui.cli import COMMANDS, main
+from gputui.cli.compare import FORMATS
+from gputui.model.journal import Price
+from gputui.services.plain_text import in_encoding
+from gputui.services.profiles import find_profile
+from gputui.services.resolving import resolve_plan
+from gputui.store.journal_reader import read_journal
+from gputui.store.text import clean_text
+from gputui.store.writing import store_run
+
+ENCODINGS = ("ascii", "latin-1", "cp1252", "cp437", "utf-8")
+HOSTILE = "\x1b[31mr\x9b2J\u202eé±漢\U0001f680\x07\n"
+NAMES = [command.name for command in COMMANDS]
+STREAMS = {
+    "ascii": {"PYTHONIOENCODING": "ascii"},
+    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "C": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+}
+
+
+def store(db: Path, number: int) -> None:
+    """A run of the profile `quick` on a box whose every name is hostile."""
+    machine = replace(
+        GPU_MACHINE,
+        cpu=replace(GPU_MACHINE.cpu, model=HOSTILE),
+        gpus=tuple(replace(gpu, name=f"{gpu.name}{HOSTILE}") for gpu in GPU_MACHINE.gpus),
+    )
+    planned = resolve_plan(find_profile("quick"), make_interpreter(H200), machine).cases
+    lines = journal_lines(
+        run_id=f"0194b5a0-0000-7000-8000-00000000000{number}",
+        cases=[case.case for case in planned if case.outcome is None],
+        machine=machine,
+        runtime=replace(RUNTIME, torch_version=f"2.13.0{HOSTILE}"),
+        price=Price(32.5, 2, "stated", "", "", "", ""),
+        launches=3,
+        scale=1 + 0.1 * number,
+        label=f"{number} {HOSTILE}",
+        seed=number,
+    )
+    store_run(db, read_journal(write_lines(db.parent / f"{number}", lines)), ())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two result files with hostile names and hostile text."""
+    place = tmp_path_factory.mktemp("place")
+    for number in (1, 2):
+        store(place / f"{number}{HOSTILE}.db", number)
+    return place
+
+
+def files(place: Path) -> tuple[str, str]:
+    return f"{place / f'1{HOSTILE}.db'}", f"{place / f'2{HOSTILE}.db'}"
+
+
+def said(encoding: str, *words: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command whose streams refuse what their encoding lacks."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="") for _ in range(2)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "stdout", streams[0])
+        patched.setattr(sys, "stderr", streams[1])
+        with pytest.raises(SystemExit) as left:
+            main(words)
+    out, err = (stream.buffer.getvalue().decode(encoding) for stream in streams)
+    assert isinstance(left.value.code, int)
+    return left.value.code, out, err
+
+
+def assert_harmless(text: str) -> None:
+    assert "bug in gputui" not in text, text
+    assert "Traceback" not in text, text
+    assert clean_text(text.replace("\n", "")) == text.replace("\n", ""), text
+
+
+def calls(first: str, second: str) -> list[tuple[str, ...]]:
+    """What is printed for people: generic words for every command, then those that show most."""
+    generic = [
+        (name, *words)
+        for name in NAMES
+        for words in (("--help",), ("--no-such-option", HOSTILE), (f"--{HOSTILE}",), (first, second, HOSTILE))
+    ]
+    return [
+        *generic,
+        (HOSTILE,),
+        ("runs", first),
+        ("show", "latest", first),
+        ("show", HOSTILE, first),
+        ("compare", first, second),
+        ("compare", first, "--by", "precision", "--columns", "time,cost,energy"),
+        ("compare", first, second, "--format", "markdown"),
+        ("compare", first, "--baseline", HOSTILE),
+        ("advise", first, second, "--job", f"{HOSTILE}:1h"),
+        ("fit", "--model", HOSTILE),
+        ("rm", "latest", first),
+        ("label", "latest", HOSTILE, first),
+        ("merge", first, HOSTILE, "-o", f"/nowhere/{HOSTILE}"),
+        ("profiles", "quick"),
+        ("snapshot", "--processes"),
+        ("paths",),
+        ("run", HOSTILE, "--db", first),
+        ("run", "--python", HOSTILE),
+        ("run", "--like", f"{first}@{HOSTILE}"),
+        ("doctor", "--python", HOSTILE),
+    ]
+
+
+NUMBER_OF_CALLS = len(calls("", ""))
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_command_ends_the_same_in_every_encoding_and_prints_nothing_that_a_terminal_obeys(
+    place: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    encoding = data.draw(st.sampled_from(ENCODINGS))
+    words = calls(*files(place))[data.draw(st.integers(0, NUMBER_OF_CALLS - 1))]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path_factory.mktemp("here"))
+        status, out, err = said(encoding, *words)
+        patched.chdir(tmp_path_factory.mktemp("there"))
+        expected, _, _ = said("utf-8", *words)
+    assert status == expected, (words, out, err)
+    assert_harmless(out)
+    assert_harmless(err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_in_a_process_of_its_own_prints_in_every_encoding(
+    place: Path, tmp_path: Path, stream: str, name: str
+) -> None:
+    for words in ((name, "--help"), (name, *files(place), HOSTILE), ("compare", *files(place))):
+        ended = [
+            subprocess.run(
+                [*WORDS, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env={**os.environ, **extra},
+                cwd=tmp_path,
+                timeout=120,
+                check=False,
+            )
+            for extra in (STREAMS[stream], {"PYTHONIOENCODING": "utf-8"})
+        ]
+        assert ended[0].returncode == ended[1].returncode
+        for output in (ended[0].stdout, ended[0].stderr):
+            assert_harmless(output.decode("latin-1" if stream == "latin-1" else "ascii"))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_columns_stand_below_each_other_in_every_encoding(
+    place: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    first, second = files(place)
+    for heading, words in (("verdict", ("compare", first, second)), ("blocks", ("show", "latest", first))):
+        _, out, _ = said(encoding, *words)
+        rows = out[out.index("\ncase  ") + 1 :].split("\n\n")[0].split("\n")
+        column = rows[0].index(heading)
+        rows = [row for row in rows if row.startswith(("gemm", "membw", "gpt_train", "decode"))]
+        assert len(rows) > 5
+        assert {row[column - 1] for row in rows} == {" "}
+        assert all(row[column] != " " for row in rows)
+
+
+def test_what_an_encoding_has_is_kept_and_the_rest_has_a_plain_substitute() -> None:
+    text = "1.02x ±0.10 · 3 µs → 10² ≥ … — 71 °C │ ⣿ é 漢"
+    assert in_encoding(text, "utf-8") == text
+    assert in_encoding(text, "latin-1") == "1.02x ±0.10 · 3 µs -> 10² >= ... - 71 °C | # é ?"
+    assert in_encoding(text, "ascii") == "1.02x +-0.10 | 3 us -> 10^2 >= ... - 71 deg C | # e ?"
+
+
+@given(text=st.text(), encoding=st.sampled_from(ENCODINGS))
+def test_any_text_can_be_encoded_once_it_is_clean(text: str, encoding: str) -> None:
+    plain = in_encoding(clean_text(text), encoding)
+    assert plain.isprintable()
+    assert plain.encode(encoding).decode(encoding) == plain
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
+    place: Path, tmp_path: Path, form: str, encoding: str
+) -> None:
+    first, second = files(place)
+    status, out, err = said(encoding, "compare", first, second, "--format", form)
+    assert (status, err) == (0, "")
+    if form == "json":
+        assert json.loads(out)["comparisons"][0]["a"]["name"] == first
+    elif form == "csv":
+        assert len({len(row) for row in csv.reader(io.StringIO(out))}) == 1
+    elif form == "html":
+        assert out.isascii()
+    assert said(encoding, "compare", first, second, "--format", form, "-o", str(tmp_path / "x"))[0] == 0
+    written = (tmp_path / "x").read_bytes().decode("utf-8")
+    if form in ("text", "markdown"):
+        assert "±" in written
+        assert_harmless(written)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_json_holds_names_as_they_are(place: Path, encoding: str) -> None:
+    first, _ = files(place)
+    assert json.loads(said(encoding, "runs", first, "--json")[1])["runs"][0]["label"] == f"1 {HOSTILE}"
+    assert json.loads(said(encoding, "show", "latest", first, "--json")[1])["label"] == f"1 {HOSTILE}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_file_name_that_is_not_utf_8_is_shown_and_refused_where_a_result_file_is_named(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoding: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    odd = "a\udcff.db"
+    os.link(files(place)[0], odd)
+    status, out, err = said(encoding, name, odd)
+    assert status != 0 or name == "new-workload"
+    assert_harmless(out)
+    assert_harmless(err)
+    if name in ("runs", "compare"):
+        assert (status, r"a\xff.db: its path is not UTF-8" in err) == (2, True)
+
+
+def test_a_run_into_a_file_whose_name_is_not_utf_8_is_refused_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    status, _, err = said("utf-8", "run", "quick", "--db", str(tmp_path / "a\udcff.db"))
+    assert status == 2
+    assert "its path is not UTF-8" in err
+    assert list(tmp_path.iterdir()) == []
