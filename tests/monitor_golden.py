@@ -124,6 +124,8 @@ def pictures() -> Iterator[tuple[str, str]]:
     made = model(lambda second: with_instances(sample(2, second), 1, 3))
     yield "monitor_mig_80x24.txt", picture(made, 80, 24)
     yield "monitor_mig_120x40.txt", picture(made, 120, 40)
+    made = model(lambda second: with_instances(sample(8, second), 0, 5))
+    yield "monitor_mig_8gpus_80x24.txt", picture(made, 80, 24)
     made = model(lambda second: sample(8, second, processes=6), ascii_only=True)
     for key in ("tree", "next-gpu", "next-gpu", "next-gpu", "next-gpu", "down", "down"):
         made.press(key)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from gputui.model.absent import Missing
+from gputui.model.devices import mig_device
 from gputui.model.live import DeviceSample, GpuUse, LiveSample, ProcessSample, Value
 from gputui.tui.lines import Line
 
@@ -16,6 +18,8 @@ HOST = -1
 START = 5_000_000 * SECOND
 """Monotonic, some weeks after the start of the machine."""
 NOT_REPORTED = Missing("this GPU does not report it")
+NOT_OF_MIG = Missing("the driver does not tell it of a MIG instance")
+NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 
 
 def gpu_values(device: int, second: float) -> dict[str, Value]:
@@ -152,13 +156,39 @@ def with_instances(whole: LiveSample, parent: int, count: int) -> LiveSample:
         if device.device == parent:
             for number in range(count):
                 values: dict[str, Value] = {
-                    "name": "MIG 1g.18gb",
-                    "memory_used_bytes": (number + 1) * GIB,
+                    "name": "NVIDIA H200 MIG 1g.18gb",
+                    "uuid": f"MIG-{parent:04}-{number:04}",
+                    "gpu_instance_id": 7 + number,
+                    "compute_instance_id": 0,
+                    "mig_index": number,
+                    "mig_profile": "1g.18gb",
+                    "memory_used_bytes": (16 - 3 * number) * GIB,
                     "memory_total_bytes": 16 * GIB,
-                    "sm_busy_pct": NOT_REPORTED,
+                    "sm_busy_pct": NOT_OF_MIG,
+                    "gpm_sm_active_pct": 61.0 if number == 0 else 0.0,
                 }
-                devices.append(DeviceSample(1000 + number, "nvml", device.t_ns, values, parent))
-    return replace(whole, gpus=tuple(devices))
+                devices.append(DeviceSample(mig_device(parent, number), "nvml", device.t_ns, values, parent))
+    assert not isinstance(whole.processes, Missing)
+    processes = [_moved(one, parent, place % count) for place, one in enumerate(whole.processes)]
+    return replace(whole, gpus=tuple(map(partial(_divided, parent), devices)), processes=tuple(processes))
+
+
+def _divided(parent: int, device: DeviceSample) -> DeviceSample:
+    """What the driver keeps back of a GPU with MIG."""
+    untold = dict.fromkeys(("sm_busy_pct", "memory_busy_pct", "encoder_pct", "decoder_pct"), NOT_WITH_MIG)
+    is_it = device.device == parent
+    return replace(device, values={**device.values, **untold, "mig_mode": 1}) if is_it else device
+
+
+def _moved(process: ProcessSample, parent: int, number: int) -> ProcessSample:
+    """From a GPU to one of its instances."""
+    uses = tuple(
+        replace(use, device=mig_device(parent, number), sm_pct=NOT_OF_MIG, mig_profile="1g.18gb")
+        if use.device == parent
+        else use
+        for use in process.uses
+    )
+    return replace(process, uses=uses)
 
 
 def text_of(lines: tuple[Line, ...]) -> str:

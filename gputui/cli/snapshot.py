@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import getpass
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import click
@@ -11,8 +12,9 @@ import click
 from gputui.analysis.health import Finding, foreign_processes, health
 from gputui.errors import EXIT_DONE, MachineLacks
 from gputui.model.absent import Missing
+from gputui.model.devices import device_order
 from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
-from gputui.model.units import format_bytes, format_figure, format_seconds
+from gputui.model.units import counted, format_bytes, format_figure, format_seconds
 from gputui.services.snapshot import take_snapshot
 from gputui.store.text import clean_text
 
@@ -53,7 +55,7 @@ def command(processes: bool, require_gpu: bool, in_json: bool) -> int:
 def _require_gpu(sample: LiveSample) -> None:
     if any(gpu.problem is None for gpu in sample.gpus):
         return
-    problems = [f"GPU {gpu.device}: {gpu.problem.reason}" for gpu in sample.gpus if gpu.problem]
+    problems = [f"GPU {gpu.label}: {gpu.problem.reason}" for gpu in sample.gpus if gpu.problem]
     absent = [f"{name}: {why.reason}" for name, why in sample.absent.items()]
     raise MachineLacks(
         "no GPU can be read here: " + "; ".join(problems or absent or ["none was found"]),
@@ -75,8 +77,9 @@ def _user() -> str:
 
 def _lines(sample: LiveSample, findings: Findings, with_processes: bool) -> list[str]:
     lines = [_host_line(sample.host)]
+    instances = Counter(gpu.parent for gpu in sample.gpus if gpu.parent is not None)
     for gpu in sample.gpus:
-        lines.append(_gpu_line(gpu, findings[gpu.source, gpu.device]))
+        lines.append(_gpu_line(gpu, findings[gpu.source, gpu.device], instances[gpu.device]))
     if not sample.gpus:
         lines += [f"no GPU: {name}: {why.reason}" for name, why in sample.absent.items()]
     if with_processes and isinstance(sample.processes, Missing):
@@ -106,12 +109,21 @@ def _host_line(host: DeviceSample) -> str:
     )
 
 
-def _gpu_line(gpu: DeviceSample, findings: Sequence[Finding]) -> str:
-    what = f"GPU {gpu.device}" if gpu.parent is None else f"  MIG {gpu.device} of GPU {gpu.parent}"
+def _gpu_line(gpu: DeviceSample, findings: Sequence[Finding], instances: int) -> str:
     name = str(gpu.values["name"]) if isinstance(gpu.values.get("name"), str) else ""
-    parts = [what, name] if name else [what]
-    if gpu.problem is None:
-        parts += _measured(gpu.values)
+    name = gpu.mig_profile or name
+    parts = [f"GPU {gpu.label}", name] if name else [f"GPU {gpu.label}"]
+    if gpu.problem is None and gpu.parent is not None:
+        parts += [
+            f"SM active {_figure(gpu.values.get('gpm_sm_active_pct'), '{:.0f}')} %",
+            f"memory {_used_of(gpu.values, 'memory')}",
+        ]
+    elif gpu.problem is None:
+        parts += (
+            [counted(instances, "MIG instance"), *_measured(gpu.values)[1:]]
+            if instances
+            else _measured(gpu.values)
+        )
     parts += [f"{finding.word}: {finding.why}" for finding in findings]
     return "  ".join(parts)
 
@@ -130,7 +142,7 @@ def _measured(values: Mapping[str, Value]) -> list[str]:
 def _process_line(process: ProcessSample) -> str:
     memory = sum(use.memory_bytes for use in process.uses if not isinstance(use.memory_bytes, Missing))
     is_known = any(not isinstance(use.memory_bytes, Missing) for use in process.uses)
-    gpus = ",".join(str(use.device) for use in process.uses)
+    gpus = ",".join(f"{use.label} {use.mig_profile}".rstrip() for use in process.uses)
     kinds = "".join(sorted({kind for use in process.uses for kind in use.kind}))
     parts = [
         f"PID {process.pid}",
@@ -178,7 +190,10 @@ def _plain(sample: LiveSample, findings: Findings) -> dict[str, object]:
         "gpus": [
             {
                 **_plain_device(gpu, sample.t_ns),
+                "label": gpu.label,
                 "parent": gpu.parent,
+                "mig_index": gpu.mig_index,
+                "mig_profile": gpu.mig_profile or None,
                 "health": [
                     {"word": finding.word, "severity": finding.severity, "why": finding.why}
                     for finding in findings[gpu.source, gpu.device]
@@ -195,7 +210,7 @@ def _plain(sample: LiveSample, findings: Findings) -> dict[str, object]:
 
 def _plain_device(device: DeviceSample, now_ns: int) -> dict[str, object]:
     return {
-        "device": device.device,
+        "device": device.device if device.parent is None else device.parent,
         "source": device.source,
         "age_s": round(max(0, now_ns - device.t_ns) / 1e9, 3),
         "problem": None if device.problem is None else device.problem.reason,
@@ -208,7 +223,9 @@ def _plain_process(process: ProcessSample) -> dict[str, object]:
         "pid": process.pid,
         "uses": [
             {
-                "device": use.device,
+                "device": device_order(use.device)[0],
+                "label": use.label,
+                "mig_profile": use.mig_profile or None,
                 "kind": use.kind,
                 "memory_bytes": _or_missing(use.memory_bytes),
                 "sm_pct": _or_missing(use.sm_pct),

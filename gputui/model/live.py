@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
+from gputui.model.devices import device_label, mig_place
 
 Value = float | int | str | Missing
 """One metric of one device; text is for names and versions, `Missing` says why there is none."""
@@ -27,7 +28,7 @@ class DeviceSample:
     """One GPU, one MIG instance, or the host, as it was last read."""
 
     device: int
-    """Telemetry index, kept while the box is up; HOST for the host. MIG instances have their own."""
+    """Telemetry index, kept while the box is up; HOST for the host; of MIG instances that of `mig_device`."""
     source: str
     """Name of the source that read it."""
     t_ns: int
@@ -38,6 +39,23 @@ class DeviceSample:
     """Of a MIG instance: the GPU it is a part of."""
     problem: Missing | None = None
     """Why nothing could be read of it when last asked: lost, driver gone, call hangs."""
+
+    @property
+    def label(self) -> str:
+        """`3`; of a MIG instance `0:1`."""
+        return device_label(self.device)
+
+    @property
+    def mig_index(self) -> int | None:
+        """Of a MIG instance, as the driver counts them on its GPU."""
+        place = mig_place(self.device)
+        return None if place is None else place[1]
+
+    @property
+    def mig_profile(self) -> str:
+        """Of a MIG instance, `1g.10gb`; empty for a GPU, or where the driver does not tell it."""
+        profile = self.values.get("mig_profile")
+        return profile if isinstance(profile, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +69,18 @@ class GpuUse:
     """`C` compute, `G` graphics, `CG` both."""
     memory_bytes: int | Missing
     sm_pct: float | Missing
+    mig_profile: str = ""
+    """Of the MIG instance that it runs on, `1g.10gb`; empty on a whole GPU, or where it is not told."""
+
+    @property
+    def label(self) -> str:
+        """Of the device: `3`, or `0:1` on a MIG instance."""
+        return device_label(self.device)
+
+    @property
+    def is_on_mig(self) -> bool:
+        """Whether the device is a MIG instance."""
+        return mig_place(self.device) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from gputui.services.running import runs_in_progress
 from gputui.services.snapshot import take_snapshot
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
+from gputui.store.text import clean_text
 
 State = Literal["ok", "note", "problem", "unknown"]
 
@@ -224,12 +225,15 @@ def _gpu_step(box: Box) -> str:
 
 def _gpus(box: Box) -> Iterator[Check]:
     foreign = foreign_processes(box.sample.processes, box.user)
+    lost = {gpu.device for gpu in box.sample.gpus if gpu.problem is not None}
     for gpu in box.sample.gpus:
+        if gpu.parent in lost:
+            continue  # what keeps its GPU from being read is told once
         found = health(box.sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
         for finding in found:
             yield _of_finding(gpu, finding)
-        if gpu.problem is None and not found:
-            yield Check(f"GPU {gpu.device}", "ok", _gpu_in_words(gpu))
+        if gpu.problem is None and not found and gpu.parent is None:
+            yield Check(f"GPU {gpu.label}", "ok", _gpu_in_words(gpu))
         busy = gpu.values.get("sm_busy_pct")
         if isinstance(busy, int | float) and busy >= BUSY_PCT and not box.measuring:
             step = "what runs there takes its part of every figure: gputui snapshot --processes names it"
@@ -241,7 +245,7 @@ def _of_finding(gpu: DeviceSample, finding: Finding) -> Check:
     is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
     step = "" if is_noted else "have the box looked after, or take another one"
     found = f"{finding.word}: {finding.why}"
-    return Check(f"GPU {gpu.device}", "note" if is_noted else "problem", found, step)
+    return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)
 
 
 def _gpu_in_words(gpu: DeviceSample) -> str:
@@ -266,11 +270,15 @@ def _gpu_settings(box: Box) -> Iterator[Check]:
             found = "memory is not checked for errors (ECC is off)"
             yield Check(f"GPU {gpu.index} memory", "note", found)
         if gpu.mig_enabled is True:
-            yield Check(f"GPU {gpu.index} MIG", "note", _mig(gpu))
+            yield Check(f"GPU {gpu.index} MIG", "note", _mig(gpu, box.sample))
 
 
-def _mig(gpu: Gpu) -> str:
-    return f"{gpu.name} is divided into instances: a figure is that of a part"
+def _mig(gpu: Gpu, sample: LiveSample) -> str:
+    instances = [each for each in sample.gpus if each.parent == gpu.index]
+    if not instances:
+        return f"{gpu.name}: MIG is on, and no instance can be seen: nothing runs on it without one"
+    names = ", ".join(f"{each.label} {clean_text(each.mig_profile)}".rstrip() for each in instances)
+    return f"{gpu.name} is divided into instances ({names}): a figure is that of a part"
 
 
 def _cpus(box: Box) -> Iterator[Check]:

@@ -85,3 +85,16 @@ def test_a_gpu_that_hangs_is_a_problem_and_leaves_the_others_well(calls: str) ->
     assert "the driver has not answered for " in found["GPU 2"]["found"]
     assert found["GPU 2"]["next_step"]
     assert "2x NVIDIA H200, 1x unnamed GPU" in found["driver"]["found"] or calls.endswith("Rates")
+
+
+def test_mig_instances_are_named_in_one_note() -> None:
+    scenario = ONE + "0 mig 1\n0 mig_slices 2\n0:0 profile 1g.18gb\n0:1 profile 3g.71gb\n"
+    _, found = checks(scenario=scenario)
+    assert found["GPU 0"]["state"] == "ok"
+    assert "(0:0 1g.18gb, 0:1 3g.71gb)" in found["GPU 0 MIG"]["found"]
+    assert [topic for topic in found if topic.startswith("GPU 0:")] == []
+    _, empty = checks(scenario=ONE + "0 mig 1\n")
+    assert "no instance can be seen" in empty["GPU 0 MIG"]["found"]
+    _, hangs = checks(scenario=scenario + "0 hang nvmlDeviceGetTemperatureV 2\n")
+    assert hangs["GPU 0"]["state"] == "problem"
+    assert [topic for topic in hangs if topic.startswith("GPU 0:")] == []

@@ -133,7 +133,8 @@ def test_processes_are_joined_with_the_host() -> None:
     assert line.endswith("[31mred ")
     assert "\x1b" not in line
     (process,) = found
-    assert process["uses"] == [{"device": 1, "kind": "C", "memory_bytes": 2**31, "sm_pct": 55.0}]
+    use = {"device": 1, "label": "1", "mig_profile": None}
+    assert process["uses"] == [use | {"kind": "C", "memory_bytes": 2**31, "sm_pct": 55.0}]
     assert process["command"].endswith("\x1b[31mred\n")
 
 
@@ -146,6 +147,55 @@ def test_a_name_cannot_take_the_terminal_over() -> None:
 def test_instances_follow_their_gpu() -> None:
     found = gpus("driver gpus 2\n0 mig 1\n0 mig_slices 2\n")
     assert [gpu["parent"] for gpu in found] == [None, 0, 0, None]
+
+
+H100_SLICES = """
+driver gpus 2
+* name NVIDIA H100 80GB HBM3
+1 mig 1
+1 mig_slices 3
+1:0 profile 1g.10gb
+1:1 gone 1
+1:2 profile 3g.40gb
+1:2 gpu_instance 1
+1:2 memory_total_mib 40448
+1:2 memory_used_mib 39936
+1 gpm 2 97
+"""
+
+
+def test_instances_are_named_by_gpu_index_and_profile() -> None:
+    env = standin_environment(f"{H100_SLICES}1 process {os.getpid()} C 512 - 2\n")
+    lines = gputui("snapshot", "--processes", env=env).stdout.splitlines()
+    assert [line[:16] for line in lines[1:]][:4] == [
+        "GPU 0  NVIDIA H1",
+        "GPU 1  NVIDIA H1",
+        "GPU 1:0  1g.10gb",
+        "GPU 1:2  3g.40gb",
+    ]
+    assert lines[2].startswith("GPU 1  NVIDIA H100 80GB HBM3  2 MIG instances  memory ")
+    assert lines[4] == "GPU 1:2  3g.40gb  SM active 97 %  memory 39.0 GiB of 39.5 GiB"
+    assert lines[5].startswith(f"PID {os.getpid()}  GPU 1:2 3g.40gb  C  512 MiB  ")
+    assert len(lines) == 6
+
+
+def test_json_names_instances_and_who_is_on_them() -> None:
+    found = snapshot(
+        "--processes", env=standin_environment(f"{H100_SLICES}1 process {os.getpid()} C 512 - 2\n")
+    )
+    keys = ("label", "device", "parent", "mig_index", "mig_profile")
+    assert [tuple(gpu[key] for key in keys) for gpu in found["gpus"]] == [
+        ("0", 0, None, None, None),
+        ("1", 1, None, None, None),
+        ("1:0", 1, 1, 0, "1g.10gb"),
+        ("1:2", 1, 1, 2, "3g.40gb"),
+    ]
+    values = found["gpus"][3]["values"]
+    assert values["name"] == "NVIDIA H100 80GB HBM3 MIG 3g.40gb"
+    assert "missing" in values["sm_busy_pct"]
+    (process,) = found["processes"]
+    (use,) = process["uses"]
+    assert (use["label"], use["device"], use["mig_profile"]) == ("1:2", 1, "3g.40gb")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 /* A stand-in for libnvidia-ml.so.1, driven by a text file named in GPUTUI_NVML_SCENARIO.
  *
- * Lines of the file: SCOPE KEY VALUE, where SCOPE is `driver`, the number of a GPU, or `*` for every
- * GPU; `#` begins a comment. A later line wins, and one with a number wins over one with `*`.
+ * Lines of the file: SCOPE KEY VALUE, where SCOPE is `driver`, the number of a GPU, `*` for every GPU, or
+ * `0:2` for the MIG slice with index 2 of GPU 0; `#` begins a comment. A later line wins, and one with a
+ * number wins over one with `*`.
  *
  *   driver gpus 2                         GPUs the driver counts
  *   driver gpus 3 5 10                    … from 5 s after the library was loaded, until 10 s after it
@@ -29,6 +30,12 @@
  *   0 process 4711 C 2048 55              PID, C or G or CG, its MiB (`-`: not told), its SM percent
  *                                         (`-`: not told), and on a MIG slice the slice's number
  *   0 process 4711 -                      … has ended
+ *   0 mig 1                               MIG is on
+ *   0 mig_slices 5                        … with slices of the indices 0 to 4
+ *   0:2 gone 1                            … of which this one was destroyed
+ *   0:1 profile 1g.10gb                   what its name ends in; `name` is the whole of it
+ *   0:1 gpu_instance 9                    and compute_instance: its ids, else 7 and its index, and 0
+ *   0:1 memory_used_mib 6451              memory_total_mib, memory_reserved_mib, gpm, error, hang as of a GPU
  *
  * The file is read again whenever it changed, so that a test can let a GPU be lost while it is watched.
  * standin_calls(name) tells how often a function was called; of all functions for NULL.
@@ -58,7 +65,8 @@ enum {
 enum { MAX_GPUS = 64, MAX_SLICES = 8, MAX_PROCESSES = 256, MAX_FUNCTIONS = 128, FIRST_INSTANCE = 7 };
 #define MIB (1ULL << 20)
 
-enum { DRIVER = -2, ANY = -1 }; /* scopes that are no GPU's number */
+enum { DRIVER = -2, ANY = -1, SLICES = 1000 }; /* scopes that are no GPU's number; slices follow SLICES */
+#define SLICE_SCOPE(gpu, slice) (SLICES + MAX_SLICES * (gpu) + (slice))
 
 typedef struct {
     char text[240];
@@ -169,7 +177,11 @@ static int parse_line(Line *line, char *text) {
         snprintf(line->key, sizeof line->key, "%s %s", word, name);
         rest += skip;
     }
-    line->scope = !strcmp(scope, "driver") ? DRIVER : !strcmp(scope, "*") ? ANY : atoi(scope);
+    const char *slice = strchr(scope, ':');
+    line->scope = !strcmp(scope, "driver") ? DRIVER
+                  : !strcmp(scope, "*")    ? ANY
+                  : slice                  ? SLICE_SCOPE(atoi(scope), atoi(slice + 1))
+                                           : atoi(scope);
     line->hash = hash_of(line->key);
     parse_value(&line->value, rest, is_one_of(word, with_window));
     return 1;
@@ -215,7 +227,8 @@ static Line *find(int scope, const char *key) {
     Line *of_all = NULL;
     for (int i = now ? now->count - 1 : -1; i >= 0; i--) {
         Line *line = &now->lines[i];
-        if (line->hash != hash || (line->scope != scope && (line->scope != ANY || scope == DRIVER || of_all)))
+        int is_gpu = scope != DRIVER && scope < SLICES;
+        if (line->hash != hash || (line->scope != scope && (line->scope != ANY || !is_gpu || of_all)))
             continue;
         if (strcmp(line->key, key)) continue;
         if (line->value.from > 0 || line->value.until < 1e18) {
@@ -309,10 +322,8 @@ static Line *find_for(int scope, const char *what, const char *function) {
 }
 
 /* Waits and fails as the scenario says. */
-static int begin(int scope, const char *function) {
+static int misbehave(int scope, const char *function) {
     char key[88];
-    load();
-    count_call(function);
     snprintf(key, sizeof key, "delay_ms %s", function);
     long long delay = number(scope, key, -1);
     if (delay < 0) delay = number(scope, "delay_ms *", 0);
@@ -333,6 +344,18 @@ static int begin(int scope, const char *function) {
     return code < 0 ? SUCCESS : (int)code;
 }
 
+static int begin(int scope, const char *function) {
+    load();
+    count_call(function);
+    return misbehave(scope, function);
+}
+
+static int begin_of(const Device *device, const char *function) {
+    int code = begin(device->gpu, function);
+    return code == SUCCESS && device->slice >= 0 ? misbehave(SLICE_SCOPE(device->gpu, device->slice), function)
+                                                 : code;
+}
+
 #define OPEN_SESSION                       \
     do {                                   \
         load();                            \
@@ -351,7 +374,7 @@ static int begin(int scope, const char *function) {
     do {                                            \
         OPEN_SESSION;                               \
         if (!device) return INVALID_ARGUMENT;       \
-        int code = begin(device->gpu, __func__);    \
+        int code = begin_of(device, __func__);      \
         if (code == SUCCESS && device->gpu >= number(DRIVER, "gpus", 1)) code = GPU_IS_LOST; \
         if (code != SUCCESS) return code;           \
     } while (0)
@@ -362,6 +385,29 @@ static int begin(int scope, const char *function) {
         DEVICE_CALL;                                   \
         if (device->slice >= 0) return NOT_SUPPORTED;  \
     } while (0)
+
+/* A question that it answers of neither a slice nor a GPU that is divided into slices. */
+#define UNDIVIDED_GPU_CALL                                           \
+    do {                                                             \
+        WHOLE_GPU_CALL;                                              \
+        if (number(device->gpu, "mig", 0)) return NOT_SUPPORTED;     \
+    } while (0)
+
+static long long of_slice(const Device *device, const char *key, long long otherwise) {
+    return number(SLICE_SCOPE(device->gpu, device->slice), key, otherwise);
+}
+
+static unsigned gpu_instance(const Device *device) {
+    return (unsigned)of_slice(device, "gpu_instance", FIRST_INSTANCE + device->slice);
+}
+
+static unsigned compute_instance(const Device *device) { return (unsigned)of_slice(device, "compute_instance", 0); }
+
+static int has_slice(int gpu, unsigned slice) {
+    Device device = {gpu, (int)slice};
+    return number(gpu, "mig", 0) && slice < MAX_SLICES && (long long)slice < number(gpu, "mig_slices", 0) &&
+           !of_slice(&device, "gone", 0);
+}
 
 static int text_out(char *out, unsigned size, const char *text) {
     snprintf(out, size, "%s", text);
@@ -441,8 +487,9 @@ int nvmlDeviceGetName(Device *device, char *out, unsigned size) {
     const char *name = text_of(device->gpu, "name", "NVIDIA H200");
     if (device->slice < 0) return text_out(out, size, name);
     char made[120];
-    snprintf(made, sizeof made, "%.80s MIG 1g.18gb", name);
-    return text_out(out, size, text_of(device->gpu, "slice_name", made));
+    int scope = SLICE_SCOPE(device->gpu, device->slice);
+    snprintf(made, sizeof made, "%.70s MIG %.40s", name, text_of(scope, "profile", "1g.18gb"));
+    return text_out(out, size, text_of(scope, "name", made));
 }
 
 int nvmlDeviceGetUUID(Device *device, char *out, unsigned size) {
@@ -479,7 +526,8 @@ int nvmlDeviceGetMaxMigDeviceCount(Device *device, unsigned *count) {
 
 int nvmlDeviceGetMigDeviceHandleByIndex(Device *device, unsigned index, Device **slice) {
     DEVICE_CALL;
-    if (index >= MAX_SLICES || (long long)index >= number(device->gpu, "mig_slices", 0)) return NOT_FOUND;
+    if (device->slice >= 0 || index >= MAX_SLICES) return INVALID_ARGUMENT;
+    if (!has_slice(device->gpu, index)) return NOT_FOUND;
     slices[device->gpu][index] = (Device){device->gpu, (int)index};
     *slice = &slices[device->gpu][index];
     return SUCCESS;
@@ -549,14 +597,14 @@ int nvmlDeviceGetMaxClockInfo(Device *device, int kind, unsigned *megahertz) {
 }
 
 int nvmlDeviceGetEncoderUtilization(Device *device, unsigned *percent, unsigned *period_us) {
-    WHOLE_GPU_CALL;
+    UNDIVIDED_GPU_CALL;
     *percent = (unsigned)number(device->gpu, "encoder_pct", 0);
     *period_us = 167000;
     return SUCCESS;
 }
 
 int nvmlDeviceGetDecoderUtilization(Device *device, unsigned *percent, unsigned *period_us) {
-    WHOLE_GPU_CALL;
+    UNDIVIDED_GPU_CALL;
     *percent = (unsigned)number(device->gpu, "decoder_pct", 0);
     *period_us = 167000;
     return SUCCESS;
@@ -596,14 +644,14 @@ int nvmlDeviceIsMigDeviceHandle(Device *device, unsigned *is_slice) {
 int nvmlDeviceGetGpuInstanceId(Device *device, unsigned *id) {
     DEVICE_CALL;
     if (device->slice < 0) return NOT_SUPPORTED;
-    *id = FIRST_INSTANCE + (unsigned)device->slice;
+    *id = gpu_instance(device);
     return SUCCESS;
 }
 
 int nvmlDeviceGetComputeInstanceId(Device *device, unsigned *id) {
     DEVICE_CALL;
     if (device->slice < 0) return NOT_SUPPORTED;
-    *id = 0;
+    *id = compute_instance(device);
     return SUCCESS;
 }
 
@@ -659,10 +707,11 @@ static int list_processes(const Device *device, char kind, unsigned *room, Proce
     int all = processes_of(device, found);
     for (int i = 0; i < all; i++) {
         if (!strchr(found[i].kind, kind)) continue;
+        Device slice = {device->gpu, found[i].slice};
         if (out && count < given)
             out[count] = (ProcessInfo){found[i].pid, found[i].memory,
-                                       found[i].slice < 0 ? ~0u : FIRST_INSTANCE + (unsigned)found[i].slice,
-                                       found[i].slice < 0 ? ~0u : 0};
+                                       found[i].slice < 0 ? ~0u : gpu_instance(&slice),
+                                       found[i].slice < 0 ? ~0u : compute_instance(&slice)};
         count++;
     }
     *room = count;
@@ -713,7 +762,7 @@ static unsigned long long epoch_us(void) {
 
 int nvmlDeviceGetProcessUtilization(Device *device, ProcessSample *out, unsigned *room,
                                     unsigned long long last_seen_us) {
-    WHOLE_GPU_CALL;
+    UNDIVIDED_GPU_CALL;
     (void)last_seen_us;
     Process found[MAX_PROCESSES];
     unsigned count = busy_processes(device, found), given = *room;
@@ -726,7 +775,7 @@ int nvmlDeviceGetProcessUtilization(Device *device, ProcessSample *out, unsigned
 }
 
 int nvmlDeviceGetProcessesUtilizationInfo(Device *device, ProcessSamples2 *out) {
-    WHOLE_GPU_CALL;
+    UNDIVIDED_GPU_CALL;
     Process found[MAX_PROCESSES];
     unsigned count = busy_processes(device, found), given = out->room;
     out->room = count;
@@ -787,8 +836,14 @@ int nvmlGpmSampleGet(Device *device, Sample *sample) {
 
 int nvmlGpmMigSampleGet(Device *device, unsigned instance, Sample *sample) {
     DEVICE_CALL;
-    *sample = (Sample){device->gpu, (int)instance - FIRST_INSTANCE, monotonic_s()};
-    return SUCCESS;
+    if (device->slice >= 0) return INVALID_ARGUMENT; /* it is asked of the GPU that holds the instance */
+    for (unsigned slice = 0; slice < MAX_SLICES; slice++) {
+        Device found = {device->gpu, (int)slice};
+        if (!has_slice(device->gpu, slice) || gpu_instance(&found) != instance) continue;
+        *sample = (Sample){device->gpu, (int)slice, monotonic_s()};
+        return SUCCESS;
+    }
+    return NOT_FOUND;
 }
 
 int nvmlGpmMetricsGet(GpmMetrics *wanted) {
@@ -798,7 +853,10 @@ int nvmlGpmMetricsGet(GpmMetrics *wanted) {
     if (wanted->second->taken_s <= wanted->first->taken_s) return INVALID_ARGUMENT;
     for (unsigned i = 0; i < wanted->count; i++) {
         GpmMetric *metric = &wanted->metrics[i];
-        const Line *line = find_numbered(wanted->second->gpu, "gpm", metric->metric);
+        const Sample *last = wanted->second;
+        const Line *line = NULL;
+        if (last->slice >= 0) line = find_numbered(SLICE_SCOPE(last->gpu, last->slice), "gpm", metric->metric);
+        if (!line) line = find_numbered(last->gpu, "gpm", metric->metric);
         metric->code = line ? SUCCESS : NOT_SUPPORTED;
         metric->value = line ? moving(&line->value) : 0;
     }
@@ -826,7 +884,7 @@ int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
 }
 
 int nvmlDeviceGetUtilizationRates(Device *device, unsigned *rates) {
-    WHOLE_GPU_CALL;
+    UNDIVIDED_GPU_CALL;
     rates[0] = (unsigned)number(device->gpu, "sm_busy_pct", 0);
     rates[1] = (unsigned)number(device->gpu, "memory_busy_pct", 0);
     return SUCCESS;
@@ -843,9 +901,9 @@ static void memory_of(const Device *device, Memory2 *memory) {
     memory->reserved = number(gpu, "memory_reserved_mib", 600) * MIB;
     memory->used = number(gpu, "memory_used_mib", 0) * MIB;
     if (device->slice >= 0) {
-        memory->total = number(gpu, "slice_memory_total_mib", (long long)(memory->total / MIB / 8)) * MIB;
-        memory->reserved = number(gpu, "slice_memory_reserved_mib", 60) * MIB;
-        memory->used = number(gpu, "slice_memory_used_mib", 0) * MIB;
+        memory->total = of_slice(device, "memory_total_mib", (long long)(memory->total / MIB / 8)) * MIB;
+        memory->reserved = of_slice(device, "memory_reserved_mib", 60) * MIB;
+        memory->used = of_slice(device, "memory_used_mib", 0) * MIB;
     }
     memory->free = memory->total - memory->reserved - memory->used;
 }

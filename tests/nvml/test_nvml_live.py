@@ -12,6 +12,7 @@ from typing import Any  # JSON printed by a subprocess
 
 import pytest
 
+from gputui.model.devices import device_label
 from nvml.standin import c_compiler, moving_gpus, standin_environment
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
@@ -396,9 +397,14 @@ MIG = """
 driver gpus 2
 1 mig 1
 1 mig_slices 2
-1 slice_memory_total_mib 18000
-1 slice_memory_used_mib 500
+1:0 memory_total_mib 18000
+1:0 memory_used_mib 500
+1:1 profile 3g.71gb
+1:1 gpu_instance 2
+1:1 memory_total_mib 72000
+1:1 memory_used_mib 600
 1 gpm 2 66
+1:1 gpm 2 97
 1 process 11 C 300 - 0
 1 process 12 C 200 - 1
 """
@@ -411,19 +417,68 @@ def test_mig_instances_stand_behind_their_gpu_with_what_is_told_of_them() -> Non
     assert (first["parent"], second["parent"]) == (1, 1)
     assert len({each["device"] for each in sample}) == 3
     found = second["values"]
-    assert found["name"] == "NVIDIA H200 MIG 1g.18gb"
+    assert found["name"] == "NVIDIA H200 MIG 3g.71gb"
+    assert (found["mig_index"], found["mig_profile"]) == (1, "3g.71gb")
+    assert (found["gpu_instance_id"], found["compute_instance_id"]) == (2, 0)
     assert found["uuid"].startswith("MIG-")
-    assert found["memory_total_bytes"] == 18000 * MIB
-    assert found["memory_used_bytes"] == 500 * MIB
-    assert found["gpm_sm_active_pct"] == 66
+    assert found["memory_total_bytes"] == 72000 * MIB
+    assert found["memory_used_bytes"] == 600 * MIB
+    assert found["gpm_sm_active_pct"] == 97
+    assert first["values"]["gpm_sm_active_pct"] == 66
     assert "MIG instance" in found["sm_busy_pct"]["missing"]
+    assert "while MIG is on" in gpu["values"]["sm_busy_pct"]["missing"]
+    assert [device_label(each["device"]) for each in sample] == ["1", "1:0", "1:1"]
     assert [(use["device"], use["pid"]) for use in uses] == [(first["device"], 11), (second["device"], 12)]
+    assert [use["mig_profile"] for use in uses] == ["1g.18gb", "3g.71gb"]
     assert "MIG instance" in uses[0]["sm_pct"]["missing"]
 
 
-def test_what_the_driver_keeps_back_while_mig_is_on_says_so() -> None:
-    (sample,) = take(f"{MIG}1 error nvmlDeviceGetUtilizationRates 3\n", ["sample", 1])
-    assert sample[0]["values"]["sm_busy_pct"] == {"missing": "the driver does not tell it while MIG is on"}
+def test_an_instance_keeps_its_index_where_one_before_it_is_gone() -> None:
+    samples, uses = take(f"{MIG}1:0 gone 1\n", ["sample", 1], ["processes", 1])
+    assert [device_label(each["device"]) for each in samples] == ["1", "1:1"]
+    assert [use["pid"] for use in uses] == [12]
+
+
+def test_an_instance_that_was_made_anew_with_another_profile_is_named_so() -> None:
+    lines = "1:1 profile 1g.35gb\n1:1 gpu_instance 5"
+    *_, after = take(MIG, ["sample", 1], ["append", lines], ["later", 9], ["sample", 1])
+    assert after[2]["values"]["mig_profile"] == "1g.35gb"
+    assert after[2]["values"]["gpu_instance_id"] == 5
+
+
+def test_a_gpu_instance_that_is_divided_again_is_named_with_both() -> None:
+    lines = "1:0 profile 1c.2g.35gb\n1:1 profile 1c.2g.35gb\n1:0 gpu_instance 3\n1:1 gpu_instance 3\n"
+    (samples,) = take(f"{MIG}{lines}1:1 compute_instance 1\n", ["sample", 1])
+    found = [each["values"] for each in samples[1:]]
+    assert [each["mig_profile"] for each in found] == ["1c.2g.35gb"] * 2
+    assert [(each["gpu_instance_id"], each["compute_instance_id"]) for each in found] == [(3, 0), (3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1:0 name NVIDIA H200", "the driver's name of the instance does not end in its profile"),
+        ("1:0 error nvmlDeviceGetName 999", "the NVIDIA driver answered with error 999"),
+    ],
+)
+def test_a_profile_that_is_not_told_is_absent_with_the_reason(line: str, reason: str) -> None:
+    (samples,) = take(f"{MIG}{line}\n", ["sample", 1])
+    assert samples[1]["values"]["mig_profile"] == {"missing": reason}
+    assert samples[2]["values"]["mig_profile"] == "3g.71gb"
+
+
+def test_processes_of_an_instance_that_does_not_tell_them_hide_no_others() -> None:
+    fails = "error nvmlDeviceGetComputeRunningProcesses_v3 4"
+    _, some = take(f"{MIG}1:0 {fails}\n", ["sample", 1], ["processes", 1])
+    assert [use["pid"] for use in some] == [12]
+    _, none = take(f"{MIG}1:0 {fails}\n1:1 {fails}\n", ["sample", 1], ["processes", 1])
+    assert set(none) == {"missing"}
+
+
+def test_the_utilisation_of_a_gpu_with_mig_is_absent_with_the_reason() -> None:
+    (sample,) = take(MIG, ["sample", 1])
+    for key in ("sm_busy_pct", "memory_busy_pct", "encoder_pct", "decoder_pct"):
+        assert sample[0]["values"][key] == {"missing": "the driver does not tell it while MIG is on"}
 
 
 def test_mig_instances_stay_while_the_driver_does_not_tell_of_them() -> None:

@@ -258,11 +258,15 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -
 
 
 def test_mig_instances_stand_below_their_gpu() -> None:
-    with Box("1 mig 1", "1 mig_slices 3", "1 process 900001 C 512 7 2").monitor() as terminal:
-        terminal.wait_for(lambda: pane(terminal, 1).count("└ ") == 3)
-        assert "MIG 1g.18gb" in pane(terminal, 1)
+    slices = ("1:0 profile 1g.18gb", "1:1 gone 1", "1:2 profile 3g.71gb")
+    with Box("1 mig 1", "1 mig_slices 3", *slices, "1 process 900001 C 512 7 2").monitor() as terminal:
+        wait_for_pane(terminal, 1, "├ 1:0  1g.18gb ", "└ 1:2  3g.71gb ", "── 2 slices ──")
+        assert "1:1" not in terminal.text
         assert "└" not in pane(terminal, 0)
-        terminal.wait_for(" 900001 ")
+        terminal.wait_for(lambda: any("1:2 3g.71gb " in row and " 900001 " in row for row in rows(terminal)))
+        terminal.type(b"/1:2\r")
+        terminal.wait_for("1 of 1 processes")
+        terminal.type(b"\x1b")
         leave(terminal)
 
 

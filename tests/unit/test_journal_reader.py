@@ -116,7 +116,7 @@ def test_a_kind_from_a_newer_gputui_is_left_out_and_named(tmp_path: Path) -> Non
 
     assert list(contents.lines) == LINES
     assert len(contents.damage) == 1
-    assert "'Phase[2J' is not known to this gputui" in contents.damage[0]
+    assert r"'Phase\\x1b[2J' is not known to this gputui" in contents.damage[0]
 
 
 def test_a_field_from_a_newer_gputui_is_passed_over(tmp_path: Path) -> None:

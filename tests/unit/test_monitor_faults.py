@@ -293,8 +293,13 @@ def test_mig_instances_stand_below_their_gpu() -> None:
     made = model(lambda second: with_instances(sample(2, second), 0, 2), seconds=1)
     lines = picture(made, 80, 24, 1).splitlines()
     first, second = (next(n for n, line in enumerate(lines) if f"─ {d} H200" in line) for d in (0, 1))
-    assert sum("MIG 1g.18gb" in line for line in lines[first:second]) == 2
-    assert not any("MIG" in line for line in lines[second:])
+    instances = [line for line in lines[first:second] if "1g.18gb" in line]
+    assert [line[:15] for line in instances] == ["├ 0:0  1g.18gb ", "└ 0:1  1g.18gb "]
+    assert instances[0].rstrip().endswith("⣿  16.0 of 16.0 GiB  FULL SHARED")
+    assert instances[1].rstrip().endswith("⠤  13.0 of 16.0 GiB  idle")
+    assert lines[first].startswith("─ 0 H200 SXM ── 2 slices ─")
+    assert "the driver does not tell it while MIG is on" in lines[first + 1]
+    assert not any("├" in line or "└" in line for line in lines[second:])
 
 
 def test_the_host_that_was_not_read_says_so() -> None:

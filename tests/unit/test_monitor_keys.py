@@ -108,8 +108,8 @@ def test_sorting_goes_through_the_columns_and_back_to_the_first() -> None:
     for _ in COLUMNS:
         made.press("sort")
         seen.append(made.settings.sort)
-    assert set(seen) == {column.id for column in COLUMNS}
-    assert seen[0] == seen[-1]
+    assert set(seen) == {column.id for column in COLUMNS} - {"slice"}  # there is none
+    assert seen[0] == seen[-2]
 
 
 def test_in_a_narrow_terminal_only_columns_in_sight_are_sorted_by() -> None:
@@ -288,7 +288,42 @@ def test_a_process_on_several_gpus_has_one_row_with_their_sum() -> None:
 
 def test_columns_give_way_in_a_narrow_terminal_and_the_command_stays() -> None:
     assert [column.id for column in columns_for(40)] == ["pid", "gpu", "gpu-mem", "command"]
-    assert len(columns_for(80)) == len(COLUMNS)
+    assert len(columns_for(80)) == len(COLUMNS) - 1
+    assert [column.id for column in COLUMNS if column not in columns_for(80)] == ["slice"]
+    assert len(columns_for(120, has_slices=True)) == len(COLUMNS)
+
+
+def on_instances() -> MonitorModel:
+    """Of nine processes on three GPUs, 4004 is on instance 0 of GPU 1, 4001 and 4007 are on instance 1."""
+    return model(lambda second: with_instances(sample(3, second, processes=9), 1, 2), seconds=2)
+
+
+def test_processes_on_mig_instances_are_named_and_sorted_by_gpu_and_index() -> None:
+    made = on_instances()
+    while made.settings.sort != "gpu":
+        made.press("sort")
+    text = shown(made, 120, 60)
+    rows = [line.split()[:5] for line in text.splitlines() if line[:7].strip().isdigit()]
+    assert [row[2:4] for row in rows] == [
+        *[["0", "whole"]] * 3,
+        ["1:0", "1g.18gb"],
+        *[["1:1", "1g.18gb"]] * 2,
+        *[["2", "whole"]] * 3,
+    ]
+    assert [row[0] for row in rows[3:6]] == ["4004", "4001", "4007"]
+    assert "SLICE" in text
+    assert "SLICE" in shown(made, 80, 24)
+    assert "SLICE" not in shown(monitor())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("1:1", [4001, 4007]), ("1G.18", [4001, 4004, 4007]), ("whole", []), ("1:5", [])]
+)
+def test_the_filter_finds_processes_by_their_mig_instance(text: str, wanted: list[int]) -> None:
+    made = on_instances()
+    made.press("filter")
+    made.type(text)
+    assert sorted(pids(shown(made))) == wanted
 
 
 @pytest.mark.parametrize(
@@ -488,4 +523,9 @@ def test_details_of_a_gpu_list_its_instances() -> None:
     made = model(lambda second: with_instances(sample(2, second), 0, 3), seconds=2)
     made.press("details")
     made.press("last")
-    assert shown(made, 120, 60).count("MIG 1g.18gb") == 3
+    made.press("first")
+    picture = shown(made, 120, 100)
+    for number in range(3):
+        assert f"─ 0:{number} 1g.18gb ── MIG instance ─" in picture
+    assert picture.count("NVIDIA H200 MIG 1g.18gb") == 3
+    assert "the driver does not tell it of a MIG instance: busy" in picture

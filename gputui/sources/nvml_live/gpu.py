@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any  # pynvml has no types
 
 from gputui.model.absent import Missing
+from gputui.model.devices import MIG_PER_GPU, mig_device
 from gputui.model.live import DeviceSample, GpuUse, Value
 from gputui.sources import nvml_calls
 from gputui.sources.nvml_live.answers import (
@@ -33,18 +35,24 @@ from gputui.sources.nvml_live.counters import (
     throttle_counters,
 )
 from gputui.sources.nvml_live.processes import NOT_OF_MIG, Processes
-from gputui.sources.nvml_live.questions import ENERGY, MEMORY, OFTEN, ONCE, POWER, SELDOM, VIOLATIONS
+from gputui.sources.nvml_live.questions import (
+    ENERGY,
+    MEMORY,
+    OF_INSTANCES,
+    OFTEN,
+    ONCE,
+    POWER,
+    SELDOM,
+    VIOLATIONS,
+)
 
 SELDOM_NS = 8 * 10**9
 """How long limits, links, counts of errors and the layout of MIG are taken to be as they were."""
 _ENERGY_NS = 900 * 10**6
 """The counter loses nothing while it is not read, and is the dearest of the quick calls: 2.6 ms were seen."""
 
-MIG_NUMBERS = 1000
-"""MIG instance n of GPU g has the number 1000 + 16 g + n; no GPU has 16 of them."""
-_MIG_PER_GPU = 16
-
 _NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
+_UNNAMED_PROFILE = Missing("the driver's name of the instance does not end in its profile")
 _HOST_MEMORY = Missing("this GPU has no memory of its own, it uses the host's")
 
 
@@ -52,21 +60,25 @@ class _Instance:
     """One MIG instance: its memory and what its SMs do; all else is told of the GPU alone."""
 
     def __init__(
-        self, nvml: Any, gpu_handle: Any, handle: Any, number: int, once: Values, epoch_us: Callable[[], int]
+        self,
+        nvml: Any,
+        gpu_handle: Any,
+        handle: Any,
+        number: int,
+        identity: Values,
+        epoch_us: Callable[[], int],
     ) -> None:
         self.number = number
-        self.once = once
+        self.identity = identity
+        """Which one it is: what does not change while it is there."""
         self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us)
         self._asker = Asker(nvml, handle)
-        self.gpm: Gpm | None = None
-        try:
-            self.gpm = Gpm(nvml, gpu_handle, nvml.nvmlDeviceGetGpuInstanceId(handle))
-        except nvml.NVMLError as error:
-            check_alive(error.value)
+        instance = identity["gpu_instance_id"]
+        self.gpm = Gpm(nvml, gpu_handle, instance) if isinstance(instance, int) else None
 
     def read(self, clock: Callable[[], int]) -> Values:
         """Its values now."""
-        values = {**self.once, "sm_busy_pct": NOT_OF_MIG, **self._asker.values((MEMORY,))}
+        values = {**self.identity, "sm_busy_pct": NOT_OF_MIG, **self._asker.values((MEMORY,))}
         sane_memory(values)
         if self.gpm is not None:
             values |= self.gpm.read(clock)
@@ -142,7 +154,7 @@ class NvmlGpu:
         return (
             DeviceSample(self.number, self.NAME, t_ns, self._once, problem=problem),
             *(
-                DeviceSample(each.number, self.NAME, t_ns, each.once, parent=self.number, problem=problem)
+                DeviceSample(each.number, self.NAME, t_ns, each.identity, parent=self.number, problem=problem)
                 for each in self._instances.values()
             ),
         )
@@ -154,13 +166,20 @@ class NvmlGpu:
         try:
             if not self._instances:
                 return self._processes.read()
+            reasons: list[Missing] = []
             uses: list[GpuUse] = []
             for instance in self._instances.values():
                 own = instance.processes.read()
                 if isinstance(own, Missing):
-                    return own
-                uses += own
-            return tuple(uses)
+                    reasons.append(own)
+                else:
+                    profile = instance.identity["mig_profile"]
+                    uses += (
+                        [replace(use, mig_profile=profile) for use in own]
+                        if isinstance(profile, str)
+                        else own
+                    )
+            return reasons[0] if len(reasons) == len(self._instances) else tuple(uses)
         except GpuLost:
             return LOST
 
@@ -217,19 +236,23 @@ class NvmlGpu:
         except self._nvml.NVMLError as error:
             check_alive(error.value)
             return
-        for place in range(min(most, _MIG_PER_GPU)):
+        for place in range(min(most, MIG_PER_GPU)):
             try:
                 handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
             except self._nvml.NVMLError as error:
                 check_alive(error.value)
                 continue
-            once = Asker(self._nvml, handle).values(ONCE[:2])
-            number = MIG_NUMBERS + _MIG_PER_GPU * self.number + place
+            identity = Asker(self._nvml, handle).values((*ONCE[:2], *OF_INSTANCES))
+            identity["mig_index"], identity["mig_profile"] = place, _profile(identity["name"])
+            number = mig_device(self.number, place)
             known = self._instances.get(number)
-            told = {key: value for key, value in once.items() if not isinstance(value, Missing)}
-            if known is None or told.get("uuid", known.once["uuid"]) != known.once["uuid"]:
-                known = _Instance(self._nvml, self.handle, handle, number, once, self._epoch_us)
-            known.once = {**known.once, **told}
+            told = {key: value for key, value in identity.items() if not isinstance(value, Missing)}
+            if known is None or any(
+                known.identity[key] != told.get(key, known.identity[key])
+                for key in ("uuid", "gpu_instance_id", "compute_instance_id")
+            ):
+                known = _Instance(self._nvml, self.handle, handle, number, identity, self._epoch_us)
+            known.identity = {**known.identity, **told}
             yield number, known
 
     def _power(self, fields: FieldValues) -> Values:
@@ -263,6 +286,13 @@ class NvmlGpu:
         values["is_memory_shared"] = int(is_shared)
         if is_shared:
             values |= dict.fromkeys(MEMORY.keys, _HOST_MEMORY)
+
+
+def _profile(name: Value) -> Value:
+    """`1g.10gb` of `NVIDIA H100 80GB HBM3 MIG 1g.10gb`; `1c.2g.20gb` of a GPU instance divided again."""
+    if isinstance(name, Missing):
+        return name
+    return str(name).rpartition(" MIG ")[2].strip() if " MIG " in str(name) else _UNNAMED_PROFILE
 
 
 def _nothing_in(values: Sequence[Value]) -> Missing | None:

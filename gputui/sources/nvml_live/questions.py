@@ -150,6 +150,12 @@ ONCE: tuple[Question, ...] = tuple(
     for key, way in (("name", _name), ("uuid", _uuid), ("driver", _driver), ("pci_address", _pci_address))
 )
 
+OF_INSTANCES: tuple[Question, ...] = (
+    Question(("gpu_instance_id",), (_number("nvmlDeviceGetGpuInstanceId", "gpu_instance_id"),)),
+    Question(("compute_instance_id",), (_number("nvmlDeviceGetComputeInstanceId", "compute_instance_id"),)),
+)
+"""Of MIG instances, once."""
+
 VIOLATIONS: dict[str, Question] = {
     question.keys[0]: question
     for question in (

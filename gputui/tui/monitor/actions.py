@@ -15,7 +15,7 @@ ACTIONS: tuple[Action, ...] = (
         "filter",
         "slash",
         "Filter",
-        "Show the processes whose user, PID or command holds a text",
+        "Show the processes whose user, PID, command or MIG slice holds a text",
         "a process on a GPU",
     ),
     Action("sort", "s", "Sort", "Sort the processes by the next column", "a process on a GPU"),

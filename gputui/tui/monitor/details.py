@@ -33,6 +33,7 @@ def details_lines(
     look: Look,
     device: DeviceSample,
     findings: Sequence[Finding],
+    instances: Sequence[DeviceSample],
     gpus_of_box: int,
     absent: Mapping[str, Missing],
     width: int,
@@ -51,6 +52,16 @@ def details_lines(
     if told:
         lines.append(fitted((Span(f"slowed, of the last {age(account.throttle_span_s)}: {told}"),), width))
     lines.append(fitted((), width))
+    lines += _values(look, device, absent, width)
+    for one in instances:
+        lines += [fitted((), width), ruled((Span(device_title(one), "title"), Span("MIG instance")), width)]
+        lines += _values(look, one, {}, width)
+    return lines
+
+
+def _values(look: Look, device: DeviceSample, absent: Mapping[str, Missing], width: int) -> list[Line]:
+    """What is known, and why the rest is absent."""
+    lines: list[Line] = []
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
     shown = [(_label(key), value_text(key, value, look.units)) for key, value in present]
     shown += [("source", clean(device.source)), ("read", f"{age((look.now_ns - device.t_ns) / 1e9)} ago")]

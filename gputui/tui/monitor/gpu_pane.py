@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gputui.analysis.health import Finding
 from gputui.model.live import DeviceSample
@@ -10,7 +10,17 @@ from gputui.model.units import format_usd
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import clean, fitted, left, ruled
 from gputui.tui.monitor.charts import bar
-from gputui.tui.monitor.look import Look, account_text, device_title, metric_lines, wrapped
+from gputui.tui.monitor.look import (
+    Look,
+    account_text,
+    device_title,
+    instance_state,
+    instances_text,
+    is_full,
+    metric_lines,
+    profile_text,
+    wrapped,
+)
 from gputui.tui.monitor.metrics import (
     ALWAYS,
     Metric,
@@ -18,12 +28,17 @@ from gputui.tui.monitor.metrics import (
     memory_of,
     number,
     percent,
-    word,
 )
 
 TWO_METRICS = 104
 """From this width on, two metrics stand beside each other if there are more than rows."""
 MOST_CHART_ROWS = 3
+_PROFILE_WIDTH = 10
+"""Of `1c.2g.20gb`."""
+_SM_WIDTH = 10
+"""Of `sm 100 %`, and two behind it."""
+_BESIDE_CHART = 71
+"""Cells that an instance's row takes for all but its chart."""
 
 
 def gpu_pane(
@@ -31,14 +46,16 @@ def gpu_pane(
     device: DeviceSample,
     instances: Sequence[DeviceSample],
     findings: Sequence[Finding],
+    of_instances: Mapping[int, Sequence[Finding]],
     width: int,
     height: int,
     gpus_of_box: int,
     *,
     is_selected: bool,
 ) -> list[Line]:
-    """Exactly so many lines."""
-    lines = [heading(look, device, findings, width, gpus_of_box, is_selected=is_selected)]
+    """Exactly so many lines. `of_instances` says what ails the instances, by their numbers."""
+    divided = instances_text(device, len(instances))
+    lines = [heading(look, device, findings, width, gpus_of_box, divided, is_selected=is_selected)]
     room = height - 1 - len(instances)
     tail: list[Line] = []
     if has_account(height, len(instances)):
@@ -51,7 +68,10 @@ def gpu_pane(
         lines += [fitted((Span(row, findings[0].severity if findings else "alarm"),), width) for row in why]
         room -= len(why)
     lines += _metrics(look, device, width, room)
-    lines += [instance_line(look, instance, width) for instance in instances]
+    lines += [
+        instance_line(look, one, of_instances[one.device], width, is_last=one is instances[-1])
+        for one in instances
+    ]
     lines += tail
     blank = fitted((), width)
     return [*lines, *[blank] * (height - len(lines))][:height]
@@ -68,6 +88,7 @@ def heading(
     findings: Sequence[Finding],
     width: int,
     gpus_of_box: int,
+    divided: str = "",
     *,
     is_selected: bool,
 ) -> Line:
@@ -77,7 +98,7 @@ def heading(
     words = [Span(clean(finding.word), finding.severity) for finding in findings]
     if sum(len(span.text) + 4 for span in words) > width // 2:
         words = [Span(clean(finding.brief), finding.severity) for finding in findings]
-    parts = [Span(title, "accent" if is_selected else "title"), *words]
+    parts = [Span(title, "accent" if is_selected else "title"), Span(divided), *words]
     temperature = number(values, "temperature_c")
     if temperature is not None and device.problem is None:
         parts.append(Span(degrees(temperature, look.units)))
@@ -127,21 +148,26 @@ def _metrics(look: Look, device: DeviceSample, width: int, room: int) -> list[Li
     return lines
 
 
-def instance_line(look: Look, instance: DeviceSample, width: int) -> Line:
-    """A MIG instance in one row."""
+def instance_line(
+    look: Look, instance: DeviceSample, findings: Sequence[Finding], width: int, *, is_last: bool
+) -> Line:
+    """A MIG instance in one row: `├ 0:1 1g.10gb   sm 61 %  ⣿⣿⣿⣿⣿⣿⡇⠤⠤⠤  6.3 of 9.8 GiB`."""
     values = instance.values
-    name = clean(word(values, "name")[:256]).strip() or "instance"
     used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
-    filled, rest = bar(used, total or 0.0, 10, ascii_only=look.ascii_only)
-    spans = [Span("└ ", "dim"), Span(left(name, min(24, max(width // 3, 8))) + " ")]
+    spans = [
+        Span("└ " if is_last else "├ ", "dim"),
+        Span(left(instance.label, 5), "title"),
+        Span(left(profile_text(instance), _PROFILE_WIDTH) + " "),
+        Span(left(f"sm {percent(number(values, 'gpm_sm_active_pct'))}", _SM_WIDTH)),
+    ]
     if width >= 60:
-        spans += [Span(filled, "accent"), Span(rest, "dim"), Span("  ")]
-    spans.append(Span("mem " + memory_of(used, total, look.units)))
-    busy = number(values, "sm_busy_pct")
-    if busy is None:
-        busy = number(values, "gpm_sm_active_pct")
-    if busy is not None:
-        spans.append(Span(f"  busy {percent(busy)}"))
-    if instance.problem is not None:
-        spans.append(Span("  " + clean(instance.problem.reason), "alarm"))
-    return fitted(spans, width)
+        chart_width = min(max(width - _BESIDE_CHART, 0), 40)
+        if chart_width >= 8:
+            key = (instance.device, "sm")
+            chart = look.charts.chart(key, chart_width, 1, look.span_ns, ascii_only=look.ascii_only)
+            drawn = chart.draw(look.history.series(*key), look.now_ns, 100.0)[0]
+            spans += [Span(drawn, "chart"), Span("  ")]
+        filled, rest = bar(used, total or 0.0, 10, ascii_only=look.ascii_only)
+        spans += [Span(filled, "warn" if is_full(instance) else "accent"), Span(rest, "dim"), Span("  ")]
+    spans.append(Span(memory_of(used, total, look.units) + "  "))
+    return fitted((*spans, *instance_state(instance, findings)), width)

@@ -10,9 +10,15 @@ from gputui.model.live import DeviceSample
 from gputui.tui.lines import Line, Span
 from gputui.tui.monitor.cells import clean, filled, fitted, left, line_width, side_by_side
 from gputui.tui.monitor.charts import heat
-from gputui.tui.monitor.gpu_pane import instance_line
 from gputui.tui.monitor.layout import STRIP_LABEL, Box, Layout
-from gputui.tui.monitor.look import NEARLY_FULL, Look, findings_spans
+from gputui.tui.monitor.look import (
+    Look,
+    findings_spans,
+    instance_state,
+    instances_text,
+    is_full,
+    profile_text,
+)
 from gputui.tui.monitor.metrics import ABSENT, degrees, memory, memory_of, number, percent, watts, word
 
 
@@ -60,31 +66,26 @@ def gpu_row(
     columns: RowColumns,
     device: DeviceSample,
     findings: Sequence[Finding],
+    divided: str = "",
     *,
     is_selected: bool,
+    has_branches: bool = False,
 ) -> Line:
-    """A GPU in one row."""
+    """A GPU in one row; `divided` says in what, and stands in place of its name.
+
+    `has_branches` if its instances have rows, which tell how busy they are.
+    """
     values = device.values
     mark = "▸" if is_selected else " "
-    index = f"{mark}{device.device:>{columns.index}}"
-    used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
+    index = f"{mark}{device.label:>{columns.index}}"
     spans = [Span(index, "accent" if is_selected else "title"), Span(" ")]
     if columns.name:
-        spans.append(Span(left(_short_name(word(values, "name")), columns.name) + " "))
-    busy = number(values, "sm_busy_pct")
+        spans.append(Span(left(divided or _short_name(word(values, "name")), columns.name) + " "))
     style = "dim" if device.problem is not None else ""
-    spans.append(Span(f"{percent(busy):>5.5} ", style))
-    if columns.chart:
-        key = (device.device, "busy")
-        chart = look.charts.chart(key, columns.chart, 1, look.span_ns, ascii_only=look.ascii_only)
-        drawn = chart.draw(look.history.series(*key), look.now_ns, 100.0)[0]
-        spans += [Span(drawn, "chart"), Span(" ")]
-    if columns.memory < 18:
-        amount = f"{memory(used, look.units):>{columns.memory}.{columns.memory}}"
-    else:
-        amount = f"{memory_of(used, total, look.units):>18.18}"
-    is_full = used is not None and total is not None and total > 0 and used / total >= NEARLY_FULL
-    spans.append(Span(amount, "warn" if is_full else style))
+    shared = _busy_and_memory(look, columns, device, "sm_busy_pct", "busy", style)
+    if has_branches and columns.chart:
+        shared[:-1] = [Span(left("see the slices", 7 + columns.chart), "dim")]
+    spans += shared
     tail = ""
     if columns.power:
         tail += f" {watts(number(values, 'power_w')):>6.6}"
@@ -106,9 +107,37 @@ def gpu_row(
     return fitted(spans, columns.width)
 
 
-def instance_row(look: Look, instance: DeviceSample, width: int) -> Line:
-    """A MIG instance below the row of its GPU."""
-    return fitted((Span("  "), *instance_line(look, instance, width - 2)), width)
+def _busy_and_memory(
+    look: Look, columns: RowColumns, device: DeviceSample, key: str, metric: str, style: str
+) -> list[Span]:
+    """The columns that GPUs and instances share; `metric` is that of the chart."""
+    used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
+    spans = [Span(f"{percent(number(device.values, key)):>5.5} ", style)]
+    if columns.chart:
+        place = (device.device, metric)
+        chart = look.charts.chart(place, columns.chart, 1, look.span_ns, ascii_only=look.ascii_only)
+        drawn = chart.draw(look.history.series(*place), look.now_ns, 100.0)[0]
+        spans += [Span(drawn, "chart"), Span(" ")]
+    if columns.memory < 18:
+        amount = f"{memory(used, look.units):>{columns.memory}.{columns.memory}}"
+    else:
+        amount = f"{memory_of(used, total, look.units):>18.18}"
+    return [*spans, Span(amount, "warn" if is_full(device) else style)]
+
+
+def instance_row(
+    look: Look, columns: RowColumns, instance: DeviceSample, findings: Sequence[Finding], *, is_last: bool
+) -> Line:
+    """A MIG instance below the row of its GPU: of the same columns those that are told of it."""
+    room = 2 + columns.index + (columns.name + 1 if columns.name else 0)
+    branch = "└" if is_last else "├"
+    label = left(f" {instance.label} {profile_text(instance)}", room - 2) + " "
+    style = "dim" if instance.problem is not None else ""
+    spans = [Span(branch, "dim"), Span(label if columns.name else left(instance.label, room - 1))]
+    spans += _busy_and_memory(look, columns, instance, "gpm_sm_active_pct", "sm", style)
+    blank = sum(1 + one for one in (columns.power, columns.temperature, columns.clock) if one)
+    spans.append(Span(" " * blank + " "))
+    return fitted((*spans, *instance_state(instance, findings)), columns.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +169,19 @@ class GpuRows:
     ) -> DrawnRows:
         """As many lines as the strip and the list of the layout have."""
         entries: list[tuple[DeviceSample, bool]] = []
+        ends: set[int] = set()
         for gpu in gpus:
             entries.append((gpu, False))
             if layout.instances_shown:
                 entries += [(instance, True) for instance in instances[gpu.device]]
+            ends.add(entries[-1][0].device)
         rows = layout.list.height - layout.has_heading
         capacity = rows * layout.columns
         self._scroll_to(entries, capacity, selected)
         seen = entries[self._first : self._first + capacity]
         used_rows = rows if len(entries) > capacity else -(-len(entries) // layout.columns)
         each = (width - (layout.columns - 1)) // layout.columns
-        index_width = max(2, *(len(str(gpu.device)) for gpu in gpus))
+        index_width = max(2, *(len(gpu.label) - is_instance for gpu, is_instance in entries))
         lines, hits = _strip(look, layout.strip, gpus, selected)
         columns: list[list[Line]] = []
         for column in range(layout.columns):
@@ -160,11 +191,26 @@ class GpuRows:
             block = [places.heading()] if layout.has_heading else []
             for device, is_instance in seen[column * used_rows : (column + 1) * used_rows]:
                 if is_instance:
-                    block.append(instance_row(look, device, wide))
+                    block.append(
+                        instance_row(
+                            look, places, device, findings[device.device], is_last=device.device in ends
+                        )
+                    )
                     continue
                 hits.append((Box(x, layout.list.y + len(block), wide, 1), device.device))
                 is_selected = device.device == selected
-                block.append(gpu_row(look, places, device, findings[device.device], is_selected=is_selected))
+                divided = instances_text(device, len(instances[device.device]))
+                block.append(
+                    gpu_row(
+                        look,
+                        places,
+                        device,
+                        findings[device.device],
+                        divided,
+                        is_selected=is_selected,
+                        has_branches=layout.instances_shown and bool(instances[device.device]),
+                    )
+                )
             columns.append(filled(block, wide, layout.list.height))
         shown = sum(not is_instance for _, is_instance in seen)
         return DrawnRows(lines + side_by_side(columns, width), hits, len(gpus) - shown)
@@ -193,6 +239,8 @@ def _strip(
             share = number(gpu.values, "sm_busy_pct") if gpu.problem is None else None
             style = "alarm" if share is None else "chart"
             cell = heat((share,), 100.0, ascii_only=look.ascii_only)
+            if share is None and gpu.problem is None and gpu.values.get("mig_mode") == 1:
+                cell, style = "m", "dim"  # told of none that MIG divides
             spans.append(Span(cell, "selected" if gpu.device == selected else style))
             hits.append((Box(STRIP_LABEL + place, row, 1, 1), gpu.device))
         lines.append(fitted(spans, box.width))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from gputui.analysis.health import Finding
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
-from gputui.model.units import format_usd, with_prefix
+from gputui.model.units import counted, format_usd, with_prefix
 from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.accounts import Account, Ledger
+from gputui.tui.monitor.accounts import IDLE_PCT, Account, Ledger
 from gputui.tui.monitor.cells import clean, cut, fitted, left, width_of
 from gputui.tui.monitor.charts import Chart, bar, round_ceiling
 from gputui.tui.monitor.history import History, Series
-from gputui.tui.monitor.metrics import Metric, Units, word
+from gputui.tui.monitor.metrics import Metric, Units, number, word
 
 NEARLY_FULL = 0.95
 """From this share on, memory and temperature are drawn as a warning."""
@@ -128,9 +128,44 @@ def findings_spans(findings: Sequence[Finding], *, brief: bool = False) -> list[
 
 
 def device_title(device: DeviceSample) -> str:
-    """`0 H200 SXM`."""
+    """`0 H200 SXM`, `0:1 1g.10gb`."""
+    if device.mig_index is not None:
+        return f"{device.label} {profile_text(device)}"
     name = clean(word(device.values, "name")[:256]).strip()
-    return f"{device.device} {name or 'GPU without a name'}"
+    return f"{device.label} {name or 'GPU without a name'}"
+
+
+def profile_text(device: DeviceSample) -> str:
+    """`1g.10gb`; the driver's name of an instance where it does not tell the profile."""
+    return clean(device.mig_profile or word(device.values, "name")[:256]).strip() or "instance"
+
+
+def instances_text(device: DeviceSample, count: int) -> str:
+    """`5 slices` of a GPU that is divided by MIG; empty for a whole one."""
+    if count:
+        return counted(count, "slice")
+    return "MIG without slices" if device.values.get("mig_mode") == 1 else ""
+
+
+def is_full(device: DeviceSample) -> bool:
+    """Whether hardly any memory is left."""
+    used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
+    return used is not None and total is not None and total > 0 and used / total >= NEARLY_FULL
+
+
+def instance_state(device: DeviceSample, findings: Sequence[Finding]) -> list[Span]:
+    """What stands at the end of an instance's row."""
+    if device.problem is not None:
+        return [Span(clean(device.problem.reason), "alarm")]
+    spans = findings_spans(findings, brief=True)
+    if is_full(device):
+        return [Span("FULL ", "warn"), *spans]
+    active = number(device.values, "gpm_sm_active_pct")
+    return (
+        [*spans, Span(" idle" if spans else "idle", "dim")]
+        if active is not None and active < IDLE_PCT
+        else spans
+    )
 
 
 def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> str:
@@ -190,13 +225,13 @@ def wrapped(text: str, width: int, most: int) -> list[str]:
     rows: list[str] = []
     row = ""
     words = text.split()
-    for number, one in enumerate(words):
+    for place, one in enumerate(words):
         longer = f"{row} {one}" if row else one
         if width_of(longer) <= width or not row:
             row = longer
             continue
         if len(rows) == most - 1:
-            row = " ".join([row, *words[number:]])
+            row = " ".join([row, *words[place:]])
             break
         rows.append(row)
         row = one

@@ -15,7 +15,7 @@ from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
 from gputui.tui.monitor.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
 from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
-from gputui.tui.monitor.gpu_pane import gpu_pane, has_account, instance_line
+from gputui.tui.monitor.gpu_pane import gpu_pane, has_account
 from gputui.tui.monitor.gpu_rows import GpuRows
 from gputui.tui.monitor.history import SECOND_NS, History
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
@@ -513,7 +513,7 @@ class MonitorModel:
                 foreign.get(gpu.device, 0),
                 look.stale_after_s,
             )
-            for gpu in gpus
+            for gpu in (*gpus, *(one for of_gpu in instances.values() for one in of_gpu))
         }
         lines = [self._header(width)]
         out_of_sight = hidden_gpus = 0
@@ -621,6 +621,7 @@ class MonitorModel:
                     gpu,
                     instances[gpu.device],
                     findings[gpu.device],
+                    findings,
                     box.width,
                     box.height,
                     len(gpus),
@@ -666,8 +667,8 @@ class MonitorModel:
         if self._selected_gpu is None:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
-        lines = details_lines(look, gpu, findings[gpu.device], len(gpus), sample.absent, width)
-        lines += [instance_line(look, one, width) for one in sample.gpus if one.parent == gpu.device]
+        instances = [one for one in sample.gpus if one.parent == gpu.device]
+        lines = details_lines(look, gpu, findings[gpu.device], instances, len(gpus), sample.absent, width)
         return self._scrolled(lines, width, height)
 
     def _scrolled(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
+from gputui.model.devices import MIG_PER_GPU, device_label, device_order
 from gputui.model.live import ENDED, FOREIGN, HIDDEN, ProcessSample
 from gputui.tui.monitor.cells import clean
 from gputui.tui.monitor.metrics import ABSENT, Units, memory
@@ -63,11 +64,31 @@ def sm_share(process: ProcessSample) -> float | None:
 
 
 def devices_text(process: ProcessSample) -> str:
-    """`3`, `0-7`, `0,2`."""
-    devices = sorted({use.device for use in process.uses})
-    if len(devices) > 2 and devices[-1] - devices[0] == len(devices) - 1:
+    """`3`, `0-7`, `0,2`; `0:1` for a MIG instance."""
+    devices = sorted({use.device for use in process.uses}, key=device_order)
+    is_range = len(devices) > 2 and devices[-1] - devices[0] == len(devices) - 1
+    if is_range and not is_on_mig(process):
         return f"{devices[0]}-{devices[-1]}"
-    return ",".join(str(device) for device in devices)
+    return ",".join(device_label(device) for device in devices)
+
+
+def is_on_mig(process: ProcessSample) -> bool:
+    """Whether any device that it uses is a MIG instance."""
+    return any(use.is_on_mig for use in process.uses)
+
+
+def slices_text(process: ProcessSample) -> str:
+    """`1g.10gb`, or `whole`."""
+    slices = {use.mig_profile or "slice" if use.is_on_mig else "whole" for use in process.uses}
+    return clean(",".join(sorted(slices)))
+
+
+def _first_device(process: ProcessSample) -> Key:
+    places = [device_order(use.device) for use in process.uses]
+    if not places:
+        return None
+    gpu, index = min(places)
+    return gpu + (index + 1) / MIG_PER_GPU
 
 
 def command_text(process: ProcessSample) -> str:
@@ -116,9 +137,10 @@ COLUMNS: tuple[Column, ...] = (
         True,
         0,
         lambda p, u: devices_text(p),
-        lambda p: min((use.device for use in p.uses), default=None),
+        _first_device,
         False,
     ),
+    Column("slice", "SLICE", 10, False, 1, lambda p, u: slices_text(p), slices_text, False),
     Column("type", "TYPE", 4, False, 4, _types, lambda p: _types(p, Units()), False),
     Column("sm", "SM%", 4, True, 2, lambda p, u: _share(sm_share(p)), sm_share, True),
     Column("gpu-mem", "GPU-MEM", 10, True, 0, _show_gpu_memory, lambda p: gpu_memory(p)[0], True),
@@ -154,9 +176,9 @@ def column_named(name: str) -> Column:
     return next((column for column in COLUMNS if column.id == name), COLUMNS[0])
 
 
-def columns_for(width: int) -> tuple[Column, ...]:
-    """Those that have room, with all that is left for the command."""
-    shown = list(COLUMNS)
+def columns_for(width: int, *, has_slices: bool = False) -> tuple[Column, ...]:
+    """Those that have room, with all that is left for the command; slices where there are any."""
+    shown = [column for column in COLUMNS if has_slices or column.id != "slice"]
     while sum(column.width + 1 for column in shown) + LEAST_COMMAND - 1 > width:
         giving_way = max(shown, key=lambda column: column.dropped)
         if giving_way.dropped == 0:

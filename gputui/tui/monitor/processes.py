@@ -16,7 +16,10 @@ from gputui.tui.monitor.process_columns import (
     column_named,
     columns_for,
     command_text,
+    devices_text,
     is_of_here,
+    is_on_mig,
+    slices_text,
     user_text,
 )
 
@@ -50,6 +53,8 @@ class ProcessTable:
         self.filter = ""
         self.rows: tuple[Row, ...] = ()
         self.total = 0
+        self._has_slices = False
+        """Whether a process is on a MIG instance: all rows have a column for it then."""
         self.selected: Identity | None = None
         self.top = 0
         """The first row in sight."""
@@ -58,7 +63,7 @@ class ProcessTable:
         self._place = 0
         self._made_of: tuple[object, ...] = ()
         self._held: tuple[ProcessSample, ...] | Missing = ()
-        self._lines: dict[tuple[Identity, bool, int], tuple[Row, Units, Line]] = {}
+        self._lines: dict[tuple[Identity, bool, int, bool], tuple[Row, Units, Line]] = {}
 
     def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
         """Put rows in order, if anything has changed since they were."""
@@ -69,6 +74,7 @@ class ProcessTable:
         known = () if isinstance(processes, Missing) else processes
         self._held = processes  # so that its id stays its own
         self.total = len(known)
+        self._has_slices = any(map(is_on_mig, known))
         wanted = self.filter.casefold()
         kept = [process for process in known if not wanted or _matches(process, wanted)]
         self.rows = (
@@ -127,7 +133,7 @@ class ProcessTable:
 
     def sort_by_next(self, width: int) -> None:
         """By the next column of those that a table of this width shows."""
-        shown = [column.id for column in columns_for(width)]
+        shown = [column.id for column in self._columns(width)]
         names = [column.id for column in COLUMNS]
         at = names.index(self.sort) if self.sort in names else -1
         after = [*names[at + 1 :], *names[: at + 1]]
@@ -135,7 +141,7 @@ class ProcessTable:
 
     def drawn(self, width: int, height: int, units: Units) -> tuple[list[Line], int]:
         """The table in its box, and how many processes are out of sight without a line that says so."""
-        columns = columns_for(width)
+        columns = self._columns(width)
         lines = [self._heading(columns, width)]
         room = height - 1
         hidden = max(len(self.rows) - room, 0)
@@ -150,14 +156,15 @@ class ProcessTable:
             elif self._place >= self.top + room:
                 self.top = self._place - room + 1
         self.top = min(max(self.top, 0), max(len(self.rows) - max(room, 1), 0))
-        kept: dict[tuple[Identity, bool, int], tuple[Row, Units, Line]] = {}
+        kept: dict[tuple[Identity, bool, int, bool], tuple[Row, Units, Line]] = {}
         for row in self.rows[self.top : self.top + max(room, 0)]:
             name = identity(row.process)
             is_selected = name == self.selected
-            known = self._lines.get((name, is_selected, width))
+            place = (name, is_selected, width, self._has_slices)
+            known = self._lines.get(place)
             if known is None or known[1] is not units or known[0] != row:
                 known = (row, units, self._row(row, columns, width, units, is_selected))
-            kept[name, is_selected, width] = known
+            kept[place] = known
             lines.append(known[2])
         self._lines = kept
         if not self.rows and room > 0:
@@ -176,10 +183,13 @@ class ProcessTable:
             hidden = 0
         return lines[:height], hidden
 
+    def _columns(self, width: int) -> tuple[Column, ...]:
+        return columns_for(width, has_slices=self._has_slices)
+
     def column_at(self, x: int, width: int) -> str:
         """The column that stands in a cell of the heading, empty if none does."""
         start = 0
-        for column in columns_for(width):
+        for column in self._columns(width):
             end = start + column.width if column.width else width
             if start <= x < end:
                 return column.id
@@ -228,6 +238,7 @@ def _matches(process: ProcessSample, wanted: str) -> bool:
         wanted in str(process.pid)
         or wanted in user_text(process).casefold()
         or wanted in command_text(process).casefold()
+        or (is_on_mig(process) and wanted in f"{devices_text(process)} {slices_text(process)}".casefold())
     )
 
 
