@@ -100,7 +100,10 @@ class Progress:
             self.say(f"{self._elapsed()} {self._name(index, line.case_id)}  not profiled: {line.reason}")
         elif isinstance(line, LaunchEnd):
             if line.log_tail:
-                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {line.outcome}: {line.reason}")
+                how = "a case failed" if line.outcome == "ok" else f"{line.outcome}: {line.reason}"
+                if line.outcome == "ok" and line.exit_status:
+                    how = f"its worker left with {line.exit_status}"
+                self.say(f"{self._elapsed()} launch {line.launch_id + 1}: {how}; its log ends:")
                 self.say("\n".join(f"    {row}" for row in line.log_tail.split("\n")))
         elif isinstance(line, Event):
             self.say(f"{self._elapsed()} {line.level}: {line.message}")

@@ -14,6 +14,7 @@ from gputui.model.units import format_percent
 from gputui.services.selecting import run_and_file
 from gputui.services.traces import HOW_TO_OPEN, traces_of
 from gputui.services.wording import run_heading
+from gputui.services.worker_logs import where_messages_are
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -53,6 +54,8 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
     print_anatomies(out, found, passes, top)
     for trace in traces_of(found.summary.run_id, path):
         out.print(f"trace: {trace}; {HOW_TO_OPEN}", markup=False)
+    for line in where_messages_are(found):
+        out.print(line, markup=False)
     for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
         out.print(line, markup=False)
     return EXIT_DONE

@@ -25,6 +25,7 @@ from gputui.services.notices import Notices
 from gputui.services.notifying import notification
 from gputui.services.running import LiveRun, called, follow, stop
 from gputui.services.traces import HOW_TO_OPEN, traces_of
+from gputui.services.worker_logs import where_messages_are
 
 if TYPE_CHECKING:
     from gputui.model.result import Run
@@ -130,6 +131,9 @@ def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: 
             print_results(out, result)
         _next_commands(target, results, like)
     failed = any(case.outcome == "failed" for result in results for case in result.cases)
+    for result in results:
+        for line in where_messages_are(result):
+            click.echo(line, err=True)
     status = exit_status_of(watched.ended)
     return status or (EXIT_CASE_FAILED if failed or "us" in keepers else EXIT_DONE)
 

@@ -209,7 +209,8 @@ class LaunchEnd:
     exit_status: int | None
     """As Python gives it: negative for a signal."""
     log_tail: str
-    """Last lines of its output, when it failed or did not leave with 0; paths taken out."""
+    """Last lines of its output, when it or a case failed or it did not leave with 0; paths taken out. For who
+    watches: may hold anything, so it is never stored."""
     t_ns: int
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -95,6 +96,8 @@ class _Run:
     """(replicate, case) that has an outcome."""
     measured_cases: set[int] = field(default_factory=set)
     """Those that some launch measured."""
+    failed_launches: set[int] = field(default_factory=set)
+    """In which a case failed."""
     profiled_cases: set[int] = field(default_factory=set)
     """Those whose profiled pass is told of, whatever came of it."""
     next_launch_id: int = 0
@@ -149,7 +152,8 @@ class Supervisor:
         except _CannotGoOn as error:
             status, reason = "interrupted", str(error)
         except Exception as error:  # the runner's loop: whatever it was, what is finished is kept and stored
-            status, reason = "failed", without_paths(f"{type(error).__name__}: {error}")
+            traceback.print_exc()  # into its log: what the message holds is nobody else's business
+            status, reason = "failed", f"{type(error).__name__} in the supervisor, whose log has the message"
         for run in runs[1:]:  # the sampler writes once; every journal must be whole by itself
             try:
                 shutil.copyfile(telemetry, run.run_dir / TELEMETRY_NAME)
@@ -244,7 +248,10 @@ class Supervisor:
                     self._again_alone(run, launch, case_id)
                 else:
                     self._end_case(run, launch, case_id, outcome, reason)
-        tail = "" if outcome == "ok" and worker.exit_status == 0 else worker.log_tail()
+        went_well = (
+            outcome == "ok" and worker.exit_status == 0 and launch.launch_id not in run.failed_launches
+        )
+        tail = "" if went_well else worker.log_tail()
         run.journal.append(
             LaunchEnd(launch.launch_id, outcome, reason, worker.exit_status, tail, time.monotonic_ns())
         )
@@ -338,6 +345,8 @@ class Supervisor:
             run.ended_cases.add((launch.replicate, end.case_id))
             if end.outcome == "ok":
                 run.measured_cases.add(end.case_id)
+            elif end.outcome == "failed":
+                run.failed_launches.add(launch_id)
             journal.append(replace(end, reason=without_paths(end.reason)))
         elif kind == "ready":
             startup_ns = int(message["t_ns"]) - worker.started_ns

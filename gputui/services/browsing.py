@@ -17,10 +17,11 @@ from gputui.services.explaining import findings_of_case
 from gputui.services.jobs import Job
 from gputui.services.places import default_result_file, run_directories
 from gputui.services.selecting import Selection
+from gputui.services.worker_logs import end_of_log, logs_of
 from gputui.store.reading import (
     BlockReasons,
     CaseConditions,
-    LastWords,
+    FailedLaunch,
     MeasuredSpan,
     ResultFile,
     StoredEvent,
@@ -53,6 +54,14 @@ class FileRuns:
     runs: tuple[RunSummary, ...]
     """Newest first."""
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """How a launch failed, and the end of its worker's log if that is of this machine and still there."""
+
+    launch: FailedLaunch
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,7 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     job.say("reading profiled passes")
     passes = file.profiled(run_id)
     events = file.events(run_id)
-    last_words = file.last_words(run_id)
+    failed = file.failed_launches(run_id)
     job.say("reading telemetry")
     conditions = file.conditions(run_id)
     reasons = file.block_reasons(run_id)
@@ -133,7 +142,6 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     job.say("looking for findings")
     evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
     evidence.keep(run_id, passes, conditions)
-    logs = run_directories() / run_id / "logs"
     findings = [(case, findings_of_case(case, run.summary, evidence)) for case in run.cases]
     return RunDetail(
         path=db,
@@ -143,8 +151,10 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         reasons=reasons,
         spans=spans,
         events=events,
-        last_words=last_words,
-        logs=logs if logs.is_dir() else None,
+        last_words=tuple(
+            LastWords(launch, end_of_log(run_directories() / run_id, launch.launch_id)) for launch in failed
+        ),
+        logs=logs_of(run_id),
         series=series,
         findings=tuple((case, found) for case, found in findings if found),
     )

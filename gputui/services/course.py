@@ -357,7 +357,7 @@ class Course:
         for (run, _), case in self._cases.items():
             if run == index and case.state in ("starting", "warm", "timing", "profiling"):
                 case.state, case.reason = line.outcome, line.reason
-        if line.outcome != "ok" or line.log_tail:
+        if line.outcome != "ok" or line.exit_status:
             said = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
             self._note(index, line.t_ns, "warning", said)
         failed = self._failed.get((index, line.launch_id))

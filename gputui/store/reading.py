@@ -49,7 +49,6 @@ _TIMED_SQL = """
 had begun, which is found in one pass; comparing each with each takes seconds for ten thousand blocks."""
 _SHORTEST_PIECE_US = 100_000
 _MOST_DEVICES = 256
-_LONGEST_LOG = 8192
 """Letters of the end of a log; ours are at most half as long."""
 
 
@@ -182,15 +181,13 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
-    """What a worker had written when its launch ended badly, or when it did not leave as it should."""
+class FailedLaunch:
+    """A launch that failed, in which a case failed, or whose worker did not leave as it should."""
 
     launch_id: int
     outcome: str
     reason: str
     case_ids: tuple[int, ...]
-    lines: tuple[str, ...]
-    """The last ones of its log."""
 
 
 class ResultFile:
@@ -234,31 +231,29 @@ class ResultFile:
                 found.append(strict(row, StoredEvent))
         return tuple(found)
 
-    def last_words(self, run_id: str) -> tuple[LastWords, ...]:
-        """Of the workers that left some, in the order of their launches."""
+    def failed_launches(self, run_id: str) -> tuple[FailedLaunch, ...]:
+        """Those whose worker's log may say more, in their order."""
         cases: dict[Cell, list[Cell]] = {}
+        why_failed: dict[Cell, Cell] = {}
         for row in self._fetch("measurements", run_id, "case_id"):
             cases.setdefault(row["launch_id"], []).append(row["case_id"])
-        found: list[LastWords] = []
+            if row["outcome"] == "failed":
+                why_failed.setdefault(row["launch_id"], row["reason"])
+        found: list[FailedLaunch] = []
         for row in self._fetch("launches", run_id, "launch_id"):
-            if row["log_tail"]:
+            launch_id, outcome, reason = row["launch_id"], row["outcome"], row["reason"]
+            if outcome == "ok" and launch_id in why_failed:
+                outcome, reason = "failed", why_failed[launch_id]
+            if outcome == "failed" or row["exit_status"]:
                 said = {
-                    **{key: row[key] for key in ("launch_id", "outcome", "reason")},
-                    "case_ids": cases.get(row["launch_id"], []),
-                    "lines": self._lines_of_log(run_id, row["launch_id"]),
+                    "launch_id": launch_id,
+                    "outcome": outcome,
+                    "reason": reason,
+                    "case_ids": cases.get(launch_id, []),
                 }
                 with self._valid(f"launches of run {run_id}"):
-                    found.append(strict(said, LastWords))
+                    found.append(strict(said, FailedLaunch))
         return tuple(found)
-
-    def _lines_of_log(self, run_id: str, launch_id: Cell) -> list[str]:
-        """Line breaks are kept here; all else is cleaned as everywhere."""
-        sql = (
-            f"SELECT log_tail FROM {self._catalog}.main.launches"
-            " WHERE run_id = TRY_CAST(? AS UUID) AND launch_id = TRY_CAST(? AS BIGINT)"
-        )
-        rows = rows_of(self._connection, self.db, sql, (run_id, launch_id))
-        return [clean_text(line) for row in rows[:1] for line in str(row[0])[:_LONGEST_LOG].splitlines()]
 
     def telemetry_summary(self, run_id: str) -> TelemetrySummary:
         """What the box did over a whole run; one pass over its telemetry."""

@@ -256,7 +256,6 @@ TABLES: tuple[Table, ...] = (
             "outcome VARCHAR",
             "reason VARCHAR",
             "exit_status BIGINT negative for a signal",
-            "log_tail VARCHAR",
         ),
     ),
     Table(

@@ -69,7 +69,6 @@ class CommandLaunch:
         self._channel = channel
         self._log = _BoundedLog()
         self._line = b""
-        self._last_line = b""
         self._begun_ns = 0
         self._built_ns = 0
         self._matched_ns: int | None = None
@@ -90,7 +89,9 @@ class CommandLaunch:
                 cwd=self._directory,
             )
         except OSError as error:
-            self._end("failed", f"{self._argv[0]}: cannot be started: {error.strerror}")
+            self._log.write(f"{self._argv[0]}: cannot be started: {error.strerror}\n".encode())
+            self._log.close()
+            self._end("failed", f"the program cannot be started: {error.strerror}")
             return
         self._built_ns = time.monotonic_ns()
         waiter = _Waiter(program)
@@ -131,8 +132,6 @@ class CommandLaunch:
     def _look_at(self, lines: list[bytes], at_ns: int) -> None:
         """Matches that came together are one block of as many steps: nobody saw the time between them."""
         lines = [line[:LINE_LIMIT_BYTES] for line in lines if line.strip()]
-        if lines:
-            self._last_line = lines[-1]
         if self._pattern is None:
             return
         steps = sum(1 for line in lines if self._pattern.search(line.decode(errors="replace")))
@@ -198,15 +197,12 @@ class CommandLaunch:
         return f"{matches}, {blocks}" + (" (its output comes in bursts: it is buffered)" if buffered else "")
 
     def _why_failed(self, status: int) -> str:
-        said = self._last_line.decode(errors="replace").strip()[:_SHOWN_LETTERS]
         if status > 0:
-            how = f"it left with status {status}"
-        else:
-            try:
-                how = f"it died of {signal.Signals(-status).name}"
-            except ValueError:
-                how = f"it died of signal {-status}"
-        return f"{how}: {said}" if said else how
+            return f"it left with status {status}"
+        try:
+            return f"it died of {signal.Signals(-status).name}"
+        except ValueError:
+            return f"it died of signal {-status}"
 
     def _end(self, outcome: str, reason: str) -> None:
         self._channel.send(

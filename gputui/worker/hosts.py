@@ -87,7 +87,8 @@ class Hosts:
             guest.send({"do": "start", "module": module, **place})
 
     def _receive(self, guest: Lines) -> None:
-        theirs, ours = guest.take(time.monotonic() + HELLO_S)["torch"], metadata.version("torch")
+        theirs, ours = str(guest.take(time.monotonic() + HELLO_S)["torch"]), metadata.version("torch")
+        theirs = theirs if re.fullmatch(r"[0-9A-Za-z.+_-]{1,40}", theirs) else "of another version"
         if theirs != ours:
             guest.send({"do": "leave", "why": f"torch {ours} is there, {theirs} here"})
             guest.socket.close()

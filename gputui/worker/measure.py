@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any  # JSON of the launch
@@ -14,8 +14,8 @@ from typing import Any  # JSON of the launch
 from .channel import Channel
 from .compiling import COMPILE, COMPILE_FIGURE
 from .contention import waited_between, waited_ns
-from .contract import Request, Step, Unsupported, Value, Workload
-from .own_step import located
+from .contract import Request, Step, Value, Workload
+from .failures import Failed, kept_from_file, outcome_of, reason_of
 from .precision import Precision, resolve
 from .timing import BlockTime, Stopwatch, agree, median_half_width, steps_for, stopwatch_for
 from .workloads import workload_named
@@ -155,11 +155,8 @@ class Launch:
             raise  # the supervisor is gone; there is nobody to report to
         except _NoTime as error:
             self._end(case_id, "skipped", str(error), blocks)
-        except Unsupported as error:
-            self._end(case_id, "unsupported", str(error), blocks)
         except Exception as error:  # torch and a workload may raise anything; the other cases go on
-            said = located(error, self._step_file) if self._step_file else first_line(error)
-            self._end(case_id, _outcome_of(error), said, blocks)
+            self._end(case_id, outcome_of(error), reason_of(error, self._step_file), blocks)
         self._free_memory()
         return None
 
@@ -306,7 +303,7 @@ class Launch:
             self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
             case.void_blocks += 1
             if case.void_blocks == MAX_VOID_BLOCKS:
-                raise FloatingPointError(f"the loss scale fell in {MAX_VOID_BLOCKS} blocks")
+                raise Failed(f"the loss scale fell in {MAX_VOID_BLOCKS} blocks")
             return False
         self._channel.send(
             "block",
@@ -324,8 +321,8 @@ class Launch:
 
     def _finish(self, case: _Running) -> None:
         """Check the numbers the work produced, then report."""
-        loss = case.step.loss() if case.step.loss else 0.0
-        result = case.step.result() if case.step.result else 0.0
+        loss = float(case.step.loss()) if case.step.loss else 0.0
+        result = float(case.step.result()) if case.step.result else 0.0
         self._send_figures(case)
         fault = case.step.fault() if case.step.fault else ""
         if not math.isfinite(loss):
@@ -333,7 +330,8 @@ class Launch:
         elif not math.isfinite(result):
             self._end(case.case_id, "failed", f"the output became {result}", len(case.block_ns))
         elif fault:
-            self._end(case.case_id, "failed", fault, len(case.block_ns))
+            reason = kept_from_file(str(fault), "the step found its work wrong", self._step_file)
+            self._end(case.case_id, "failed", reason, len(case.block_ns))
         else:
             self._end(case.case_id, "ok", "", len(case.block_ns))
 
@@ -346,6 +344,9 @@ class Launch:
         )
         for declared in case.workload.figures:
             found = given.get(declared.key, Value(None, 0, "not measured"))
+            if declared.key in given:
+                reason = kept_from_file(found.reason, "not measured", self._step_file)
+                found = replace(found, reason=reason)
             self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(found))
         if case.compile_s is not None:
             taken = Value(case.compile_s, 1)
@@ -378,33 +379,6 @@ def _close(step: Step) -> None:
     if step.close:
         with contextlib.suppress(Exception):
             step.close()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """By its type, or by the words of an allocator or library."""
-    text = str(error)
-    is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "bad_alloc")
-    return is_memory or any(word in text for word in words)
-
-
-def _outcome_of(error: BaseException) -> str:
-    """Out of memory is told from a failure, and so is what this box has no code for."""
-    if is_out_of_memory(error):
-        return "oom"
-    if isinstance(error, NotImplementedError) or "no kernel image" in str(error):
-        return "unsupported"
-    if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-        return "unsupported"  # the compiler gave up: eager mode can still do it
-    return "failed"
-
-
-def first_line(error: BaseException) -> str:
-    """An error as one line of at most 500 letters: with the name of its class, unless it is one of ours."""
-    line = str(error).strip().split("\n")[0]
-    if line and type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        return line[:500]
-    return f"{type(error).__name__}: {line}"[:500] if line else type(error).__name__
 
 
 def _seconds(ns: float) -> str:

@@ -229,7 +229,7 @@ def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[Even
             elif node.name.startswith(_MARK):
                 phases.append(Phase(node.name[len(_MARK) :], node.start_time_ns, node.end_time_ns))
     except AttributeError as error:
-        raise NotTold(f"this torch does not tell of its allocations: {error}") from error
+        raise NotTold("this torch does not tell of its allocations") from error
     if not events:
         raise NotTold("this torch told of no allocation")
     return events, phases
@@ -263,7 +263,7 @@ def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[s
         ]
         phases = _phases_of(later, begun_ns)
     except (AttributeError, StopIteration) as error:
-        raise NotTold(f"this torch does not tell of its allocations: {error}") from error
+        raise NotTold("this torch does not tell of its allocations") from error
     if not events:
         raise NotTold("this torch told of no allocation")
     return split_at_points(events, phases, held)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any  # whatever the user wrote
 
 from .contract import Request, Step, Workload
 from .contract_check import NotInContract, mistake_in
+from .failures import place_in
 
 PREFIX = "step:"
 """Before the name of a user's workload, so that it is never taken for one of ours."""
@@ -38,7 +38,7 @@ def load(path: Path) -> Workload:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
-        raise NotInContract(located(error, path)) from error
+        raise NotInContract(_located(error, path)) from error
     lines = declared_lines(tree)
     workload = getattr(module, "WORKLOAD", None)
     if not isinstance(workload, Workload):
@@ -80,14 +80,12 @@ def described(path: Path) -> dict[str, Any]:
     }
 
 
-def located(error: BaseException, path: Path) -> str:
-    """An error with the line of the user's file that led to it."""
+def _located(error: BaseException, path: Path) -> str:
+    """An error with its message and the line of the user's file that led to it: for a terminal alone."""
     if isinstance(error, NotInContract):
         return str(error)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
-    line = f" line {frames[-1].lineno}" if frames else ""
     said = str(error).strip().split("\n")[0]
-    return f"{path.name}{line}: {type(error).__name__}: {said}"
+    return f"{place_in(error, path)}{type(error).__name__}: {said}"
 
 
 def declared_lines(tree: ast.Module) -> dict[str, int]:

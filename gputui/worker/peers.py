@@ -25,6 +25,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # Any: JSON
 
+from .contract import Unsupported
+from .failures import ToldByAnother, is_ours, is_out_of_memory, log
+
 if TYPE_CHECKING:
     from .hosts import Hosts
 
@@ -162,14 +165,10 @@ class Peers:
 
 
 def _raise(answer: Mapping[str, Any]) -> None:
-    """What was raised there is raised here; what it means is told from its words."""
-    if answer["kind"] == "Unsupported":
-        from .contract import Unsupported
-
+    """What was raised there is raised here; what it means is told from its type and words."""
+    if answer["kind"] == "Unsupported" and answer["is_ours"]:
         raise Unsupported(answer["error"])
-    if answer["kind"] == "OutOfMemoryError":
-        raise MemoryError(answer["error"])
-    raise RuntimeError(answer["error"])
+    raise ToldByAnother(str(answer["kind"]), str(answer["error"]))
 
 
 def package_root() -> dict[str, str]:
@@ -247,7 +246,9 @@ class Link:
             try:
                 said = answer(self._asked.get())
             except Exception as error:  # told to the worker, which knows what becomes of the case
-                said = {"error": str(error)[:2000] or type(error).__name__, "kind": type(error).__name__}
+                if not is_out_of_memory(error):  # which is how the largest batch is found
+                    log(error)
+                said = {"error": str(error)[:2000], "kind": type(error).__name__, "is_ours": is_ours(error)}
             with contextlib.suppress(OSError):  # the listening thread sees the end
                 self._lines.send(said)
 

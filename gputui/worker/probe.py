@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import re
 import sys
 from typing import Any  # torch's own types, and JSON
 
@@ -23,10 +24,15 @@ def probe() -> dict[str, Any]:
 
         torch_version = str(torch.__version__)  # a folder left by an old torch imports, and is empty
     except ModuleNotFoundError as error:
-        missing = "not installed" if error.name == "torch" else f"needs module {error.name}"
-        return {**found, "torch_missing": missing}
+        name = str(error.name)
+        is_name = re.fullmatch(r"[A-Za-z0-9_.]{1,60}", name)
+        missing = f"needs module {name}" if is_name else "needs another module"
+        return {**found, "torch_missing": "not installed" if name == "torch" else missing}
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        return {**found, "torch_missing": f"cannot be imported: {str(error)[:200]}"}
+        library = re.search(r"\blib[\w+-]+\.so[\d.]*\d|\blib[\w+-]+\.so", str(error))
+        what = f"{type(error).__name__}, {library[0]}" if library else type(error).__name__
+        why = f"cannot be imported ({what}): python -c 'import torch' shows why"
+        return {**found, "torch_missing": why}
     has_cudnn = torch.backends.cudnn.is_available() and not torch.version.hip  # there it is MIOpen's number
     cudnn = torch.backends.cudnn.version() if has_cudnn else None
     return {

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any  # JSON of the launch
 
 from .channel import Channel
-from .contract import Request, Step, Unsupported, Workload
+from .contract import Request, Step, Workload
+from .failures import reason_of
 from .heap import keep_heap
-from .measure import first_line
-from .memory import NotTold, points_of_a_step
+from .memory import points_of_a_step
 from .partition import Partition, partition
 from .precision import resolve
 from .tracing import NoTrace, Window, event_cost_ns, traced
@@ -37,6 +37,8 @@ class ProfiledLaunch:
         self, described: dict[str, Any], channel: Channel, started_ns: int, workload: Workload
     ) -> None:
         self._case: dict[str, Any] = described["cases"][0]
+        step_file = str(self._case.get("step_file") or "")
+        self._step_file = Path(step_file) if step_file else None
         self._device = str(described["device"])
         self._threads = int(described["threads"])
         self._seed = int(described["seed"])
@@ -52,10 +54,8 @@ class ProfiledLaunch:
             found = self._profiled()
         except BrokenPipeError:
             raise  # the supervisor is gone
-        except (Unsupported, NoTrace) as error:
-            found = _invalid(str(error))
         except Exception as error:  # torch and a workload may raise anything: the pass is lost, not the run
-            found = _invalid(first_line(error))
+            found = _invalid(reason_of(error, self._step_file))
         self._channel.send("profiled", case_id=int(self._case["case_id"]), **found)
 
     def _profiled(self) -> dict[str, Any]:
@@ -145,10 +145,8 @@ class ProfiledLaunch:
             return [], "no time was left for it"
         try:
             points = points_of_a_step(self._device, step.run)
-        except NotTold as error:
-            return [], str(error)
         except Exception as error:  # torch may raise anything; the rest of the pass is whole
-            return [], first_line(error)
+            return [], reason_of(error, self._step_file)
         reserved = self._reserved_bytes()
         return [
             {"point": name, **{f"{part}_bytes": n for part, n in parts.items()}, "reserved_bytes": reserved}

@@ -115,7 +115,7 @@ def _window(profiled: Any) -> Window:
         events = tuple(_events(raw))
         return Window(events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id())
     except (AttributeError, StopIteration, TypeError) as error:
-        raise NoTrace(f"this torch's trace cannot be read: {type(error).__name__}: {error}") from error
+        raise NoTrace(f"this torch's trace cannot be read ({type(error).__name__})") from error
 
 
 def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:

@@ -15,7 +15,7 @@ from builders import make_plan
 from supervised import PATIENCE_S, Supervised, living_members
 
 from gputui.model.case import program_case
-from gputui.model.journal import Block, CaseEnd, CaseWarm, LaunchStart
+from gputui.model.journal import Block, CaseEnd, CaseWarm, LaunchEnd, LaunchStart
 from gputui.model.plan import Plan, PlannedCommand
 from gputui.store.journal_reader import read_journal
 
@@ -151,19 +151,21 @@ def test_a_program_that_ignores_its_end_is_killed_and_was_too_long(run: Supervis
     assert stubborn.end.reason.startswith("took longer than its share of the budget, ")
 
 
-def test_a_program_that_fails_is_told_with_its_status_and_its_last_line_without_paths(
+def test_a_program_that_fails_is_told_with_its_status_and_who_watches_sees_its_last_line_without_paths(
     run: Supervised,
 ) -> None:
     fails = told(run, "fails")
     assert (fails.end.outcome, fails.blocks) == ("failed", ())
-    assert fails.end.reason == "it left with status 3: model.bin is bad"
+    assert fails.end.reason == "it left with status 3"
+    (launch,) = [end for end in run.lines(LaunchEnd) if end.launch_id == fails.end.launch_id]
+    assert launch.log_tail.endswith("model.bin is bad")
     assert b"/ada" not in run.journal_bytes()
     assert told(run, "dies").end.reason == "it died of SIGKILL"
 
 
 def test_blocks_of_a_program_that_fails_in_the_end_do_not_count(run: Supervised) -> None:
     late = told(run, "fails late")
-    assert (late.end.outcome, late.end.reason) == ("failed", "it left with status 5: step 19")
+    assert (late.end.outcome, late.end.reason) == ("failed", "it left with status 5")
     assert late.blocks
 
 

@@ -16,6 +16,7 @@ from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gputui.recording.worker_process import log_of
 from gputui.services.places import copies_directory, run_directories
 from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
@@ -381,9 +382,10 @@ async def test_cases_are_saved_in_the_order_they_are_shown_in(tmp_path: Path) ->
 
 async def test_the_last_words_of_a_worker_that_failed_stand_among_the_findings(tmp_path: Path) -> None:
     db = tmp_path / "failed.db"
-    store(db, 7, log_tail="Traceback:\n  File gemm.py, in build\nOSError: \x1b[31mno 温度\u202e")
-    logs = run_directories() / run_id_of(7) / "logs"
-    logs.mkdir(parents=True)
+    store(db, 7, log_tail="never stored")
+    log = log_of(run_directories() / run_id_of(7), 0)
+    log.parent.mkdir(parents=True)
+    log.write_text("Traceback:\n  File gemm.py, in build\nOSError: \x1b[31mno 温度\u202e\n")
     app = make_app()
     async with app.run_test(size=(200, 50)) as pilot:
         screen = await opened(pilot, f"{db}@latest")
@@ -392,9 +394,26 @@ async def test_the_last_words_of_a_worker_that_failed_stand_among_the_findings(t
         await press(pilot, "end")
         page = "\n".join(line.removesuffix("▇").rstrip() for line in picture(app).split("\n"))
         assert "last words of workers" in page
-        assert f"whole logs: {logs}" in "".join(page.split("\n"))
+        assert f"whole logs: {log.parent}" in "".join(page.split("\n"))
         assert "launch 1, gemm mini cpu fp32 all cores: failed: it died" in " ".join(page.split())
         assert "    Traceback:\n      File gemm.py, in build\n    OSError: \\x1b[31mno 温度\\u202e\n" in page
+
+
+async def test_of_a_launch_that_failed_elsewhere_the_reason_is_shown_and_where_its_log_is(
+    tmp_path: Path,
+) -> None:
+    db = tmp_path / "failed.db"
+    store(db, 7, log_tail="never stored")
+    app = make_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        screen = await opened(pilot, f"{db}@latest")
+        screen._pane.show_tab("findings")
+        await settled(pilot)
+        await press(pilot, "end")
+        page = " ".join(picture(app).split())
+        assert "launch 1, gemm mini cpu fp32 all cores: failed: it died" in page
+        assert "logs stay on the machine that measured" in page
+        assert "never stored" not in page
 
 
 async def test_the_next_case_is_shown_on_the_same_tab(db: Path) -> None:

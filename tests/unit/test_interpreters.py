@@ -135,7 +135,10 @@ def test_a_stated_python_without_torch_is_taken_and_says_that_it_has_none(bare: 
     ("torch", "told"),
     [
         ("import not_here_at_all", "torch needs module not_here_at_all"),
-        ("raise OSError('libcudart.so.13: cannot open')", "torch cannot be imported: libcudart.so.13"),
+        (
+            "raise OSError('libcudart.so.13: cannot open')",
+            "torch cannot be imported (OSError, libcudart.so.13)",
+        ),
     ],
 )
 def test_a_torch_that_cannot_be_imported_is_told_with_the_reason(

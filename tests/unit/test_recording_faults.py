@@ -370,7 +370,10 @@ def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured
 
 def test_a_log_that_grows_without_end_is_emptied_and_that_is_told(tmp_path: Path) -> None:
     chatter = (
-        "\nfor _ in range(200): print('x' * 65536, flush=True)"
+        "\nbefore = 0"
+        "\nwhile before <= os.fstat(1).st_size <= 8 * 2**20:"
+        "\n    before = os.fstat(1).st_size"
+        "\n    print('x' * 65536, flush=True)"
         "\nwhile os.fstat(1).st_size > 4 * 2**20: time.sleep(0.01)"
     )
     run = finished(tmp_path, scripted(tmp_path, chatter + WELL, [0]))

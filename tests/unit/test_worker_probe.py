@@ -112,9 +112,16 @@ def test_an_interpreter_without_torch_says_that_it_is_not_installed(monkeypatch:
     ("code", "reason"),
     [
         ("import a_module_nobody_has", "needs module a_module_nobody_has"),
-        ("raise OSError('libcudart.so.12: cannot open')", "cannot be imported: libcudart.so.12: cannot open"),
-        ("raise RuntimeError('built for another numpy')", "cannot be imported: built for another numpy"),
-        (None, "cannot be imported: module 'torch' has no attribute '__version__'"),
+        ("import hf_SECRET_é", "needs another module"),
+        (
+            "raise OSError('/home/me/lib/libcudart.so.12: cannot open for hf_SECRET')",
+            "cannot be imported (OSError, libcudart.so.12): python -c 'import torch' shows why",
+        ),
+        (
+            "raise RuntimeError('built for another numpy, hf_SECRET')",
+            "cannot be imported (RuntimeError): python -c 'import torch' shows why",
+        ),
+        (None, "cannot be imported (AttributeError): python -c 'import torch' shows why"),
     ],
 )
 def test_a_torch_that_cannot_be_imported_says_why(

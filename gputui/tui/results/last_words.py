@@ -13,20 +13,20 @@ _MARGIN = 4
 
 def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
     """A heading, and for each such launch its cases, why it ended, and the end of its log."""
-    has_failed = any(case.outcome == "failed" for case in detail.run.cases)
-    if not detail.last_words and not (has_failed and detail.logs):
+    if not detail.last_words:
         return ()
     names = {case.case_id: case_name(case) for case in detail.run.cases}
     lines: list[Line] = [(), (Span("last words of workers", "title"),)]
     for said in detail.last_words:
-        cases = ", ".join(names[case_id] for case_id in said.case_ids if case_id in names)
-        launch = f"launch {said.launch_id + 1}" + (f", {cases}" if cases else "")
-        why = f"{said.outcome}: {said.reason}" if said.reason else said.outcome
+        failed = said.launch
+        cases = ", ".join(names[case_id] for case_id in failed.case_ids if case_id in names)
+        launch = f"launch {failed.launch_id + 1}" + (f", {cases}" if cases else "")
+        why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
         about = wrap(f"{launch}: {why}", max(width - 1, 20), subsequent_indent="  ")
         lines += [(Span(row, "warn"),) for row in about]
         for row in said.lines:
             margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
             lines += [(Span(margin + part),) for part in wrap(row.strip(), max(width - len(margin) - 1, 20))]
-    if detail.logs is not None:
-        lines += [(Span(row, "dim"),) for row in wrap(f"whole logs: {detail.logs}", max(width - 1, 20))]
+    where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
+    lines += [(Span(row, "dim"),) for row in wrap(where, max(width - 1, 20))]
     return tuple(lines)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
+from ..failures import OutOfMemory, is_out_of_memory
 from ..shapes import GptShape
 from ..timing import BlockTime
 from .gpt_train import BASE, MINI
@@ -89,7 +90,7 @@ def sweep(
         if not tried[-1].fits:
             too_large = batch
             if batch == 1:
-                raise MemoryError("not even a batch of 1 fits: out of memory")
+                raise OutOfMemory("not even a batch of 1 fits: out of memory")
         else:
             fits = batch
             if tried[-1].step_s > slowest_step_s:
@@ -177,7 +178,6 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
 
 def _probe(question: dict[str, Any]) -> Tried:
     """One batch in a process of its own, which is gone afterwards with all its memory."""
-    from ..measure import is_out_of_memory
     from ..peers import PeerLost, Peers
 
     batch = int(question["batch"])

@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
+from ..failures import is_out_of_memory
 from ..shapes import GptShape
 from ..timing import BlockTime, steps_for
 from .gpt_train import BASE, MINI
@@ -65,7 +66,6 @@ def build(request: Request) -> Step:
 
     The batch is that of one rank, so more ranks do more work a step (weak scaling).
     """
-    from ..measure import is_out_of_memory
 
     ranks = request.integer("ranks")
     peers = start_ranks(request)

@@ -1,0 +1,142 @@
+"""What an error means for a case, in words of ours.
+
+People share result files, and the message of foreign code (a user's step, a library, torch) may hold
+anything: paths, tokens, names. So it goes to the worker's log. The file gets the type of the error, the kind
+of failure if it is known, and figures of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import traceback
+from pathlib import Path
+
+from .contract import Unsupported
+
+_PACKAGE = __name__.rpartition(".")[0]
+_HERE = Path(__file__).resolve().parent
+_TYPE_LETTERS = 60
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "bad_alloc")
+_COMPILERS = ("torch._dynamo", "torch._inductor")
+_KNOWN = (
+    ("no kernel image", "torch was built without code for this GPU"),
+    ("illegal memory access", "an illegal memory access on the GPU"),
+    ("device-side assert", "an assertion failed on the GPU"),
+    ("unspecified launch failure", "a kernel failed on the GPU"),
+    ("no NVIDIA driver", "torch found no NVIDIA driver"),
+    ("Torch not compiled with CUDA", "this torch was built without CUDA"),
+    ("Could not run 'aten::", "torch has no such operator for this device"),
+    ("not implemented for '", "torch has no such operator for this type"),
+    ("CUBLAS_STATUS_", "cuBLAS failed"),
+    ("cuDNN error", "cuDNN failed"),
+    ("CUDNN_STATUS_", "cuDNN failed"),
+    ("NCCL error", "NCCL failed"),
+)
+"""Words of torch and its libraries, and ours for them. Those of the text itself are never taken over."""
+_AMOUNT = r"(\d+(?:\.\d+)?) ?(bytes|[KMGT]i?B)"
+_WANTED = re.compile(rf"tried to allocate {_AMOUNT}", re.IGNORECASE)
+_CAPACITY = re.compile(rf"total capacity of {_AMOUNT}")
+_FREE = re.compile(rf"of which {_AMOUNT} is free")
+
+
+class Failed(Exception):
+    """The work came out wrong; the message is ours."""
+
+
+class OutOfMemory(MemoryError):
+    """There is too little memory; the message is ours."""
+
+
+class ToldByAnother(RuntimeError):
+    """What a process of this worker raised, or one on another host: its text may be of foreign code."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether code of this package raised an error of this package, so that its message is ours."""
+    module = type(error).__module__
+    if isinstance(error, ToldByAnother) or not (module == _PACKAGE or module.startswith(f"{_PACKAGE}.")):
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and Path(frames[-1].filename).resolve().is_relative_to(_HERE)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """By its type, or by the words of an allocator or library."""
+    is_memory = isinstance(error, MemoryError) or _type_of(error) in ("OutOfMemoryError", "MemoryError")
+    return is_memory or any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def outcome_of(error: BaseException) -> str:
+    """Out of memory is told from a failure, and so is what this box has no code for."""
+    if isinstance(error, Unsupported) or _type_of(error) == "Unsupported":
+        return "unsupported"
+    if is_out_of_memory(error):
+        return "oom"
+    if isinstance(error, NotImplementedError) or "no kernel image" in str(error):
+        return "unsupported"
+    if type(error).__module__.startswith(_COMPILERS):
+        return "unsupported"  # the compiler gave up: eager mode can still do it
+    return "failed"
+
+
+def reason_of(error: BaseException, step_file: Path | None = None) -> str:
+    """Why a case has no result, for the result file; the whole error is written to the log."""
+    log(error)
+    if is_ours(error):
+        return str(error)
+    place = place_in(error, step_file) if step_file else ""
+    what = _kind_of_failure(error)
+    known = f" ({what})" if what else ""
+    return f"{place}{_type_of(error)}{known}; its message is in the worker's log"
+
+
+def kept_from_file(said: str, what: str, step_file: Path | None) -> str:
+    """What a step said: ours as it is; of a user's step only `what` it is about, the rest in the log."""
+    if not step_file or not said:
+        return said
+    with contextlib.suppress(OSError):
+        print(f"{step_file.name}: {what}: {said}", file=sys.stderr, flush=True)
+    return f"{what}: told in the worker's log"
+
+
+def place_in(error: BaseException, path: Path) -> str:
+    """The line of the user's file that led to an error, as `my_step.py line 7: `."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+    line = f" line {frames[-1].lineno}" if frames else ""
+    return f"{path.name}{line}: "
+
+
+def log(error: BaseException) -> None:
+    """Write an error with its message and traceback to the log of this process."""
+    with contextlib.suppress(OSError):  # a full disk costs the log, not the case
+        traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.flush()
+
+
+def _type_of(error: BaseException) -> str:
+    name = error.kind if isinstance(error, ToldByAnother) else type(error).__name__
+    return name if name.isidentifier() and len(name) <= _TYPE_LETTERS else "an error"
+
+
+def _kind_of_failure(error: BaseException) -> str:
+    text = str(error)
+    if is_out_of_memory(error):
+        return _memory_in(text)
+    if type(error).__module__.startswith(_COMPILERS):
+        return "torch.compile gave up"
+    return next((ours for theirs, ours in _KNOWN if theirs in text), "")
+
+
+def _memory_in(text: str) -> str:
+    """The figures that torch's allocators tell."""
+    wanted, capacity, free = (found.search(text) for found in (_WANTED, _CAPACITY, _FREE))
+    said = [f"tried to allocate {wanted[1]} {wanted[2]}"] if wanted else []
+    said += [f"{free[1]} {free[2]} free"] if free else []
+    said += [f"{capacity[1]} {capacity[2]} in all"] if capacity else []
+    return ", ".join(said)
