@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import re
 import sys
 from typing import Any  # torch's own types, and JSON
 
+OLDEST_TORCH = (2, 4)
+NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
+
+
+def is_too_old(torch_version: str) -> bool:
+    """Whether a torch of this version lacks what is measured with; builds before a release count as it."""
+    found = re.match(r"(\d+)\.(\d+)", torch_version)
+    return found is not None and (int(found[1]), int(found[2])) < OLDEST_TORCH
+
 
 def probe() -> dict[str, Any]:
-    """One JSON object. Without torch, or with one that cannot be imported, `torch_missing` says why."""
+    """One JSON object. Without torch, or with one that cannot be imported, `torch_missing` says why.
+
+    A torch that is too old is asked for no more than its version, `old_torch_version`.
+    """
     found: dict[str, Any] = {
         "kind": "probe",
         "executable": sys.executable,
@@ -27,6 +40,9 @@ def probe() -> dict[str, Any]:
         return {**found, "torch_missing": missing}
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         return {**found, "torch_missing": f"cannot be imported: {str(error)[:200]}"}
+    if is_too_old(torch_version):
+        old = {"old_torch_version": torch_version, "torch_file": torch.__file__}
+        return {**found, **old, "torch_missing": f"{torch_version} is too old: {NEEDED_TORCH}"}
     has_cudnn = torch.backends.cudnn.is_available() and not torch.version.hip  # there it is MIOpen's number
     cudnn = torch.backends.cudnn.version() if has_cudnn else None
     return {
