@@ -34,6 +34,8 @@ def command(rendezvous: str, python: str | None) -> int:
         hint = "the one of `gputui run --rendezvous` on the other box, such as 10.0.0.1:29400"
         raise GputuiError(f"{rendezvous}: {why}", hint) from None
     chosen = choose_interpreter(python)
+    for found in chosen.passed_over:
+        click.echo(f"passed over: {found}", err=True)
     version = chosen.interpreter.runtime.torch_version
     if isinstance(version, Missing):
         raise MachineLacks(

@@ -66,6 +66,8 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     click.echo(f"at most {format_seconds(profile.budget_s)}, {launches} per case")
     python_version = chosen.interpreter.runtime.python_version
     click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")
+    for found in chosen.passed_over:
+        click.echo(f"passed over: {found}")
     for command in profile.commands:
         words = clean_text(shlex.join(command.argv).replace("\n", "\\n"))
         click.echo(f"  {command.workload:<12} {words}")

@@ -207,5 +207,7 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
         err=True,
     )
     click.echo(f"with Python {runtime.python_version}, {torch} ({chosen.found_as}); into {target}", err=True)
+    for found in chosen.passed_over:
+        click.echo(f"passed over: {found}", err=True)
     if plan.rendezvous:
         click.echo(f"other hosts are waited for; on each: gputui join {plan.rendezvous}", err=True)

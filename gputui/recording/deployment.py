@@ -9,12 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputui.errors import EXIT_MACHINE_LACKS
+from gputui.worker.start import NEEDED_PYTHON, OLDEST_PYTHON
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 WORKER_PACKAGE = "gputui_worker"
 MEASURING_HALF = ("model", "sources", "machine", "worker", "recording")
 _CODE = (".py", ".csv")
+_MAIN = f"""import sys
+if sys.version_info < {OLDEST_PYTHON}:
+    version = ".".join(map(str, sys.version_info[:3]))
+    sys.stderr.write(sys.executable + " is Python " + version + "; {NEEDED_PYTHON}\\n")
+    sys.exit({EXIT_MACHINE_LACKS})
+from gputui.recording.__main__ import main
+sys.exit(main())
+"""
+"""Every Python understands it, so that one that is too old says so."""
 
 
 def copy_worker(target: Path) -> Path:
@@ -30,9 +42,7 @@ def measuring_half() -> bytes:
     """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. pynvml is inside if it is installed."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(
-            "__main__.py", "from gputui.recording.__main__ import main\nraise SystemExit(main())\n"
-        )
+        archive.writestr("__main__.py", _MAIN)
         package = importlib.resources.files("gputui")
         for name in ("__init__.py", "errors.py"):
             archive.writestr(f"gputui/{name}", package.joinpath(name).read_bytes())

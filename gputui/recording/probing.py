@@ -8,19 +8,20 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any  # JSON
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Runtime, TorchDevice
 from gputui.recording.deployment import copy_worker
+from gputui.worker.probe import NEEDED_TORCH
+from gputui.worker.start import NEEDED_PYTHON
 
 PROBE_TIMEOUT_S = 120.0
 """Importing torch from a cold network disk takes up to a minute."""
-OLDEST_PYTHON = (3, 10)
-"""The worker's code is not understood by older ones."""
+_NAME_ANOTHER = "name another Python that has torch: --python ~/envs/torch/bin/python"
 
 _OPTIONAL = ("torch_version", "torch_cuda", "torch_hip", "cudnn_version", "nccl_version", "triton_version")
 _TORCH_ONLY = ("cpu_capability", "blas")
@@ -29,16 +30,26 @@ _TORCH_ONLY = ("cpu_capability", "blas")
 def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
     """Start a worker behind `prefix` and return its answer, plain JSON that may be cached.
 
-    Blocks for the time torch takes to import. Raises GputuiError if `prefix` is no Python, is too old,
-    does not answer in `timeout_s` seconds, or dies.
+    Blocks for the time torch takes to import. Raises MachineLacks if it is too old, GputuiError if `prefix`
+    is no Python, does not answer in `timeout_s` seconds, or dies.
     """
-    plain = _answer(prefix, ("probe",), timeout_s)
-    version = plain["python_version"]
-    if tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
-        raise GputuiError(
-            f"--python {' '.join(prefix)}: is Python {version}", "give the path of a Python 3.10 or newer"
+    return _answer(prefix, ("probe",), timeout_s)
+
+
+def check_torch(prefix: Sequence[str], plain: Mapping[str, Any]) -> None:
+    """Raises MachineLacks if the torch of this answer is too old; without torch there is nothing to check."""
+    version = plain.get("old_torch_version")
+    if version is not None:
+        shown = " ".join(prefix)
+        raise MachineLacks(
+            f"{shown} has torch {version}; {NEEDED_TORCH}",
+            f"{shown} -m pip install -U torch; or {_NAME_ANOTHER}",
         )
-    return plain
+
+
+def old_python(shown: str, version: str) -> MachineLacks:
+    """The error for a Python that is too old."""
+    return MachineLacks(f"{shown} is Python {version}; {NEEDED_PYTHON}", _NAME_ANOTHER)
 
 
 def describe_step(prefix: Sequence[str], file: Path, timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
@@ -74,6 +85,8 @@ def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> di
                 f"--python {shown}: is no Python that can measure (exit {status}: {said[:200]})",
                 "give the path of a Python 3.10 or newer",
             ) from error
+    if "old_python_version" in plain:
+        raise old_python(shown, plain["old_python_version"])
     return plain
 
 

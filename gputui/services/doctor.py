@@ -77,6 +77,8 @@ class Box:
     interpreter: Interpreter | GputuiError
     found_as: str
     """Where the interpreter was found: `this Python`, `--python`."""
+    passed_over: tuple[str, ...]
+    """Those that came before it and have torch, each with what it lacks."""
     clock_source: str | Missing
     governor: str | Missing
     terminal: Terminal
@@ -128,11 +130,11 @@ def gathered(
     interpreter: Interpreter | GputuiError
     try:
         chosen = choose_interpreter(python)
-        interpreter, found_as = chosen.interpreter, chosen.found_as
+        interpreter, found_as, passed_over = chosen.interpreter, chosen.found_as, chosen.passed_over
     except GputuiError as error:
         if python is not None:
             raise
-        interpreter, found_as = error, ""
+        interpreter, found_as, passed_over = error, "", ()
     on_step("files")
     tree = Tree(Path("/"), os.environ)
     result_file = expanded(default_result_file() if db is None else db).absolute()
@@ -144,6 +146,7 @@ def gathered(
         user=_user(),
         interpreter=interpreter,
         found_as=found_as,
+        passed_over=passed_over,
         clock_source=tree.text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         governor=tree.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         terminal=terminal,
@@ -175,6 +178,13 @@ def _driver(box: Box) -> Iterator[Check]:
 
 
 def _torch(box: Box) -> Iterator[Check]:
+    yield from _chosen_torch(box)
+    for found in box.passed_over:
+        step = "update it if it is the one to be measured, or name another: --python EXE"
+        yield Check("torch", "note", f"passed over: {found}", step)
+
+
+def _chosen_torch(box: Box) -> Iterator[Check]:
     if isinstance(box.interpreter, GputuiError):
         yield Check("torch", "problem", box.interpreter.message, box.interpreter.hint)
         return

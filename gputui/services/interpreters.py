@@ -13,16 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # a probe's JSON
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, MachineLacks
 from gputui.model.machine import Interpreter
-from gputui.recording.probing import PROBE_TIMEOUT_S, interpreter_from_plain, probe_interpreter
-from gputui.services.places import probe_cache
-
-_HAS_TORCH = (
-    "import importlib.util, sys; "
-    "sys.path[:] = [p for p in sys.path if p]; "  # a directory called torch beside the user is none
-    "sys.exit(importlib.util.find_spec('torch') is None or sys.version_info < (3, 10))"
+from gputui.recording.probing import (
+    PROBE_TIMEOUT_S,
+    check_torch,
+    interpreter_from_plain,
+    old_python,
+    probe_interpreter,
 )
+from gputui.services.places import probe_cache
+from gputui.worker.probe import OLDEST_TORCH
+from gputui.worker.start import OLDEST_PYTHON
+
+_LOOK = """
+import sys
+sys.path[:] = [p for p in sys.path if p]
+try:
+    from importlib.util import find_spec
+    has_torch = find_spec("torch") is not None
+except ImportError:
+    has_torch = False
+print("%d.%d.%d %d" % (sys.version_info[:3] + (has_torch,)))
+"""
+"""For any Python, also 2.7; a directory called torch beside the user is none."""
 _USUAL_PLACES = (
     "/venv/main/bin/python",
     "/opt/conda/bin/python",
@@ -47,6 +61,8 @@ class Chosen:
     interpreter: Interpreter
     found_as: str
     """`--python`, `this Python`, `$VIRTUAL_ENV`, ..."""
+    passed_over: tuple[str, ...] = ()
+    """Those that came before it and have torch, each with what it lacks."""
 
 
 def choose_interpreter(
@@ -56,17 +72,41 @@ def choose_interpreter(
     timeout_s: float = PROBE_TIMEOUT_S,
     on_probe: Callable[[str], None] = lambda path: None,
 ) -> Chosen:
-    """The stated interpreter, or the first that has torch; without any, the one gputui runs in.
+    """The stated interpreter, or the first whose torch can measure; without any, the one gputui runs in.
 
     `on_probe` is told the path before an interpreter is asked anew, since importing torch can take a minute.
-    Raises GputuiError if the stated one cannot measure, or does not answer in `timeout_s` seconds.
+    Raises MachineLacks if the stated one, or its torch, is too old, and GputuiError if it cannot measure, or
+    does not answer in `timeout_s` seconds.
     """
     if stated is not None:
-        return Chosen(_probe_cached(executable_at(stated), timeout_s, on_probe), "--python")
+        path = executable_at(stated)
+        answer = _probe_cached(path, timeout_s, on_probe)
+        check_torch([path], answer)
+        return Chosen(interpreter_from_plain(answer), "--python")
+    passed_over: dict[str, str] = {}
+    own_error: GputuiError | None = None
     for path, found_as in _candidates(environ):
-        if _has_torch(path):
-            return Chosen(_probe_cached(path, timeout_s, on_probe), found_as)
-    return Chosen(_probe_cached(sys.executable, timeout_s, on_probe), "this Python")
+        if path in passed_over:
+            continue
+        try:
+            if not _has_torch(path):
+                continue
+            answer = _probe_cached(path, timeout_s, on_probe)
+            check_torch([path], answer)
+        except GputuiError as error:
+            if path == sys.executable and not isinstance(error, MachineLacks):
+                own_error = error
+            passed_over[path] = error.message
+            continue
+        interpreter = interpreter_from_plain(answer)
+        if not answer["torch_missing"]:
+            return Chosen(interpreter, found_as, tuple(passed_over.values()))
+        passed_over[path] = f"{path}: torch {answer['torch_missing']}"
+    if own_error is not None:
+        raise own_error
+    ours = interpreter_from_plain(_probe_cached(sys.executable, timeout_s, on_probe))
+    passed_over.pop(sys.executable, None)
+    return Chosen(ours, "this Python", tuple(passed_over.values()))
 
 
 def executable_at(stated: str) -> str:
@@ -100,14 +140,19 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _has_torch(path: str) -> bool:
+    """Whether it has one at all, without importing it. Raises MachineLacks if only the Python is too old."""
     try:
-        done = subprocess.run([path, "-c", _HAS_TORCH], capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([path, "-c", _LOOK], capture_output=True, timeout=20, check=False)
+        version, has_torch = done.stdout.decode(errors="replace").split()
+        is_old = tuple(map(int, version.split("."))) < OLDEST_PYTHON
+    except (OSError, ValueError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    if has_torch == "1" and is_old:
+        raise old_python(path, version)
+    return has_torch == "1"
 
 
-def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) -> Interpreter:
+def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) -> dict[str, Any]:
     """Probe, or take the answer of an earlier probe that nothing has changed since.
 
     An answer holds for one boot, one interpreter file, one torch and one set of visible devices.
@@ -115,14 +160,15 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
     cached = probe_cache() / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.json"
     try:
         known: dict[str, Any] = json.loads(cached.read_text())
-        if known["state"] == _state(path, known["answer"]):
-            return interpreter_from_plain(known["answer"])
+        answer: dict[str, Any] = known["answer"]
+        if known["state"] == _state(path, answer):
+            interpreter_from_plain(answer)
+            return answer
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no cache, or one that another version wrote: ask again
     on_probe(path)
     answer = probe_interpreter([path], timeout_s)
-    interpreter = interpreter_from_plain(answer)
-    if answer["torch_missing"] == "":
+    if "torch_file" in answer:
         try:
             cached.parent.mkdir(parents=True, exist_ok=True)
             scratch = cached.with_suffix(f".{os.getpid()}")
@@ -130,7 +176,7 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
             scratch.replace(cached)
         except OSError:
             pass  # a cache that cannot be written only costs time
-    return interpreter
+    return answer
 
 
 def _state(path: str, answer: Mapping[str, Any]) -> list[Any]:
@@ -141,4 +187,5 @@ def _state(path: str, answer: Mapping[str, Any]) -> list[Any]:
         Path(path).stat().st_mtime_ns,
         Path(answer["torch_file"]).stat().st_mtime_ns,
         [os.environ.get(name) for name in _VISIBILITY],
+        list(OLDEST_TORCH),
     ]

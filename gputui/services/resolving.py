@@ -306,7 +306,7 @@ def _no_gpu(interpreter: Interpreter, machine: Machine, count: int) -> str:
         return f"no GPU: {machine.gpus_absent}"
     torch_version = interpreter.runtime.torch_version
     if isinstance(torch_version, Missing):
-        return f"no torch in this interpreter: {torch_version.reason}"
+        return f"no GPU without torch: {torch_version.reason}"
     if isinstance(interpreter.runtime.torch_cuda, Missing) and isinstance(
         interpreter.runtime.torch_hip, Missing
     ):

@@ -140,7 +140,8 @@ def check_something_runs(profile: Profile, plan: Plan, chosen: Chosen) -> None:
     version = chosen.interpreter.runtime.torch_version
     if isinstance(version, Missing) and profile.cases:
         raise MachineLacks(
-            f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}",
+            f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}"
+            + "".join(f"; {found}" for found in chosen.passed_over),
             "pip install torch, or name an interpreter that has it: --python ~/envs/torch/bin/python",
         )
     raise MachineLacks(

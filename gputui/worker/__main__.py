@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn  # Any: JSON of the launch
 
 from .contract import Workload
 
+EXIT_TOO_OLD = 3
+"""As that of start.py."""
+
 if TYPE_CHECKING:
     from .measure import Launch
     from .profiled_launch import ProfiledLaunch
@@ -71,6 +74,11 @@ def main(arguments: list[str]) -> int:
     if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):
         import torch
 
+        from .probe import NEEDED_TORCH, is_too_old
+
+        if is_too_old(torch.__version__):
+            print(f"{sys.executable} has torch {torch.__version__}; {NEEDED_TORCH}", file=sys.stderr)
+            return EXIT_TOO_OLD
         torch.set_num_threads(threads)
         threads = torch.get_num_threads()
     launch: Launch | ProfiledLaunch

@@ -28,7 +28,6 @@ GRACE_S = 3.0
 """Between SIGTERM and SIGKILL."""
 _LINE_END = re.compile(rb"[\r\n]+")
 """A progress bar rewrites its line with a carriage return alone."""
-_SHOWN_LETTERS = 200
 
 
 @dataclass(frozen=True)

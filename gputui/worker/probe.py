@@ -8,9 +8,21 @@ import re
 import sys
 from typing import Any  # torch's own types, and JSON
 
+OLDEST_TORCH = (2, 4)
+NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
+
+
+def is_too_old(torch_version: str) -> bool:
+    """Whether a torch of this version lacks what is measured with; builds before a release count as it."""
+    found = re.match(r"(\d+)\.(\d+)", torch_version)
+    return found is not None and (int(found[1]), int(found[2])) < OLDEST_TORCH
+
 
 def probe() -> dict[str, Any]:
-    """One JSON object. Without torch, or with one that cannot be imported, `torch_missing` says why."""
+    """One JSON object. Without torch, or with one that cannot be imported, `torch_missing` says why.
+
+    A torch that is too old is asked for no more than its version, `old_torch_version`.
+    """
     found: dict[str, Any] = {
         "kind": "probe",
         "executable": sys.executable,
@@ -33,6 +45,9 @@ def probe() -> dict[str, Any]:
         what = f"{type(error).__name__}, {library[0]}" if library else type(error).__name__
         why = f"cannot be imported ({what}): python -c 'import torch' shows why"
         return {**found, "torch_missing": why}
+    if is_too_old(torch_version):
+        old = {"old_torch_version": torch_version, "torch_file": torch.__file__}
+        return {**found, **old, "torch_missing": f"{torch_version} is too old: {NEEDED_TORCH}"}
     has_cudnn = torch.backends.cudnn.is_available() and not torch.version.hip  # there it is MIOpen's number
     cudnn = torch.backends.cudnn.version() if has_cudnn else None
     return {

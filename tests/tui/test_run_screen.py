@@ -437,7 +437,7 @@ def test_a_python_without_torch_is_told_with_what_to_do(tmp_path: Path) -> None:
     model = choosing()
     model.form.texts["python"].insert(str(bare))
     model.know_checked(checked)
-    assert "no torch in" in text_of(model, 120, 40)
+    assert "torch not installed in" in text_of(model, 120, 40)
     assert "name an interpreter that has it" in model.wrong()["profile"].hint
     model.press("start")
     assert model.view == "choose"

@@ -37,6 +37,7 @@ def make_box(gpus: int = 1, **changes: object) -> Box:
         user="ann",
         interpreter=make_interpreter(*[H200] * gpus),
         found_as="this Python",
+        passed_over=(),
         clock_source="tsc",
         governor=Missing("not there"),
         terminal=Terminal(80, 24, True, "utf-8", "xterm-256color"),

@@ -12,7 +12,7 @@ import pytest
 from builders import write_program
 from supervised import living_members
 
-from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.errors import EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.services.interpreters import choose_interpreter
 
@@ -31,12 +31,20 @@ backends = _Space(
 )
 """
 """As much of torch as a probe asks; counts its imports in a file."""
+OLD_TORCH = """
+import os
+with open(os.path.join(os.path.dirname(__file__), "imported"), "a") as file:
+    file.write("x")
+__version__ = "{version}"
+"""
+"""One that lacks what newer ones have."""
 
 
 class Environment:
     """A virtual environment with nothing in it, or with a stand-in for torch."""
 
-    def __init__(self, place: Path, torch: str | None = TORCH) -> None:
+    def __init__(self, place: Path, torch: str | None = TORCH, python_version: str = "") -> None:
+        """With another `python_version` than ours, all that runs in it finds that one in sys.version_info."""
         venv.create(place, symlinks=True)
         self.place = place
         self.python = str(place / "bin" / "python")
@@ -44,6 +52,10 @@ class Environment:
         if torch is not None:
             self.torch_file.parent.mkdir()
             self.torch_file.write_text(torch)
+        if python_version:
+            numbers = ", ".join(python_version.split("."))
+            reports = f"import sys; sys.version_info = ({numbers}, 'final', 0)\n"
+            (self.torch_file.parents[1] / "version.pth").write_text(reports)
 
     def imports(self) -> int:
         """How often its torch was imported."""
@@ -106,12 +118,80 @@ def test_a_program_that_is_no_python_is_told_with_what_it_said(tmp_path: Path, t
     assert error.hint == "give the path of a Python 3.10 or newer"
 
 
-def test_a_python_that_is_too_old_is_told_with_its_version(tmp_path: Path) -> None:
-    old = write_program(
-        tmp_path / "python",
-        """#!/bin/sh\necho '{"python_version": "3.9.18", "torch_missing": "", "devices": []}' > $3\n""",
+@pytest.mark.parametrize("version", ["2.7.18", "3.6.15", "3.9.18"])
+def test_a_python_that_is_too_old_is_refused_with_its_version(tmp_path: Path, version: str) -> None:
+    old = Environment(tmp_path / "old", python_version=version)
+    with pytest.raises(MachineLacks) as caught:
+        choose_interpreter(old.python)
+    assert (
+        caught.value.message == f"{old.python} is Python {version}; gputui measures with Python 3.10 or newer"
     )
-    assert "is Python 3.9.18" in refused(str(old)).message
+    assert "--python" in caught.value.hint
+    assert old.imports() == 0
+
+
+@pytest.mark.parametrize("version", ["1.13.1+cu117", "2.1.0", "2.3.0a0+40ec155e58.nv24.3"])
+def test_a_torch_that_is_too_old_is_refused_with_its_version(tmp_path: Path, version: str) -> None:
+    old = Environment(tmp_path / "old", OLD_TORCH.format(version=version))
+    for _ in range(2):
+        with pytest.raises(MachineLacks) as caught:
+            choose_interpreter(old.python)
+        assert (
+            caught.value.message
+            == f"{old.python} has torch {version}; gputui measures with torch 2.4 or newer"
+        )
+        assert f"{old.python} -m pip install -U torch" in caught.value.hint
+    assert old.imports() == 1
+
+
+@pytest.mark.parametrize("version", ["2.4.0", "2.4.0a0+07cecf4168.nv24.05", "2.13.0+cpu", "2.10.0.dev2026"])
+def test_a_torch_that_is_new_enough_is_taken_whatever_kind_of_build_it_is(
+    tmp_path: Path, version: str
+) -> None:
+    found = Environment(tmp_path / "new", TORCH.replace("2.99.0+cpu", version))
+    assert choose_interpreter(found.python).interpreter.runtime.torch_version == version
+
+
+def test_what_is_too_old_or_broken_is_passed_over_for_the_next_with_the_reason(
+    bare: Environment, with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Environment(tmp_path / "old", OLD_TORCH.format(version="2.1.0"))
+    broken = Environment(tmp_path / "broken", "import not_here_at_all")
+    older = Environment(tmp_path / "older", python_version="3.9.18")
+    monkeypatch.setenv("PATH", str(older.place / "bin"))
+    monkeypatch.setattr("gputui.services.interpreters._USUAL_PLACES", (older.python, with_torch.python))
+    chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(old.place), "CONDA_PREFIX": str(broken.place)})
+    assert chosen.interpreter.executable == with_torch.python
+    assert chosen.passed_over == (
+        f"{old.python} has torch 2.1.0; gputui measures with torch 2.4 or newer",
+        f"{broken.python}: torch needs module not_here_at_all",
+        f"{older.python}3 is Python 3.9.18; gputui measures with Python 3.10 or newer",
+        f"{older.python} is Python 3.9.18; gputui measures with Python 3.10 or newer",
+    )
+
+
+def test_where_every_torch_is_too_old_this_python_is_taken_for_what_needs_none(
+    bare: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Environment(tmp_path / "old", OLD_TORCH.format(version="2.1.0"))
+    monkeypatch.setattr(sys, "executable", old.python)
+    chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(old.place)})
+    assert (chosen.found_as, chosen.passed_over) == ("this Python", ())
+    assert chosen.interpreter.runtime.torch_version == Missing(
+        "torch 2.1.0 is too old: gputui measures with torch 2.4 or newer"
+    )
+
+
+def test_an_own_python_that_dies_when_it_is_asked_is_told_if_there_is_no_other(
+    bare: Environment, with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = Environment(tmp_path / "dying", "import os; os.abort()")
+    monkeypatch.setattr(sys, "executable", dying.python)
+    with pytest.raises(GputuiError, match="is no Python that can measure"):
+        choose_interpreter(None, {})
+    chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(with_torch.place)})
+    assert chosen.interpreter.executable == with_torch.python
+    assert "is no Python that can measure" in chosen.passed_over[0]
 
 
 def test_a_python_that_hangs_is_given_up_and_leaves_nothing_running(tmp_path: Path) -> None:

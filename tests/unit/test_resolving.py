@@ -171,7 +171,7 @@ def test_an_interpreter_without_torch_skips_what_needs_it_and_runs_spin() -> Non
 def test_without_torch_a_gpu_box_says_that_torch_is_what_is_missing() -> None:
     plan = resolve_plan(QUICK, make_torchless_interpreter(), GPU_BOX)
     assert outcomes(cases_of(plan, device_class="gpu")) == {
-        ("skipped", "no torch in this interpreter: torch not installed")
+        ("skipped", "no GPU without torch: torch not installed")
     }
     assert plan.launches == ()
 

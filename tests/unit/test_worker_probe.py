@@ -11,7 +11,7 @@ import pytest
 
 from gputui.model.absent import Missing
 from gputui.recording.probing import interpreter_from_plain, probe_interpreter
-from gputui.worker.probe import _cudnn_text, missing_kernels
+from gputui.worker.probe import _cudnn_text, is_too_old, missing_kernels
 
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 """Of the kind that a torch for CUDA 12.8 has: Pascal and older are left out."""
@@ -97,6 +97,26 @@ def broken_torch(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str | None
     if code is not None:
         (folder / "torch" / "__init__.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("version", "too_old"),
+    [
+        ("1.13.1+cu117", True),
+        ("2.1.0", True),
+        ("2.3.1", True),
+        ("2.3.0a0+40ec155e58.nv24.3", True),
+        ("2.4.0a0+git123", False),
+        ("2.4.0a0+07cecf4168.nv24.05", False),
+        ("2.4.0", False),
+        ("2.10.0.dev2026", False),
+        ("2.13.0+cpu", False),
+        ("3.0", False),
+        ("unknown", False),
+    ],
+)
+def test_a_torch_is_too_old_by_its_first_two_numbers(version: str, too_old: bool) -> None:
+    assert is_too_old(version) is too_old
 
 
 def test_an_interpreter_without_torch_says_that_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

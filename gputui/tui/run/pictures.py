@@ -196,13 +196,16 @@ def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
         runtime = chosen.interpreter.runtime
         if isinstance(runtime.torch_version, Missing):
             where = clean(chosen.interpreter.executable)
+            why = clean(runtime.torch_version.reason)
             yield (
-                f"no torch in {where}: name a Python that has it as interpreter (--python), or install it",
+                f"{why} in {where}: name a Python that has it as interpreter (--python), or install it",
                 "warn",
             )
         else:
             python, torch = clean(runtime.python_version), clean(runtime.torch_version)
             yield f"with Python {python}, torch {torch} ({clean(chosen.found_as)})", "dim"
+        for found in chosen.passed_over:
+            yield f"passed over: {clean(found)}", "dim"
     machine = checked.machine
     if machine is not None and not machine.gpus:
         yield f"no GPU, what runs on the CPU works: {clean(str(machine.gpus_absent))}", "dim"
