@@ -147,8 +147,6 @@ def _why(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Why:
         found = Missing("; ".join(dict.fromkeys(told)))
     elif row.case.work.form != "same":
         found = Missing("the batches may differ, so a step is not the same work")
-    elif (a.step_ns > b.step_ns) != (estimate.ratio > 1):
-        found = Missing("in pairs of blocks the two differ the other way than over all blocks")
     else:
         found = attribute(*_sides(a, b, evidence), estimate)
     return Why(row, found, *findings)
