@@ -55,15 +55,20 @@ def terminal_here() -> Terminal:
 
 
 def lines_of(check: Check, width: int) -> list[str]:
-    """One check as lines of at most `width` cells: mark, topic, what was found, and below it what to do."""
+    """One check: mark, topic, what was found, and below it what to do.
+
+    Lines have at most `width` cells, but a path or option is never broken: it could not be copied.
+    """
     import textwrap
 
     head = f"{_MARKS[check.state]:9}{shown(check.topic)[:_TOPIC]:{_TOPIC + 1}}"
     room = max(width - len(head), 20)
-    found = textwrap.wrap(shown(check.found), room, break_long_words=False) or [""]
+    words = textwrap.TextWrapper(room, break_long_words=False, break_on_hyphens=False)
+    found = words.wrap(shown(check.found)) or [""]
     lines = [head + found[0], *(" " * len(head) + line for line in found[1:])]
     if check.next_step:
-        steps = textwrap.wrap(shown(check.next_step), room - 3, break_long_words=False)
+        words.width = room - 3
+        steps = words.wrap(shown(check.next_step))
         marks = ["-> ", *["   "] * len(steps)]
         lines += [" " * len(head) + mark + line for mark, line in zip(marks, steps, strict=False)]
     return lines

@@ -92,4 +92,8 @@ def _cases(plan: Plan) -> None:
         for name in names:
             click.echo(f"  {name}")
         width = shutil.get_terminal_size().columns
-        click.echo(textwrap.fill(shown(reason), width, initial_indent="    ", subsequent_indent="    "))
+        click.echo(
+            textwrap.fill(
+                shown(reason), width, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+            )
+        )

@@ -36,6 +36,8 @@ CONNECT_S = 120.0
 ANSWER_S = 300.0
 HELLO_S = 10.0
 END_S = 5.0
+_LONGEST_PLACE_BYTES = 80
+"""Of a temporary directory: the whole name of a socket may have about 100."""
 
 
 class PeerLost(Exception):
@@ -62,7 +64,7 @@ class Peers:
         package = __name__.rpartition(".")[0]
         self._guests = hosts.guests if hosts else []
         self._per_host = count // (len(self._guests) + 1)
-        self._folder = Path(tempfile.mkdtemp(prefix="gputui-"))
+        self._folder = _folder()
         """The temporary directory of all of them: torchrun leaves its own there."""
         self._links: dict[int, Lines] = {}
         where = hosts.rendezvous if hosts else str(self._folder / "s")
@@ -162,6 +164,12 @@ class Peers:
                 self._process.kill()
                 self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _folder() -> Path:
+    """A new temporary directory in which a socket has room for its name, however long $TMPDIR is."""
+    place = None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PLACE_BYTES else "/tmp"
+    return Path(tempfile.mkdtemp(prefix="gputui-", dir=place))
 
 
 def _raise(answer: Mapping[str, Any]) -> None:

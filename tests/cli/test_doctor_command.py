@@ -8,7 +8,11 @@ from typing import Any  # JSON
 
 import pytest
 from command_line import gputui
+from journals import make_journal
 from nvml.standin import standin_environment
+
+from gputui.store.journal_reader import read_journal, read_telemetry
+from gputui.store.writing import store_run
 
 ONE = """
 driver gpus 1
@@ -41,15 +45,31 @@ def test_a_cpu_build_of_torch_on_a_gpu_box_is_a_problem() -> None:
     assert "sees no GPU: it is a build without CUDA" in found["torch"]["found"]
 
 
-def test_lines_fit_80_columns_and_end_with_the_sum(tmp_path: Path) -> None:
+def test_lines_fit_80_columns_but_for_paths_and_end_with_the_sum(tmp_path: Path) -> None:
     done = gputui(
         "doctor", "--db", tmp_path / "a.db", env=standin_environment("driver error nvmlInitWithFlags 9\n")
     )
     lines = done.stdout.splitlines()
     assert done.returncode == 0
-    assert max(map(len, lines)) <= 80
+    wide = [line.split()[-1] for line in lines if len(line) > 80]
+    assert all(word.startswith("/") for word in wide), "a path is kept whole, so that it can be copied"
     assert lines[0].startswith("note     driver          no GPU is seen")
     assert lines[-1] == "nothing wrong was found" or "note" in lines[-1]
+
+
+def test_a_path_that_is_wider_than_the_terminal_is_printed_whole(tmp_path: Path) -> None:
+    db = tmp_path / "my-own-results" / ("long-" * 30 + "name") / "a.db"
+    db.parent.mkdir(parents=True)
+    done = gputui("doctor", "--db", db, env=standin_environment("driver error nvmlInitWithFlags 9\n"))
+    assert str(db) in done.stdout
+
+
+def test_a_result_file_that_can_be_read_and_written_is_ok(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    run_dir = make_journal(tmp_path / "run")
+    store_run(db, read_journal(run_dir), read_telemetry(run_dir))
+    status, found = checks("--db", db)
+    assert (status, found["result file"]["state"]) == (0, "ok"), found["result file"]
 
 
 def test_a_file_that_is_no_result_file_is_named(tmp_path: Path) -> None:

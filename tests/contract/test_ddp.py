@@ -159,6 +159,17 @@ def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_long_temporary_directory_leaves_room_for_the_name_of_a_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / ("long" * 30)
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with pytest.raises(PeerLost, match="the launcher ended with status 3"):
+        Peers("ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+
+
 @pytest.mark.slow
 def test_when_the_worker_is_killed_the_launcher_and_its_ranks_end_by_themselves() -> None:
     worker = subprocess.Popen(

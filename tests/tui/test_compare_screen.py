@@ -98,8 +98,9 @@ async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
                 check=True,
                 env={**os.environ, "COLUMNS": "119"},
             ).stdout
-            assert " ".join(printed.split()) in page(screen)
-            assert f"$ gputui compare {asked[0]}" in page(screen)
+            shown = "".join(page(screen).split())  # a path that is longer than a line is folded
+            assert "".join(printed.split()) in shown
+            assert f"$gputuicompare{asked[0]}{asked[1]}" in shown
             await press(pilot, "escape", "b")
 
 
@@ -446,7 +447,7 @@ async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_t
         assert "its ending is one of .md, .csv, .json, .html" in picture(app)
         app.screen.query_one(Input).value = str(path)
         await press(pilot, "enter")
-        assert f"saved the comparison in {path}" in picture(app)
+        assert f"saved the comparison in {path}"[:150] in picture(app)  # one line, which ends in … if need be
         (found,) = json.loads(path.read_text(encoding="utf-8"))["comparisons"]
         assert [found[side]["run"]["short_id"] for side in "ab"] == ["cccc0002", "cccc0001"]
         await press(pilot, "e")

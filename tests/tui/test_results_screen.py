@@ -538,14 +538,14 @@ async def test_a_file_is_replaced_only_after_yes_and_what_hinders_is_told_with_t
         assert "is already there. Replace it?" in await save_as(pilot, path)
         await press(pilot, "n")
         assert path.read_text() == "mine"
-        assert f"saved 3 rows in {path}" in await save_as(pilot, path, "y")
+        assert f"saved 3 rows in {path}"[:150] in await save_as(pilot, path, "y")
         assert path.read_text().startswith("{")
         for name, said in (
             ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: make it"),
             ("cases.xlsx", "end it in .csv or .json"),
             ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
         ):
-            assert said in await save_as(pilot, tmp_path / name)
+            assert said[:150] in await save_as(pilot, tmp_path / name)  # of a long path one line is shown
 
 
 async def test_where_nothing_can_be_saved_no_name_is_asked_for(tmp_path: Path) -> None:

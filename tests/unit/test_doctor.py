@@ -10,11 +10,13 @@ import pytest
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from monitor_samples import sample
 
+from gputui.analysis.health import BUSY_PCT
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import FOREIGN, Value
-from gputui.services.doctor import Box, Check, Terminal, judged, worst
+from gputui.model.machine import Layer
+from gputui.services.doctor import Box, Check, State, Terminal, judged, worst
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
@@ -190,3 +192,157 @@ def test_the_terminal_is_judged_by_what_the_screens_need(terminal: Terminal, sta
     check = the(make_box(terminal=terminal), "terminal")
     assert check.state == state
     assert said in check.found
+
+
+@pytest.mark.parametrize(
+    ("limit_w", "is_noted"),
+    [(400.0, True), (699.4, True), (699.5, False), (699.9, False), (700.0, False), (700.4, False)],
+)
+def test_a_power_limit_is_noted_only_if_it_is_more_than_rounding_below_the_default(
+    limit_w: float, is_noted: bool
+) -> None:
+    machine = make_machine("NVIDIA H200")
+    gpu = replace(machine.gpus[0], power_limit_w=limit_w, power_default_limit_w=700.0)
+    box = make_box(machine=replace(machine, gpus=(gpu,)))
+    assert ("GPU 0 power" in states(box)) == is_noted
+
+
+def test_settings_that_a_gpu_does_not_tell_are_not_judged() -> None:
+    unknown = Missing("not supported")
+    machine = make_machine("NVIDIA H200")
+    for known in ({"power_limit_w": 400.0}, {"power_default_limit_w": 700.0}):
+        silent = replace(
+            machine.gpus[0],
+            **{"power_limit_w": unknown, "power_default_limit_w": unknown, **known},  # type: ignore[arg-type]
+            ecc_enabled=unknown,
+            mig_enabled=unknown,
+        )
+        found = states(make_box(machine=replace(machine, gpus=(silent,))))
+        assert not {"GPU 0 power", "GPU 0 memory", "GPU 0 MIG"} & set(found)
+
+
+@pytest.mark.parametrize(("busy_pct", "is_noted"), [(BUSY_PCT - 0.1, False), (BUSY_PCT, True)])
+def test_a_gpu_is_busy_from_the_share_on_that_the_panes_call_so(busy_pct: float, is_noted: bool) -> None:
+    seen = sample(1, processes=0, changes={0: {**QUIET, "sm_busy_pct": busy_pct}})
+    assert ("GPU 0 use" in states(make_box(sample=seen))) == is_noted
+
+
+@pytest.mark.parametrize(("load", "state"), [(4.0, "ok"), (4.01, "note")])
+def test_a_quarter_of_the_threads_is_what_others_may_use(load: float, state: str) -> None:
+    seen = sample(0, changes={HOST: {"load_1min": load}})
+    assert states(make_box(0, sample=seen))["neighbours"] == state
+
+
+def test_a_load_that_is_not_known_is_not_judged() -> None:
+    seen = sample(0, changes={HOST: {"load_1min": Missing("not there")}})
+    assert "neighbours" not in states(make_box(0, sample=seen))
+
+
+@pytest.mark.parametrize(
+    ("shm_bytes", "state"),
+    [(GIB - 1, "note"), (GIB, "ok"), (Missing("not mounted"), "unknown")],
+)
+def test_a_gibibyte_of_shared_memory_is_enough(shm_bytes: int | Missing, state: str) -> None:
+    machine = make_machine()
+    machine = replace(machine, memory=replace(machine.memory, shm_bytes=shm_bytes))
+    assert states(make_box(0, machine=machine))["/dev/shm"] == state
+
+
+@pytest.mark.parametrize(("free_bytes", "states_of_disk"), [(GIB - 1, ["note"]), (GIB, [])])
+def test_a_gibibyte_on_the_disk_is_enough(free_bytes: int, states_of_disk: list[str]) -> None:
+    box = make_box(free_bytes={DB.parent: free_bytes, STATE: 100 * GIB})
+    assert [check.state for check in judged(box) if check.topic == "disk"] == states_of_disk
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "state"),
+    [(80, 24, "ok"), (79, 24, "note"), (80, 23, "note"), (200, 10, "note"), (40, 100, "note")],
+)
+def test_a_terminal_must_be_wide_and_high_enough(columns: int, rows: int, state: str) -> None:
+    box = make_box(terminal=Terminal(columns, rows, True, "utf-8", "xterm"))
+    assert states(box)["terminal"] == state
+
+
+@pytest.mark.parametrize(
+    ("built_for", "driver", "said"),
+    [
+        ("13.2", "13.0", "CUDA_VISIBLE_DEVICES"),
+        ("12.8", "13.0", "CUDA_VISIBLE_DEVICES"),
+        ("14.0", "13.9", "it was built for CUDA 14.0, the driver goes up to 13.9"),
+        ("13.0", "9.2", "it was built for CUDA 13.0, the driver goes up to 9.2"),
+        ("13.0", Missing("not told"), "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_driver_serves_every_torch_of_its_major_version(
+    built_for: str, driver: str | Missing, said: str
+) -> None:
+    machine = replace(make_machine("NVIDIA H200"), cuda_driver_version=driver)
+    box = make_box(1, interpreter=make_interpreter(cuda=built_for), machine=machine)
+    assert said in the(box, "torch").found
+
+
+def test_a_clock_that_is_not_told_is_unknown_and_a_steady_governor_is_not_mentioned() -> None:
+    box = make_box(clock_source=Missing("no such file"), governor="performance")
+    assert (the(box, "clock").state, the(box, "clock").found) == ("unknown", "no such file")
+    assert "CPU clock" not in states(box)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (["problem"], "1 problem"),
+        (["note", "note", "ok"], "2 notes"),
+        (["problem", "unknown", "note", "problem"], "2 problems, 1 note"),
+        (["unknown", "ok"], "nothing wrong was found"),
+    ],
+)
+def test_the_last_line_counts_problems_and_notes(found: list[State], said: str) -> None:
+    assert worst(tuple(Check("x", state, "y") for state in found)) == said
+
+
+def test_one_run_in_progress_is_told_as_one() -> None:
+    assert the(make_box(measuring=1), "in progress").found.startswith("1 run is being measured")
+    assert "in progress" not in states(make_box(measuring=0))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({**QUIET, "temperature_c": 41.4}, "41 °C, PCIe x16, not slowed, no memory errors"),
+        (QUIET, "PCIe x16, not slowed, no memory errors"),
+        ({"sm_busy_pct": 0, "throttle_bits": 0}, "not slowed"),
+        (
+            {"throttle_bits": 0, "temperature_c": Missing("no sensor"), "pcie_width": Missing("virtual")},
+            "not slowed",
+        ),
+    ],
+)
+def test_a_sound_gpu_is_told_by_what_it_tells(values: Mapping[str, Value], said: str) -> None:
+    known = dict.fromkeys(("temperature_c", "pcie_width", "ecc_uncorrected_count"), Missing("not told"))
+    seen = sample(1, processes=0, changes={0: {**known, **values}})
+    gpu = replace(seen.gpus[0], values={k: v for k, v in seen.gpus[0].values.items() if k in values})
+    assert the(make_box(sample=replace(seen, gpus=(gpu,))), "GPU 0").found == said
+
+
+def test_the_next_step_fits_the_torch_that_sees_no_gpu() -> None:
+    no_cuda, too_new = make_interpreter(cuda=None), make_interpreter(cuda="14.0")
+    machine = replace(make_machine("NVIDIA H200"), cuda_driver_version="13.0")
+    assert "install a CUDA build" in the(make_box(1, interpreter=no_cuda), "torch").next_step
+    step = the(make_box(1, interpreter=too_new, machine=machine), "torch").next_step
+    assert step.startswith("install a torch built for this driver")
+
+
+@pytest.mark.parametrize(("term", "said"), [("xterm", "TERM=xterm"), ("", "TERM=not set")])
+def test_the_kind_of_terminal_is_told_or_that_it_is_not_set(term: str, said: str) -> None:
+    assert the(make_box(terminal=Terminal(80, 24, True, "utf-8", term)), "terminal").found.endswith(said)
+
+
+def test_what_a_box_runs_in_is_told_only_where_it_is_known() -> None:
+    machine = make_machine()
+    inside = replace(machine, layers=(Layer("container", "docker", ("cgroup",)),))
+    assert the(make_box(0, machine=inside), "runs in").found == "docker"
+    assert "runs in" not in states(make_box(0, machine=replace(machine, layers=())))
+
+
+def test_a_sound_result_file_is_told_by_its_path() -> None:
+    assert the(make_box(), "result file") == Check("result file", "ok", str(DB))

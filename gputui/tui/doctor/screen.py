@@ -124,14 +124,14 @@ def lines_of(check: Check, width: int) -> tuple[Line, ...]:
     is_narrow = width < _NARROW
     margin = 2 if is_narrow else _STATE + _TOPIC
     room = max(width - margin - 1, 12)
-    found = textwrap.wrap(clean_text(check.found), room) or [""]
+    found = textwrap.wrap(clean_text(check.found), room, break_on_hyphens=False) or [""]
     head = (
         Span(f"{_WORDS[check.state]:{_STATE}}", _STYLES[check.state]),
         Span(f"{clean_text(check.topic)[: _TOPIC - 1]:{_TOPIC}}", "title"),
     )
     lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
     lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
-    steps = textwrap.wrap(clean_text(check.next_step), room - 3) if check.next_step else []
+    steps = textwrap.wrap(clean_text(check.next_step), room - 3, break_on_hyphens=False)
     for number, line in enumerate(steps):
         lines.append((Span(" " * margin + ("   " if number else "-> ") + line, "dim"),))
     return tuple(lines)

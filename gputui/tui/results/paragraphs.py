@@ -9,12 +9,13 @@ from gputui.tui.lines import Line, Span
 
 
 def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
-    """A text broken at words; lines after the first are indented."""
+    """A text broken at spaces, so that paths and options stay whole; lines after the first are indented."""
     broken: Iterable[str] = wrap(
         text,
         max(width - 1, 20),
         subsequent_indent=" " * indent,
         replace_whitespace=False,
         drop_whitespace=True,
+        break_on_hyphens=False,
     )
     return tuple((Span(line, style),) for line in broken)
