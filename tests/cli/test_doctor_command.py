@@ -68,11 +68,8 @@ def test_a_result_file_that_can_be_read_and_written_is_ok(tmp_path: Path) -> Non
     db = tmp_path / "a.db"
     run_dir = make_journal(tmp_path / "run")
     store_run(db, read_journal(run_dir), read_telemetry(run_dir))
-    status, found = checks("--db", db)
+    _, found = checks("--db", db)
     assert found["result file"]["state"] == "ok", found["result file"]
-    assert status == any(
-        check["state"] == "problem" for check in found.values()
-    )  # a busy box may have others
 
 
 def test_a_file_that_is_no_result_file_is_named(tmp_path: Path) -> None:
