@@ -81,7 +81,7 @@ class Batch:
     def text(self) -> str:
         """The job as it is parsed."""
         until = "" if self.within_s is None else f" in {_plain(self.within_s)}s"
-        return f"{_plain(self.amount)} {self.unit} {self.verb}{until}"
+        return f"{_scaled(self.amount)} {self.unit} {self.verb}{until}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def parse_job(text: str) -> Job:
         return _serving(text, amount, "".join(words[2:]))
     if unit not in UNITS:
         raise _wrong(
-            text, f"{beginning(words[1])} is no unit", f"tokens, img, seq, requests or rps: {GRAMMAR}"
+            text, f"{beginning(words[1])} is not a unit", f"tokens, img, seq, requests or rps: {GRAMMAR}"
         )
     verbs = VERBS[UNITS[unit]]
     if len(words) == 2:
@@ -172,14 +172,14 @@ def _serving(text: str, per_s: float, bound: str) -> Serving:
         return Serving(per_s, "", None)
     found = _BOUND.fullmatch(bound)
     if found is None:
-        raise _wrong(text, f"{beginning(bound)} is no bound", "p50<TIME or p99<TIME, such as p99<50ms")
+        raise _wrong(text, f"{beginning(bound)} is not a bound", "p50<TIME or p99<TIME, such as p99<50ms")
     return Serving(per_s, found[1].lower(), _duration(text, found[2]))
 
 
 def _amount(text: str, word: str) -> float:
     found = _AMOUNT.fullmatch(word)
     if found is None:
-        raise _wrong(text, f"{beginning(word)} is no amount", "a number first, such as 50M, 1e9 or 200")
+        raise _wrong(text, f"{beginning(word)} is not an amount", "a number first, such as 50M, 1e9 or 200")
     return _within(text, word, float(found[1]) * _SCALES[found[2].lower()])
 
 
@@ -188,7 +188,7 @@ def _duration(text: str, word: str) -> float:
     unit = "" if found is None else _DURATION_WORDS.get(found[2].lower(), found[2].lower())
     if found is None or unit not in _DURATIONS:
         raise _wrong(
-            text, f"{beginning(word)} is no time", "a number with us, ms, s, min, h or d, such as 50ms"
+            text, f"{beginning(word)} is not a time", "a number with us, ms, s, min, h or d, such as 50ms"
         )
     return _within(text, word, float(found[1]) * _DURATIONS[unit])
 
@@ -203,6 +203,15 @@ def _wrong(text: str, what: str, allowed: str) -> GputuiError:
     return GputuiError(f"--job {beginning(text)!r}: {what}", f"allowed: {allowed}")
 
 
+def _scaled(number: float) -> str:
+    """The same in the largest scale that leaves a whole number: `50M`."""
+    for sign in "TBMk":
+        scale = _SCALES[sign.lower()]
+        if number % scale == 0 and number < 1e15:
+            return f"{number / scale:.0f}{sign}"
+    return _plain(number)
+
+
 def _plain(number: float) -> str:
-    """The number so that it is read back the same: `50000000`, `0.05`."""
+    """The number so that it is read back the same: `28800`, `0.05`."""
     return f"{number:.0f}" if number.is_integer() and number < 1e15 else repr(number)

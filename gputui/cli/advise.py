@@ -173,7 +173,7 @@ def _told(refusals: Sequence[GputuiError]) -> int:
 
 def _check_finite(option: str, number: float | None) -> None:
     if number is not None and not math.isfinite(number):
-        raise GputuiError(f"{option} {number}: is no amount", "a plain number")
+        raise GputuiError(f"{option} {number}: is not an amount", "a plain number")
 
 
 def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:
@@ -206,7 +206,9 @@ def _amounts(option: str, values: Sequence[str], files: Sequence[str]) -> dict[s
         except ValueError:
             found[file] = math.nan
         if not 0 <= found[file] <= 1e12:
-            raise GputuiError(f"{option} {text}: is no amount of money", f"USD, as {option} 3.50 or F=3.50")
+            raise GputuiError(
+                f"{option} {text}: is not an amount of money", f"USD, as {option} 3.50 or F=3.50"
+            )
     return found
 
 

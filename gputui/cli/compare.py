@@ -127,14 +127,14 @@ def command(
     if output is not None and not is_named and output.suffix.lower() not in ("", ".txt"):
         form = form_of(output)
     if columns is not None and form not in ("text", "markdown"):
-        raise GputuiError(f"--columns: {form} has all of them", "leave it away, or --format markdown")
+        raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
     with_energy = form in WITH_ENERGY or (columns is not None and "energy" in columns)
     first = 0 if baseline is None else asked.baseline(baseline)
     if fail_if_unsure and unsure == "pass":
-        raise GputuiError("--unsure pass and --fail-if-unsure: one or the other", "leave one of them away")
+        raise GputuiError("--unsure pass and --fail-if-unsure: one or the other", "leave one of them out")
     unsure = "fail" if fail_if_unsure else unsure
     if unsure == "pass" and slower_pct is None:
         raise GputuiError("--unsure pass: goes with --fail-if-slower PCT", "such as --fail-if-slower 5")
@@ -168,7 +168,7 @@ def _show(context: click.Context, request: Request) -> int:
     if stated - {"files", "on_screen", "by", "baseline", "columns", "pool", "trust"}:
         raise GputuiError(
             "--tui goes with files, --by, --baseline, --columns, --pool and --trust",
-            "leave the other options away",
+            "leave the other options out",
         )
     if not has_terminal():
         raise GputuiError("--tui: no terminal to draw on", "without --tui the comparison is printed")

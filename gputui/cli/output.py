@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,6 +75,18 @@ def beneath(stream: TextIO) -> TextIO:
 def drawn_on(stream: TextIO) -> TextIO:
     """The stream for who has cleaned names before and draws with control sequences; encoded as any other."""
     return cast(TextIO, _Output(beneath(stream), cleans=False))
+
+
+def wrapped(text: str, stream: TextIO) -> str:
+    """A line, broken at words where `stream` is a narrower terminal; elsewhere it stays whole."""
+    if not stream.isatty():
+        return text
+    import textwrap  # a pipe need not wait for it
+
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
+    )
 
 
 def shown(text: str, stream: TextIO | None = None) -> str:

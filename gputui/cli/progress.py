@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from gputui.cli.output import beneath, shown
+from gputui.cli.output import beneath, shown, wrapped
 from gputui.model.journal import (
     Block,
     CaseEnd,
@@ -55,7 +55,7 @@ class Progress:
     def say(self, text: str) -> None:
         """One line that stays."""
         self._erase()
-        print(text, file=sys.stderr, flush=True)
+        print(wrapped(text, sys.stderr), file=sys.stderr, flush=True)
 
     def interject(self, text: str) -> None:
         """One line that stays, from a signal handler: past Python's buffer, which may be in use just then.
@@ -104,7 +104,8 @@ class Progress:
                 if line.outcome == "ok" and line.exit_status:
                     how = f"its worker left with {line.exit_status}"
                 self.say(f"{self._elapsed()} launch {line.launch_id + 1}: {how}; its log ends:")
-                self.say("\n".join(f"    {row}" for row in line.log_tail.split("\n")))
+                for row in line.log_tail.split("\n"):
+                    print(f"    {row}", file=sys.stderr, flush=True)
         elif isinstance(line, Event):
             self.say(f"{self._elapsed()} {line.level}: {line.message}")
         elif isinstance(line, RunEnd):

@@ -149,11 +149,11 @@ def _record(
 def _check_numbers(interval: float, seconds: float | None) -> None:
     if not SHORTEST_S <= interval <= LONGEST_S:
         raise GputuiError(
-            f"--interval {interval:.15g}: is no interval", f"{SHORTEST_S:g} to {LONGEST_S:.0f} seconds"
+            f"--interval {interval:.15g}: is not an interval", f"{SHORTEST_S:g} to {LONGEST_S:.0f} seconds"
         )
     if seconds is not None and not 0 < seconds <= MAX_FOR_S:
         raise GputuiError(
-            f"--for {seconds:.15g}: is no duration", f"seconds, above 0 and up to {MAX_FOR_S:.0f} (a year)"
+            f"--for {seconds:.15g}: is not a duration", f"seconds, above 0 and up to {MAX_FOR_S:.0f} (a year)"
         )
 
 

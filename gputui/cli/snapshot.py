@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import getpass
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import click
 
 from gputui.analysis.health import Finding, foreign_processes, health
+from gputui.cli.output import wrapped
 from gputui.errors import EXIT_DONE, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.devices import device_order
@@ -45,7 +47,8 @@ def command(processes: bool, require_gpu: bool, in_json: bool) -> int:
 
         click.echo(json.dumps(_plain(sample, findings), indent=1))
     else:
-        click.echo("\n".join(map(clean_text, _lines(sample, findings, processes))))
+        for line in map(clean_text, _lines(sample, findings, processes)):
+            click.echo(wrapped(line, sys.stdout))
     if require_gpu:
         _require_gpu(sample)
     gc.freeze()  # else Python looks for cycles among all its objects before it ends: 15 ms

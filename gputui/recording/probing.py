@@ -81,8 +81,9 @@ def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> di
         try:
             plain: dict[str, Any] = json.loads(answer.read_text())
         except (OSError, ValueError) as error:
+            why = said[:200] or "no message"
             raise GputuiError(
-                f"--python {shown}: is no Python that can measure (exit {status}: {said[:200]})",
+                f"--python {shown}: is not a Python that can measure (exit {status}: {why})",
                 "give the path of a Python 3.10 or newer",
             ) from error
     if "old_python_version" in plain:
@@ -91,7 +92,10 @@ def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> di
 
 
 def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """Exit status and last line on stderr. Whatever it started is ended with it, also after a timeout."""
+    """Exit status, and the line on stderr that says why. What it started is ended with it, even at a timeout.
+
+    A Python says why in its last line; a launcher that finds no Python (126, 127) in its first.
+    """
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -105,7 +109,8 @@ def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, said.decode(errors="replace").strip().split("\n")[-1]
+    lines = said.decode(errors="replace").strip().split("\n")
+    return process.returncode, lines[0 if process.returncode in (126, 127) else -1]
 
 
 def interpreter_from_plain(plain: dict[str, Any]) -> Interpreter:

@@ -247,7 +247,8 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
     if not having:
         from gputui.services.profiles import shipped_with  # only a refusal needs profiles
 
-        said = " ".join(filter(None, (" or ".join(wanted), choice.size, choice.precision)))
+        names_said = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
+        said = " ".join(filter(None, (names_said, choice.size, choice.precision)))
         profile = next(iter(shipped_with(wanted[0])), "PROFILE")
         raise GputuiError(
             f"no box has measured {said}, which would answer {job.text!r}"

@@ -86,7 +86,7 @@ def request_of(words: Sequence[str]) -> Request:
                 f"{word}: does not go with the screen", "--by, --baseline, --columns, --pool or --trust"
             )
     if values["by"] and values["by"] not in DIMENSIONS:
-        raise GputuiError(f"--by {values['by']}: is no dimension", f"one of {', '.join(DIMENSIONS)}")
+        raise GputuiError(f"--by {values['by']}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
     if not files:
         raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
     columns = columns_of(values["columns"]) if values["columns"] else ()
@@ -99,7 +99,7 @@ def columns_of(text: str) -> tuple[str, ...]:
     unknown = [word for word in chosen if word not in COLUMNS]
     if unknown or not chosen:
         raise GputuiError(
-            f"--columns {text}: {unknown[0] if unknown else 'nothing'} is no column",
+            f"--columns {text}: {f'{unknown[0]} is not a column' if unknown else 'names none'}",
             f"one or more of {', '.join(COLUMNS)}, with commas between them",
         )
     return chosen

@@ -173,7 +173,7 @@ def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or value != round(value):
-        raise GputuiError(f"{option} {text}: is no whole number", "such as 2048, 7e9, 124M or 7B")
+        raise GputuiError(f"{option} {text}: is not a whole number", "such as 2048, 7e9, 124M or 7B")
     if not least <= value <= most:
         raise GputuiError(f"{option} {text}: is out of range", f"from {least} to {_as_typed(most)}")
     return round(value)

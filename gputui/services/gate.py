@@ -100,7 +100,7 @@ def _doubts(row: Row, limit: float | None) -> Iterable[str]:
             yield f", {row.verdict.reason}"
         return
     if any(flag.word == CROWDED and flag.side == "a" for flag in row.flags):
-        yield ", and others held the CPUs of the baseline"
+        yield ", but the baseline may be faster: others held its CPUs"
     elif row.estimate.low < limit:
         yield f", would have shown {format_change(_detectable(row.estimate, limit))}"
 
@@ -118,7 +118,7 @@ def gate_lines(result: GateResult, slower_pct: float | None, names: Sequence[str
         passed, open_rows = f"all of {rows} decided", f"{undecided} of {rows} undecided"
     else:
         passed = f"no rate more than {slower_pct:g} % lower, in {rows}"
-        open_rows = f"{undecided} of {rows} may be more than {slower_pct:g} % slower"
+        open_rows = f"{undecided} of {rows} undecided at {slower_pct:g} %"
     yield {
         PASS: f"gate: pass: {who}: {passed}",
         FAIL: f"gate: fail: {who}: more than {slower_pct or 0:g} % slower:",

@@ -29,16 +29,17 @@ def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterab
     sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
     if crowded:
         yield "what else runs on the box makes blocks differ: measure when it is idle"
+    runs = set()
     if crowded and row.estimate.replicated:
         for cell, launches, letter in sides:
-            if letter in crowded:
+            if letter in crowded and cell.run is not None and cell.run.run_id not in runs:
+                runs.add(cell.run.run_id)
                 yield f"on the box of {letter}: {_again(cell, evidence)} --launches {launches}"
         return
     wanted = launches_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
     if isinstance(wanted, Missing):
         yield f"{wanted.reason}: so near to the limit that it hardly pays"
         return
-    runs = set()
     for cell, launches, letter in sides:
         if launches < wanted and cell.run is not None and cell.run.run_id not in runs:
             runs.add(cell.run.run_id)

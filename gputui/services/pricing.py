@@ -18,13 +18,13 @@ MAX_USD_PER_HOUR = 100_000.0
 def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine) -> Price | None:
     """The price to store with a run: `--price` wins over `--instance`; None if neither was given.
 
-    Raises GputuiError for a price that is no amount of money, and for an instance that is unknown, has no
+    Raises GputuiError for a price that is not an amount of money, and for an instance that is unknown, has no
     list price, or has several, with what would tell them apart.
     """
     if usd_per_hour is not None:
         if not math.isfinite(usd_per_hour) or not 0 <= usd_per_hour <= MAX_USD_PER_HOUR:
             raise GputuiError(
-                f"--price {usd_per_hour:.15g}: is no price of a box",
+                f"--price {usd_per_hour:.15g}: is not a price of a box",
                 f"USD per hour for the whole box, from 0 to {MAX_USD_PER_HOUR:.0f}",
             )
         return Price(usd_per_hour, float(len(machine.gpus)), "stated", "", instance or "", "", "")

@@ -131,7 +131,7 @@ def _workload(case: Case, given: Profile | None) -> Workload | Missing:
         known[given.own.workload.name] = given.own.workload
     workload = known.get(work.workload)
     if workload is None:
-        return Missing("is no workload of this gputui; was it of somebody's own, give its STEP.py as well")
+        return Missing("is not a workload of this gputui; was it of somebody's own, give its STEP.py as well")
     if workload.version != work.version:
         return Missing(f"is version {work.version} there and {workload.version} here: other work")
     if work.size not in workload.sizes:

@@ -170,7 +170,7 @@ def _command_target(
 ) -> _Target:
     """Where a program runs. It needs no torch: a GPU that only the driver knows will do."""
     if shutil.which(command.argv[0]) is None:
-        where = "is no program here" if "/" in command.argv[0] else "is not on the path"
+        where = "is not a program here" if "/" in command.argv[0] else "is not on the path"
         return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
     if command.device == "cpu":
         return _target("cpu", asked, interpreter, machine)
@@ -235,7 +235,7 @@ def _workloads_meant(profile: Profile, only: Sequence[str]) -> tuple[str, ...]:
         meant = [one for one in has if name in (one, one.rpartition(":")[2])]
         if not meant:
             known = name in {w.name for w in WORKLOADS}
-            what = f"is not in profile {profile.name}" if known else "is no workload"
+            what = f"is not in profile {profile.name}" if known else "is not a workload"
             others = shipped_with(name) if known else ()
             there = f"; {', '.join(others)} would: gputui run {others[0]} --only {name}" if others else ""
             raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}{there}")
@@ -247,7 +247,7 @@ def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
     has = [p for p in PRECISIONS if any(p in entry.precisions for entry in profile.cases)]
     for name in precisions:
         if name not in has:
-            what = f"is not in profile {profile.name}" if name in PRECISIONS else "is no precision"
+            what = f"is not in profile {profile.name}" if name in PRECISIONS else "is not a precision"
             hint = f"it has {', '.join(has)}" if has else "it has none: its programs compute as they like"
             raise GputuiError(f"--precision {name}: {what}", hint)
 
@@ -269,7 +269,7 @@ def _device_classes(device: str) -> tuple[str, ...]:
         return ("cpu",)
     if re.fullmatch(r"(gpu|cuda|mps|xpu)(:\d{1,3})?|(GPU|MIG)-[\w-]+", device):
         return ("gpu",)
-    raise GputuiError(f"--device {device}: is no device", "cpu, gpu, gpu:N, or the UUID of a GPU")
+    raise GputuiError(f"--device {device}: is not a device", "cpu, gpu, gpu:N, or the UUID of a GPU")
 
 
 def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Machine) -> _Target:

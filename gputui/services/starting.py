@@ -164,7 +164,7 @@ def _whole(option: str, text: str, least: int, most: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise GputuiError(f"{option}: {text[:_SHOWN]!r} is no whole number", hint) from None
+        raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not a whole number", hint) from None
     if not least <= number <= most:
         raise GputuiError(f"{option}: {number} is not in the range {least} to {most}", hint)
     return number
@@ -176,7 +176,7 @@ def budget_from(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        raise GputuiError(f"--budget: {text[:_SHOWN]!r} is no number", hint) from None
+        raise GputuiError(f"--budget: {text[:_SHOWN]!r} is not a number", hint) from None
     if not 1 <= seconds <= MAX_BUDGET_S:
         raise GputuiError(f"--budget: {text[:_SHOWN]} is not in the range 1 to {MAX_BUDGET_S}", hint)
     return seconds
@@ -215,7 +215,7 @@ def price_from(text: str) -> float:
         return float(text)
     except ValueError:
         raise GputuiError(
-            f"--price: {text[:_SHOWN]!r} is no number", "USD per hour for the whole box, such as 2.49"
+            f"--price: {text[:_SHOWN]!r} is not a number", "USD per hour for the whole box, such as 2.49"
         ) from None
 
 

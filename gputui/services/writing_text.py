@@ -71,7 +71,7 @@ def write(path: Path, writes: Callable[[], object]) -> None:
         another = "or give another path"
         told = {
             errno.ENOENT: (f"there is no directory {path.parent}", f"make it, {another}"),
-            errno.ENOTDIR: (f"{path.parent} is no directory", "give another path"),
+            errno.ENOTDIR: (f"{path.parent} is not a directory", "give another path"),
             errno.EISDIR: (f"{path} is a directory", "give the path of a file in it"),
             errno.EACCES: (f"you may not write in {path.parent}", "give another path"),
             errno.EPERM: (f"you may not write in {path.parent}", "give another path"),

@@ -60,10 +60,11 @@ def check_label(text: str) -> str:
     """
     if len(text) > MAX_LABEL or not text.isprintable():
         raise GputuiError(
-            f"{beginning(text, _QUOTED)!r} is no label", f"a label has up to {MAX_LABEL} printable characters"
+            f"{beginning(text, _QUOTED)!r} is not a label",
+            f"a label has up to {MAX_LABEL} printable characters",
         )
     if re.fullmatch(r"latest(~.*)?|[0-9a-f]{8}|[0-9a-f-]{36}", text.lower()):
-        raise GputuiError(f"{text!r} is no label: it reads as a run's id", "add a word to it")
+        raise GputuiError(f"{text!r} is not a label: it reads as a run's id", "add a word to it")
     return text
 
 

@@ -128,7 +128,7 @@ def real_path(db: Path) -> Path:
         resolved = expanded(db).resolve()
         resolved.exists()  # a name may be too long to be looked for
     except (OSError, RuntimeError) as error:
-        raise NotStored(f"{db} is no usable path: {error}", "name another file with --db") from error
+        raise NotStored(f"{db} is not a usable path: {error}", "name another file with --db") from error
     check_name(resolved)
     return resolved
 

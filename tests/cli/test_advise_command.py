@@ -150,11 +150,11 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("gpu.db", "--job", "50M kittens train"), "kittens is no unit"),
-        (("gpu.db", "--job", TRAIN, "--price", "free"), "--price free: is no amount of money"),
+        (("gpu.db", "--job", "50M kittens train"), "kittens is not a unit"),
+        (("gpu.db", "--job", TRAIN, "--price", "free"), "--price free: is not an amount of money"),
         (("gpu.db", "--job", TRAIN, "--price", "x.db=3"), "x.db is none of the files"),
-        (("gpu.db", "--job", TRAIN, "--buy", "nan"), "--buy nan: is no amount of money"),
-        (("gpu.db", "--job", TRAIN, "--cooling", "nan"), "--cooling nan: is no amount"),
+        (("gpu.db", "--job", TRAIN, "--buy", "nan"), "--buy nan: is not an amount of money"),
+        (("gpu.db", "--job", TRAIN, "--cooling", "nan"), "--cooling nan: is not an amount"),
         (("gpu.db", "--job", TRAIN, "--instance", "g9.huge"), "no such instance type"),
         (("gpu.db", "--job", TRAIN, "--workload", ":base"), "names no workload"),
         (("gpu.db", "--job", "1M img train"), "no box has measured conv_train"),

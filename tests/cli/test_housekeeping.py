@@ -59,7 +59,7 @@ def test_a_label_that_could_not_be_selected_or_printed_is_refused(
     before = db.read_bytes()
     status, out, err = said(capsys, "label", f"{db}@latest", text)
     assert (status, out) == (2, "")
-    assert "is no label" in err
+    assert "is not a label" in err
     assert db.read_bytes() == before
 
 

@@ -191,7 +191,7 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
         (("run", "--launches", "0"), 2, "0 is not in the range"),
         (("run", "--instance", "g5.xlarg"), 2, "did you mean"),
         (("run", "--python", "/no/such/python"), 2, "/no/such/python"),
-        (("run", "--label", "a\nb"), 2, "is no label"),
+        (("run", "--label", "a\nb"), 2, "is not a label"),
         (("compare", "nowhere.db"), 2, "nowhere.db"),
         (("show", "latest", "nowhere.db"), 2, "nowhere.db"),
     ],

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import gputui
+from command_line import Terminal, gputui
 from nvml.standin import standin_environment
 
 from gputui.errors import EXIT_MACHINE_LACKS
@@ -142,6 +142,16 @@ def test_a_name_cannot_take_the_terminal_over() -> None:
     lines = gpu_lines("driver gpus 1\n0 name \\x1b]0;owned\\x07\\nGPU 9\n")
     assert len(lines) == 1
     assert lines[0].isprintable()
+
+
+def test_on_a_terminal_lines_break_at_words_and_in_a_pipe_they_stay_whole() -> None:
+    terminal = Terminal("snapshot")
+    assert terminal.end() == 0
+    lines = terminal.seen.decode().replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= 80
+    whole = next(line for line in gputui("snapshot").stdout.splitlines() if line.startswith("no GPU"))
+    assert len(whole) > 80
+    assert whole in " ".join(line.strip() for line in lines)
 
 
 def test_instances_follow_their_gpu() -> None:

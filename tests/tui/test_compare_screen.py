@@ -316,7 +316,7 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
         for text, seen in (
             (f"{db}@cccc0001 reference:xeon", "reference:xeon against fast box"),
             (f"gputui compare {db}@cccc0001 reference:xeon --baseline xeon", "against reference:xeon"),
-            (f"{db}@cccc0001 {db}@cccc0002 --by colour", "--by colour: is no dimension"),
+            (f"{db}@cccc0001 {db}@cccc0002 --by colour", "--by colour: is not a dimension"),
             (f"{db}@cccc0001 --format json", "--format: does not go with the screen"),
             (f"{db}@cccc0001 --by", "--by: needs a value"),
             (f"{db}@cccc0001 --by mode", "every measured case is eager"),

@@ -258,7 +258,7 @@ async def test_a_label_is_given_and_one_that_cannot_be_is_refused_with_the_reaso
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, str(db))
-        for text, seen in (("latest", "is no label"), ("baseline", "cccc0003 is now baseline")):
+        for text, seen in (("latest", "is not a label"), ("baseline", "cccc0003 is now baseline")):
             await press(pilot, "l")
             assert isinstance(app.screen, AskText)
             app.screen.query_one(Input).value = text

@@ -392,9 +392,9 @@ async def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
         await pilot.press("escape", "tab", "down", "down", "down", "0")
         await until(pilot, lambda: model.is_checked)
         for said in (
-            "--device toaster: is no device",
-            "--only gemmm: is no workload",
-            "--precision fp64: is no precision",
+            "--device toaster: is not a device",
+            "--only gemmm: is not a workload",
+            "--precision fp64: is not a precision",
             "--launches: 0 is not in the range",
         ):
             assert f"! {said}" in shown(pilot)

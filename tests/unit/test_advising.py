@@ -353,6 +353,11 @@ def test_a_box_without_the_precision_asked_for_is_named() -> None:
     [
         ("1M img train", Choice(), "no box has measured conv_train"),
         ("1M tok train", Choice("gpt_train", "xl"), "no box has measured gpt_train xl"),
+        (
+            "50M tok train",
+            Choice(size="xl"),
+            "no box has measured gpt_train, lstm_train or bert_ft xl, which would answer '50M tok train'",
+        ),
         ("1M tok train", Choice("decode"), "--workload decode: does not answer"),
         ("9 rps", Choice(), "no box has measured infer_rps"),
     ],

@@ -40,9 +40,10 @@ def test_a_value_may_stand_behind_an_equals_sign() -> None:
         ((), "no file"),
         (("--pool",), "no file"),
         (("a.db", "--by"), "--by: needs a value"),
-        (("a.db", "--by", "colour"), "is no dimension"),
+        (("a.db", "--by", "colour"), "is not a dimension"),
         (("a.db", "--pool=yes"), "--pool=yes"),
-        (("a.db", "--columns", "speed"), "speed is no column"),
+        (("a.db", "--columns", "speed"), "speed is not a column"),
+        (("a.db", "--columns", ","), "--columns ,: names none"),
         (("a.db", "--format", "csv"), "--format"),
     ],
 )

@@ -105,8 +105,12 @@ def test_a_file_that_may_not_be_executed_is_no_executable(tmp_path: Path) -> Non
     ("text", "told"),
     [
         ("#!/bin/sh\necho first >&2; echo I am no Python >&2; exit 7\n", "exit 7: I am no Python"),
-        ("#!/bin/sh\nexit 0\n", "exit 0: "),
-        ("#!/bin/sh\necho '{\"python_version\": ' > $3\n", "is no Python that can measure"),
+        ("#!/bin/sh\nexit 0\n", "(exit 0: no message)"),
+        (
+            "#!/bin/sh\necho shim: python2 is missing >&2; echo a note >&2; exit 127\n",
+            "(exit 127: shim: python2 is missing)",
+        ),
+        ("#!/bin/sh\necho '{\"python_version\": ' > $3\n", "is not a Python that can measure"),
         ("#!/bin/sh\nkill -9 $$\n", "exit -9"),
         ("#!/nowhere/sh\n", "cannot be started (No such file or directory)"),
         ("no program at all", "cannot be started (Exec format error)"),
@@ -187,11 +191,11 @@ def test_an_own_python_that_dies_when_it_is_asked_is_told_if_there_is_no_other(
 ) -> None:
     dying = Environment(tmp_path / "dying", "import os; os.abort()")
     monkeypatch.setattr(sys, "executable", dying.python)
-    with pytest.raises(GputuiError, match="is no Python that can measure"):
+    with pytest.raises(GputuiError, match="is not a Python that can measure"):
         choose_interpreter(None, {})
     chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(with_torch.place)})
     assert chosen.interpreter.executable == with_torch.python
-    assert "is no Python that can measure" in chosen.passed_over[0]
+    assert "is not a Python that can measure" in chosen.passed_over[0]
 
 
 def test_a_python_that_hangs_is_given_up_and_leaves_nothing_running(tmp_path: Path) -> None:

@@ -42,26 +42,26 @@ def test_a_job_is_read_as_people_write_it(text: str, job: Job) -> None:
         ("", "is empty", "tokens|img|seq train"),
         ("p99 < 50 ms", "is a bound without a rate", "200 rps p99<50ms"),
         ("5e7 tokens", "what is to be done with tokens?", "such as '5e7 tokens train'"),
-        ("50,00 tokens train", "50,00 is no amount", "50M"),
-        ("1,5 rps", "1,5 is no amount", "50M"),
-        ("train tokens 50M", "tokens is no amount", "50M"),
-        ("50M million tokens train", "million is no unit", "tokens"),
-        ("many tokens train", "many is no amount", "50M"),
-        ("-5M tokens train", "-5M is no amount", "50M"),
+        ("50,00 tokens train", "50,00 is not an amount", "50M"),
+        ("1,5 rps", "1,5 is not an amount", "50M"),
+        ("train tokens 50M", "tokens is not an amount", "50M"),
+        ("50M million tokens train", "million is not a unit", "tokens"),
+        ("many tokens train", "many is not an amount", "50M"),
+        ("-5M tokens train", "-5M is not an amount", "50M"),
         ("0 tokens train", "0 is out of range", "more than 0"),
         ("1e400 tokens train", "1e400 is out of range", "at most 1e+18"),
         ("50M", "50M of what?", "tokens"),
-        ("50M kittens train", "kittens is no unit", "tokens, img, seq, requests or rps"),
+        ("50M kittens train", "kittens is not a unit", "tokens, img, seq, requests or rps"),
         ("50M tokens", "what is to be done with tokens?", "train or write"),
         ("50M tokens fly", "fly is nothing to do with tokens", "train or write"),
         ("1M img write", "write is nothing to do with img", "train"),
         ("1M img train soon", "soon is too much", "in TIME"),
         ("1M img train in", "in is too much", "in TIME"),
-        ("1M img train in 8x", "8x is no time", "50ms"),
-        ("200 rps p95<50ms", "p95<50ms is no bound", "p50<TIME or p99<TIME"),
-        ("200 rps p99<50", "50 is no time", "us, ms, s, min, h or d"),
+        ("1M img train in 8x", "8x is not a time", "50ms"),
+        ("200 rps p95<50ms", "p95<50ms is not a bound", "p50<TIME or p99<TIME"),
+        ("200 rps p99<50", "50 is not a time", "us, ms, s, min, h or d"),
         ("200 rps p99<0ms", "0ms is out of range", "more than 0"),
-        ("٣ rps", "is no amount", "50M"),
+        ("٣ rps", "is not an amount", "50M"),
     ],
 )
 def test_what_is_no_job_is_refused_with_the_word_and_what_may_stand_there(
@@ -87,6 +87,13 @@ SERVINGS = st.builds(Serving, AMOUNTS, st.just(""), st.none()) | st.builds(
 @given(BATCHES | SERVINGS)
 def test_a_job_that_is_written_out_is_read_back_the_same(job: Job) -> None:
     assert parse_job(job.text) == job
+
+
+@pytest.mark.parametrize(
+    "text", ["50M tok train", "1500 img train", "2T tok train in 28800s", "0.5 tok train"]
+)
+def test_a_job_is_written_out_as_people_write_it(text: str) -> None:
+    assert parse_job(text).text == text
 
 
 PIECES = (

@@ -241,7 +241,7 @@ def test_a_gpu_that_is_not_among_those_torch_sees_is_refused_with_their_number(d
     "device", ["gpus", "cpu:1", "gpu:-1", "gpu:x", "gpu:1000", "nvidia", " gpu", "GPU-", "GPU-a b", "-"]
 )
 def test_a_device_that_is_none_is_wrong_usage_and_says_what_is_one(device: str) -> None:
-    with pytest.raises(GputuiError, match="is no device") as caught:
+    with pytest.raises(GputuiError, match="is not a device") as caught:
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(device=device))
     assert (caught.value.exit_code, caught.value.hint) == (
         EXIT_USAGE,
@@ -269,7 +269,8 @@ def test_only_keeps_the_workloads_that_were_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("only", "told"), [("spin", "is not in profile quick"), ("gem", "is no workload"), ("", "is no workload")]
+    ("only", "told"),
+    [("spin", "is not in profile quick"), ("gem", "is not a workload"), ("", "is not a workload")],
 )
 def test_only_what_the_profile_has_can_be_asked_for(only: str, told: str) -> None:
     with pytest.raises(GputuiError, match=told) as caught:
@@ -297,7 +298,7 @@ def test_precisions_are_narrowed_to_those_that_were_named_and_all_else_stays() -
     }
 
 
-@pytest.mark.parametrize(("precision", "told"), [("fp8", "is no precision"), ("", "is no precision")])
+@pytest.mark.parametrize(("precision", "told"), [("fp8", "is not a precision"), ("", "is not a precision")])
 def test_only_precisions_that_the_profile_has_can_be_asked_for(precision: str, told: str) -> None:
     with pytest.raises(GputuiError, match=told) as caught:
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(precisions=("fp32", precision)))

@@ -155,7 +155,7 @@ def test_what_cannot_be_written_is_told_with_the_next_step_and_leaves_nothing_be
     for name, said, hint in (
         ("a.xlsx", "its ending does not say how to write it", ".csv or .json"),
         ("no/a.csv", f"there is no directory {tmp_path / 'no'}", "make it"),
-        ("file/a.csv", f"{tmp_path / 'file'} is no directory", "another path"),
+        ("file/a.csv", f"{tmp_path / 'file'} is not a directory", "another path"),
         ("d.csv", "is a directory", "a file in it"),
     ):
         with pytest.raises(GputuiError) as raised:

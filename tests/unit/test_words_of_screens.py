@@ -23,5 +23,5 @@ def test_an_interval_that_says_nothing_is_told_as_such_and_takes_little_room() -
 def test_of_a_label_that_is_too_long_the_beginning_is_repeated_and_the_reason_follows() -> None:
     with pytest.raises(GputuiError) as refused:
         check_label("x" * 300)
-    assert str(refused.value.message) == f"'{'x' * 24}…' is no label"
+    assert str(refused.value.message) == f"'{'x' * 24}…' is not a label"
     assert "80" in refused.value.hint
