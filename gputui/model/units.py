@@ -83,9 +83,7 @@ def format_spread(value: float, low: float, high: float) -> str:
     below, above = _signed_percent(low / value), _signed_percent(high / value)
     if below.lstrip("-") == above.lstrip("+"):
         return f"±{above.lstrip('+')} %"
-    if high < _FACTOR_FROM * value:
-        return f"{below} to {above} %"
-    return f"{below} % to {format_ratio(high / value) if high < 10 * value else '>10x'}"
+    return f"{below} to {above if high < 10 * value else '>+900'} %"
 
 
 def format_change(ratio: float) -> str:

@@ -50,7 +50,7 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
     """What would give a row its missing side."""
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
-            yield f"on the box of {letter}: {_again(other, evidence)} --only {row.case.work.workload}"
+            yield f"on the box of {letter}: {_again(other, evidence, same_side=False)} --only {row.case.work.workload}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
         elif mine.result is not None and "budget" in mine.result.reason:
@@ -58,9 +58,10 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
             yield f"on the box of {letter}: the same profile with {only} gives it more time"
 
 
-def _again(cell: Cell, evidence: Evidence) -> str:
-    """The command that repeats the cases of a run."""
+def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
+    """The command that repeats the cases of a run; into its own file, where that is the file of the side."""
     if cell.run is None:
         return "gputui run"
     file = from_here(str(evidence.file(cell.run.run_id)))
-    return f"gputui run --like {shlex.quote(f'{file}@{cell.run.short_id}')}"
+    like = f"gputui run --like {shlex.quote(f'{file}@{cell.run.short_id}')}"
+    return f"{like} --db {shlex.quote(file)}" if same_side else like

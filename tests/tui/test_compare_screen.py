@@ -228,7 +228,7 @@ async def test_a_row_that_cannot_be_judged_says_what_would_help(
         screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "down", "enter")
         text = page(screen)
-        assert "on the box of a: gputui run --like a.db@cccc0001 --launches 3" in text
+        assert "on the box of a: gputui run --like a.db@cccc0001 --db a.db --launches 3" in text
         assert "on the box of b" not in text
 
 

@@ -16,8 +16,8 @@ SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, indepen
 
 def test_an_interval_that_says_nothing_is_told_as_such_and_takes_little_room() -> None:
     assert interval_words(SPEED) == "-20 to +25 %"
-    assert interval_words(replace(SPEED, low=1e-4, high=1e8)) == "-99.99 % to >10x"
-    assert len(interval_words(replace(SPEED, low=1e-300, high=1e300))) == 16
+    assert interval_words(replace(SPEED, low=1e-4, high=1e8)) == "-99.99 to >+900 %"
+    assert len(interval_words(replace(SPEED, low=1e-300, high=1e300))) == 17
 
 
 def test_of_a_label_that_is_too_long_the_beginning_is_repeated_and_the_reason_follows() -> None:
