@@ -50,7 +50,8 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
     """What would give a row its missing side."""
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
-            yield f"on the box of {letter}: {_again(other, evidence, same_side=False)} --only {row.case.work.workload}"
+            again = _again(other, evidence, same_side=False)
+            yield f"on the box of {letter}: {again} --only {row.case.work.workload}"
         elif mine.result is not None and mine.result.outcome == "oom":
             yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
         elif mine.result is not None and "budget" in mine.result.reason:
