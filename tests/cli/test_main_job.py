@@ -171,7 +171,11 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
     offered = re.findall(r"gputui (show|rm) (\w{8}) (\S+)", done.stdout.split("next: ")[1])
     assert [command for command, *_ in offered] == ["show", "rm"]
     (show, remove) = offered
-    assert "the disk is gone" in gputui(*show).stdout
+    assert "the disk is gone" in done.stderr  # what the program said, which stays out of the file
+    shown = gputui(*show).stdout
+    assert "the disk is gone" not in shown
+    logs = Path(re.sub(r"\s", "", shown.partition("with the messages:")[2].partition("/logs")[0]) + "/logs")
+    assert any("the disk is gone" in log.read_text() for log in logs.iterdir())
     assert gputui(*remove, "--yes").stdout.startswith(f"removed {remove[1]} from")
 
 
