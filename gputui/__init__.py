@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gputui.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from gputui.store.frames import load as load
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "load"]
 
 

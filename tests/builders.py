@@ -12,7 +12,7 @@ from gputui.model.case import Case, Variant
 from gputui.model.machine import Cpu, Gpu, Interpreter, Machine, Memory, Runtime, TorchDevice
 from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
 from gputui.recording.spec import Spec
-from gputui.services.resolving import case_of
+from gputui.services.profiles.planner import case_of
 from gputui.worker.workloads import workload_named
 
 GIB = 2**30

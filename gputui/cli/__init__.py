@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import click
 
-from gputui import __version__
+from gputui.version import __version__
 from gputui.cli.output import readable_output
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gputui.model.result import RunSummary
-    from gputui.services.advising import Advice, Box, Offer, Pick, Span
-    from gputui.services.buying import Buying
-    from gputui.services.selecting import Selection
+    from gputui.services.advise.rent import Advice, Box, Offer, Pick, Span
+    from gputui.services.advise.buy import Buying
+    from gputui.services.results.selectors import Selection
 
 
 @click.command()
@@ -99,10 +99,10 @@ def command(
 ) -> int:
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
     from gputui.analysis.job import parse_job
-    from gputui.services.advising import Choice, advise
-    from gputui.services.buying import Terms, weigh
-    from gputui.services.evidence import Evidence
-    from gputui.services.selecting import select_all
+    from gputui.services.advise.rent import Choice, advise
+    from gputui.services.advise.buy import Terms, weigh
+    from gputui.services.results.conditions import Evidence
+    from gputui.services.results.selectors import select_all
 
     parsed = [parse_job(text) for text in jobs]
     bought = _amounts("--buy", buy, files)
@@ -145,7 +145,7 @@ def command(
     if not answers:
         raise refusals[0]
     if as_json:
-        from gputui.services.export import advice_as_json
+        from gputui.services.advise.json import (advice_as_json)
 
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
@@ -192,7 +192,7 @@ def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[s
 
 def _called(text: str) -> tuple[str, ...]:
     """What a user may call a file: as it was given, without its run, and by its name alone."""
-    from gputui.services.selecting import split_selector
+    from gputui.services.results.selectors import split_selector
 
     path, _ = split_selector(text)
     return text, str(path), path.name
@@ -220,9 +220,9 @@ def _box(
     pool: bool,
 ) -> Box:
     from gputui.model.journal import Price
-    from gputui.services.advising import Box
-    from gputui.services.comparison import side_of_runs
-    from gputui.services.pricing import price_of, price_of_run
+    from gputui.services.advise.rent import Box
+    from gputui.services.compare.pairing import side_of_runs
+    from gputui.services.prices.pricing import price_of, price_of_run
 
     side = side_of_runs(selection.text, selection.runs, pool=pool)
     text = selection.text
@@ -254,7 +254,7 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
 
     from gputui.analysis.job import Batch
     from gputui.cli.tables import add_row, table
-    from gputui.services.wording import device_words
+    from gputui.services.results.labels import device_words
 
     out.print(Text(advice.stands_for))
     out.print()
@@ -363,7 +363,7 @@ def _usd(offer: Offer) -> str:
 def _price(offer: Offer) -> str:
     """What the offer was reckoned with: `gpu $3.59/h (aws p5.48xlarge us-east-1 on-demand 2026-07-20)`."""
     from gputui.model.units import format_hourly
-    from gputui.services.pricing import price_source
+    from gputui.services.prices.pricing import price_source
 
     where = offer.device_class
     if isinstance(offer.price, Missing):

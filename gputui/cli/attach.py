@@ -9,7 +9,7 @@ import click
 from gputui.cli.recovered import tell_recovered
 from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, finish, hold_signals, notices_of, watch
 from gputui.recording.spec import Spec
-from gputui.services.running import find_in_progress
+from gputui.services.runs.process import find_in_progress
 
 
 @click.command()

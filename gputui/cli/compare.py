@@ -12,10 +12,10 @@ import click
 from click.core import ParameterSource
 
 from gputui.errors import EXIT_CANNOT_TELL, EXIT_CASE_FAILED, EXIT_DONE, GputuiError
-from gputui.services.comparing import Answer, Asked, Request, ask, columns_of
-from gputui.services.comparison import DIMENSIONS, Comparison
-from gputui.services.comparison_formats import WITH_ENERGY, comparison_text, form_of
-from gputui.services.comparison_tables import (
+from gputui.services.compare.session import Answer, Asked, Request, ask, columns_of
+from gputui.services.compare.pairing import DIMENSIONS, Comparison
+from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
+from gputui.services.compare.columns import (
     COLUMNS,
     LONG_COLUMNS,
     Form,
@@ -30,9 +30,9 @@ from gputui.services.comparison_tables import (
     remarks,
     row_table,
 )
-from gputui.services.explaining import Why
-from gputui.services.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
-from gputui.services.row_wording import choice_words, difference_words, no_difference_words, side_words
+from gputui.services.compare.why import Why
+from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
+from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
 
 if TYPE_CHECKING:
     from gputui.cli.tables import Page
@@ -146,7 +146,7 @@ def command(
         raise (GputuiError(error.message, error.hint, unsure_exit) if is_gate else error) from None
     text = _rendered(asked, answer, form, columns, output)
     if output is not None:
-        from gputui.services.writing_text import write_whole
+        from gputui.services.support.atomic_write import write_whole
 
         write_whole(output, text)
     elif text:

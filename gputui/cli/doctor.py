@@ -12,7 +12,7 @@ import click
 
 from gputui.cli.output import shown
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE
-from gputui.services.doctor import Check, Terminal, look, worst
+from gputui.services.doctor.checks import Check, Terminal, look, worst
 
 _MARKS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
 _TOPIC = 15

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gputui.analysis.fit import Fit, Tricks
-    from gputui.services.fitting import GpuClass, Report
+    from gputui.services.advise.memory_fit import GpuClass, Report
 
 _NAMES = 3
 """GPUs of one size that are named in the table."""
@@ -57,7 +57,7 @@ def command(
 
     Give --params, or --layers and --width, or all three.
     """
-    from gputui.services.fitting import Wish, report
+    from gputui.services.advise.memory_fit import Wish, report
 
     found = report(
         Wish(
@@ -151,7 +151,7 @@ def _print_gpus(out: Console, found: Report, is_named: bool) -> None:
     from gputui.cli.tables import add_row, table
     from gputui.model.absent import Missing
     from gputui.model.units import format_bytes
-    from gputui.services.fitting import telling_classes
+    from gputui.services.advise.memory_fit import telling_classes
 
     classes = found.classes if is_named else telling_classes(found.classes)
     rows = table(("memory", "GPUs", "will it fit", "batch", "ckpt"), right=(0, 3, 4), breaks=(1, 2))
@@ -212,7 +212,7 @@ def tricks_in_words(tricks: Tricks) -> str:
 def _advice(found: Report) -> str:
     """One sentence: the smallest that will do."""
     from gputui.model.units import format_bytes
-    from gputui.services.fitting import fewest_gpus
+    from gputui.services.advise.memory_fit import fewest_gpus
 
     def first(*words: str) -> GpuClass | None:
         return next((c for c in found.classes if c.fit.word in words), None)

@@ -14,7 +14,7 @@ import click
 from gputui.errors import EXIT_INTERRUPTED, EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.recording.deployment import copy_worker
-from gputui.services.interpreters import choose_interpreter
+from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.worker.hosts import address_of
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gputui.errors import EXIT_DONE
-from gputui.services.selecting import locate_run
+from gputui.services.results.selectors import locate_run
 from gputui.store.editing import label_run
 from gputui.store.selecting import check_label
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gputui.errors import EXIT_DONE
-from gputui.services.own_steps import write_template
+from gputui.services.profiles.user_workload import write_template
 
 
 @click.command()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO, cast
 
-from gputui.services.plain_text import in_encoding
+from gputui.services.support.plain_text import in_encoding
 from gputui.store.text import clean_lines, clean_text
 
 

@@ -9,7 +9,7 @@ import click
 
 from gputui.errors import EXIT_DONE
 from gputui.model.units import format_bytes
-from gputui.services.places import Place, places
+from gputui.services.support.paths import Place, places
 
 
 @click.command()

@@ -15,7 +15,7 @@ from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import format_seconds
-from gputui.services.profiles import Profile, find_profile, shipped_profiles
+from gputui.services.profiles.loader import Profile, find_profile, shipped_profiles
 from gputui.store.text import clean_text
 
 
@@ -47,10 +47,10 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
 
 def _show(name: str, python: str | None, as_json: bool) -> None:
     from gputui.machine import describe_machine
-    from gputui.services.interpreters import choose_interpreter
-    from gputui.services.own_steps import is_step_file, profile_of_step
-    from gputui.services.places import hash_key
-    from gputui.services.resolving import resolve_plan
+    from gputui.services.profiles.interpreters import choose_interpreter
+    from gputui.services.profiles.user_workload import is_step_file, profile_of_step
+    from gputui.services.support.paths import hash_key
+    from gputui.services.profiles.planner import resolve_plan
 
     shipped = None if is_step_file(name) else find_profile(name)
     chosen = choose_interpreter(python)
@@ -79,7 +79,7 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
 
 
 def _cases(plan: Plan) -> None:
-    from gputui.services.starting import reasons_of
+    from gputui.services.runs.start import reasons_of
 
     runs = [c.case.name for c in plan.cases if c.outcome is None]
     click.echo(f"\nwould run here ({len(runs)}):")

@@ -15,9 +15,9 @@ from gputui.machine import describe_machine
 from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground, ProgramEnd
 from gputui.recording.recorder import Recorder
-from gputui.services.places import default_result_file, hash_key
-from gputui.services.pricing import price_of
-from gputui.services.recordings import (
+from gputui.services.support.paths import default_result_file, hash_key
+from gputui.services.prices.pricing import price_of
+from gputui.services.runs.recording import (
     Outcome,
     Recording,
     discard,

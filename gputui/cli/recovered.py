@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gputui.services.recovery import recover_orphans
+from gputui.services.runs.recovery import recover_orphans
 
 
 def tell_recovered() -> None:

@@ -35,8 +35,9 @@ def command(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse:
         raise GputuiError(
             "replay: there is no terminal to draw on", "gputui show RUN FILE prints what was sampled"
         )
-    from gputui.services.replay import Playback, open_replay
-    from gputui.tui.live import LiveOptions, show_live, wants_ascii
+    from gputui.services.playback.replay import Playback, open_replay
+    from gputui.tui.launch import (LiveOptions, show_live)
+    from gputui.tui.widgets.plain_ascii import (wants_ascii)
 
     replay = open_replay(run, file)
 

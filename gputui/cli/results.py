@@ -21,11 +21,11 @@ from gputui.model.units import (
     format_seconds,
     format_usd,
 )
-from gputui.services.figures import figures_of
-from gputui.services.normality import normality_of
-from gputui.services.speeds import cost_of, speed_of
-from gputui.services.utilisation import uses_of
-from gputui.services.wording import (
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.expected import normality_of
+from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.roofline import uses_of
+from gputui.services.results.labels import (
     case_name,
     figure_seen,
     figure_text,

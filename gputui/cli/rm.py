@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.services.selecting import locate_run
+from gputui.services.results.selectors import locate_run
 from gputui.store.editing import remove_run
 
 
@@ -20,7 +20,7 @@ def command(run: str, file: Path | None, yes: bool) -> int:
     """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""
     path, found = locate_run(run, file)
     if not yes:
-        from gputui.services.wording import day
+        from gputui.services.results.labels import day
 
         label = f" ({found.label})" if found.label else ""
         what = f"run {found.short_id}{label}: {found.profile}, {found.status}, {day(found)}"

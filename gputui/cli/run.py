@@ -18,10 +18,10 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import counted
-from gputui.services.interpreters import Chosen
-from gputui.services.profiles import Profile
-from gputui.services.running import LiveRun, start_runs, wait_until_begun
-from gputui.services.starting import (
+from gputui.services.profiles.interpreters import Chosen
+from gputui.services.profiles.loader import Profile
+from gputui.services.runs.process import LiveRun, start_runs, wait_until_begun
+from gputui.services.runs.start import (
     Asked,
     blocks_from,
     budget_from,
@@ -34,7 +34,7 @@ from gputui.store.selecting import check_label
 
 if TYPE_CHECKING:
     from gputui.model.machine import Machine
-    from gputui.services.repeating import Model
+    from gputui.services.compare.rerun import Model
 
 
 @click.command()
@@ -148,7 +148,7 @@ def command(
 
 def _model(like: str, profile: str | None) -> Model:
     """The run to repeat, once it is clear that a profile beside it is one that it may need."""
-    from gputui.services.repeating import read_model
+    from gputui.services.compare.rerun import read_model
 
     if profile is not None and not profile.endswith((".py", ".toml")):
         raise GputuiError(
@@ -160,7 +160,7 @@ def _model(like: str, profile: str | None) -> Model:
 
 def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen: Chosen) -> Profile:
     """What a run measured, to be measured again; it is said first what differs here."""
-    from gputui.services.repeating import differences_here, repetition_of
+    from gputui.services.compare.rerun import differences_here, repetition_of
 
     repetition = repetition_of(model, given)
     summary = model.run.summary

@@ -9,8 +9,8 @@ import click
 
 from gputui.cli.recovered import tell_recovered
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.services.places import default_result_file
-from gputui.services.running import called, runs_in_progress
+from gputui.services.support.paths import default_result_file
+from gputui.services.runs.process import called, runs_in_progress
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 
@@ -35,7 +35,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
     for warning in warnings:
         click.echo(warning, err=True)
     if as_json:
-        from gputui.services.export import summary_as_json
+        from gputui.services.results.json import summary_as_json
 
         plain = {
             "schema": 1,
@@ -45,7 +45,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
     from gputui.cli.tables import add_row, console, table
-    from gputui.services.wording import day, device_words, torch_words
+    from gputui.services.results.labels import day, device_words, torch_words
 
     made = table(["run", "when", "profile", "status", "label", "box", "torch"], breaks=(2, 4, 5))
     for summary in summaries:

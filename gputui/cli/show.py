@@ -11,10 +11,10 @@ import click
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent
-from gputui.services.selecting import run_and_file
-from gputui.services.traces import HOW_TO_OPEN, traces_of
-from gputui.services.wording import run_heading
-from gputui.services.worker_logs import where_messages_are
+from gputui.services.results.selectors import run_and_file
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.labels import run_heading
+from gputui.services.results.worker_logs import where_messages_are
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -38,7 +38,7 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
     for warning in warnings:
         click.echo(warning, err=True)
     if as_json:
-        from gputui.services.export import run_as_json
+        from gputui.services.results.json import run_as_json
 
         click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
         return EXIT_DONE

@@ -17,7 +17,7 @@ from gputui.model.absent import Missing
 from gputui.model.devices import device_order
 from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
 from gputui.model.units import counted, format_bytes, format_figure, format_seconds
-from gputui.services.snapshot import take_snapshot
+from gputui.services.live.snapshot import take_snapshot
 from gputui.store.text import clean_text
 
 _NONE = "—"

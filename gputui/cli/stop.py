@@ -10,7 +10,7 @@ from gputui.cli.recovered import tell_recovered
 from gputui.cli.watching import finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, EXIT_TERMINATED
 from gputui.recording.spec import Spec
-from gputui.services.running import find_in_progress, stop
+from gputui.services.runs.process import find_in_progress, stop
 
 
 @click.command()

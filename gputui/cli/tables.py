@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gputui.cli.output import drawn_on, shown
-from gputui.services.plain_text import in_encoding
+from gputui.services.support.plain_text import in_encoding
 from gputui.store.text import clean_lines, clean_text
 
 

@@ -20,12 +20,12 @@ from gputui.cli.progress import Progress
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
-from gputui.services.finishing import see_stored
-from gputui.services.notices import Notices
-from gputui.services.notifying import notification
-from gputui.services.running import LiveRun, called, follow, stop
-from gputui.services.traces import HOW_TO_OPEN, traces_of
-from gputui.services.worker_logs import where_messages_are
+from gputui.services.runs.finishing import see_stored
+from gputui.services.runs.notices import Notices
+from gputui.services.runs.notifications import notification
+from gputui.services.runs.process import LiveRun, called, follow, stop
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.worker_logs import where_messages_are
 
 if TYPE_CHECKING:
     from gputui.model.result import Run
@@ -113,13 +113,13 @@ def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: 
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.results import print_results
     from gputui.cli.tables import console
-    from gputui.services.comparison import runtime_name
+    from gputui.services.compare.pairing import runtime_name
     from gputui.store.reading import open_result
 
     with open_result(target) as file:
         results = [file.run(run.run_id) for run in runs]
     if as_json:
-        from gputui.services.export import run_as_json
+        from gputui.services.results.json import run_as_json
 
         click.echo(json.dumps({"schema": 1, "runs": [run_as_json(result) for result in results]}, indent=1))
     else:
@@ -159,7 +159,7 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
 
 def _next_commands(target: Path, results: Sequence[Run], like: str) -> None:
     """What to type next; in an SSH shell also how the file is fetched, if anything in it was measured."""
-    from gputui.services.selecting import from_here
+    from gputui.services.results.selectors import from_here
 
     here = from_here(str(target))
     file = shlex.quote(here)

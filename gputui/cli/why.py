@@ -8,9 +8,9 @@ from rich.text import Text
 
 from gputui.analysis.attribution import Attribution
 from gputui.cli.tables import Page, Sheet, first_that_fits
-from gputui.services.comparison_tables import Naming
-from gputui.services.explaining import Why, sentence
-from gputui.services.why_wording import finding_lines, part_table, trust_line, unattributed
+from gputui.services.compare.columns import Naming
+from gputui.services.compare.why import Why, sentence
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 
 
 def write_whys(page: Page, whys: Sequence[Why], naming: Naming) -> None:

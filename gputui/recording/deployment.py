@@ -44,7 +44,7 @@ def measuring_half() -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", _MAIN)
         package = importlib.resources.files("gputui")
-        for name in ("__init__.py", "errors.py"):
+        for name in ("__init__.py", "errors.py", "version.py"):
             archive.writestr(f"gputui/{name}", package.joinpath(name).read_bytes())
         for room in MEASURING_HALF:
             for name, data in _files(package.joinpath(room), ""):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # JSON that was not looked at yet
 
-from gputui import __version__
+from gputui.version import __version__
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import JOURNAL_SCHEMA, SPEC_NAME, Price, RunStart, to_plain

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputui.errors import GputuiError
-from gputui.services.jobs import Job
+from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 
 LIMIT_S = 120.0

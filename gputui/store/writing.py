@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import gputui
+from gputui.version import __version__
 from gputui.errors import GputuiError, NotStored
 from gputui.model.telemetry import Reading
 from gputui.store import schema
@@ -267,7 +267,7 @@ def _create(connection: DuckDBPyConnection) -> None:
         "format": schema.FORMAT_NAME,
         "schema_version": str(schema.SCHEMA_VERSION),
         "min_reader_schema": str(schema.MIN_READER_SCHEMA),
-        "created_by": f"gputui {gputui.__version__}, duckdb {duckdb.__version__}",
+        "created_by": f"gputui {__version__}, duckdb {duckdb.__version__}",
     }
     for key, value in meta.items():
         connection.execute(f"INSERT INTO {CATALOG}.main.meta VALUES (?, ?)", [key, value])
@@ -314,7 +314,7 @@ def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> 
 
     connection.execute(
         f"INSERT INTO {CATALOG}.main.migrations VALUES (?, ?, ?, ?, ?)",
-        [version, time.time_ns() // 1000, gputui.__version__, duckdb.__version__, note],
+        [version, time.time_ns() // 1000, __version__, duckdb.__version__, note],
     )
 
 

@@ -13,17 +13,17 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 
-from gputui.services.notices_watch import NoticesWatch
-from gputui.services.notifying import notification
-from gputui.services.runs_watch import RunsWatch
-from gputui.tui.actions import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.bell import Bell
+from gputui.services.runs.notices_watch import NoticesWatch
+from gputui.services.runs.notifications import notification
+from gputui.services.runs.active import RunsWatch
+from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
+from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.monitor.screen import Collector, KeyAction, Model, MonitorScreen, Says
-from gputui.tui.painting import FastPaint
-from gputui.tui.quiet_input import TerminalClosed
-from gputui.tui.screens import ScreenEntry, screens_line
-from gputui.tui.signals import end_by_signal
-from gputui.tui.theme import Depth
+from gputui.tui.terminal.renderer import FastPaint
+from gputui.tui.terminal.driver import TerminalClosed
+from gputui.tui.shell.registry import ScreenEntry, screens_line
+from gputui.tui.terminal.signals import end_by_signal
+from gputui.tui.terminal.theme import Depth
 
 HUNG_UP = 129
 INTERRUPTED = 130
@@ -226,15 +226,15 @@ class MonitorApp(FastPaint):
 
     def keep_error(self, screen_id: str, text: str) -> None:
         """Write an error that a screen has told where it can be read later."""
-        from gputui.services.error_log import keep_error
-        from gputui.services.places import error_log
+        from gputui.services.support.error_log import keep_error
+        from gputui.services.support.paths import error_log
 
         keep_error(error_log(), screen_id, text)
 
     def action_open_log(self) -> None:
         """The errors so far."""
-        from gputui.services.places import error_log
-        from gputui.tui.log_screen import LogScreen
+        from gputui.services.support.paths import error_log
+        from gputui.tui.shell.log_screen import LogScreen
 
         self._dress()
         self.push_screen(LogScreen(error_log()))
@@ -244,13 +244,13 @@ class MonitorApp(FastPaint):
         entry = self._entries.get(screen_id)
         if entry is None:
             return
-        if not entry.place:
+        if entry.is_loaded:
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             return
         screen = self._opened.get(screen_id)
         if screen is None:
-            from gputui.tui.screens import load_screen
+            from gputui.tui.shell.registry import load_screen
 
             self._dress()
             screen = self._opened[screen_id] = load_screen(entry)
@@ -269,7 +269,7 @@ class MonitorApp(FastPaint):
 
     def action_help(self) -> None:
         """The keys of the screen that is shown."""
-        from gputui.tui.help_screen import HelpScreen
+        from gputui.tui.shell.help_screen import HelpScreen
 
         self._dress()
         actions = getattr(self.screen, "shown_actions", ())
@@ -277,7 +277,7 @@ class MonitorApp(FastPaint):
 
     def action_palette(self) -> None:
         """Everything that keys do on the screen that is shown, to choose from."""
-        from gputui.tui.palette import Palette
+        from gputui.tui.shell.palette import Palette
 
         here = self.screen
         of_screen = tuple(getattr(here, "shown_actions", ()))
@@ -305,7 +305,7 @@ class MonitorApp(FastPaint):
         """Stock widgets get our colours when the first of them is shown: the monitor has none."""
         if self._is_dressed:
             return
-        from gputui.tui.screen_theme import theme_for
+        from gputui.tui.widgets.screen_theme import theme_for
 
         self._is_dressed = True
         self.animation_level = "none"

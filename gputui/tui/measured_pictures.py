@@ -15,20 +15,20 @@ from time import monotonic
 from textual.pilot import Pilot
 
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
-from gputui.services.live import live_collector
-from gputui.services.running import runs_in_progress, stop
+from gputui.services.live.collector import live_collector
+from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
-from gputui.tui.bell import Bell
-from gputui.tui.compare.screen import CompareScreen
+from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.picture import pieces_of, svg_of_pieces
-from gputui.tui.results.run_pane import RunPane
-from gputui.tui.run.model import RunModel
-from gputui.tui.run.screen import RunScreen
-from gputui.tui.screens import screens_here
-from gputui.tui.shell import ShellScreen
-from gputui.tui.theme import Depth
+from gputui.tui.screens.results.run_pane import RunPane
+from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.screen import RunScreen
+from gputui.tui.shell.registry import SCREENS
+from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.terminal.theme import Depth
 
 SIZES = ((80, 24), (120, 40))
 NAMES = (
@@ -193,7 +193,7 @@ async def _driven(taken: dict[str, str], drive: Callable[[_Camera], object]) -> 
     bell = Bell()
     feed = live_collector(1.0, bell.ring)  # never started: the monitor is not looked at
     model = MonitorModel(MonitorSettings(), title="this box")
-    app = MonitorApp(model, feed, bell, depth=Depth.TRUE, screens=screens_here())
+    app = MonitorApp(model, feed, bell, depth=Depth.TRUE, screens=SCREENS)
     async with app.run_test(size=SIZES[-1]) as pilot:
         work = drive(_Camera(app, pilot, taken))
         assert asyncio.iscoroutine(work)

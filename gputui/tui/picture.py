@@ -16,9 +16,9 @@ from rich.color import Color
 from rich.style import Style
 from textual.strip import Strip
 
-from gputui.tui.cell_diff import cells_of
-from gputui.tui.lines import Line
-from gputui.tui.theme import Depth, definition
+from gputui.tui.terminal.cell_diff import cells_of
+from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.theme import Depth, definition
 
 CELL_WIDTH, CELL_HEIGHT = 8, 17
 FONT_SIZE = 13.2

@@ -22,7 +22,7 @@ from importlib import metadata
 from typing import Any  # JSON
 
 from .contract import Unsupported
-from .peers import END_S, HELLO_S, Lines, PeerLost, noticing_loss, package_root
+from .peers import END_S, HELLO_S, Lines, OtherHosts, PeerLost, noticing_loss, package_root
 
 JOIN_S = 120.0
 """For the other hosts to join, at most."""
@@ -55,6 +55,10 @@ class Hosts:
         self.listener = socket.create_server((self._address, self._port), backlog=64)
         self.guests: list[Lines] = []
         """The hosts that joined; a connection ends when its host is gone."""
+
+    def joined(self) -> OtherHosts:
+        """What ranks of this case are made of."""
+        return OtherHosts(self.rendezvous, self.listener, self.guests)
 
     def launcher(self, per_host: int) -> tuple[str, ...]:
         """torchrun for the ranks of this host."""

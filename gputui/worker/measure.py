@@ -14,9 +14,9 @@ from typing import Any  # JSON of the launch
 from .channel import Channel
 from .compiling import COMPILE, COMPILE_FIGURE
 from .contention import waited_between, waited_ns
-from .contract import Request, Step, Value, Workload
+from .contract import Precision, Request, Step, Value, Workload
 from .failures import Failed, kept_from_file, outcome_of, reason_of
-from .precision import Precision, resolve
+from .precision import resolve
 from .timing import BlockTime, Stopwatch, agree, median_half_width, steps_for, stopwatch_for
 from .workloads import workload_named
 

@@ -21,15 +21,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # Any: JSON
+from typing import Any  # Any: JSON
 
 from .contract import Unsupported
 from .failures import ToldByAnother, is_ours, is_out_of_memory, log
-
-if TYPE_CHECKING:
-    from .hosts import Hosts
 
 CONNECT_S = 120.0
 """For all of them to start: a launcher, and an interpreter that imports torch, from a cold disk."""
@@ -44,6 +42,17 @@ class PeerLost(Exception):
     """One of the processes ended, or gave no answer in time."""
 
 
+@dataclass(frozen=True)
+class OtherHosts:
+    """Where ranks of other hosts come from."""
+
+    rendezvous: str
+    """`ADDRESS:PORT`, an address of this box."""
+    listener: socket.socket
+    guests: list[Lines]
+    """The hosts that joined; a connection ends when its host is gone."""
+
+
 class Peers:
     """The processes of one case, as the worker sees them. `close` ends them all."""
 
@@ -54,7 +63,7 @@ class Peers:
         *,
         launcher: Sequence[str] = (sys.executable,),
         environment: Mapping[str, str] | None = None,
-        hosts: Hosts | None = None,
+        hosts: OtherHosts | None = None,
     ) -> None:
         """Start `count` processes that run `serve(link)` of a module of this package.
 

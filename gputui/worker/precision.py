@@ -7,56 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any  # torch's own types, where torch may be absent
 
-from .contract import Unsupported
+from .contract import Precision, Unsupported
 
 
-@dataclass(frozen=True)
-class Precision:
-    """A requested precision and what it became on this device."""
-
-    requested: str
-    used: str
-    """`fp32`, `tf32`, `amp-bf16` or `amp-fp16`."""
-    device: str
-
-    def product_dtype(self) -> Any:
-        """The type in which matrices are multiplied: float32, bfloat16 or float16."""
-        import torch
-
-        return {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}.get(self.used, torch.float32)
-
-    def autocast(self) -> AbstractContextManager[object]:
-        """The context of a forward pass."""
-        if not self.used.startswith("amp"):
-            return contextlib.nullcontext()
-        import torch
-
-        context: AbstractContextManager[object] = torch.autocast(self.device, dtype=self.product_dtype())
-        return context
-
-    def needs_scaler(self) -> bool:
-        """fp16 gradients underflow without a scale; bf16's do not."""
-        return self.used == "amp-fp16"
-
-    def apply(self) -> None:
-        """Switch TF32 on or off for products, convolutions and RNNs; called before every block.
-
-        From torch 2.9 there is one setting per kind of operation, and mixing it with the older flags is
-        an error, so only one of the two is ever touched.
-        """
-        if self.device != "cuda":
-            return
-        import torch
-
-        on = self.used == "tf32"
-        if hasattr(torch.backends.cudnn, "conv"):
-            word = "tf32" if on else "ieee"
-            torch.backends.cuda.matmul.fp32_precision = word
-            torch.backends.cudnn.conv.fp32_precision = word
-            torch.backends.cudnn.rnn.fp32_precision = word
-        else:
-            torch.backends.cuda.matmul.allow_tf32 = on
-            torch.backends.cudnn.allow_tf32 = on
 
 
 def resolve(requested: str, device: str) -> Precision:

@@ -26,12 +26,12 @@ from journals import GPU_MACHINE, make_case, make_journal
 from shell_app import make_app, picture, settled
 from textual.events import Key
 
-from gputui.services.browsing import PIECES
+from gputui.services.results.browser import PIECES
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.lines_page import LinesPage
-from gputui.tui.results.screen import ResultsScreen
+from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.screens.results.screen import ResultsScreen
 
 GPUS, HERTZ = 8, 10
 

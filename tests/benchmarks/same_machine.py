@@ -26,8 +26,8 @@ from pathlib import Path
 
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.result import Run
-from gputui.services.comparison import Row, Side, compare_sides, side_of_runs, sides_by
-from gputui.services.selecting import select_runs
+from gputui.services.compare.pairing import Row, Side, compare_sides, side_of_runs, sides_by
+from gputui.services.results.selectors import select_runs
 
 PLANTED = 1.5
 PROFILE = """schema = 1

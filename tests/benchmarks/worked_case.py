@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from gputui.analysis.attribution import Attribution
-from gputui.services.comparing import ask
-from gputui.services.explaining import part_name, signed
+from gputui.services.compare.session import ask
+from gputui.services.compare.why import part_name, signed
 
 PROFILE = """schema = 1
 version = 1

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from gputui.model.case import Case, Variant
 from gputui.model.journal import CaseEnd, Figure, Line, Price
-from gputui.services.resolving import case_of
+from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 from gputui.worker.workloads import workload_named

@@ -23,8 +23,8 @@ from journals import make_journal
 from gputui.cli import COMMANDS, main
 from gputui.cli import gputui as group
 from gputui.errors import EXIT_BUG, GputuiError
-from gputui.services.interpreters import choose_interpreter
-from gputui.services.starting import blocks_from, budget_from, launches_from, price_from
+from gputui.services.profiles.interpreters import choose_interpreter
+from gputui.services.runs.start import blocks_from, budget_from, launches_from, price_from
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

@@ -13,7 +13,7 @@ import pytest
 from command_line import gputui, write_spin_profile
 
 from gputui.tui.measured_pictures import NAMES, SIZES
-from gputui.tui.screens import SCREENS
+from gputui.tui.shell.registry import SCREENS
 
 SHOWN = {entry.id: f"{entry.key} {entry.short}" for entry in SCREENS}
 MEASURED = {f"{name}-{width}x{height}.svg" for name in NAMES for width, height in SIZES}
@@ -112,7 +112,7 @@ def test_without_a_terminal_it_says_how_pictures_are_made() -> None:
 def test_made_up_gpus_need_nothing_heavy(gpus: str) -> None:
     code = (
         "import sys\n"
-        "from gputui.services.demo import DemoBox, watched\n"
+        "from gputui.services.live.demo import DemoBox, watched\n"
         f"samples = list(watched(DemoBox({gpus}), 3))\n"
         "print(len(samples[-1].gpus), {'duckdb', 'numpy', 'pandas', 'torch'} & set(sys.modules) or 'light')"
     )

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from command_line import gputui
 
-from gputui.services.places import run_directories
+from gputui.services.support.paths import run_directories
 
 TOKEN = "hf_SECRETxQ7dkW"
 LOG = "its message is in the worker's log"

@@ -10,7 +10,7 @@ import pytest
 from command_line import gputui, write_spin_profile
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS
-from gputui.services.starting import Draft, DraftChecker
+from gputui.services.runs.start import Draft, DraftChecker
 
 NEEDED = "gputui measures with torch 2.4 or newer"
 

@@ -13,7 +13,7 @@ from journals import journal_lines, write_lines
 
 from gputui.model.case import Variant
 from gputui.model.journal import RunStart
-from gputui.services.resolving import case_of
+from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

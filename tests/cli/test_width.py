@@ -17,8 +17,8 @@ from gputui.cli import main
 from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
-from gputui.services.profiles import find_profile
-from gputui.services.resolving import resolve_plan
+from gputui.services.profiles.loader import find_profile
+from gputui.services.profiles.planner import resolve_plan
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 

@@ -7,7 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from gputui.worker.contract import Request, Workload
-from gputui.worker.precision import Precision
+from gputui.worker.contract import (Precision)
 from gputui.worker.shapes import (
     EncoderShape,
     GptShape,

@@ -23,7 +23,7 @@ import gputui
 from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
 from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
-from gputui.services.advising import ALONE, ANSWERS, SERVES
+from gputui.services.advise.rent import ALONE, ANSWERS, SERVES
 from gputui.worker import contract_check, serving
 from gputui.worker.classification import classifier_and_input
 from gputui.worker.contract import Figure, Parameter, Request, Size, Step, Unsupported, Workload
@@ -34,7 +34,8 @@ from gputui.worker.models.llama import Llama
 from gputui.worker.models.lstm import Lstm
 from gputui.worker.models.resnet import ResNet
 from gputui.worker.models.style import Style, shown
-from gputui.worker.precision import Precision, resolve
+from gputui.worker.precision import (resolve)
+from gputui.worker.contract import (Precision)
 from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
-from gputui.tui.bell import Bell
-from gputui.tui.lines import Line, Span
+from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.terminal.lines import Line, Span
 
 
 class Key(NamedTuple):
@@ -134,21 +134,22 @@ def sample_number(number: int) -> LiveSample:
 
 def wait_for_answers() -> None:
     """On a busy machine the terminal's answer takes longer than a user would wait."""
-    from gputui.tui import painting, quiet_input
+    from gputui.tui.terminal import renderer as painting
+    from gputui.tui.terminal import driver as quiet_input
 
     painting.LEAST_PATIENCE_S = quiet_input.LONGEST_PATIENCE_S = 60.0
 
 
 def hang_ups_do_nothing() -> None:
     """As where something took the signal from us: only the terminal itself tells that it is gone."""
-    from gputui.tui import signals
+    from gputui.tui.terminal import signals
 
     signals.ENDING = (signal.SIGTERM,)  # type: ignore[assignment]
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def main(words: list[str]) -> int:
-    from gputui.tui.skeleton import first_picture
+    from gputui.tui.terminal.splash import first_picture
 
     with first_picture(1, "moving", "starting") if "skeleton" in words else nullcontext():
         if "wait" in words:

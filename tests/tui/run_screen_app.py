@@ -7,10 +7,10 @@ import asyncio
 from textual.binding import Binding
 from textual.screen import Screen
 
-from gputui.tui.painting import FastPaint
-from gputui.tui.run.screen import RunScreen
-from gputui.tui.signals import end_by_signal
-from gputui.tui.theme import Depth
+from gputui.tui.terminal.renderer import FastPaint
+from gputui.tui.screens.run.screen import RunScreen
+from gputui.tui.terminal.signals import end_by_signal
+from gputui.tui.terminal.theme import Depth
 
 
 class RunScreenApp(FastPaint):

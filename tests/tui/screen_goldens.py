@@ -22,7 +22,7 @@ from journals import GPU_MACHINE
 from shell_app import make_app, picture, press, settled
 from stored_runs import HOSTILE, store
 
-from gputui.services import wording
+from gputui.services.results import labels as wording
 
 FOLDER = Path(__file__).parent / "golden"
 SIZES = ((80, 24), (120, 40), (200, 50))

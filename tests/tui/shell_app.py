@@ -6,9 +6,9 @@ from moving_lines import MovingLines, Ticking
 from textual.pilot import Pilot
 
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens import screens_here
-from gputui.tui.shell import ShellScreen
-from gputui.tui.theme import Depth
+from gputui.tui.shell.registry import SCREENS
+from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.terminal.theme import Depth
 
 DEADLINE_S = 300.0
 
@@ -24,7 +24,7 @@ def make_app(
         collector.bell,
         (),
         depth=depth,
-        screens=screens_here(),
+        screens=SCREENS,
         ascii_only=ascii_only,
     )
     if opens:

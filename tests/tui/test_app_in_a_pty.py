@@ -305,6 +305,6 @@ def state_of(pid: int) -> str:
 
 
 def test_the_first_picture_needs_nothing_heavy(repository: Path) -> None:
-    code = "import sys, gputui.tui.skeleton as s; print({'textual', 'rich', 'asyncio'} & set(sys.modules))"
+    code = "import sys, gputui.tui.terminal.splash; print({'textual', 'rich', 'asyncio'} & set(sys.modules))"
     said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
     assert said == "set()\n"

@@ -14,10 +14,10 @@ from rich.style import Style
 from textual.strip import Strip
 from wcwidth import wcswidth, wcwidth
 
-from gputui.tui.cell_diff import _ONE_CELL_EACH, CellDiff, cells_of
-from gputui.tui.lines import Line, Span
-from gputui.tui.lines_view import strip_of
-from gputui.tui.theme import STYLES, Depth, depth_of
+from gputui.tui.terminal.cell_diff import _ONE_CELL_EACH, CellDiff, cells_of
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines_view import strip_of
+from gputui.tui.terminal.theme import STYLES, Depth, depth_of
 
 WIDTH, HEIGHT = 30, 6
 

@@ -18,12 +18,12 @@ from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input
 
-from gputui.services.places import copies_directory
+from gputui.services.support.paths import copies_directory
 from gputui.tui.app import MonitorApp
-from gputui.tui.compare.actions import ACTIONS
-from gputui.tui.compare.screen import CompareScreen
-from gputui.tui.dialogs import AskText
-from gputui.tui.lines_page import LinesPage
+from gputui.tui.screens.compare.actions import ACTIONS
+from gputui.tui.screens.compare.screen import CompareScreen
+from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.lines_page import LinesPage
 
 CLEAN = r"[b]bold[/b] \x1b[31m[@c…"
 """The label HOSTILE as a heading has it."""

@@ -15,8 +15,8 @@ from screen_goldens import store_three
 from shell_app import make_app, press, settled
 
 from gputui.tui.app import MonitorApp
-from gputui.tui.cell_diff import rich_style
-from gputui.tui.theme import STYLES, Depth, definition
+from gputui.tui.terminal.cell_diff import rich_style
+from gputui.tui.terminal.theme import STYLES, Depth, definition
 
 LEAST = 4.5
 DARK = {"black": "#000000", "VS Code": "#1e1e1e", "Ubuntu": "#300a24", "Solarized": "#002b36"}

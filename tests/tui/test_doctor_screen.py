@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from shell_app import make_app, picture, press, settled
 
-from gputui.services.doctor import Check
-from gputui.tui.doctor.screen import lines_of
+from gputui.services.doctor.checks import Check
+from gputui.tui.screens.doctor.screen import lines_of
 
 
 async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:

@@ -17,17 +17,17 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from gputui.recording.worker_process import log_of
-from gputui.services.places import copies_directory, run_directories
+from gputui.services.support.paths import copies_directory, run_directories
 from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
 from gputui.tui.app import MonitorApp
-from gputui.tui.dialogs import AskText, Confirm
-from gputui.tui.results.actions import ACTIONS
-from gputui.tui.results.run_pane import OF_A_CASE, TABS
-from gputui.tui.results.screen import ResultsScreen
-from gputui.tui.results.telemetry_page import course_place
-from gputui.tui.screens import SCREENS, screens_here
+from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.screens.results.actions import ACTIONS
+from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
+from gputui.tui.screens.results.screen import ResultsScreen
+from gputui.tui.screens.results.telemetry_page import course_place
+from gputui.tui.shell.registry import SCREENS
 
 
 def labels(db: Path) -> dict[str, str]:
@@ -83,7 +83,7 @@ async def test_without_any_file_the_screen_says_how_to_make_one(
         shown = picture(app)
         assert "No runs yet." in shown
         assert "gputui run quick" in shown
-        assert ("press 2" in shown) is any(entry.id == "run" for entry in screens_here())
+        assert ("press 2" in shown) is any(entry.id == "run" for entry in SCREENS)
 
 
 async def test_files_of_the_data_directory_and_of_the_working_directory_are_listed(

@@ -35,15 +35,15 @@ from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, Block
 from gputui.model.result import Run
 from gputui.recording.lock import read_holder
-from gputui.services.starting import Asked, Draft, DraftChecker, command_line, read_draft
+from gputui.services.runs.start import Asked, Draft, DraftChecker, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
-from gputui.tui.cell_diff import width_of
-from gputui.tui.clipboard import has_osc_52, osc_52
-from gputui.tui.run.actions import ACTIONS, keys_table
-from gputui.tui.run.form import Text
-from gputui.tui.run.pictures import picture
+from gputui.tui.terminal.cell_diff import width_of
+from gputui.tui.shell.clipboard import has_osc_52, osc_52
+from gputui.tui.screens.run.actions import ACTIONS, keys_table
+from gputui.tui.screens.run.form import Text
+from gputui.tui.screens.run.pictures import picture
 
 DEADLINE_S = 300.0
 
@@ -543,7 +543,7 @@ def test_keys_are_told_once_and_the_page_holds_them(repository: Path) -> None:
 
 def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path) -> None:
     code = (
-        "import sys, gputui.tui.run.screen; "
+        "import sys, gputui.tui.screens.run.screen; "
         "print(sorted({'torch', 'duckdb', 'pandas'} & {name.partition('.')[0] for name in sys.modules}))"
     )
     said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -17,19 +16,20 @@ from shell_app import DEADLINE_S, make_app, picture, press, settled
 from stored_runs import run_id_of, store
 
 from gputui.recording.lock import Holder, take_lock
-from gputui.services.places import run_directories
-from gputui.tui.actions import APP_ACTIONS, Action, table_of
-from gputui.tui.compare.actions import ACTIONS as COMPARE_ACTIONS
-from gputui.tui.doctor.actions import ACTIONS as DOCTOR_ACTIONS
+from gputui.services.support.paths import run_directories
+from gputui.tui.shell.keymap import APP_ACTIONS, Action, table_of
+from gputui.tui.screens.compare.actions import ACTIONS as COMPARE_ACTIONS
+from gputui.tui.screens.doctor.actions import ACTIONS as DOCTOR_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.results.actions import ACTIONS as RESULTS_ACTIONS
-from gputui.tui.screens import SCREENS, header_line, screens_here, screens_line
+from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
+from textual.screen import Screen
+from gputui.tui.shell.registry import load_screen, SCREENS, header_line, SCREENS, screens_line
 
 LOADED = """
 import json, sys
-import gputui.tui.app, gputui.tui.live, gputui.tui.monitor.model, gputui.services.live
-from gputui.tui.screens import screens_here, screens_line
+import gputui.tui.app, gputui.tui.launch, gputui.tui.monitor.model, gputui.services.live.collector
+from gputui.tui.shell.registry import SCREENS, screens_line
 screens_line("monitor")
 print(json.dumps([name for name in sys.modules]))
 """
@@ -45,9 +45,8 @@ def test_the_monitor_alone_loads_no_other_screen_and_nothing_that_they_need() ->
 
 
 def test_every_screen_that_is_here_can_be_loaded_and_keys_are_unique() -> None:
-    for entry in screens_here():
-        module, _, name = entry.place.partition(":")
-        assert not entry.place or hasattr(importlib.import_module(module), name)
+    for entry in SCREENS:
+        assert entry.is_loaded or isinstance(load_screen(entry), Screen)
     assert len({entry.key for entry in SCREENS}) == len({entry.id for entry in SCREENS}) == len(SCREENS)
 
 
@@ -70,9 +69,9 @@ async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) 
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        for entry in screens_here():
+        for entry in SCREENS:
             await press(pilot, entry.key)
-            if entry.place:
+            if not entry.is_loaded:
                 assert f"[{entry.key} {entry.short}]" in picture(app)
         results = app._opened["results"]
         await press(pilot, "1", "3")

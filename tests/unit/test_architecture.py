@@ -14,7 +14,7 @@ import pytest
 
 from gputui.cli import COMMANDS, Command
 from gputui.recording.deployment import MEASURING_HALF
-from gputui.services.profiles import shipped_profiles
+from gputui.services.profiles.loader import shipped_profiles
 from gputui.worker.workloads import WORKLOADS
 
 MAY_BE_THERE = {"pynvml", "psutil", "_psutil_linux", "_psutil_posix", "gputui"}
@@ -127,7 +127,7 @@ def test_listing_the_profiles_imports_neither_torch_nor_a_database(tmp_path: Pat
 
 LIST = """
 import json, gputui
-from gputui.services.profiles import shipped_profiles
+from gputui.services.profiles.loader import shipped_profiles
 print(json.dumps([gputui.__file__, [p.name for p in shipped_profiles()]]))
 """
 

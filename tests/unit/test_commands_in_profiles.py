@@ -16,9 +16,9 @@ from gputui.errors import EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.case import program_case
 from gputui.model.plan import Plan, PlannedCommand
-from gputui.services.profiles import Profile, read_profile
-from gputui.services.recordings import recorded_case
-from gputui.services.resolving import Choices, resolve_plan
+from gputui.services.profiles.loader import Profile, read_profile
+from gputui.services.runs.recording import recorded_case
+from gputui.services.profiles.planner import Choices, resolve_plan
 
 HEAD = """
 schema = 1

@@ -22,15 +22,16 @@ from gputui.cli import main
 from gputui.errors import EXIT_DONE
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
-from gputui.services.charts import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
-from gputui.services.comparison import Cell, compare_sides, side_of_runs
-from gputui.services.comparison_csv import comparisons_as_csv, harmless
-from gputui.services.comparison_markdown import comparisons_as_markdown, escaped
-from gputui.services.comparison_page import comparisons_as_page
-from gputui.services.comparison_tables import Form, Naming, cost_table, energy_table, row_table
-from gputui.services.evidence import Evidence
-from gputui.services.export import comparison_as_json
-from gputui.services.row_values import value_of
+from gputui.services.compare.svg import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
+from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
+from gputui.services.compare.csv import (comparisons_as_csv)
+from gputui.services.support.csv_cells import (harmless)
+from gputui.services.compare.markdown import comparisons_as_markdown, escaped
+from gputui.services.compare.html import comparisons_as_page
+from gputui.services.compare.columns import Form, Naming, cost_table, energy_table, row_table
+from gputui.services.results.conditions import Evidence
+from gputui.services.compare.json import (comparison_as_json)
+from gputui.services.compare.row_values import value_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -416,7 +417,7 @@ def test_bars_go_left_of_zero_and_right_of_it_by_their_size() -> None:
 
 
 def test_a_line_stops_where_nothing_was_measured() -> None:
-    from gputui.services.charts import line_chart
+    from gputui.services.compare.svg import line_chart
 
     values = [1.0, 2.0, float("nan"), 3.0]
     chart = line_chart("power", "W", [Line("a", "a GPU 0", [0.0, 1.0, 2.0, 3.0], values)])

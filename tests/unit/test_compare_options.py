@@ -28,15 +28,15 @@ from gputui.errors import (
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_energy
-from gputui.services.comparing import ask
-from gputui.services.comparison import Comparison, compare_sides, side_of_runs
-from gputui.services.comparison_tables import Form, Naming, normal_lines, remarks, row_table
-from gputui.services.energies import energy_of
-from gputui.services.evidence import Evidence
-from gputui.services.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
-from gputui.services.references import reference_directory, reference_file, reference_names
-from gputui.services.selecting import Selection, split_selector
-from gputui.services.writing_text import write_whole
+from gputui.services.compare.session import ask
+from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
+from gputui.services.compare.columns import Form, Naming, normal_lines, remarks, row_table
+from gputui.services.results.energy import energy_of
+from gputui.services.results.conditions import Evidence
+from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
+from gputui.services.results.references import reference_directory, reference_file, reference_names
+from gputui.services.results.selectors import Selection, split_selector
+from gputui.services.support.atomic_write import write_whole
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import LaunchPower, open_result
 from gputui.store.writing import store_run

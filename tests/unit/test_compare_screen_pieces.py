@@ -9,12 +9,12 @@ import pytest
 from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
-from gputui.services.beside import SideCourse, courses_of
-from gputui.services.comparing import Request, ask, request_of
-from gputui.services.selecting import from_here
+from gputui.services.compare.telemetry_overlay import SideCourse, courses_of
+from gputui.services.compare.session import Request, ask, request_of
+from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
-from gputui.tui.compare.rows_table import short_names
+from gputui.tui.screens.compare.rows_table import short_names
 
 
 @pytest.mark.parametrize(

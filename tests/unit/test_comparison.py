@@ -19,7 +19,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult, Run
-from gputui.services.comparison import (
+from gputui.services.compare.pairing import (
     Comparison,
     GroupMean,
     Row,
@@ -28,16 +28,16 @@ from gputui.services.comparison import (
     sides_by,
     telling_dimension,
 )
-from gputui.services.comparison_tables import Form, Naming, remarks, row_table
-from gputui.services.export import comparison_as_json
-from gputui.services.row_wording import (
+from gputui.services.compare.columns import Form, Naming, remarks, row_table
+from gputui.services.compare.json import (comparison_as_json)
+from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
     choice_words,
     short_change_text,
     side_words,
 )
-from gputui.services.wording import run_notes
+from gputui.services.results.labels import run_notes
 
 LATER_US = STARTED_US + 3_600_000_000
 GEMM = make_case()

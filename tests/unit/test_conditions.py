@@ -27,7 +27,7 @@ from gputui.model.case import OWN
 from gputui.model.journal import Block, Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.telemetry import Reading
-from gputui.services.comparison import (
+from gputui.services.compare.pairing import (
     CAPPED,
     COLD,
     CROWDED,
@@ -39,7 +39,7 @@ from gputui.services.comparison import (
     side_of_runs,
     sides_by,
 )
-from gputui.services.speeds import cost_of, paired_launches, speed_of
+from gputui.services.results.throughput import cost_of, paired_launches, speed_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import BlockReasons, CaseConditions, MeasuredSpan, open_result
 from gputui.store.writing import store_run

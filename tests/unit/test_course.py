@@ -25,7 +25,7 @@ from gputui.model.journal import (
     RunStart,
 )
 from gputui.model.telemetry import CURRENT, HOST, Reading
-from gputui.services.course import EVENTS_KEPT, INTERVAL_BLOCKS, Course, box_now
+from gputui.services.runs.progress import EVENTS_KEPT, INTERVAL_BLOCKS, Course, box_now
 
 SECOND = 10**9
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from gputui.cli import COMMANDS, Command
-from gputui.services.profiles import Profile, shipped_profiles
+from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -68,3 +68,11 @@ def test_the_page_of_profiles_tells_of_each_workload(workload: Workload, pages: 
     assert f"| {', '.join(workload.precisions)} |" in row
     compiled = pages["profiles.md"].partition("`modes = ")[2].partition("\n\n")[0]
     assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes)
+
+
+def test_every_file_that_contributors_are_sent_to_is_there(repository: Path) -> None:
+    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", page))
+    assert len(named) > 20
+    roots = (repository, repository / "gputui", repository / "gputui" / "worker")
+    assert sorted(name for name in named if not any((root / name).exists() for root in roots)) == []

@@ -16,7 +16,7 @@ from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Layer
-from gputui.services.doctor import Box, Check, State, Terminal, judged, worst
+from gputui.services.doctor.checks import Box, Check, State, Terminal, judged, worst
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {

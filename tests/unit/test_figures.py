@@ -18,7 +18,7 @@ from gputui.cli import main
 from gputui.model.absent import Missing
 from gputui.model.journal import CaseEnd, Figure, Line
 from gputui.model.units import FIGURE_SUFFIXES, format_figure
-from gputui.services.figures import figures_of
+from gputui.services.results.metrics import figures_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

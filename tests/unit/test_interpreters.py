@@ -14,7 +14,7 @@ from supervised import living_members
 
 from gputui.errors import EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing
-from gputui.services.interpreters import choose_interpreter
+from gputui.services.profiles.interpreters import choose_interpreter
 
 TORCH = """
 import os
@@ -73,7 +73,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """An environment without torch in which gputui is made to believe it runs; no other is in reach."""
     environment = Environment(tmp_path / "bare", None)
     monkeypatch.setattr(sys, "executable", environment.python)
-    monkeypatch.setattr("gputui.services.interpreters._USUAL_PLACES", ())
+    monkeypatch.setattr("gputui.services.profiles.interpreters._USUAL_PLACES", ())
     monkeypatch.setenv("PATH", "/nowhere")
     return environment
 
@@ -163,7 +163,8 @@ def test_what_is_too_old_or_broken_is_passed_over_for_the_next_with_the_reason(
     broken = Environment(tmp_path / "broken", "import not_here_at_all")
     older = Environment(tmp_path / "older", python_version="3.9.18")
     monkeypatch.setenv("PATH", str(older.place / "bin"))
-    monkeypatch.setattr("gputui.services.interpreters._USUAL_PLACES", (older.python, with_torch.python))
+    places = (older.python, with_torch.python)
+    monkeypatch.setattr("gputui.services.profiles.interpreters._USUAL_PLACES", places)
     chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(old.place), "CONDA_PREFIX": str(broken.place)})
     assert chosen.interpreter.executable == with_torch.python
     assert chosen.passed_over == (

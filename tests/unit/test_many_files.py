@@ -14,9 +14,9 @@ from journals import GPU_MACHINE, STARTED_US, make_case, make_journal
 from many import holding
 
 from gputui.errors import GputuiError
-from gputui.services import selecting
-from gputui.services.evidence import Evidence
-from gputui.services.selecting import select_all, select_runs
+from gputui.services.results import selectors as selecting
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.selectors import select_all, select_runs
 from gputui.store import locking, opening
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import conditions_of, open_result, open_results, powers_of

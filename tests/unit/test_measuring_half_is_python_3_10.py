@@ -14,7 +14,7 @@ import pytest
 import gputui
 from gputui.errors import EXIT_MACHINE_LACKS
 from gputui.recording.deployment import _MAIN, copy_worker, measuring_half
-from gputui.services.interpreters import _LOOK
+from gputui.services.profiles.interpreters import _LOOK
 
 PACKAGE = Path(gputui.__file__).parent
 MEASURING = [

@@ -19,7 +19,7 @@ from gputui.model.case import Variant
 from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, LaunchEnd, RunEnd, RunStart
 from gputui.model.plan import Plan
 from gputui.recording.deployment import measuring_half
-from gputui.services.resolving import case_of
+from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

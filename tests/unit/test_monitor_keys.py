@@ -12,7 +12,7 @@ from textual.binding import Binding
 
 from gputui.model.absent import Missing
 from gputui.model.live import GpuUse
-from gputui.tui.actions import APP_ACTIONS
+from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, keys_table, shown_keys
 from gputui.tui.monitor.metrics import Units

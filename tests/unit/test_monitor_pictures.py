@@ -12,9 +12,9 @@ from monitor_samples import HOST, SECOND, START, process, sample, text_of, with_
 from rich.cells import cell_len
 from rich.text import Text
 
-from gputui.tui.lines import Line
+from gputui.tui.terminal.lines import Line
 from gputui.tui.monitor.actions import ACTIONS
-from gputui.tui.monitor.cells import line_width
+from gputui.tui.widgets.cells import line_width
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 

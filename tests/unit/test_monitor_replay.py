@@ -10,7 +10,7 @@ from journals import GPU_MACHINE, STARTED_NS, STARTED_US, make_journal, write_te
 from monitor_samples import text_of
 
 from gputui.model.telemetry import HOST, Reading
-from gputui.services.replay import Playback, open_replay
+from gputui.services.playback.replay import Playback, open_replay
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, REPLAY_ACTIONS, keys_table

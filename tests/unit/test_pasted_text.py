@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual._xterm_parser import XTermParser
 
-from gputui.tui.quiet_input import PasteFilter
+from gputui.tui.terminal.driver import PasteFilter
 
 BEGINS, ENDS = "\x1b[200~", "\x1b[201~"
 ANY_TEXT = st.text(st.sampled_from("ab\x1b[2013~\x01\x07\t\n\r温"), max_size=40)

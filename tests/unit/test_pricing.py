@@ -9,7 +9,7 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.pricing import MAX_USD_PER_HOUR, price_of, price_of_run, price_source
+from gputui.services.prices.pricing import MAX_USD_PER_HOUR, price_of, price_of_run, price_source
 
 
 def refused(usd_per_hour: float | None, instance: str | None) -> GputuiError:

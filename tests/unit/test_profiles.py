@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.profiles import Profile, find_profile, read_profile, shipped_profiles
+from gputui.services.profiles.loader import Profile, find_profile, read_profile, shipped_profiles
 from gputui.worker.workloads import workload_named
 
 RIGHT = """

@@ -17,7 +17,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.live import LiveSample
 from gputui.model.telemetry import HOST, Reading
-from gputui.services.replay import PIECES, Playback, Player, Replay, open_replay
+from gputui.services.playback.replay import PIECES, Playback, Player, Replay, open_replay
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

@@ -15,8 +15,8 @@ from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLa
 from gputui.model.case import Case, Parameter, Variant, Work
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import PLAN_SCHEMA, TIMED, Plan, PlannedCase
-from gputui.services.profiles import Profile, find_profile, read_profile, shipped_profiles
-from gputui.services.resolving import Choices, case_of, resolve_plan
+from gputui.services.profiles.loader import Profile, find_profile, read_profile, shipped_profiles
+from gputui.services.profiles.planner import Choices, case_of, resolve_plan
 from gputui.worker.workloads import WORKLOADS
 
 QUICK = find_profile("quick")

@@ -6,7 +6,7 @@ import pytest
 from journals import RUN_ID, STARTED_US, make_journal
 
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.selecting import Selection, run_and_file, select_runs, split_selector
+from gputui.services.results.selectors import Selection, run_and_file, select_runs, split_selector
 from gputui.store.editing import remove_run
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run

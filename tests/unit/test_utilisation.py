@@ -12,7 +12,7 @@ from test_normality_of_runs import at_rate
 
 from gputui.cli.results import print_uses
 from gputui.model.absent import Missing
-from gputui.services.utilisation import Use, uses_of
+from gputui.services.results.roofline import Use, uses_of
 
 
 def test_training_gpt2_at_347k_tokens_per_second_uses_30_percent_of_an_h200() -> None:

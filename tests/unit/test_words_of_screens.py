@@ -8,7 +8,7 @@ import pytest
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
-from gputui.services.wording import interval_words
+from gputui.services.results.labels import interval_words
 from gputui.store.selecting import check_label
 
 SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, independent=9, launches=1, method="")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputui.tui.actions import APP_ACTIONS, table_of
-from gputui.tui.actions import Action as Action
-from gputui.tui.actions import shown_key as shown_key
-from gputui.tui.actions import shown_keys as shown_keys
+from gputui.tui.shell.keymap import APP_ACTIONS, table_of
+from gputui.tui.shell.keymap import Action as Action
+from gputui.tui.shell.keymap import shown_key as shown_key
+from gputui.tui.shell.keymap import shown_keys as shown_keys
 
 ACTIONS: tuple[Action, ...] = (
     Action("pause", "space", "Pause", "Hold the picture still; sampling goes on"),

@@ -7,20 +7,11 @@ from collections.abc import Mapping, Sequence
 from gputui.analysis.health import Finding
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
-from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import clean, fitted, left, ruled
-from gputui.tui.monitor.charts import bar
-from gputui.tui.monitor.look import (
-    Look,
-    account_text,
-    device_title,
-    instance_state,
-    instances_text,
-    is_full,
-    metric_lines,
-    profile_text,
-    wrapped,
-)
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, fitted, left, ruled
+from gputui.tui.widgets.charts import bar
+from gputui.tui.monitor.look import (Look, account_text, device_title, instance_state, instances_text, is_full, metric_lines, profile_text)
+from gputui.tui.widgets.wrapping import (wrapped)
 from gputui.tui.monitor.metrics import (
     ALWAYS,
     Metric,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gputui.analysis.health import Finding
 from gputui.model.live import DeviceSample
-from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import clean, filled, fitted, left, line_width, side_by_side
-from gputui.tui.monitor.charts import heat
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, side_by_side
+from gputui.tui.widgets.charts import heat
 from gputui.tui.monitor.layout import STRIP_LABEL, Box, Layout
 from gputui.tui.monitor.look import (
     Look,

@@ -9,11 +9,11 @@ from gputui.analysis.health import Finding
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import counted, format_usd, with_prefix
-from gputui.tui.lines import Line, Span
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.monitor.accounts import IDLE_PCT, Account, Ledger
-from gputui.tui.monitor.cells import clean, cut, fitted, left, width_of
-from gputui.tui.monitor.charts import Chart, bar, round_ceiling
-from gputui.tui.monitor.history import History, Series
+from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of
+from gputui.tui.widgets.charts import Chart, bar, round_ceiling
+from gputui.tui.widgets.history import History, Series
 from gputui.tui.monitor.metrics import Metric, Units, number, word
 
 NEARLY_FULL = 0.95
@@ -220,21 +220,3 @@ def _elapsed(nanoseconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def wrapped(text: str, width: int, most: int) -> list[str]:
-    """Words in at most so many rows; what does not fit is cut."""
-    rows: list[str] = []
-    row = ""
-    words = text.split()
-    for place, one in enumerate(words):
-        longer = f"{row} {one}" if row else one
-        if width_of(longer) <= width or not row:
-            row = longer
-            continue
-        if len(rows) == most - 1:
-            row = " ".join([row, *words[place:]])
-            break
-        rows.append(row)
-        row = one
-    if row:
-        rows.append(row)
-    return [cut(one, width) for one in rows[:most]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gputui.model.absent import Missing
 from gputui.model.devices import MIG_PER_GPU, device_label, device_order
 from gputui.model.live import ENDED, FOREIGN, HIDDEN, ProcessSample
-from gputui.tui.monitor.cells import clean
+from gputui.tui.widgets.cells import clean
 from gputui.tui.monitor.metrics import ABSENT, Units, memory
 
 Key = float | str | None

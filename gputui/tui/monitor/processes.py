@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gputui.model.absent import Missing
 from gputui.model.live import ProcessSample
-from gputui.tui.lines import Line, Span
-from gputui.tui.monitor.cells import fitted, left, right
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import fitted, left, right
 from gputui.tui.monitor.metrics import Units
 from gputui.tui.monitor.process_columns import (
     COLUMNS,

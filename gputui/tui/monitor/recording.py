@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
 from gputui.model.live import LiveSample
-from gputui.tui.lines import Span
+from gputui.tui.terminal.lines import Span
 
 SPEEDS: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _TELLS_TIME_OF_DAY = 110

@@ -16,13 +16,13 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputui.model.live import LiveSample
-from gputui.tui.bell import Bell
-from gputui.tui.cell_diff import width_of
-from gputui.tui.lines import Line, Span
-from gputui.tui.lines_view import LinesView
-from gputui.tui.painting import FastPaint
-from gputui.tui.screens import screen_at
-from gputui.tui.theme import Depth
+from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.terminal.cell_diff import width_of
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.renderer import FastPaint
+from gputui.tui.shell.registry import screen_at
+from gputui.tui.terminal.theme import Depth
 
 PAINT_EVERY_S = 1.0
 _SLACK_S = 0.1

@@ -6,9 +6,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.health import Finding
-from gputui.tui.lines import Line, Span
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.monitor.actions import OF_THE_APP, Action, shown_key
-from gputui.tui.monitor.cells import clean, cut, fitted, line_width, width_of
+from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
 
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 """With which a process can be ended, the mildest first."""

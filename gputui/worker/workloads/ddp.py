@@ -181,7 +181,7 @@ def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> Peer
             count * per_host,
             launcher=hosts.launcher(per_host),
             environment={**thread_counts(threads), **hosts.interface()},
-            hosts=hosts,
+            hosts=hosts.joined(),
         )
     except BaseException:
         hosts.close()

@@ -1,0 +1,4 @@
+"""From measured rows to decisions: what a job takes and costs on each box (`rent`), whether buying pays
+(`buy`), and whether a training fits into memory (`memory_fit`). In: sides of a comparison, prices, a
+job. Out: offers and picks.
+"""

@@ -1,0 +1,107 @@
+"""Whether buying the boxes that a job needs pays against renting them, and after how many months."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gputui.analysis.owning import HOURS_PER_MONTH, Owning, RentOrBuy, rent_or_buy
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
+from gputui.services.advise.rent import Advice, Load, Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What buying one box costs, and what owning it does."""
+
+    power_usd_per_kwh: float = 0.0
+    cooling: float = 0.0
+    staff_usd_per_month: float = 0.0
+    """For all bought boxes together."""
+    utilisation: float = 1.0
+    """Share of the hours of a month in which the boxes work: rented ones are paid for these alone."""
+    hours_per_month: float = HOURS_PER_MONTH
+    power_w: float | None = None
+    """Of one box at work; None for what its GPUs were seen to take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buying:
+    """Rent or buy for one offer."""
+
+    box: str
+    device_class: str
+    boxes: int
+    hours: float
+    """Of work per month."""
+    power_w: float | Missing
+    """Of one box, as it was reckoned with."""
+    power_from: str
+    """`stated`, `GPUs as measured`, or empty where power is not paid for."""
+    found: RentOrBuy | Missing
+    left_out: tuple[str, ...]
+    """What owning costs as well, and nobody stated."""
+
+
+def weigh(
+    advice: Advice,
+    buy_usd: Callable[[str], float | None],
+    terms: Terms,
+    measured_w: Callable[[str], float | Missing],
+) -> tuple[Buying, ...]:
+    """Rent or buy for each box with an offer that meets its job; the best offer of each box.
+
+    `buy_usd` is the price of one such box by its name, None for a box that is not for sale. `measured_w` is
+    what the GPUs of a run took, by run id.
+    """
+    chosen: dict[str, Offer] = {}
+    for offer in advice.offers:
+        if offer.meets:
+            chosen.setdefault(offer.box, offer)
+    return tuple(
+        _weighed(offer, usd, terms, measured_w)
+        for name, offer in chosen.items()
+        if (usd := buy_usd(name)) is not None
+    )
+
+
+def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str], float | Missing]) -> Buying:
+    boxes = int(offer.load.boxes.value) if isinstance(offer.load, Load) else 1
+    hours = terms.hours_per_month * terms.utilisation
+    power_w: float | Missing = Missing("power is not paid for")
+    power_from = ""
+    if terms.power_usd_per_kwh > 0:
+        power_w = measured_w(offer.run_id) if terms.power_w is None else terms.power_w
+        power_from = "stated" if terms.power_w is not None else "GPUs as measured"
+    found: RentOrBuy | Missing
+    if not isinstance(offer.price, Price):
+        found = Missing("its rent is not known: state it with --price")
+    elif power_from and isinstance(power_w, Missing):
+        found = Missing(f"its power is not known ({power_w.reason}): state it with --power")
+    else:
+        watts = 0.0 if isinstance(power_w, Missing) else power_w * boxes
+        owning = Owning(watts, terms.power_usd_per_kwh, terms.cooling, terms.staff_usd_per_month)
+        rent = offer.price.usd_per_hour * hours * boxes
+        found = rent_or_buy(usd * boxes, rent, owning.usd_per_month(hours))
+    return Buying(
+        box=offer.box,
+        device_class=offer.device_class,
+        boxes=boxes,
+        hours=hours,
+        power_w=power_w,
+        power_from="" if isinstance(power_w, Missing) else power_from,
+        found=found,
+        left_out=tuple(_left_out(terms)),
+    )
+
+
+def _left_out(terms: Terms) -> list[str]:
+    said = []
+    if terms.power_usd_per_kwh == 0:
+        said.append("power")
+    elif terms.cooling == 0:
+        said.append("cooling")
+    if terms.staff_usd_per_month == 0:
+        said.append("staff")
+    return [*said, "space, interest, repairs, resale"]

@@ -1,0 +1,677 @@
+"""What a job takes and costs on each box that was measured: cheapest, fastest, and whether a GPU pays.
+
+Every figure is one of a measured row: so many units of its work at its speed. A box without a row that
+answers is named with the reason. Nobody is called cheaper or faster whom `compare` would not tell apart, or
+where 95 % intervals overlap.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gputui.analysis.cost import share_of_price
+from gputui.analysis.job import Batch, Job, Serving
+from gputui.analysis.owning import HOURS_PER_MONTH
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, judge
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case, Work
+from gputui.model.journal import Price
+from gputui.model.result import CaseResult
+from gputui.model.units import counted, format_percent, format_seconds
+from gputui.services.compare.pairing import Cell, ConditionsOf, Side, SideCase, estimate_pair, flags_of
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.throughput import devices_of, speed_of
+from gputui.services.results.roofline import is_impossible, uses_of
+from gputui.worker.latencies import QUEUE_GREW
+
+START_S = 600.0
+"""Assumed: a rented box is paid for 10 minutes beside the work, for starting, fetching data and ending."""
+
+ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("tok", "train"): ("gpt_train", "lstm_train", "bert_ft"),
+    ("tok", "write"): ("decode",),
+    ("img", "train"): ("conv_train",),
+    ("seq", "train"): ("bert_ft",),
+    ("req", "answer"): ("infer_rps", "infer_best"),
+}
+"""Workloads whose rows answer a job of this unit and verb, the likeliest first."""
+SERVES = ("infer_rps",)
+ALONE = "infer_lat"
+"""One request at a time: what no load can be better than."""
+
+_UNDER_LOAD = re.compile(r"(p50|p99)_at_([0-9]{1,3})_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One side that was measured, and what it costs."""
+
+    side: Side
+    price: Price | Missing
+    cpu_price: Price | Missing
+    """Of a CPU box like this one's CPU: a box with GPUs has no price for its CPU alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which rows shall answer; empty for what was measured on most boxes."""
+
+    workload: str = ""
+    size: str = ""
+    precision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A figure with the 95 % interval that the speed gives it."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> Span:
+        """All three times as much."""
+        return Span(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much of its throughput a box can serve within the bound."""
+
+    fraction: float
+    """The highest measured one that meets the bound."""
+    wait_s: float | Missing
+    """The percentile there, of the worst launch; Missing where any wait will do and too few requests came."""
+    per_s: Span
+    """Requests per second at that load, one GPU or CPU."""
+    needed: Span
+    """Of such devices; whole numbers."""
+    boxes: Span
+    """That hold so many; whole numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The job on one device of one box."""
+
+    box: str
+    """What the user calls it."""
+    run_id: str
+    device_class: str
+    device_name: str
+    case: Case
+    """The row that answers: of the device's variants the fastest, or that which serves most."""
+    speed: SpeedEstimate
+    price: Price | Missing
+    share: float | Missing
+    """The part of the price that the job carries."""
+    time_s: Span | Missing
+    """Of the work, without the start; Missing for serving."""
+    load: Load | Missing
+    """Missing for a job that ends, or with the reason why the bound is not met."""
+    usd: Span | Missing
+    """Of the job with its start; of serving per month."""
+    meets: bool
+    """The deadline or the bound, also at the worse end of the interval; True without one."""
+    is_told: bool
+    """Whether that is known: False where waits were not measured, or the deadline lies in the interval."""
+    doubts: tuple[str, ...]
+    """What makes the row less sure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The best offer by one measure."""
+
+    box: str
+    device_class: str
+    ties: tuple[str, ...]
+    """Others that are not told apart from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An offer for a pick: the least span wins."""
+
+    offer: Offer
+    case: SideCase
+    span: Span
+    weight: float | None
+    """Its figure is this over its speed, start-up aside; None if it is no such figure."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.offer.box} {self.offer.device_class}"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The answer to one job."""
+
+    job: Job
+    work: Work
+    """What was measured, and stands for the job."""
+    stands_for: str
+    """How far it does, in words."""
+    offers: tuple[Offer, ...]
+    """Those that meet the job first, then the cheapest, then the fastest."""
+    left_out: tuple[tuple[str, str], ...]
+    """Boxes, or devices of theirs, without a figure: what, and why."""
+    cheapest: Pick | Missing
+    fastest: Pick | Missing
+    gpu: str
+    """Whether a GPU is worth it, in a sentence."""
+    assumptions: tuple[str, ...]
+
+
+def advise(
+    job: Job,
+    boxes: Sequence[Box],
+    choice: Choice = Choice(),
+    *,
+    start_s: float = START_S,
+    hours_per_month: float = HOURS_PER_MONTH,
+    conditions: ConditionsOf | None = None,
+) -> Advice:
+    """Answer one job from what these boxes measured.
+
+    `conditions` gives what the box did while a case was timed; without it no doubt comes from telemetry.
+    Raises GputuiError if no box has a row that answers it, with what would measure one.
+    """
+    work = _chosen_work(job, boxes, choice)
+    made: list[tuple[Offer, SideCase]] = []
+    left_out: list[tuple[str, str]] = []
+    for box in boxes:
+        said = len(made) + len(left_out)
+        for device_class in ("gpu", "cpu"):
+            found = _measured_cases(box.side, work, device_class, choice.precision)
+            if isinstance(found, Missing):
+                if found.reason:
+                    left_out.append((f"{box.side.name} {device_class}", found.reason))
+                continue
+            variants = [
+                (_offer(job, box, case, start_s, hours_per_month, conditions), case) for case in found
+            ]
+            made.append(max(variants, key=lambda pair: (pair[0].meets, _pace(pair[0]))))
+        if said == len(made) + len(left_out):
+            row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
+            left_out.append((box.side.name, f"has no {row}"))
+    made.sort(key=lambda pair: _order(pair[0]))
+    offers = [offer for offer, _ in made]
+    able = [pair for pair in made if pair[0].meets]
+    return Advice(
+        job=job,
+        work=work,
+        stands_for=_stands_for(work),
+        offers=tuple(offers),
+        left_out=tuple(left_out),
+        cheapest=_cheapest(job, able),
+        fastest=_fastest(job, able),
+        gpu=_gpu_word(job, offers, start_s),
+        assumptions=tuple(
+            _assumptions(job, [offer for offer, _ in able] or offers, start_s, hours_per_month)
+        ),
+    )
+
+
+def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
+    """What most boxes have measured; of several the likeliest workload, then the largest model."""
+    names = SERVES if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
+    if choice.workload and choice.workload not in names:
+        raise GputuiError(
+            f"--workload {choice.workload}: does not answer {job.text!r}", f"one of {', '.join(names)}"
+        )
+    wanted = (choice.workload,) if choice.workload else names
+    having: dict[Work, set[str]] = {}
+    tried: list[CaseResult] = []
+    weight: dict[Work, tuple[float, ...]] = {}
+    for box in boxes:
+        for case in (side_case.result for side_case in box.side.cases):
+            work = case.case.work
+            if work.workload not in wanted or choice.size not in ("", work.size):
+                continue
+            if choice.precision not in ("", case.case.variant.precision):
+                continue
+            if not _is_counted_in(job, case.case.unit):
+                continue
+            if isinstance(speed_of(case), Missing):
+                tried.append(case)
+                continue
+            having.setdefault(work, set()).add(box.side.name)
+            flops = (case.case.flops_per_step or 0) / case.case.units_per_step
+            weight[work] = (-wanted.index(work.workload), flops, case.case.units_per_step)
+    if not having:
+        from gputui.services.profiles.loader import shipped_with  # only a refusal needs profiles
+
+        names_said = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
+        said = " ".join(filter(None, (names_said, choice.size, choice.precision)))
+        profile = next(iter(shipped_with(wanted[0])), "PROFILE")
+        raise GputuiError(
+            f"no box has measured {said}, which would answer {job.text!r}"
+            + (f" ({_why(tried[0])})" if tried else ""),
+            f"measure it: gputui run {profile} --only {wanted[0]}",
+        )
+    return max(having, key=lambda work: (len(having[work]), *weight[work], work.size, work.version))
+
+
+def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -> list[SideCase] | Missing:
+    """The measured variants of a device; Missing with no reason where it has no such case at all.
+
+    A figure above the physical peak is an error of measurement, and advises nobody.
+    """
+    mine = [
+        case
+        for case in side.cases
+        if case.result.case.work == work
+        and case.result.case.variant.device_class == device_class
+        and precision in ("", case.result.case.variant.precision)
+    ]
+    measured = [case for case in mine if isinstance(speed_of(case.result), SpeedEstimate)]
+    believed = [case for case in measured if not is_impossible(uses_of(case.result, (), case.run.machine))]
+    if believed:
+        return believed
+    if measured:
+        return Missing(f"{work.workload} {work.size}: above the physical peak, an error of measurement")
+    return Missing("; ".join(dict.fromkeys(_why(case.result) for case in mine)))
+
+
+def _why(result: CaseResult) -> str:
+    speed = speed_of(result)
+    return f"{result.case.work.workload} {result.case.work.size}: {_reason(speed)}"
+
+
+def _pace(offer: Offer) -> float:
+    """What tells variants of one device apart: what it serves within the bound, or its speed."""
+    return offer.load.per_s.value if isinstance(offer.load, Load) else offer.speed.units_per_s
+
+
+def _offer(
+    job: Job, box: Box, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
+) -> Offer:
+    case = found.result.case
+    speed = speed_of(found.result)
+    if isinstance(speed, Missing):
+        raise ValueError("only measured cases make an offer")
+    device_class = case.variant.device_class
+    price = box.price
+    if device_class == "cpu" and isinstance(box.cpu_price, Price):
+        price = box.cpu_price
+    gpus = devices_of(case)
+    share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
+    time_s: Span | Missing = Missing("a service has no end")
+    load: Load | Missing = Missing("a job that ends has no load")
+    usd: Span | Missing
+    if isinstance(job, Batch):
+        time_s = _time(job, case, speed)
+        meets = job.within_s is None or time_s.high + start_s <= job.within_s
+        is_told = meets or (job.within_s is not None and time_s.low + start_s > job.within_s)
+        usd = _usd_of_job(time_s, price, share, start_s)
+    else:
+        load, is_told = _load(job, found.result, speed, share)
+        meets = isinstance(load, Load)
+        usd = load if isinstance(load, Missing) else _usd_per_month(load, price, share, hours)
+    return Offer(
+        box=box.side.name,
+        run_id=found.run.run_id,
+        device_class=device_class,
+        device_name=found.result.device_name,
+        case=case,
+        speed=speed,
+        price=price,
+        share=share,
+        time_s=time_s,
+        load=load,
+        usd=usd,
+        meets=meets,
+        is_told=is_told,
+        doubts=tuple(_doubts(job, box.side, found, speed, conditions)),
+    )
+
+
+def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Span:
+    units = job.amount / _units_in(job, case)
+    return Span(units / speed.units_per_s, units / speed.high, units / speed.low)
+
+
+def _is_counted_in(job: Job, unit: str) -> bool:
+    """Whether a row in this unit answers the job; a newer gputui may count the same work in another."""
+    if isinstance(job, Serving):
+        return unit == "req"
+    return unit == job.unit or (unit, job.unit) == ("seq", "tok")
+
+
+def _units_in(job: Batch, case: Case) -> float:
+    """How many of the job's units one unit of the row is: a text of 128 tokens is 128 tokens."""
+    if case.unit == job.unit:
+        return 1.0
+    if (case.unit, job.unit) == ("seq", "tok"):
+        return float(dict(case.work.parameters)["context"])
+    raise GputuiError(
+        f"{case.name} counts {case.unit}: how many {job.unit} that is cannot be told",
+        "use the version of gputui that measured it",
+    )
+
+
+def _usd_of_job(
+    time_s: Span, price: Price | Missing, share: float | Missing, start_s: float
+) -> Span | Missing:
+    if isinstance(price, Missing) or isinstance(share, Missing):
+        return price if isinstance(price, Missing) else Missing(_reason(share))
+    paid_s = Span(time_s.value + start_s, time_s.low + start_s, time_s.high + start_s)
+    return paid_s.scaled(price.usd_per_hour * share / 3600)
+
+
+def _usd_per_month(
+    load: Load, price: Price | Missing, share: float | Missing, hours: float
+) -> Span | Missing:
+    if isinstance(price, Missing) or isinstance(share, Missing):
+        return price if isinstance(price, Missing) else Missing(_reason(share))
+    return load.boxes.scaled(price.usd_per_hour * hours)
+
+
+def _reason(value: object) -> str:
+    return value.reason if isinstance(value, Missing) else ""
+
+
+def _load(
+    job: Serving, result: CaseResult, speed: SpeedEstimate, share: float | Missing
+) -> tuple[Load | Missing, bool]:
+    """The highest measured fraction at which every launch meets the bound, and whether that is known.
+
+    A load that was too much for one launch ends the search; one with too few requests for the percentile
+    says nothing, and a higher one may.
+    """
+    best: tuple[float, float | Missing] | None = None
+    unknown, refusal = "its waits under load were not measured", ""
+    for fraction, waits in waits_of(result, job.percentile or "p99"):
+        absent = [wait.reason for wait in waits if isinstance(wait, Missing)]
+        longest = max((wait for wait in waits if not isinstance(wait, Missing)), default=0.0)
+        where = f"at {format_percent(fraction)} of its throughput"
+        grown = [reason for reason in absent if reason.startswith(QUEUE_GREW)]
+        if grown or (job.bound_s is not None and longest > job.bound_s):
+            waited = f"{job.percentile} is {format_seconds(longest)}"
+            refusal = f"not met {where}: {grown[0] if grown else waited}"
+            break
+        if not absent:
+            best = fraction, longest
+        elif job.bound_s is None:
+            best = fraction, Missing(absent[0])
+        else:
+            unknown = f"cannot be told: {absent[0]} ({where})"
+    if best is None:
+        return Missing(refusal or unknown), bool(refusal)
+    fraction, wait_s = best
+    per_s = Span(speed.units_per_s, speed.low, speed.high).scaled(fraction)
+    needed = Span(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
+    part = 1.0 if isinstance(share, Missing) else share
+    boxes = Span(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
+    return Load(fraction, wait_s, per_s, needed, boxes), True
+
+
+def waits_of(result: CaseResult, percentile: str) -> list[tuple[float, list[float | Missing]]]:
+    """The percentile in each launch at each measured fraction of the throughput, the least first."""
+    found: dict[float, list[float | Missing]] = {}
+    for measurement in result.measurements:
+        for figure in measurement.figures if measurement.outcome == "ok" else ():
+            named = _UNDER_LOAD.fullmatch(figure.key)
+            if named is not None and named[1] == percentile:
+                found.setdefault(int(named[2]) / 100, []).append(figure.value)
+    return sorted(found.items(), key=lambda pair: pair[0])
+
+
+def _whole(count: float) -> float:
+    """So many whole ones; a hair above a whole number, which binary fractions make of it, is that number."""
+    return float(max(1, math.ceil(count * (1 - 1e-12))))
+
+
+def _doubts(
+    job: Job, side: Side, found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | None
+) -> Iterable[str]:
+    cell = Cell(speed, Missing("not asked"), "", found.result, (), found.run)
+    for flag in flags_of(cell, "a", conditions):
+        yield f"{flag.word} {format_percent(flag.share)} of the time"
+    if any(m.stable is False for m in found.result.measurements if m.outcome == "ok"):
+        yield "not stable after warm-up"
+    if found.run.status != "finished":
+        yield f"its run was {found.run.status}"
+    if speed.launches < 3:
+        yield f"{speed.launches} launch{'es' if speed.launches > 1 else ''}: the interval is mostly assumed"
+    if isinstance(job, Serving) and job.bound_s is not None:
+        for case in side.cases:
+            yield from _alone_too_slow(job, found, case)
+
+
+def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[str]:
+    """What one request at a time waits, where that is above the bound already."""
+    alike = (found.result.case, case.result.case)
+    if case.result.case.work.workload != ALONE or alike[0].variant != alike[1].variant:
+        return
+    if _task(alike[0].work) != _task(alike[1].work) or job.bound_s is None:
+        return
+    for figure in figures_of(case.result):
+        is_asked = figure.key == f"{job.percentile}_s" and isinstance(figure.value, float)
+        if is_asked and isinstance(figure.value, float) and figure.value > job.bound_s:
+            yield (
+                f"one request at a time waits {format_seconds(figure.value)} already"
+                f" ({alike[1].work.workload} {alike[1].work.size})"
+            )
+
+
+def _task(work: Work) -> tuple[object, ...]:
+    """What tells one model from another."""
+    parameters = dict(work.parameters)
+    names = ("task", "layers", "width", "context", "model", "image")
+    return tuple(parameters.get(name) for name in names)
+
+
+def _order(offer: Offer) -> tuple[bool, bool, float, float]:
+    usd = offer.usd.value if isinstance(offer.usd, Span) else math.inf
+    return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
+
+
+def _cheapest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
+    """By the money of the job; of serving by that of whole boxes, which no speed alone tells."""
+    found = [
+        _Candidate(offer, case, offer.usd, _usd_per_hour(offer) if isinstance(job, Batch) else None)
+        for offer, case in able
+        if isinstance(offer.usd, Span)
+    ]
+    only = "meets the job" if len(able) == 1 else "has a price"
+    return _pick(found, "no offer has a price" if able else "nothing meets the job", only)
+
+
+def _usd_per_hour(offer: Offer) -> float | None:
+    if isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
+        return None
+    return offer.price.usd_per_hour * offer.share
+
+
+def _fastest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
+    """By time of the work; of serving by what one device serves within the bound."""
+    found: list[_Candidate] = []
+    for offer, case in able:
+        if isinstance(offer.time_s, Span):
+            found.append(_Candidate(offer, case, offer.time_s, 1.0))
+        elif isinstance(offer.load, Load):
+            per_s = offer.load.per_s
+            between = Span(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
+            found.append(_Candidate(offer, case, between, 1 / offer.load.fraction))
+    target = "deadline" if isinstance(job, Batch) else "bound"
+    return _pick(found, f"nothing meets the {target}", "meets the job")
+
+
+def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
+    """The least, with those that are not told apart from it; Missing where there is nobody to beat."""
+    if not candidates:
+        return Missing(absent)
+    best = min(candidates, key=lambda one: one.span.value)
+    others = [one for one in candidates if one is not best]
+    if not others:
+        return Missing(f"only {best.name} {what}")
+    verdicts = judge([_ratio(other, best) for other in others])
+    ties = tuple(
+        other.name
+        for other, verdict in zip(others, verdicts, strict=True)
+        if other.span.low <= best.span.high or verdict.word not in ("faster", "not comparable")
+    )
+    return Pick(best.offer.box, best.offer.device_class, ties)
+
+
+def _ratio(other: _Candidate, best: _Candidate) -> RatioEstimate | Missing:
+    """How much better the best is, as `compare` judges it, with prices or loads in it."""
+    if not other.weight or not best.weight:
+        return Missing("not a matter of speed")
+    estimate = estimate_pair(other.case, best.case)
+    if isinstance(estimate, Missing):
+        return estimate
+    factor = other.weight / best.weight
+    return replace(
+        estimate, ratio=estimate.ratio * factor, low=estimate.low * factor, high=estimate.high * factor
+    )
+
+
+def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
+    """Whether a GPU is worth it, judged from intervals; says where that cannot be told."""
+    cpus = [o for o in offers if o.device_class == "cpu"]
+    gpus = [o for o in offers if o.device_class == "gpu"]
+    if not cpus or not gpus:
+        missing = "CPU" if not cpus else "GPU"
+        return f"whether a GPU is worth it cannot be told: no {missing} row answers the job"
+    able_cpus, able_gpus = ([o for o in some if o.meets] for some in (cpus, gpus))
+    if not able_cpus or not able_gpus:
+        return _one_sided(cpus, gpus, bool(able_cpus), bool(able_gpus))
+    cheapest = _cheaper(able_cpus, able_gpus)
+    if isinstance(job, Batch):
+        return _gpu_word_of_batch(job, able_cpus, able_gpus, cheapest, start_s)
+    if cheapest in ("cpu", ""):
+        few = min(_boxes(o) for o in able_cpus)
+        also = ", for less" if cheapest else "; which costs less cannot be told without both prices"
+        meet = f"{counted(few, 'CPU box')} {'meets' if few == 1 else 'meet'} the target{also}"
+        return f"GPU not worth it: {meet}" if cheapest or few == 1 else meet
+    if cheapest == "gpu":
+        return "a GPU is worth it: CPUs meet the target as well, but cost more"
+    return "CPU and GPU both meet the target, and their costs are not told apart"
+
+
+def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gpu_meets: bool) -> str:
+    """Where only one kind of device, or none, is known to meet the target."""
+    cpu_fails, gpu_fails = (all(o.is_told for o in some) for some in (cpus, gpus))
+    if gpu_meets:
+        if cpu_fails:
+            return "a GPU is needed: no CPU meets the target"
+        return "a GPU meets the target; whether a CPU does cannot be told"
+    if cpu_meets:
+        does = "no GPU does" if gpu_fails else "whether a GPU does cannot be told"
+        return f"GPU not worth it: a CPU meets the target, {does}"
+    if cpu_fails and gpu_fails:
+        return "neither CPU nor GPU meets the target"
+    return "whether a GPU is worth it cannot be told: no row is known to meet the target"
+
+
+def _gpu_word_of_batch(
+    job: Batch, cpus: Sequence[Offer], gpus: Sequence[Offer], cheapest: str, start_s: float
+) -> str:
+    """Time and money are those of one GPU: the fastest that is surely better in both, else the fastest."""
+    cpu_s = min((o.time_s for o in cpus if isinstance(o.time_s, Span)), key=lambda span: span.value)
+    timed = [(o, o.time_s) for o in gpus if isinstance(o.time_s, Span)]
+    timed.sort(key=lambda pair: pair[1].value)
+    if cpu_s.high <= start_s:
+        return (
+            f"GPU not worth it: a CPU has done it in {format_seconds(cpu_s.value)}, before a rented GPU has"
+            f" started ({format_seconds(start_s)} assumed)"
+        )
+    if job.within_s is not None and cheapest == "cpu":
+        return f"GPU not worth it: a CPU is done within {format_seconds(job.within_s)}, for less"
+    faster = [(o, span) for o, span in timed if span.high < cpu_s.low]
+    if not faster:
+        if cheapest == "gpu":
+            return "a GPU is worth it: it costs less, though it is not told to be faster than the CPU"
+        return "GPU not worth it: it is not told from the CPU in speed" + _costs_word(cheapest)
+    words = [(span, _cheaper(cpus, [o])) for o, span in faster]
+    gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
+    saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu_s.value)}"
+    if money == "gpu":
+        return f"a GPU is worth it: {saved}, for less money"
+    if money == "cpu":
+        return f"a GPU costs more than the CPU; for that it takes {saved}"
+    if money == "tie":
+        return f"a GPU is worth it: {saved}; their costs are not told apart"
+    return f"a GPU takes {saved}; what that costs more or less cannot be told without both prices"
+
+
+def _costs_word(cheapest: str) -> str:
+    return ", and costs more" if cheapest == "cpu" else ""
+
+
+def _cheaper(cpus: Sequence[Offer], gpus: Sequence[Offer]) -> str:
+    """`cpu`, `gpu` or `tie`; empty where a price is missing."""
+    cpu, gpu = (
+        min((o.usd for o in some if isinstance(o.usd, Span)), key=lambda span: span.value, default=None)
+        for some in (cpus, gpus)
+    )
+    if cpu is None or gpu is None:
+        return ""
+    if cpu.high < gpu.low:
+        return "cpu"
+    return "gpu" if gpu.high < cpu.low else "tie"
+
+
+def _boxes(offer: Offer) -> int:
+    return int(offer.load.boxes.value) if isinstance(offer.load, Load) else 0
+
+
+def _stands_for(work: Work) -> str:
+    """What model was measured, and how far its figures are those of another."""
+    described = describe_work(work)
+    if work.size.startswith("mini"):
+        return f"measured with {described}: a ranking of boxes, not your time, unless your model is as small"
+    return f"measured with {described}: your time only if your model is of this shape"
+
+
+_DESCRIPTIONS: dict[str, Callable[[dict[str, object]], str]] = {
+    "gpt_train": lambda p: _transformer("a GPT", p),
+    "decode": lambda p: _transformer("a language model", p),
+    "bert_ft": lambda p: _transformer("a BERT", p),
+    "lstm_train": lambda p: _transformer("an LSTM", p),
+}
+
+
+def describe_work(work: Work) -> str:
+    """Workload and size, with the shape of the model as far as it is among the parameters."""
+    parameters: dict[str, object] = dict(work.parameters)
+    named = f"{work.workload} {work.size}"
+    describe = _DESCRIPTIONS.get(work.workload)
+    if describe is not None:
+        return f"{named} ({describe(parameters)})"
+    if parameters.get("task") == "text":
+        return f"{named} ({_transformer('a text classifier', parameters)})"
+    shape = [f"{key} {parameters[key]}" for key in ("model", "image", "batch") if key in parameters]
+    return f"{named} ({', '.join(shape)})" if shape else named
+
+
+def _transformer(kind: str, parameters: dict[str, object]) -> str:
+    shape = [
+        f"{key} {parameters[key]}" for key in ("layers", "width", "context", "batch") if key in parameters
+    ]
+    return f"{kind}: {', '.join(shape)}" if shape else kind
+
+
+def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
+    if isinstance(job, Batch):
+        yield (
+            f"every box is paid for {format_seconds(start_s)} beside the work, for starting, data and ending"
+            + (", which counts towards the time limit" if job.within_s is not None else "")
+        )
+    else:
+        yield f"boxes run {hours:g} h a month, and requests are spread evenly over them"
+        yield "a load counts as served if the percentile meets the bound in every launch"
+        if any(isinstance(o.share, float) and o.share < 1 for o in offers):
+            yield "all GPUs of a box serve as well together as the measured one did alone"
+    shares = {o.share for o in offers if isinstance(o.share, float) and o.share < 1}
+    if shares and isinstance(job, Batch):
+        said = " and ".join(format_percent(share) for share in sorted(shares))
+        yield f"the job carries only its share of a box's price ({said}): its other GPUs are used otherwise"

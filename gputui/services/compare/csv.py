@@ -1,0 +1,87 @@
+"""A comparison as CSV; columns are documented in docs/compare.md."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+
+from gputui.analysis.attribution import Attribution
+from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.services.support.csv_cells import Value, harmless
+from gputui.services.compare.pairing import Cell, Comparison, Row, Side
+from gputui.services.compare.why import Why, sentence
+
+
+
+def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str) -> str:
+    """RFC 4180, one row for each case and pair of sides, in base units; what is absent is empty.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
+    rows = [
+        _row(row, comparison, {id(why.row): why for why in whys}.get(id(row)), ignore)
+        for comparison, whys in pairs
+        for row in (*comparison.rows, *comparison.one_sided)
+    ]
+    made = StringIO(newline="")
+    writer = csv.writer(made, lineterminator="\r\n")
+    if rows:
+        writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow([harmless(value) if isinstance(value, str) else value for value in row.values()])
+    return made.getvalue()
+
+
+
+
+def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict[str, Value]:
+    case, estimate = row.case, row.estimate
+    known = estimate if isinstance(estimate, RatioEstimate) else None
+    found = why.attribution if why is not None else None
+    return {
+        **case.identity(),
+        "by": ignore,
+        **_side("a", comparison.a, row.a),
+        **_side("b", comparison.b, row.b),
+        "b_against_a": known.ratio if known else None,
+        "ratio_low": known.low if known else None,
+        "ratio_high": known.high if known else None,
+        "resolvable": known.resolvable if known else None,
+        "method": known.method if known else None,
+        "verdict": row.verdict.word,
+        "reason": row.verdict.reason,
+        "note": row.note,
+        "flags": "; ".join(f"{flag.side} {flag.word} {flag.share:.3f}" for flag in row.flags),
+        "why": sentence(row, found) if isinstance(found, Attribution) else None,
+    }
+
+
+def _side(letter: str, side: Side, cell: Cell) -> dict[str, Value]:
+    speed = cell.speed if isinstance(cell.speed, SpeedEstimate) else None
+    cost = cell.cost if isinstance(cell.cost, Cost) else None
+    energy = cell.energy if isinstance(cell.energy, Energy) else None
+    shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
+    values: dict[str, Value] = {
+        "side": side.name,
+        "run": (cell.run or side.run).short_id,
+        "device_name": "" if cell.result is None else cell.result.device_name,
+        "outcome": "absent" if cell.result is None else cell.result.outcome,
+        "precision_used": cell.precision_used,
+        "units_per_s": speed.units_per_s if speed else None,
+        "units_per_s_low": speed.low if speed else None,
+        "units_per_s_high": speed.high if speed else None,
+        "blocks": speed.blocks if speed else None,
+        "launches": speed.launches if speed else None,
+        "of_peak": shares[0] if shares else None,
+        "usd_per_million": cost.usd_per_million if cost else None,
+        "usd_per_million_low": cost.low if cost else None,
+        "usd_per_million_high": cost.high if cost else None,
+        "joules_per_unit": energy.joules_per_unit if energy else None,
+        "joules_per_unit_low": energy.low if energy else None,
+        "joules_per_unit_high": energy.high if energy else None,
+    }
+    return {f"{letter}_{name}": value for name, value in values.items()}

@@ -1,0 +1,65 @@
+"""A comparison in each of the forms that go to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.services.compare.session import Answer, Asked
+
+WITH_ENERGY = ("csv", "json", "html")
+"""Forms that also tell what the GPUs drew."""
+FORM_OF_ENDING = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
+
+
+def form_of(path: Path) -> str:
+    """The form that the ending of a file asks for. Raises GputuiError for any other ending."""
+    form = FORM_OF_ENDING.get(path.suffix.lower())
+    if form is None:
+        raise GputuiError(
+            f"{path.name}: its ending does not say how to write it",
+            f"end it in {', '.join(FORM_OF_ENDING)}",
+        )
+    return form
+
+
+def save_comparison(path: Path, asked: Asked, baseline: int, columns: Collection[str] = ()) -> str:
+    """Write what the command prints in the form of the file's ending; what is there now.
+
+    `columns` are of markdown, empty for those it has by itself; other forms have all of them.
+    Raises GputuiError for another ending, if a file can no longer be read or this one not be written.
+    """
+    from gputui.services.support.atomic_write import write, write_whole  # only who saves needs it
+
+    form = form_of(path)
+    answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or "energy" in columns)
+    text = comparison_text(asked, answer, form, columns or None)
+    write(path, lambda: write_whole(path, text))
+    return f"saved the comparison in {path}"
+
+
+def comparison_text(asked: Asked, answer: Answer, form: str, columns: Collection[str] | None = None) -> str:
+    """What `gputui compare --format FORM` prints; `columns` only of markdown.
+
+    Forms are loaded when they are asked for: printing a table needs none of them.
+    """
+    pairs = list(zip(answer.comparisons, answer.whys, strict=True))
+    if form == "json":
+        import json
+
+        from gputui.services.compare.json import (comparison_as_json)
+
+        plain = [comparison_as_json(*pair) for pair in pairs]
+        return json.dumps({"schema": 1, "by": asked.ignore, "comparisons": plain}, indent=1) + "\n"
+    if form == "csv":
+        from gputui.services.compare.csv import comparisons_as_csv
+
+        return comparisons_as_csv(pairs, asked.ignore)
+    if form == "markdown":
+        from gputui.services.compare.markdown import comparisons_as_markdown
+
+        return comparisons_as_markdown(pairs, asked.ignore, columns)
+    from gputui.services.compare.html import comparisons_as_page
+
+    return comparisons_as_page(pairs, asked.ignore, asked.evidence)

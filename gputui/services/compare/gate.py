@@ -1,0 +1,133 @@
+"""A comparison as a gate for CI: pass, fail, or cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.verdict import BAND, Estimate, RatioEstimate, are_slower
+from gputui.model.absent import Missing
+from gputui.model.units import counted, format_change
+from gputui.services.compare.pairing import CROWDED, Comparison, Row
+from gputui.services.results.conditions import Evidence
+from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
+from gputui.services.compare.row_text import change_text, is_told, row_name
+from gputui.services.results.roofline import is_impossible
+
+PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What the gate found."""
+
+    end: str
+    """PASS, FAIL or CANNOT_TELL."""
+    rows: int
+    """Rows of the baseline that were asked about."""
+    slower: tuple[str, ...]
+    """Rows and means that are surely slower than the limit; a line each."""
+    undecided: tuple[str, ...]
+    """Rows of which it cannot be told, with what could have been seen; a line each."""
+    steps: tuple[str, ...]
+    """What would settle those, as commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One row of the baseline, or one mean."""
+
+    name: str
+    row: Row | None
+    estimate: Estimate
+    text: str
+
+
+def check_gate(
+    comparisons: Sequence[Comparison], ignore: str, slower_pct: float | None, evidence: Evidence
+) -> GateResult:
+    """Whether any side is more than `slower_pct` percent slower than the baseline.
+
+    The limit is a change of rate: 5 asks for b/a of at least 0.95. It fails by a row or a mean whose whole
+    interval lies beyond it (Holm over all of them); it passes if the slow end of every row lies within it
+    and every row that the baseline measured has a partner, and cannot tell otherwise. A baseline whose CPUs
+    others held never passes: it may be faster than it was seen. Without a limit, every row must be decided.
+    """
+    limit = None if slower_pct is None else 1 - slower_pct / 100
+    asked: list[_Asked] = []
+    undecided: list[str] = []
+    steps: list[str] = []
+    rows = 0
+    for comparison in comparisons:
+        beside = f"{comparison.b.name} " if len(comparisons) > 1 else ""
+        for row in comparison.rows:
+            if isinstance(row.a.speed, Missing):
+                continue
+            rows += 1
+            name = beside + row_name(row, [], ignore)
+            if isinstance(row.estimate, Missing):
+                undecided.append(f"{name}: {row.estimate.reason}")
+                steps += steps_for_absent(row, evidence)
+            elif is_impossible(row.a.uses) or is_impossible(row.b.uses):
+                undecided.append(f"{name}: {row.verdict.reason}")
+            else:
+                asked.append(_Asked(name, row, row.estimate, change_text(row.estimate, row.verdict)))
+        for group in comparison.groups:
+            if not isinstance(group.mean, Missing) and group.common > 1:
+                name = f"{beside}mean of {counted(group.common, 'row')} of {group.group}"
+                asked.append(_Asked(name, None, group.mean, change_text(group.mean, group.verdict)))
+    slower: list[str] = []
+    are_beyond = [False] * len(asked) if limit is None else are_slower([one.estimate for one in asked], limit)
+    for one, is_beyond in zip(asked, are_beyond, strict=True):
+        if is_beyond:
+            slower.append(f"{one.name}: {one.text}")
+        elif one.row is not None:
+            for doubt in _doubts(one.row, limit):
+                undecided.append(f"{one.name}: {one.text}{doubt}")
+                steps += steps_for_limit(one.row, limit, evidence)
+    if not rows:
+        undecided.append("the baseline measured nothing that could be compared")
+    end = FAIL if slower else CANNOT_TELL if undecided else PASS
+    return GateResult(end, rows, tuple(slower), tuple(undecided), tuple(dict.fromkeys(steps)))
+
+
+def _doubts(row: Row, limit: float | None) -> Iterable[str]:
+    """Why a row that is not surely slower does not pass either, with what it could have seen."""
+    if isinstance(row.estimate, Missing):
+        return
+    if limit is None:
+        if not is_told(row.verdict):
+            yield f", {row.verdict.reason}"
+        return
+    if any(flag.word == CROWDED and flag.side == "a" for flag in row.flags):
+        yield ", but the baseline may be faster: others held its CPUs"
+    elif row.estimate.low < limit:
+        yield f", would have shown {format_change(_detectable(row.estimate, limit))}"
+
+
+def _detectable(estimate: RatioEstimate, limit: float) -> float:
+    """The change beyond the limit that this comparison could have told from it."""
+    return limit * (1 + BAND) / estimate.resolvable
+
+
+def gate_lines(result: GateResult, slower_pct: float | None, names: Sequence[str], a: str) -> Iterable[str]:
+    """The result in words, the answer first."""
+    who = f"{', '.join(names)} vs {a}"
+    rows, undecided = counted(result.rows, "row"), len(result.undecided)
+    if slower_pct is None:
+        passed, open_rows = f"all of {rows} decided", f"{undecided} of {rows} undecided"
+    else:
+        passed = f"no rate more than {slower_pct:g} % lower, in {rows}"
+        open_rows = f"{undecided} of {rows} undecided at {slower_pct:g} %"
+    yield {
+        PASS: f"gate: pass: {who}: {passed}",
+        FAIL: f"gate: fail: {who}: more than {slower_pct or 0:g} % slower:",
+        CANNOT_TELL: f"gate: cannot tell: {who}: {open_rows}:",
+    }[result.end]
+    yield from (f"  {line}" for line in result.slower)
+    if result.end == FAIL and result.undecided:
+        yield f"and {open_rows}:"
+    yield from (f"  {line}" for line in result.undecided)
+    if result.end == CANNOT_TELL and result.steps:
+        yield "what would settle it:"
+        yield from (f"  {step}" for step in result.steps)

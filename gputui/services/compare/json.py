@@ -1,0 +1,145 @@
+"""Comparisons as plain JSON; documented in docs/json.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any  # JSON
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
+from gputui.analysis.job import Serving
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.journal import to_plain
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.advise.rent import Advice
+from gputui.services.results.step_breakdown import timed_step_ns
+from gputui.services.advise.buy import Buying
+from gputui.services.compare.pairing import Cell, Comparison, Row, Side
+from gputui.services.compare.why import Why, sentence
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.expected import (normality_of)
+from gputui.services.compare.pairing import (normality_of_side)
+from gputui.services.results.throughput import cost_of, speed_of, waited_share
+from gputui.services.results.roofline import uses_of
+
+
+from gputui.services.results.json import case_identity, cost_as_json, figures_as_json, speed_as_json, summary_as_json
+
+
+def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict[str, Any]:
+    """One comparison: sides, differences, rows with their reasons, and group means."""
+    reasons = {id(why.row): why for why in whys}
+    return {
+        "a": _side(comparison.a),
+        "b": _side(comparison.b),
+        "differs": [{"what": what, "a": on_a, "b": on_b} for what, on_a, on_b in comparison.differs],
+        "rows": [
+            {
+                **case_identity(row.case),
+                "a": _cell(row.a, row.case.unit),
+                "b": _cell(row.b, row.case.unit),
+                "ratio": _ratio(row.estimate),
+                "verdict": row.verdict.word,
+                "reason": row.verdict.reason,
+                "note": row.note,
+                "flags": [to_plain(flag) for flag in row.flags],
+                "holds_between_models": None
+                if isinstance(row.holds_between_models, Missing)
+                else row.holds_between_models,
+                **_why(row, reasons.get(id(row))),
+            }
+            for row in comparison.rows
+        ],
+        "one_sided": [
+            {**case_identity(row.case), "a": _cell(row.a, row.case.unit), "b": _cell(row.b, row.case.unit)}
+            for row in comparison.one_sided
+        ],
+        "groups": [
+            {
+                "group": group.group,
+                "common_rows": group.common,
+                "rows": group.rows,
+                "mean": None
+                if isinstance(group.mean, Missing)
+                else {"ratio": group.mean.ratio, "low": group.mean.low, "high": group.mean.high},
+                "verdict": group.verdict.word,
+                "reason": group.verdict.reason,
+            }
+            for group in comparison.groups
+        ],
+        "unmeasured": [{"reason": reason, "cases": len(names)} for reason, names in comparison.unmeasured],
+    }
+
+
+OPERATORS_TOLD = 20
+
+
+def _why(row: Row, why: Why | None) -> dict[str, Any]:
+    if why is None:
+        absent = f"the verdict is {row.verdict.word}: there is no difference to explain"
+        return {"why": {"missing": absent}, "findings": {"a": [], "b": []}}
+    findings = {
+        letter: [{**to_plain(f), "text": f.text} for f in found]
+        for letter, found in (("a", why.findings_a), ("b", why.findings_b))
+    }
+    found = why.attribution
+    if isinstance(found, Missing):
+        return {"why": {"missing": found.reason}, "findings": findings}
+    told: dict[str, Any] = to_plain(found)
+    for plain in (*told["parts"], *told["operators"]):
+        plain["difference_ns"] = plain["time_b_ns"] - plain["time_a_ns"]
+    told["operators"] = told["operators"][:OPERATORS_TOLD]
+    words = {"sentence": sentence(row, found), "difference_ns": found.difference_ns}
+    return {"why": {**words, **told}, "findings": findings}
+
+
+def _side(side: Side) -> dict[str, Any]:
+    normality = [{"word": n.word, "text": n.text} for n in normality_of_side(side)]
+    return {
+        "name": side.name,
+        "run": summary_as_json(side.run),
+        "chosen_of": side.chosen_of,
+        "normality": normality,
+    }
+
+
+def _cell(cell: Cell, unit: str) -> dict[str, Any]:
+    return {
+        "outcome": "absent" if cell.result is None else cell.result.outcome,
+        "precision_used": cell.precision_used,
+        "speed": speed_as_json(cell.speed),
+        "cost": cost_as_json(cell.cost, unit),
+        "energy": _energy(cell.energy),
+        "figures": [] if cell.result is None else figures_as_json(cell.result),
+        "uses": [to_plain(use) for use in cell.uses],
+    }
+
+
+def _energy(energy: Energy | Missing) -> dict[str, Any]:
+    if isinstance(energy, Missing):
+        return {"joules_per_unit": None, "missing": energy.reason}
+    plain: dict[str, Any] = to_plain(energy)
+    return plain
+
+
+def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
+    if isinstance(estimate, Missing):
+        return None
+    return {
+        "b_against_a": estimate.ratio,
+        "low": estimate.low,
+        "high": estimate.high,
+        "blocks_a": estimate.n_a,
+        "blocks_b": estimate.n_b,
+        "independent_blocks_a": estimate.independent_a,
+        "independent_blocks_b": estimate.independent_b,
+        "launches_a": estimate.launches_a,
+        "launches_b": estimate.launches_b,
+        "method": estimate.method,
+        "resolvable": estimate.resolvable,
+        "autocorrelation": estimate.autocorrelation,
+        "paired": estimate.paired,
+    }

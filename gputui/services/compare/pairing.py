@@ -1,0 +1,700 @@
+"""Runs side by side: which rows pair, what each row says, and how the sides differ.
+
+A side is a set of cases: of one file, of one run, or, within one file, all cases of one device class,
+precision, number of threads, mode, machine or runtime. The first side is the baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
+from gputui.analysis.priors import band_between_models, instance_prior_sd
+from gputui.analysis.verdict import (
+    BAND,
+    GeometricMean,
+    RatioEstimate,
+    SpeedEstimate,
+    Verdict,
+    compare_launches,
+    compare_pairs,
+    geometric_mean,
+    is_explained_by_clock,
+    judge,
+    widened_by_contention,
+    with_ratio_of_speeds,
+)
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case, Variant
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.units import format_percent, format_seconds
+from gputui.services.results.energy import PowerOf, energy_of
+from gputui.services.results.metrics import figures_of
+from gputui.analysis.normal import NO_REFERENCE, Normality
+from gputui.services.results.expected import normality_of
+from gputui.services.results.throughput import (
+    contention_of,
+    cost_of,
+    launches_of,
+    paired_launches,
+    paired_prior_of,
+    prior_of,
+    speed_of,
+)
+from gputui.services.results.roofline import Use, is_impossible, uses_of
+from gputui.store.reading import CaseConditions, LaunchPower
+
+GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
+"""Classes of workloads in the order of the table, with the name of their geometric mean."""
+
+DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
+    "device": lambda run, case: case.case.variant.device_class,
+    "precision": lambda run, case: case.case.variant.precision,
+    "threads": lambda run, case: case.case.variant.threads if case.case.variant.device_class == "cpu" else "",
+    "mode": lambda run, case: "" if case.case.is_program else case.case.variant.mode,
+    "machine": lambda run, case: f"machine {run.machine.machine_id}",
+    "runtime": lambda run, case: runtime_name(run),
+}
+"""What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
+
+SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
+CROWDED, SHARED = "kept from CPUs by others", "beside another process on its GPU"
+FLAGGED_SHARE = 0.05
+"""From which throttling is worth a flag: a cap that is touched now and then changes nothing."""
+COLD_SHARE = 0.2
+ConditionsOf = Callable[[str, int], CaseConditions | Missing]
+"""By run and case."""
+
+NO_ENERGY = Missing("the power was not read")
+_MORE_THAN_LAUNCHES = 2**32
+"""Of one run: keeps the launches of several apart."""
+_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
+Pairing = tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SideCase:
+    """A case of one side, and the run it comes from."""
+
+    run: RunSummary
+    result: CaseResult
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One column of the comparison."""
+
+    name: str
+    """What the user calls it: the file, or the value of `--by`."""
+    run: RunSummary
+    """The newest run that it holds."""
+    cases: tuple[SideCase, ...]
+    chosen_of: int = 1
+    """Runs that measured something, if each case is from the newest of them; 1 if they were pooled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One side of a row."""
+
+    speed: SpeedEstimate | Missing
+    cost: Cost | Missing
+    precision_used: str
+    result: CaseResult | None
+    uses: tuple[Use, ...] = ()
+    """FLOPs and bytes per second beside the peaks of the device."""
+    run: RunSummary | None = None
+    """Where `result` comes from."""
+    energy: Energy | Missing = NO_ENERGY
+    """Of the GPU, for a unit of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something that disturbed one side of a row."""
+
+    side: str
+    """`a` or `b`."""
+    word: str
+    """SLOWED, CAPPED, COLD or CROWDED."""
+    share: float
+    """Of the time in which it was measured; 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case on the baseline and on one other side."""
+
+    case: Case
+    a: Cell
+    b: Cell
+    estimate: RatioEstimate | Missing
+    """Of B against A; above 1 B is faster."""
+    verdict: Verdict
+    note: str
+    """What else a reader must know, such as another type behind `amp`; empty otherwise."""
+    flags: tuple[Flag, ...] = ()
+
+    @property
+    def models_band(self) -> float | Missing:
+        """How far two machines of one name may lie apart: the band for claims about more than these two."""
+        a, b = self.a.run, self.b.run
+        if a is None or b is None or a.machine.machine_id == b.machine.machine_id:
+            return Missing("it is one machine")
+        prior = instance_prior_sd(self.case.variant.device_class, self.case.workload_class)
+        return band_between_models(BAND, prior)
+
+    @property
+    def holds_between_models(self) -> bool | Missing:
+        """Whether what is faster or slower here would be so on any two machines of these names."""
+        if self.verdict.word not in ("faster", "slower") or isinstance(self.estimate, Missing):
+            return Missing("nothing is faster or slower")
+        band = self.models_band
+        return band if isinstance(band, Missing) else self.estimate.is_beyond(band)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMean:
+    """The geometric mean of the common rows of one class."""
+
+    group: str
+    mean: GeometricMean | Missing
+    verdict: Verdict
+    """Of the mean by its own interval, judged together with the rows."""
+    common: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One side against the baseline."""
+
+    a: Side
+    b: Side
+    differs: tuple[tuple[str, str, str], ...]
+    """(what, on A, on B) for all that is recorded and differs."""
+    rows: tuple[Row, ...]
+    one_sided: tuple[Row, ...]
+    """Cases that only one value of `--by` has: nobody expects a pair, so they are no rows of the table."""
+    groups: tuple[GroupMean, ...]
+    unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
+    """Reasons for which cases were run on neither side, with their names."""
+
+
+def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
+    """For each case the latest run that measured it, or with `pool` the launches of all that did.
+
+    Raises GputuiError if the runs are of several machines or runtimes, with the list.
+    """
+    kinds = _kinds(runs)
+    if len(kinds) > 1:
+        listed = "; ".join(
+            f"{run.summary.short_id} machine {run.summary.machine.machine_id}, {runtime_name(run.summary)}"
+            for run in runs[:8]
+        )
+        raise GputuiError(
+            f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
+            f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
+        )
+    return _side(name, runs, pool)
+
+
+def _side(name: str, runs: Sequence[Run], pool: bool) -> Side:
+    measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
+    return Side(name, _newest(runs), _chosen_cases(runs, pool), 1 if pool else max(measuring, 1))
+
+
+def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
+    """Machine and runtime of each run; a recording, whose runtime nobody asked for, is of any."""
+    known = {
+        (run.summary.machine.machine_id, runtime_name(run.summary))
+        for run in runs
+        if run.summary.runtime.python_version
+    }
+    machines = {run.summary.machine.machine_id for run in runs} - {machine for machine, _ in known}
+    return known | {(machine, "") for machine in machines}
+
+
+def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tuple[Side, ...]:
+    """One side for each value of a dimension among the cases of these runs; in a fixed, plain order.
+
+    Raises GputuiError if there are not two values.
+    """
+    value_of = DIMENSIONS[dimension]
+    values: dict[str, list[Run]] = {}
+    for run in runs:
+        for value in measured_values(dimension, [run]):
+            kept = tuple(case for case in run.cases if value_of(run.summary, case) == value)
+            values.setdefault(value, []).append(Run(run.summary, kept))
+    if len(values) < 2:
+        (only,) = values or ("without such a choice",)
+        raise GputuiError(
+            f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
+            "give a second file, or another dimension",
+        )
+    return tuple(_side(value, values[value], pool) for value in in_order(values))
+
+
+def _in_words(dimension: str, value: str) -> str:
+    if dimension == "threads":
+        return {"1": "on 1 thread", "all": "on all cores"}.get(value, value)
+    return {"machine": f"of {value}", "runtime": f"of {value}"}.get(dimension, value)
+
+
+def in_order(values: Iterable[str]) -> list[str]:
+    """Values of a dimension in a fixed, plain order: the one that is usually the baseline first."""
+    return sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
+
+
+def telling_dimension(runs: Sequence[Run]) -> str:
+    """The dimension a single file is compared by: the first in which measured cases differ.
+
+    Raises GputuiError if there is none.
+    """
+    for dimension in ("device", "precision", "threads", "mode"):
+        if len(measured_values(dimension, runs)) > 1:
+            return dimension
+    raise GputuiError(
+        "one file, and all of its measured cases are of one device, precision, mode and number of threads",
+        "give a second file: gputui compare a.db b.db",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Two sides whose rows are paired and have their verdicts, before what the boxes did is looked at."""
+
+    a: Side
+    b: Side
+    ignore: str
+    pairs: tuple[tuple[SideCase | None, SideCase | None], ...]
+    estimates: tuple[RatioEstimate | Missing, ...]
+    verdicts: tuple[Verdict, ...]
+    groups: tuple[GroupMean, ...]
+    unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def runs_with_conditions(self) -> Iterable[str]:
+        """Runs whose conditions the rows will be asked for, some of them several times."""
+        for pair, verdict in zip(self.pairs, self.verdicts, strict=True):
+            sides = [side for side in pair if side is not None]
+            names = {side.result.device_name for side in sides}
+            is_told = verdict.word in ("faster", "slower") and len(names) == 1
+            yield from (side.run.run_id for side in sides if is_told or _is_of_gpu(side))
+
+    def runs_with_power(self) -> Iterable[str]:
+        """Runs whose power the rows will be asked for."""
+        for pair in self.pairs:
+            yield from (side.run.run_id for side in pair if side is not None and _is_of_gpu(side))
+
+
+def compare_sides(
+    a: Side,
+    b: Side,
+    *,
+    ignore: str = "",
+    conditions: ConditionsOf | None = None,
+    powers: PowerOf | None = None,
+) -> Comparison:
+    """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
+
+    `conditions` gives what the box did while a case was timed; without it rows carry no flags of telemetry.
+    `powers` gives what its GPU drew; without it rows carry no energy.
+    """
+    return compared(judge_sides(a, b, ignore=ignore), conditions=conditions, powers=powers)
+
+
+def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
+    """The first half of `compare_sides`."""
+    cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
+    cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
+    pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
+    measured, unmeasured = [], dict[str, tuple[str, ...]]()
+    for pair in pairs:
+        if any(side is not None and side.result.outcome == "ok" for side in pair):
+            measured.append(pair)
+        else:
+            for side in pair[:1] if pair[0] else pair[1:]:
+                if side is not None:
+                    reason = side.result.reason or side.result.outcome
+                    unmeasured[reason] = (*unmeasured.get(reason, ()), side.result.case.name)
+    measured.sort(key=lambda pair: table_order(_either(pair).result.case))
+    impossible = [_impossible_sides(pair) for pair in measured]
+    estimates = [estimate_pair(*pair) for pair in measured]
+    means = list(_group_means(measured, estimates, impossible, ignore))
+    judged = judge([*estimates, *(mean for _, mean, _, _ in means)])
+    verdicts = tuple(
+        _explained(pair, letters, verdict)
+        for pair, letters, verdict in zip(measured, impossible, judged, strict=False)
+    )
+    groups = tuple(
+        GroupMean(group, mean, verdict, common, rows)
+        for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)
+    )
+    return Judged(
+        a, b, ignore, tuple(measured), tuple(estimates), verdicts, groups, tuple(unmeasured.items())
+    )
+
+
+def compared(
+    judged: Judged,
+    *,
+    conditions: ConditionsOf | None = None,
+    powers: PowerOf | None = None,
+    known: dict[int, Cell] | None = None,
+) -> Comparison:
+    """The second half of `compare_sides`.
+
+    `known`: cells of the baseline by case, filled here, for whoever compares it with several others.
+    """
+    a, b, ignore = judged.a, judged.b, judged.ignore
+    known = {} if known is None else known
+    rows_found = [
+        _row(pair, (a, b), estimate, verdict, conditions, powers, known)
+        for pair, estimate, verdict in zip(judged.pairs, judged.estimates, judged.verdicts, strict=True)
+    ]
+    one_sided = [row for row in rows_found if ignore and (row.a.result is None or row.b.result is None)]
+    rows = tuple(row for row in rows_found if row not in one_sided)
+    return Comparison(
+        a=a,
+        b=b,
+        differs=differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
+        rows=rows,
+        one_sided=tuple(one_sided),
+        groups=judged.groups,
+        unmeasured=judged.unmeasured,
+    )
+
+
+def pairing(case: Case, ignore: str = "") -> Pairing:
+    """What two rows must have in common: work and variant, less the ignored dimension."""
+    variant: Variant = case.variant
+    parts = {
+        "device": variant.device_class,
+        "precision": variant.precision,
+        "threads": variant.threads,
+        "mode": variant.mode,
+    }
+    if ignore == "device":
+        parts["threads"] = "all" if variant.threads == "host" else variant.threads
+    if ignore in parts:
+        parts[ignore] = ""
+    return case.work.key, parts["device"], parts["precision"], parts["mode"], parts["threads"]
+
+
+def runtime_name(run: RunSummary) -> str:
+    """The runtime in a few words: `runpod · torch 2.11.0+cu130 · Python 3.12.3`."""
+    layers = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler")]
+    runtime = run.runtime
+    if not runtime.python_version:
+        return " · ".join((*layers, "runtime unknown"))
+    torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
+    return " · ".join((*layers, torch, f"Python {runtime.python_version}"))
+
+
+def measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
+    """The values of a dimension that measured cases of these runs have."""
+    value_of = DIMENSIONS[dimension]
+    return {value_of(run.summary, case) for run in runs for case in run.cases if case.outcome == "ok"} - {""}
+
+
+def _newest(runs: Sequence[Run]) -> RunSummary:
+    return max((run.summary for run in runs), key=lambda summary: summary.started_utc_us)
+
+
+def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
+    """Each case from the newest run that measured it, or else from the newest that lists it."""
+    chosen: dict[Pairing, SideCase] = {}
+    for run in sorted(runs, key=lambda r: r.summary.started_utc_us):
+        for result in run.cases:
+            key = pairing(result.case)
+            known = chosen.get(key)
+            if known is None or result.outcome == "ok" or known.result.outcome != "ok":
+                chosen[key] = SideCase(run.summary, result)
+    return tuple(chosen.values())
+
+
+def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
+    latest = _latest_cases(runs)
+    return tuple(_pooled(case, runs) for case in latest) if pool else latest
+
+
+def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
+    """The case with what every run measured of it, as launches of one, oldest first.
+
+    The number of a launch stays the same for all cases that it measured, since pairs are found by it.
+    """
+    key = pairing(case.result.case)
+    ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
+    numbered = tuple(
+        replace(measurement, launch_id=place * _MORE_THAN_LAUNCHES + measurement.launch_id)
+        for place, run in enumerate(ordered)
+        for result in run.cases
+        if pairing(result.case) == key
+        for measurement in result.measurements
+        if measurement.outcome == "ok"
+    )
+    return replace(case, result=replace(case.result, measurements=numbered)) if numbered else case
+
+
+def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
+    side = pair[0] or pair[1]
+    if side is None:
+        raise ValueError("a row without a case")
+    return side
+
+
+def table_order(case: Case) -> tuple[int, str, str, str, int, int]:
+    """What rows are sorted by: class, workload, device, size, threads, precision."""
+    variant = case.variant
+    precision = _ORDER.index(variant.precision) if variant.precision in _ORDER else len(_ORDER)
+    threads = _ORDER.index(variant.threads) if variant.threads in _ORDER else len(_ORDER)
+    group = list(GROUPS).index(case.workload_class) if case.workload_class in GROUPS else len(GROUPS)
+    return group, case.work.workload, variant.device_class, case.work.size, threads, precision
+
+
+def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
+    """How fast one case is against another of the same work; Missing with the reason where it is not known.
+
+    Contention of CPUs widens the interval. Blocks in pairs share it.
+    """
+    for side, letter in ((a, "a"), (b, "b")):
+        if side is None:
+            return Missing(f"{letter} does not have this case")
+        if side.result.outcome != "ok":
+            said = side.result.outcome if side.result.outcome != "oom" else "out of memory"
+            return Missing(f"{letter} {said}{': ' + side.result.reason if side.result.reason else ''}")
+    if a is None or b is None:
+        raise ValueError("both sides were just seen")
+    units = a.result.case.unit, b.result.case.unit
+    if units[0] != units[1]:
+        return Missing(f"a counts {units[0]}, b {units[1]}")
+    if a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id:
+        pairs = paired_launches(a.result, b.result)
+        speed_a, speed_b = speed_of(a.result), speed_of(b.result)
+        if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
+            prior_sd = max(paired_prior_of(a.result), paired_prior_of(b.result))
+            paired = compare_pairs(pairs, prior_sd=prior_sd)
+            return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
+    estimate = compare_launches(
+        launches_of(a.result),
+        launches_of(b.result),
+        prior_sd_a=prior_of(a.result),
+        prior_sd_b=prior_of(b.result),
+        launch_is_block=a.result.case.is_whole,
+    )
+    if isinstance(estimate, Missing):
+        return estimate
+    return widened_by_contention(estimate, contention_of(a.result), contention_of(b.result))
+
+
+def _explained(
+    pair: tuple[SideCase | None, SideCase | None], impossible: Sequence[str], verdict: Verdict
+) -> Verdict:
+    """The verdict with the reason that stands before its own: an error of measurement, or contention."""
+    if verdict.word == "not comparable":
+        return verdict
+    if impossible:
+        which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
+        return Verdict("inconclusive", f"{which} above the physical peak: an error of measurement")
+    shares = [0.0 if side is None else contention_of(side.result) for side in pair]
+    crowded = [
+        f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
+    ]
+    if verdict.word != "inconclusive" or not crowded:
+        return verdict
+    told = f"others held the CPUs for {' and '.join(crowded)} time"
+    return Verdict("inconclusive", f"{told}: run again when it is idle")
+
+
+def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str]:
+    """Sides whose figure is above the physical peak: nothing follows from it."""
+    return [
+        letter
+        for side, letter in zip(pair, "ab", strict=True)
+        if side is not None and is_impossible(uses_of(side.result, (), side.run.machine))
+    ]
+
+
+def _row(
+    pair: tuple[SideCase | None, SideCase | None],
+    sides: tuple[Side, Side],
+    estimate: RatioEstimate | Missing,
+    verdict: Verdict,
+    conditions: ConditionsOf | None,
+    powers: PowerOf | None,
+    known: dict[int, Cell],
+) -> Row:
+    a, b = pair
+    cell_a = _cell(a, sides[0], powers) if a is None or id(a) not in known else known[id(a)]
+    if a is not None:
+        known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
+    cells = [cell_a, _cell(b, sides[1], powers)]
+    used = [cell.precision_used for cell in cells]
+    note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
+    clock = _explained_by_clock(cells, estimate, verdict, conditions)
+    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, verdict), clock)))
+    flags = tuple(
+        flag for cell, side in zip(cells, "ab", strict=True) for flag in flags_of(cell, side, conditions)
+    )
+    return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note, flags)
+
+
+def _explained_by_clock(
+    cells: Sequence[Cell],
+    estimate: RatioEstimate | Missing,
+    verdict: Verdict,
+    conditions: ConditionsOf | None,
+) -> str:
+    """That the difference is one of clocks, between two of one chip; empty if it is not, or unknown."""
+    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing):
+        return ""
+    names = [cell.result.device_name for cell in cells if cell.result is not None]
+    if len(names) != 2 or names[0] != names[1] or not names[0]:
+        return ""
+    seen = [_conditions(cell, conditions) for cell in cells]
+    clocks = [s.clock_median_mhz for s in seen if not isinstance(s, Missing)]
+    known = [mhz for mhz in clocks if not isinstance(mhz, Missing)]
+    if len(known) != 2 or not is_explained_by_clock(estimate, known[0], known[1]):
+        return ""
+    return f"explained by clock: {known[1] / 1000:.2f} GHz on b, {known[0] / 1000:.2f} GHz on a"
+
+
+def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable[Flag]:
+    """What a reader must know of the time in which a case was measured."""
+    if cell.result is None:
+        return
+    on_gpu = cell.result.case.variant.device_class == "gpu"
+    waited = contention_of(cell.result)
+    if waited:
+        yield Flag(side, CROWDED, waited)
+    seen = _conditions(cell, conditions) if on_gpu else Missing("not a GPU")
+    if isinstance(seen, Missing):
+        return
+    is_program = cell.result.case.is_program
+    for word, share, least in (
+        (SLOWED, seen.slowed_share, FLAGGED_SHARE),
+        (CAPPED, seen.power_capped_share, FLAGGED_SHARE),
+        (COLD, seen.cold_share, COLD_SHARE),
+        (SHARED, Missing("it may be several itself") if is_program else seen.shared_share, FLAGGED_SHARE),
+    ):
+        if not isinstance(share, Missing) and share >= least:
+            yield Flag(side, word, share)
+
+
+def _conditions(cell: Cell, conditions: ConditionsOf | None) -> CaseConditions | Missing:
+    if conditions is None or cell.run is None or cell.result is None:
+        return Missing("not read")
+    return conditions(cell.run.run_id, cell.result.case_id)
+
+
+def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict: Verdict) -> str:
+    """After how many steps the compiled side has made up for compiling; empty unless b is it, and faster."""
+    a, b = pair
+    if a is None or b is None or verdict.word != "faster":
+        return ""
+    if (a.result.case.variant.mode, b.result.case.variant.mode) != ("eager", "compile"):
+        return ""
+    taken = [f.value for f in figures_of(b.result) if f.key == "compile_s"]
+    speeds = speed_of(a.result), speed_of(b.result)
+    if not taken or not isinstance(taken[0], float):
+        return ""
+    if not isinstance(speeds[0], SpeedEstimate) or not isinstance(speeds[1], SpeedEstimate):
+        return ""
+    saved_s = b.result.case.units_per_step * (1 / speeds[0].units_per_s - 1 / speeds[1].units_per_s)
+    steps = math.ceil(taken[0] / saved_s)
+    return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
+
+
+def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
+    if case is None:
+        absent = Missing("not in this run")
+        return Cell(absent, absent, "", None)
+    used = [m.precision_used for m in case.result.measurements if m.outcome == "ok"]
+    same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
+    return Cell(
+        speed_of(case.result),
+        cost_of(case.result, case.run.price),
+        used[-1] if used else "",
+        case.result,
+        uses_of(case.result, same_machine, case.run.machine),
+        case.run,
+        energy_of(case.result, NO_ENERGY if powers is None else _power(case, powers)),
+    )
+
+
+def _power(case: SideCase, powers: PowerOf) -> Sequence[LaunchPower] | Missing:
+    return powers(case.run.run_id, case.result.case_id) if _is_of_gpu(case) else NO_ENERGY
+
+
+def _is_of_gpu(case: SideCase) -> bool:
+    return case.result.case.variant.device_class == "gpu"
+
+
+def _group_means(
+    pairs: Sequence[tuple[SideCase | None, SideCase | None]],
+    estimates: Sequence[RatioEstimate | Missing],
+    impossible: Sequence[Sequence[str]],
+    ignore: str,
+) -> Iterable[tuple[str, GeometricMean | Missing, int, int]]:
+    """Name, mean, common rows and rows of each class that has any."""
+    for workload_class, name in GROUPS.items():
+        members = [
+            (estimate, letters)
+            for pair, estimate, letters in zip(pairs, estimates, impossible, strict=True)
+            if _either(pair).result.case.workload_class == workload_class and not (ignore and None in pair)
+        ]
+        common = [e for e, letters in members if not isinstance(e, Missing) and not letters]
+        if members:
+            yield name, geometric_mean(common), len(common), len(members)
+
+
+def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
+    """What is recorded of both sides and differs, in the order people ask for it."""
+    seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
+    return tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
+
+
+def _shown(value: object) -> str:
+    return "—" if isinstance(value, Missing) else str(value)
+
+
+def _gpu_names(run: RunSummary) -> str:
+    names = [gpu.name for gpu in run.machine.gpus]
+    return (
+        ", ".join(f"{names.count(n)}x {n}" if names.count(n) > 1 else n for n in dict.fromkeys(names))
+        or "none"
+    )
+
+
+def _layers(run: RunSummary) -> str:
+    return " ".join(layer.name for layer in run.machine.layers) or "none"
+
+
+_COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
+    ("machine", lambda r: r.machine.machine_id),
+    ("platform", _layers),
+    ("instance", lambda r: r.machine.instance_type),
+    ("GPU", _gpu_names),
+    ("driver", lambda r: r.machine.driver_version),
+    ("CPU", lambda r: r.machine.cpu.model),
+    ("cores", lambda r: f"{r.machine.cpu.usable_cores}"),
+    ("memory", lambda r: f"{r.machine.memory.usable_bytes / 2**30:.0f} GiB"),
+    ("torch", lambda r: r.runtime.torch_version),
+    ("CUDA", lambda r: r.runtime.torch_cuda),
+    ("ROCm", lambda r: r.runtime.torch_hip),
+    ("cuDNN", lambda r: r.runtime.cudnn_version),
+    ("Python", lambda r: r.runtime.python_version),
+    ("OS", lambda r: r.machine.os_name),
+    ("kernel", lambda r: r.machine.kernel),
+    ("gputui", lambda r: r.gputui_version),
+)
+
+
+def normality_of_side(side: Side) -> tuple[Normality, ...]:
+    """As `normality_of` for the cases of one side of a comparison, only where figures are known."""
+    run = Run(side.run, tuple(case.result for case in side.cases))
+    return tuple(one for one in normality_of(run) if one.word != NO_REFERENCE)

@@ -1,0 +1,199 @@
+"""Repeats the cases of a stored run: what can be, why the rest cannot, and how this place differs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from gputui.version import __version__
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.machine import Machine, Runtime
+from gputui.model.result import Run, RunSummary
+from gputui.services.compare.pairing import differences
+from gputui.services.profiles.loader import Profile, ProfileCase, ProfileCommand, can_be_profiled, shipped_profiles
+from gputui.services.profiles.planner import case_of
+from gputui.services.results.selectors import split_selector
+from gputui.store.reading import open_result
+from gputui.store.selecting import find_run
+from gputui.worker.contract import Workload
+from gputui.worker.workloads import WORKLOADS
+
+REPEATED = ("ok", "oom", "failed", "interrupted")
+"""Outcomes of cases that were tried there; what was skipped there has nothing to be compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The run that is repeated."""
+
+    text: str
+    """As the user typed it."""
+    run: Run
+    profiled: frozenset[int]
+    """Cases that had a profiled pass."""
+    selector: str
+    """`F@RUN` of this very run, as it can be typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """What is repeated of a run."""
+
+    profile: Profile
+    refused: tuple[tuple[str, str], ...]
+    """Cases that this version cannot repeat, with the reason."""
+    left_out: int
+    """Cases that were not tried there either."""
+
+
+def read_model(text: str, *, trust: bool = False) -> Model:
+    """The run that `F@RUN` names, or the newest of `F`.
+
+    Raises GputuiError if the file cannot be read or the run is unknown.
+    """
+    path, selector = split_selector(text)
+    with open_result(path, trust) as file:
+        summaries = file.summaries()
+        if not summaries:
+            raise GputuiError(f"--like {text}: holds no run", "gputui runs lists those of a file")
+        found = find_run(summaries, selector or "latest")
+        run, profiled = file.run(found.run_id), frozenset(file.profiled(found.run_id))
+        return Model(text, run, profiled, f"{path}@{found.short_id}")
+
+
+def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
+    """The profile that measures the same cases as often, in as much time.
+
+    `given` holds the programs and the workload of the user's that the run had: result files hold neither.
+    Raises GputuiError if nothing of the run can be repeated, with the reasons.
+    """
+    refused: list[tuple[str, str]] = []
+    commands: list[ProfileCommand] = []
+    groups: dict[tuple[str, ...], ProfileCase] = {}
+    summary = model.run.summary
+    weights = _weights(summary)
+    tried = [case for case in model.run.cases if case.outcome in REPEATED]
+    for result in tried:
+        case = result.case
+        if case.is_program:
+            command = _command(case, given)
+            if isinstance(command, Missing):
+                refused.append((case.name, command.reason))
+            else:
+                commands.append(command)
+            continue
+        workload = _workload(case, given)
+        if isinstance(workload, Missing):
+            refused.append((case.name, workload.reason))
+            continue
+        _add(groups, case, result.case_id in model.profiled and can_be_profiled(workload), weights)
+    if not groups and not commands:
+        why = "; ".join(f"{name}: {reason}" for name, reason in refused[:4]) or "no case of it was tried"
+        raise GputuiError(
+            f"--like {model.text}: nothing of run {summary.short_id} can be repeated: {why}",
+            "gputui show tells what it holds",
+        )
+    profile = Profile(
+        name=summary.profile,
+        version=summary.profile_version,
+        title=summary.profile,
+        question=f"How does this box do what run {summary.short_id} did?",
+        budget_s=summary.budget_s,
+        replicates=summary.replicates,
+        cases=tuple(groups.values()),
+        commands=tuple(commands),
+        own=None if given is None else given.own,
+    )
+    return Repetition(profile, tuple(refused), len(model.run.cases) - len(tried))
+
+
+def differences_here(model: Model, machine: Machine, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
+    """(what, there, here) for all that is recorded of the run, and is otherwise in this place."""
+    there = model.run.summary
+    here = replace(
+        there,
+        started_utc_us=time.time_ns() // 1000,
+        gputui_version=__version__,
+        machine=machine,
+        runtime=runtime,
+    )
+    return differences(there, here)
+
+
+def _workload(case: Case, given: Profile | None) -> Workload | Missing:
+    """The workload whose declared size is this case's work, and that can be done in its variant."""
+    work, variant = case.work, case.variant
+    known = {workload.name: workload for workload in WORKLOADS}
+    if given is not None and given.own is not None:
+        known[given.own.workload.name] = given.own.workload
+    workload = known.get(work.workload)
+    if workload is None:
+        return Missing("is not a workload of this gputui; was it of somebody's own, give its STEP.py as well")
+    if workload.version != work.version:
+        return Missing(f"is version {work.version} there and {workload.version} here: other work")
+    if work.size not in workload.sizes:
+        return Missing(f"there is no size {work.size} here, only {', '.join(workload.sizes)}")
+    for value, allowed, what in (
+        (variant.device_class, workload.device_classes, "device"),
+        (variant.precision, workload.precisions, "precision"),
+        (variant.mode, workload.modes, "mode"),
+    ):
+        if value not in allowed:
+            return Missing(f"cannot be done with {what} {value} here, only {', '.join(allowed)}")
+    if case_of(workload, work.size, variant).work.key != work.key:
+        return Missing(
+            f"its size {work.size} is other work here: {_other(work.parameters, workload, work.size)}"
+        )
+    return workload
+
+
+def _other(there: Sequence[tuple[str, object]], workload: Workload, size: str) -> str:
+    """The parameters that differ: `batch 4 there, 8 here`."""
+    theirs, ours = dict(there), dict[str, object](workload.sizes[size].parameters)
+    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+    told = [f"{name} {theirs.get(name, '—')} there, {ours.get(name, '—')} here" for name in names]
+    return "; ".join(told) or "it is done in another form"
+
+
+def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
+    """The program of a profile whose case this is."""
+    if case.work.workload.startswith("record:"):
+        return Missing("is a recording: repeat it with gputui record -- COMMAND")
+    same = [c for c in (() if given is None else given.commands) if c.workload == case.work.workload]
+    if not same:
+        return Missing("is a program, and result files do not hold commands: give its profile.toml as well")
+    command = same[0]
+    if command.case.work.key != case.work.key or command.case.variant != case.variant:
+        return Missing("is declared otherwise in the profile given: version, pattern, unit, units or device")
+    return command
+
+
+def _add(
+    groups: dict[tuple[str, ...], ProfileCase], case: Case, is_profiled: bool, weights: dict[str, float]
+) -> None:
+    """Put a case to those that differ from it in precision alone: they shared launches, and shall again."""
+    work, variant = case.work, case.variant
+    key = (work.workload, work.size, variant.device_class, variant.threads, variant.mode)
+    known = groups.get(key)
+    precisions: Collection[str] = () if known is None else known.precisions
+    groups[key] = ProfileCase(
+        workload=work.workload,
+        sizes=(work.size,),
+        devices=(variant.device_class,),
+        precisions=tuple(dict.fromkeys((*precisions, variant.precision))),
+        threads=(variant.threads,) if variant.device_class == "cpu" else ("all",),
+        weight=weights.get(work.workload, 1.0),
+        modes=(variant.mode,),
+        is_profiled=is_profiled or (known is not None and known.is_profiled),
+    )
+
+
+def _weights(summary: RunSummary) -> dict[str, float]:
+    """How its profile divides the budget, where it is one of ours; equally otherwise."""
+    for profile in shipped_profiles():
+        if (profile.name, profile.version) == (summary.profile, summary.profile_version):
+            return {case.workload: case.weight for case in profile.cases}
+    return {}

@@ -1,0 +1,206 @@
+"""Rows of a comparison in words: what the printed table and the screen say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
+from gputui.analysis.verdict import Estimate, GeometricMean, SpeedEstimate, Verdict
+from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX
+from gputui.model.units import (
+    format_change,
+    format_change_interval,
+    format_energy,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_spread,
+    format_usd,
+)
+from gputui.services.compare.pairing import Cell, Comparison, Row, Side
+from gputui.services.results.labels import day, device_words, torch_words
+
+
+def side_words(side: Side, ignore: str, width: int) -> str:
+    """A side in one line: name, box, torch, price, launches, day; the last ones fall away if it is narrow."""
+    run = side.run
+    launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
+    few, most = min(launches), max(launches)
+    platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
+    where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
+    parts = [
+        side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
+        where + device_words(run),
+        torch_words(run),
+        "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
+        f"{most} launch{'es' if most != 1 else ''}" if few == most else f"{few} to {most} launches",
+        day(run),
+    ]
+    parts = [part for part in parts if part]
+    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
+        parts.pop()
+    return "  ".join(parts)
+
+
+def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
+    """Which runs were taken where a side had several and none was named, and how others are; a line each."""
+    told: dict[str, list[str]] = {}
+    for letter, side in (("a", comparison.a), ("b", comparison.b)):
+        if side.chosen_of < 2:
+            continue
+        runs = {case.run.short_id: case.run for case in side.cases if case.result.outcome == "ok"}
+        taken = sorted(runs, key=lambda short_id: runs[short_id].started_utc_us, reverse=True)
+        chosen = (
+            f"run {taken[0]}, the newest of {side.chosen_of}"
+            if len(taken) == 1
+            else f"of each case the newest of {side.chosen_of} runs ({_some_of(taken)})"
+        )
+        selector = "F@RUN" if ignore else f"{side.name}@RUN"
+        told.setdefault(f"{chosen}: {selector} takes another, --pool all", []).append(letter)
+    for words, letters in told.items():
+        yield f"{' and '.join(letters)}: {words}"
+
+
+def _some_of(run_ids: Sequence[str]) -> str:
+    shown = ", ".join(run_ids[:_NAMED])
+    return f"{shown} +{len(run_ids) - _NAMED}" if len(run_ids) > _NAMED else shown
+
+
+def difference_words(difference: tuple[str, str, str]) -> str:
+    """What differs and its two values; of machines only that they do."""
+    what, on_a, on_b = difference
+    return what if what == "machine" else f"{what} {on_a} / {on_b}"
+
+
+def no_difference_words(comparison: Comparison) -> str:
+    """In place of differences, where none is recorded."""
+    runs = {case.run.run_id for side in (comparison.a, comparison.b) for case in side.cases}
+    if len(runs) == 1:
+        return f"nothing: both are run {comparison.a.run.short_id}"
+    return "nothing that is recorded"
+
+
+def unmeasured_words(comparison: Comparison) -> Iterable[str]:
+    """Why cases were measured on neither side; one or two are named, more are counted."""
+    for reason, names in comparison.unmeasured:
+        which = f"{len(names)} cases" if len(names) > _NAMED else " and ".join(names)
+        yield f"{which} on neither side: {reason}"
+
+
+_NAMED = 2
+
+
+def words_of(row: Row) -> dict[str, str]:
+    """The words that tell a row from others of its workload, empty where they go without saying."""
+    variant = row.case.variant
+    if row.case.is_program:
+        device = "" if variant.device_class == WHOLE_BOX else variant.device_class
+        return {"size": "", "device": device, "precision": "", "mode": "", "threads": ""}
+    threads = {"1": "1t", "all": "all", "host": ""}.get(variant.threads, variant.threads)
+    words = {"size": row.case.work.size, "device": variant.device_class, "precision": variant.precision}
+    return {**words, "mode": "" if variant.mode == "eager" else variant.mode, "threads": threads}
+
+
+def common_words(comparison: Comparison, ignore: str) -> list[str]:
+    """What all rows share, to be said once in the heading."""
+    return shared_words(comparison.rows, ignore)
+
+
+def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
+    """What these rows share; nothing of no rows."""
+    rows = [words_of(row) for row in of]
+    keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
+    values = [{row[key] for row in rows} for key in keys]
+    return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
+
+
+def row_name(row: Row, common: list[str], ignore: str, *, is_short: bool = False) -> str:
+    """What a row is called, without what is said of all rows or is what the sides differ in."""
+    unsaid = ("", "all", *common) if is_short else ("", *common)
+    words = [word for key, word in words_of(row).items() if key != ignore and word not in unsaid]
+    return " ".join((row.case.work.workload, *words))
+
+
+def rate_text(cell: Cell) -> str:
+    """The speed of one side, else its outcome."""
+    if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
+        return format_rate(cell.speed.units_per_s, cell.result.case.unit)
+    return "—" if cell.result is None else cell.result.outcome
+
+
+def time_text(cell: Cell) -> str:
+    """How long one side takes for a step, else its outcome."""
+    if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
+        return format_seconds(cell.result.case.units_per_step / cell.speed.units_per_s)
+    return rate_text(cell)
+
+
+def change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
+    """B against A with its interval: `-36 % (-38 to -34)`; of an undecided mean only the interval."""
+    if isinstance(estimate, Missing):
+        return "—"
+    ends = format_change_interval(estimate.low, estimate.high, estimate.ratio)
+    if isinstance(estimate, GeometricMean) and not is_told(verdict):
+        return f"{ends} %" if format_change(estimate.ratio).endswith("%") else f"{ends}x"
+    return f"{format_change(estimate.ratio)} ({ends})"
+
+
+def short_change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
+    """The same without its interval, and therefore only where it is decided; else empty."""
+    if isinstance(estimate, Missing):
+        return "—"
+    return format_change(estimate.ratio) if is_told(verdict) else ""
+
+
+def is_told(verdict: Verdict) -> bool:
+    """Whether the data decide: faster, slower or the same."""
+    return verdict.word in ("faster", "slower", "same")
+
+
+def boxes_text(band: float) -> str:
+    """That a verdict is of two machines, and no claim about others of their names (`Row.models_band`)."""
+    how_far = format_percent(band)
+    return f"true of these two boxes; boxes of one name may differ by {how_far}, so others need not be so"
+
+
+def peaks_text(row: Row) -> str:
+    """Of both sides; empty where neither is known."""
+    sides = (peak_text(row.a), peak_text(row.b))
+    return "/".join(side or "—" for side in sides) if any(sides) else ""
+
+
+def peak_text(cell: Cell) -> str:
+    """Share of the data sheet's peak, of FLOPs before bytes; empty where none is known."""
+    shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
+    return format_percent(shares[0]) if shares else ""
+
+
+def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
+    """What a million units of its work cost."""
+    if not isinstance(cell.cost, Cost):
+        return "—"
+    cost = cell.cost
+    share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
+    is_free = cost.usd_per_million <= 0
+    spread = "" if is_free else f" {format_spread(cost.usd_per_million, cost.low, cost.high)}"
+    interval = spread if with_interval else ""
+    return format_usd(cost.usd_per_million) + interval + share
+
+
+def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
+    """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one.
+
+    The ends are in the unit of the middle where they read so.
+    """
+    energy = cell.energy
+    if not isinstance(energy, Energy) or cell.result is None:
+        return "—"
+    unit = cell.result.case.unit
+    told = format_energy(energy.joules_per_unit, unit)
+    if energy.low is None or energy.high is None or not with_interval:
+        return told
+    known = told.partition(" ")[2]
+    ends = (format_energy(end, unit).removesuffix(f" {known}") for end in (energy.low, energy.high))
+    return f"{told} ({'–'.join(ends)})"

@@ -1,0 +1,214 @@
+"""From result files to a whole comparison: what `compare` prints and the Compare screen shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.services.compare.pairing import (
+    DIMENSIONS,
+    Cell,
+    Comparison,
+    Side,
+    compared,
+    in_order,
+    judge_sides,
+    measured_values,
+    side_of_runs,
+    sides_by,
+    telling_dimension,
+)
+from gputui.services.compare.columns import COLUMNS
+from gputui.services.results.conditions import Evidence
+from gputui.services.compare.why import Why, explain
+from gputui.services.results.selectors import Selection, select_all, split_selector
+from gputui.store.reading import LaunchPower
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be compared, as the command line says it."""
+
+    files: tuple[str, ...]
+    """Each `F`, `F@RUN` or `reference:NAME`."""
+    by: str = ""
+    """A dimension; empty: files against each other, or the first dimension in which one file has several."""
+    baseline: str = ""
+    """A side; empty for the first."""
+    pool: bool = False
+    trust: bool = False
+    columns: tuple[str, ...] = ()
+    """What is shown of rows; empty for what there is room for."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words behind `gputui compare` that ask for this."""
+        by = ("--by", self.by) if self.by else ()
+        baseline = ("--baseline", self.baseline) if self.baseline else ()
+        flags = [flag for flag, is_on in (("--pool", self.pool), ("--trust", self.trust)) if is_on]
+        columns = ("--columns", ",".join(self.columns)) if self.columns else ()
+        return (*self.files, *by, *baseline, *flags, *columns)
+
+
+_WITH_VALUE = ("by", "baseline", "columns")
+_SUCH_AS = {"by": "precision", "baseline": "a.db", "columns": "cost,ratio"}
+_FLAGS = ("pool", "trust")
+
+
+def request_of(words: Sequence[str]) -> Request:
+    """What words behind `gputui compare` ask for; these two may stand before them.
+
+    Raises GputuiError for an option that is no part of a Request, for a value that is missing or unknown,
+    and where no file is named.
+    """
+    left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
+    files: list[str] = []
+    values = dict.fromkeys(_WITH_VALUE, "")
+    flags: set[str] = set()
+    while left:
+        word = left.pop(0)
+        name, has_value, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            files.append(word)
+        elif name in _WITH_VALUE:
+            if not has_value:
+                value = left.pop(0) if left else ""
+            if not value:
+                raise GputuiError(f"--{name}: needs a value", f"such as --{name} {_SUCH_AS[name]}")
+            values[name] = value
+        elif name in _FLAGS and not has_value:
+            flags.add(name)
+        else:
+            raise GputuiError(
+                f"{word}: does not go with the screen", "--by, --baseline, --columns, --pool or --trust"
+            )
+    if values["by"] and values["by"] not in DIMENSIONS:
+        raise GputuiError(f"--by {values['by']}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
+    if not files:
+        raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
+    columns = columns_of(values["columns"]) if values["columns"] else ()
+    return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns)
+
+
+def columns_of(text: str) -> tuple[str, ...]:
+    """Names of columns from a list with commas. Raises GputuiError, with those there are, for any other."""
+    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
+    unknown = [word for word in chosen if word not in COLUMNS]
+    if unknown or not chosen:
+        raise GputuiError(
+            f"--columns {text}: {f'{unknown[0]} is not a column' if unknown else 'names none'}",
+            f"one or more of {', '.join(COLUMNS)}, with commas between them",
+        )
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Each side against the baseline."""
+
+    comparisons: tuple[Comparison, ...]
+    whys: tuple[tuple[Why, ...], ...]
+    """Of each comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Sides that were read and can be compared, with any of them as the baseline."""
+
+    sides: tuple[Side, ...]
+    ignore: str
+    """The dimension that the sides differ in; empty if they are files or runs."""
+    evidence: Evidence
+    warnings: tuple[str, ...]
+    pool: bool = False
+    """Launches of several runs were taken together."""
+
+    def dimensions(self) -> dict[str, list[str]]:
+        """Every dimension that `--by` takes, with the values that were measured in these runs."""
+        return {name: in_order(measured_values(name, self.evidence.runs)) for name in DIMENSIONS}
+
+    def baseline(self, text: str) -> int:
+        """Which side a text names: as it was typed, else the one of that file or run, with or without ending.
+
+        Raises GputuiError, with the list, if that is not one.
+        """
+        names = [side.name for side in self.sides]
+        split = [(Path(), "") if self.ignore else split_selector(name) for name in names]
+        files, runs = [file for file, _ in split], [run for _, run in split]
+        plain = [name.lower() if self.ignore else "" for name in names]  # `FP32` is fp32, a file is as it is
+        ways = (names, [str(f) for f in files], [f.name for f in files], [f.stem for f in files], runs)
+        for candidates, wanted in (*((way, text) for way in ways), (plain, text.lower())):
+            if wanted and candidates.count(wanted) == 1:
+                return candidates.index(wanted)
+        raise GputuiError(
+            f"--baseline {text}: is not one of the sides", f"one of {', '.join(dict.fromkeys(names))}"
+        )
+
+    def compared(self, baseline: int = 0, *, with_energy: bool = False) -> Answer:
+        """Every other side against the baseline, in their order.
+
+        `with_energy`: read what the GPUs drew too. Launches of pooled runs have no energy.
+        Raises GputuiError if nothing was measured on any side, or a file can no longer be read.
+        """
+        first = self.sides[baseline]
+        others = [side for place, side in enumerate(self.sides) if place != baseline]
+        judged = [judge_sides(first, side, ignore=self.ignore) for side in others]
+        self.evidence.read_conditions(run for one in judged for run in one.runs_with_conditions())
+        if with_energy and not self.pool:
+            self.evidence.read_powers(run for one in judged for run in one.runs_with_power())
+        known: dict[int, Cell] = {}
+        comparisons = tuple(
+            compared(
+                one,
+                conditions=self.evidence.conditions,
+                powers=self._powers if with_energy else None,
+                known=known,
+            )
+            for one in judged
+        )
+        if not any(comparison.rows for comparison in comparisons):
+            raise GputuiError(
+                "nothing was measured on any side", "gputui show RUN FILE tells why each case was not run"
+            )
+        return Answer(comparisons, tuple(explain(comparison, self.evidence) for comparison in comparisons))
+
+    def _powers(self, run_id: str, case_id: int) -> Sequence[LaunchPower] | Missing:
+        if self.pool:
+            return Missing("launches of several runs were taken together")
+        return self.evidence.powers(run_id, case_id)
+
+
+def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trust: bool = False) -> Asked:
+    """Read what is to be compared: several `F[@RUN]`, or the variants within one.
+
+    Raises GputuiError if a file cannot be read, or there is nothing to compare in it.
+    """
+    selections = select_all(files, trust=trust, pool=pool, with_passes=True)
+    if by is None and len(selections) > 1:
+        sides = [side_of_runs(selection.text, selection.runs, pool=pool) for selection in selections]
+        ignore = ""
+    else:
+        runs = [run for selection in selections for run in selection.runs]
+        ignore = by or telling_dimension(runs)
+        if ignore in ("device", "precision", "threads", "mode"):
+            side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
+        sides = list(sides_by(ignore, runs, pool=pool))
+    warnings = tuple(warning for selection in selections for warning in selection.warnings)
+    if ignore and not pool:
+        warnings += tuple(_unused(selections, sides, ignore))
+    return Asked(tuple(sides), ignore, Evidence(selections, trust=trust), warnings, pool)
+
+
+def _unused(selections: Sequence[Selection], sides: Sequence[Side], ignore: str) -> Iterator[str]:
+    """Files that were named and of which nothing is in the comparison, as another has newer runs."""
+    used = {case.run.run_id for side in sides for case in side.cases if case.result.outcome == "ok"}
+    for selection in selections:
+        has_measured = any(case.outcome == "ok" for run in selection.runs for case in run.cases)
+        if has_measured and used.isdisjoint(run.summary.run_id for run in selection.runs):
+            yield (
+                f"{selection.text} is not in it: each case is from the newest run that measured it; "
+                f"--pool takes all of them, gputui compare {selection.text} --by {ignore} shows it alone"
+            )

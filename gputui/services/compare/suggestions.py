@@ -1,0 +1,68 @@
+"""What would let a row be judged that cannot be judged yet: as commands, ready to be typed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge
+from gputui.model.absent import Missing
+from gputui.services.compare.pairing import CROWDED, Cell, Row
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.selectors import from_here
+
+
+def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
+    """A line each; nothing for rows that were judged, or that nothing helps."""
+    if isinstance(row.estimate, Missing):
+        return tuple(steps_for_absent(row, evidence))
+    if row.verdict.word != "inconclusive":
+        return ()
+    return tuple(steps_for_limit(row, nearest_edge(row.estimate), evidence))
+
+
+def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterable[str]:
+    """What would tell on which side of a ratio a row lies; None: of the nearest edge of the band."""
+    if not isinstance(row.estimate, RatioEstimate):
+        return
+    crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
+    sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
+    if crowded:
+        yield "what else runs on the box makes blocks differ: measure when it is idle"
+    runs = set()
+    if crowded and row.estimate.replicated:
+        for cell, launches, letter in sides:
+            if letter in crowded and cell.run is not None and cell.run.run_id not in runs:
+                runs.add(cell.run.run_id)
+                yield f"on the box of {letter}: {_again(cell, evidence)} --launches {launches}"
+        return
+    wanted = launches_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
+    if isinstance(wanted, Missing):
+        yield f"{wanted.reason}: so near to the limit that it hardly pays"
+        return
+    for cell, launches, letter in sides:
+        if launches < wanted and cell.run is not None and cell.run.run_id not in runs:
+            runs.add(cell.run.run_id)
+            yield f"on the box of {letter}: {_again(cell, evidence)} --launches {wanted}"
+
+
+def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
+    """What would give a row its missing side."""
+    for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
+        if mine.result is None and other.run is not None:
+            again = _again(other, evidence, same_side=False)
+            yield f"on the box of {letter}: {again} --only {row.case.work.workload}"
+        elif mine.result is not None and mine.result.outcome == "oom":
+            yield f"{letter} needs more memory for this size; smaller sizes of the workload may fit"
+        elif mine.result is not None and "budget" in mine.result.reason:
+            only = f"--only {row.case.work.workload}"
+            yield f"on the box of {letter}: the same profile with {only} gives it more time"
+
+
+def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
+    """The command that repeats the cases of a run; into its own file, where that is the file of the side."""
+    if cell.run is None:
+        return "gputui run"
+    file = from_here(str(evidence.file(cell.run.run_id)))
+    like = f"gputui run --like {shlex.quote(f'{file}@{cell.run.short_id}')}"
+    return f"{like} --db {shlex.quote(file)}" if same_side else like

@@ -1,0 +1,146 @@
+"""What the box of each side did while a row was timed, on one axis of time."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.model.absent import Missing
+from gputui.model.result import CaseResult
+from gputui.model.telemetry import HOST
+from gputui.services.compare.pairing import Cell, Row
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.throughput import CROWDED_SHARE, waited_of
+from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, LaunchSeries
+
+MOST_LAUNCHES = 6
+"""Of a side: more would be too narrow to read."""
+PIECES = 200
+"""Of a launch."""
+OF_GPU = (("sm_clock_mhz", "clock", "MHz"), ("power_w", "power", "W"), ("temperature_c", "heat", "°C"))
+THROTTLE, CROWDED = "throttle", "crowded"
+OF_HOST = (("cpu_clock_mhz", "clock", "MHz"), ("cpu_busy_pct", "CPU used", "%"))
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One metric of one side over the time in which its blocks were timed, launches end to end."""
+
+    key: str
+    title: str
+    unit: str
+    t_s: Sequence[float]
+    """Seconds timed so far, ascending."""
+    values: Sequence[float]
+    """NaN where it was not measured."""
+
+    def at(self, t_s: float) -> float:
+        """The last reading up to an instant; NaN before the first."""
+        place = bisect_right(self.t_s, t_s) - 1
+        return self.values[place] if place >= 0 else math.nan
+
+    @property
+    def known(self) -> list[float]:
+        """What was measured."""
+        return [value for value in self.values if math.isfinite(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class SideCourse:
+    """All that is known of one side."""
+
+    seconds: float
+    """Of all launches, from the first block to the last of each."""
+    starts_s: tuple[float, ...]
+    """Where launches begin."""
+    courses: tuple[Course, ...]
+    disturbed: Course | Missing
+    """THROTTLE: 1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped. CROWDED, of a
+    CPU: 1 where others held its CPUs. 0 where nothing of that was."""
+
+
+def courses_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCourse | Missing, ...]:
+    """Of both sides of a row; Missing with the reason where nothing was sampled.
+
+    Raises GputuiError if a file can no longer be read.
+    """
+    if pool:
+        absent = Missing("launches of several runs were taken together")
+        return absent, absent
+    return tuple(_course(cell, evidence) for cell in (row.a, row.b))
+
+
+def _course(cell: Cell, evidence: Evidence) -> SideCourse | Missing:
+    if cell.result is None or cell.run is None or cell.result.outcome != "ok":
+        return Missing("it was not measured")
+    on_gpu = cell.result.case.variant.device_class == "gpu"
+    device = cell.result.device_index if on_gpu and cell.result.device_index is not None else HOST
+    timed = [m.launch_id for m in cell.result.measurements if m.outcome == "ok" and m.blocks]
+    launches = evidence.launches(cell.run.run_id, cell.result.case_id, timed[:MOST_LAUNCHES], PIECES)
+    starts, seconds = [], 0.0
+    for launch in launches:
+        starts.append(seconds)
+        seconds += (launch.last_us - launch.first_us) * 1e-6
+    wanted = OF_HOST if device == HOST else OF_GPU
+    made = (_joined(launches, starts, device, *metric) for metric in wanted)
+    courses = tuple(course for course in made if course.known)
+    if not courses:
+        return Missing("nothing was sampled while it was timed")
+    if device == HOST:
+        disturbed = _crowded(cell.result, launches, starts)
+    else:
+        disturbed = _throttled(launches, starts, device)
+    return SideCourse(seconds, tuple(starts), courses, disturbed)
+
+
+def _joined(
+    launches: Sequence[LaunchSeries], starts: Sequence[float], device: int, key: str, title: str, unit: str
+) -> Course:
+    t_s: list[float] = []
+    values: list[float] = []
+    for launch, start_s in zip(launches, starts, strict=True):
+        t_s.append(start_s)  # of a launch without a reading nothing is known, whatever came before
+        values.append(math.nan)
+        for series in launch.series:
+            if series.device_index == device and key in series.columns:
+                # the first reading stands for the time before it
+                for number, (t_us, value) in enumerate(zip(series.t_us, series.columns[key], strict=True)):
+                    t_s.append(start_s + (number > 0) * (t_us - launch.first_us) * 1e-6)
+                    values.append(value)
+    return Course(key, title, unit, t_s, values)
+
+
+def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int) -> Course | Missing:
+    bits = _joined(launches, starts, device, "throttle_bits", THROTTLE, "")
+    if not bits.known:
+        return Missing("this GPU does not tell what slows it")
+    marks = [
+        math.nan
+        if not math.isfinite(value)
+        else 1.0
+        if int(value) & SLOWED_BITS
+        else 2.0
+        if int(value) & POWER_CAP_BIT
+        else 0.0
+        for value in bits.values
+    ]
+    return Course("throttle_bits", THROTTLE, "", bits.t_s, marks)
+
+
+def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequence[float]) -> Course | Missing:
+    """Block by block; between two blocks what the earlier one says."""
+    by_launch = {m.launch_id: m.blocks for m in case.measurements if m.outcome == "ok" and m.blocks}
+    t_s: list[float] = []
+    marks: list[float] = []
+    for launch, start_s in zip(launches, starts, strict=True):
+        blocks = by_launch.get(launch.launch_id, ())
+        for block in blocks:
+            share = waited_of(block)
+            if not isinstance(share, Missing):
+                t_s.append(start_s + (block.start_ns - blocks[0].start_ns) * 1e-9)
+                marks.append(float(share > CROWDED_SHARE))
+    if not marks:
+        return Missing("this system does not tell who held the CPUs")
+    return Course("waited_ns", CROWDED, "", t_s, marks)

@@ -1,0 +1,86 @@
+"""Why sides differ, as tables and lines of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gputui.analysis.attribution import Attribution, Part
+from gputui.model.absent import Missing
+from gputui.model.units import format_percent, format_ratio, format_seconds
+from gputui.services.compare.columns import Naming, Words
+from gputui.services.results.conditions import NOT_PROFILED
+from gputui.services.compare.why import Why, part_name, signed
+
+_LEAST_NS = 500
+"""A cell that would say less than half a microsecond stays empty."""
+
+
+def part_table(found: Attribution, *, with_peak: bool) -> Words:
+    """All that moved by as much as counts, the rest in one row, and the sum."""
+    shown = found.shown()
+    has_peak = with_peak and any(not isinstance(part.peak_ns, Missing) for part in shown)
+    headings = ["part of a step", "a", "b", "b - a", "more calls", "per call"]
+    headings += ["of it peak", "efficiency"] if has_peak else []
+    rows = [[*_cells(part), *(_peak(part) if has_peak else ())] for part in shown]
+    others = [part for part in found.parts if part not in shown]
+    if others:
+        a, b = (sum(ns) for ns in zip(*((p.time_a_ns, p.time_b_ns) for p in others), strict=True))
+        rows.append([f"{len(others)} others", time_text(a), time_text(b), signed(b - a)])
+    rows.append(
+        ["the step", time_text(found.step_a_ns), time_text(found.step_b_ns), signed(found.difference_ns)]
+    )
+    padded = tuple((*row, *[""] * (len(headings) - len(row))) for row in rows)
+    return Words(tuple(headings), padded, tuple(range(1, len(headings))))
+
+
+def trust_line(found: Attribution) -> str:
+    """How far an attribution can be believed."""
+    rough = f": {'; '.join(found.doubts)}" if found.doubts else ""
+    return (
+        f"{format_percent(found.coverage)} of what moved is in what both have; profiled steps took"
+        f" {format_ratio(found.inflation_a)} and {format_ratio(found.inflation_b)} of the timed;"
+        f" confidence {found.confidence}{rough}"
+    )
+
+
+def finding_lines(why: Why) -> Iterable[str]:
+    """What holds each side's step back."""
+    for letter, findings in (("a", why.findings_a), ("b", why.findings_b)):
+        for finding in findings:
+            yield f"{letter} {finding.text}{' (rough)' if finding.confidence == 'low' else ''}"
+
+
+def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
+    """Rows whose difference is not attributed, by reason; nothing of those that were not profiled."""
+    absent: dict[str, list[str]] = {}
+    for why in whys:
+        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
+            absent.setdefault(why.attribution.reason, []).append(naming.name(why.row))
+    for reason, names in absent.items():
+        yield f"why {', '.join(names)}: not attributed: {reason}"
+
+
+def time_text(ns: int) -> str:
+    """A time with its sign; empty for none."""
+    return "" if ns == 0 else f"-{format_seconds(-ns * 1e-9)}" if ns < 0 else format_seconds(ns * 1e-9)
+
+
+def _cells(part: Part) -> list[str]:
+    split = part.split
+    return [
+        part_name(part),
+        time_text(part.time_a_ns),
+        time_text(part.time_b_ns),
+        signed(part.difference_ns),
+        *_moved((split.more_work_ns, split.per_call_ns)),
+    ]
+
+
+def _peak(part: Part) -> list[str]:
+    if isinstance(part.peak_ns, Missing) or isinstance(part.efficiency_ns, Missing):
+        return ["", ""]
+    return list(_moved((part.peak_ns, part.efficiency_ns)))
+
+
+def _moved(times_ns: Iterable[int]) -> Iterable[str]:
+    return (signed(ns) if abs(ns) >= _LEAST_NS else "" for ns in times_ns)

@@ -1,0 +1,478 @@
+"""Can this box measure, and is it healthy: one look, and a line for each thing that matters."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gputui.analysis.health import BUSY_PCT, Finding, foreign_processes, health
+from gputui.errors import GputuiError
+from gputui.machine import describe_machine, storage_warning
+from gputui.machine.tree import Tree
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
+from gputui.model.units import counted, format_bytes, three_digits
+from gputui.services.profiles.interpreters import choose_interpreter
+from gputui.services.support.paths import default_result_file, hash_key, run_directories
+from gputui.services.runs.process import runs_in_progress
+from gputui.services.live.snapshot import take_snapshot
+from gputui.store.opening import expanded
+from gputui.store.reading import open_result
+from gputui.store.text import clean_text
+
+State = Literal["ok", "note", "problem", "unknown"]
+
+NOTED = ("POWER-CAPPED", "SHARED", "STALE")
+"""How findings begin that a healthy GPU may have too; any other is a problem, and so is any alarm."""
+LEAST_SHM_BYTES = 1 << 30
+"""Loader workers hand batches over through /dev/shm; Docker gives 64 MiB, and they die of it."""
+LEAST_FREE_BYTES = 1 << 30
+"""Journals of a long run with telemetry reach hundreds of MB."""
+OTHERS_SHARE = 0.25
+"""Part of all CPUs that others may use before rows of this CPU suffer visibly."""
+QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "kvm")
+"""Clock sources read without a system call; any other costs microseconds each time."""
+LEAST_COLUMNS, LEAST_ROWS = 80, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    topic: str
+    """`driver`, `GPU 3 link`, `torch`: short."""
+    state: State
+    """`problem`: the box does not do what it should; `note`: worth knowing; `unknown`: could not be seen."""
+    found: str
+    """What was seen, with its figures."""
+    next_step: str = ""
+    """What to do about it; empty if nothing is to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Where the screens would be drawn."""
+
+    columns: int
+    rows: int
+    is_terminal: bool
+    encoding: str
+    term: str
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """All that the checks look at, gathered once."""
+
+    machine: Machine
+    sample: LiveSample
+    user: str
+    """Who looks; empty if not known."""
+    interpreter: Interpreter | GputuiError
+    found_as: str
+    """Where the interpreter was found: `this Python`, `--python`."""
+    passed_over: tuple[str, ...]
+    """Those that came before it and have torch, each with what it lacks."""
+    clock_source: str | Missing
+    governor: str | Missing
+    terminal: Terminal
+    result_file: Path
+    state_directory: Path
+    free_bytes: Mapping[Path, int | Missing]
+    """Of the file systems of the two."""
+    file_error: GputuiError | None
+    """Why the result file cannot be read, where there is one."""
+    unwritable: Mapping[Path, str]
+    """Why the result file, its directory or the state directory takes no writing, of those that do not."""
+    measuring: int
+    """Runs of gputui in progress: what they use is no neighbour's."""
+
+
+def look(
+    terminal: Terminal,
+    *,
+    python: str | None = None,
+    db: Path | None = None,
+    on_step: Callable[[str], None] = lambda what: None,
+) -> tuple[Check, ...]:
+    """Look at this box and judge it; takes a second, and longer where torch is asked for the first time.
+
+    `on_step` is told what is being looked at. Nothing stays behind: whether a directory can be written is
+    tried with an empty temporary file. Raises GputuiError if the stated Python is none.
+    """
+    return judged(gathered(terminal, python=python, db=db, on_step=on_step))
+
+
+def judged(box: Box) -> tuple[Check, ...]:
+    """Every check of CHECKS, in their order."""
+    return tuple(check for check_of in CHECKS for check in check_of(box))
+
+
+def gathered(
+    terminal: Terminal,
+    *,
+    python: str | None = None,
+    db: Path | None = None,
+    on_step: Callable[[str], None] = lambda what: None,
+) -> Box:
+    """What the checks need to know of this box."""
+    on_step("the driver and the host")
+    measuring = sum(map(len, runs_in_progress()))
+    sample = take_snapshot(processes=True)
+    machine = describe_machine(hash_key())
+    on_step("Python and torch")
+    interpreter: Interpreter | GputuiError
+    try:
+        chosen = choose_interpreter(python)
+        interpreter, found_as, passed_over = chosen.interpreter, chosen.found_as, chosen.passed_over
+    except GputuiError as error:
+        if python is not None:
+            raise
+        interpreter, found_as, passed_over = error, "", ()
+    on_step("files")
+    tree = Tree(Path("/"), os.environ)
+    result_file = expanded(default_result_file() if db is None else db).absolute()
+    state_directory = run_directories()
+    places = (result_file.parent, state_directory)
+    return Box(
+        machine=machine,
+        sample=sample,
+        user=_user(),
+        interpreter=interpreter,
+        found_as=found_as,
+        passed_over=passed_over,
+        clock_source=tree.text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        governor=tree.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        terminal=terminal,
+        result_file=result_file,
+        state_directory=state_directory,
+        free_bytes={place: _free_bytes(place) for place in places},
+        file_error=_file_error(result_file),
+        unwritable=dict(_unwritable(result_file, places)),
+        measuring=measuring,
+    )
+
+
+# The checks
+
+
+def _driver(box: Box) -> Iterator[Check]:
+    machine = box.machine
+    if not machine.gpus:
+        step = "CPU cases run without one; on a GPU box see that its driver reaches in here"
+        yield Check("driver", "note", f"no GPU is seen: {machine.gpus_absent}", step)
+        return
+    names = dict.fromkeys(gpu.name for gpu in machine.gpus)
+    counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
+    yield Check(
+        "driver",
+        "ok",
+        f"{_known(machine.driver_version)}, CUDA up to {_known(machine.cuda_driver_version)}: {counted}",
+    )
+
+
+def _torch(box: Box) -> Iterator[Check]:
+    yield from _chosen_torch(box)
+    for found in box.passed_over:
+        step = "update it if it is the one to be measured, or name another: --python EXE"
+        yield Check("torch", "note", f"passed over: {found}", step)
+
+
+def _chosen_torch(box: Box) -> Iterator[Check]:
+    if isinstance(box.interpreter, GputuiError):
+        yield Check("torch", "problem", box.interpreter.message, box.interpreter.hint)
+        return
+    runtime = box.interpreter.runtime
+    if isinstance(runtime.torch_version, Missing):
+        step = "name a Python that has it: --python EXE; record and commands in profiles need none"
+        found = f"Python {runtime.python_version} ({box.found_as}): {runtime.torch_version.reason}"
+        yield Check("torch", "problem", found, step)
+        return
+    found = f"{runtime.torch_version}, Python {runtime.python_version} ({box.found_as})"
+    gpus = [d for d in box.interpreter.devices if d.torch_device != "cpu"]
+    if box.machine.gpus and not gpus:
+        yield Check("torch", "problem", f"{found} sees no GPU: {_why_no_gpu(box)}", _gpu_step(box))
+        return
+    yield Check("torch", "ok", found)
+    for device in gpus:
+        yield _torch_device(device)
+
+
+def _torch_device(device: TorchDevice) -> Check:
+    topic = f"torch {device.torch_device}:{device.index}"
+    if not device.runs_here:
+        step = "install a torch built for it, or name a Python that has one: --python EXE"
+        return Check(topic, "problem", f"{device.name}: {device.why_not}", step)
+    capability = f", compute capability {device.compute_capability}" if device.compute_capability else ""
+    halves = "bf16" if device.bf16 else "no native bf16: amp becomes fp16"
+    return Check(topic, "ok", f"{device.name}{capability}, {halves}")
+
+
+def _why_no_gpu(box: Box) -> str:
+    if isinstance(box.interpreter, GputuiError):
+        return box.interpreter.message
+    runtime, driver = box.interpreter.runtime, box.machine.cuda_driver_version
+    if isinstance(runtime.torch_cuda, Missing):
+        return "it is a build without CUDA" if isinstance(runtime.torch_hip, Missing) else "a build for ROCm"
+    if not isinstance(driver, Missing) and _major(runtime.torch_cuda) > _major(driver):
+        return f"it was built for CUDA {runtime.torch_cuda}, the driver goes up to {driver}"
+    return "CUDA_VISIBLE_DEVICES, or the container, may hide it"
+
+
+def _gpu_step(box: Box) -> str:
+    if isinstance(box.interpreter, GputuiError):
+        return box.interpreter.hint
+    if isinstance(box.interpreter.runtime.torch_cuda, Missing):
+        return "install a CUDA build of torch, or name a Python that has one: --python EXE"
+    return "install a torch built for this driver, or a newer driver; nvidia-smi tells what is visible"
+
+
+def _gpus(box: Box) -> Iterator[Check]:
+    foreign = foreign_processes(box.sample.processes, box.user)
+    lost = {gpu.device for gpu in box.sample.gpus if gpu.problem is not None}
+    for gpu in box.sample.gpus:
+        if gpu.parent in lost:
+            continue  # what keeps its GPU from being read is told once
+        found = health(box.sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
+        for finding in found:
+            yield _of_finding(gpu, finding)
+        if gpu.problem is None and not found and gpu.parent is None:
+            yield Check(f"GPU {gpu.label}", "ok", _gpu_in_words(gpu))
+        busy = gpu.values.get("sm_busy_pct")
+        if isinstance(busy, int | float) and busy >= BUSY_PCT and not box.measuring:
+            step = "what runs there takes its part of every figure: gputui snapshot --processes names it"
+            found_busy = f"{busy:.0f} % busy before anything is measured"
+            yield Check(f"GPU {gpu.device} use", "note", found_busy, step)
+
+
+def _of_finding(gpu: DeviceSample, finding: Finding) -> Check:
+    is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
+    step = "" if is_noted else "have the box looked after, or take another one"
+    found = f"{finding.word}: {finding.why}"
+    return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)
+
+
+def _gpu_in_words(gpu: DeviceSample) -> str:
+    values = gpu.values
+    said = []
+    temperature, width = values.get("temperature_c"), values.get("pcie_width")
+    if isinstance(temperature, int | float):
+        said.append(f"{temperature:.0f} °C")
+    if isinstance(width, int | float):
+        said.append(f"PCIe x{width:.0f}")
+    said.append("not slowed, no memory errors" if "ecc_uncorrected_count" in values else "not slowed")
+    return ", ".join(said)
+
+
+def _gpu_settings(box: Box) -> Iterator[Check]:
+    for gpu in box.machine.gpus:
+        limit, default = gpu.power_limit_w, gpu.power_default_limit_w
+        if not isinstance(limit, Missing) and not isinstance(default, Missing) and limit < default - 0.5:
+            found = f"limited to {limit:.0f} W of the {default:.0f} W it comes with"
+            yield Check(f"GPU {gpu.index} power", "note", found, "it is slower than its name for long work")
+        if gpu.ecc_enabled is False:
+            found = "memory is not checked for errors (ECC is off)"
+            yield Check(f"GPU {gpu.index} memory", "note", found)
+        if gpu.mig_enabled is True:
+            yield Check(f"GPU {gpu.index} MIG", "note", _mig(gpu, box.sample))
+
+
+def _mig(gpu: Gpu, sample: LiveSample) -> str:
+    instances = [each for each in sample.gpus if each.parent == gpu.index]
+    if not instances:
+        return f"{gpu.name}: MIG is on, and no instance can be seen: nothing runs on it without one"
+    names = ", ".join(f"{each.label} {clean_text(each.mig_profile)}".rstrip() for each in instances)
+    return f"{gpu.name} is divided into instances ({names}): a figure is that of a part"
+
+
+def _cpus(box: Box) -> Iterator[Check]:
+    cpu = box.machine.cpu
+    if cpu.usable_threads < cpu.host_threads:
+        found = f"{three_digits(cpu.usable_threads)} of {cpu.host_threads} threads, set by {cpu.limited_by}"
+        yield Check("CPU", "note", f"{found}: CPU rows are of this part", "")
+    else:
+        cores = counted(cpu.usable_cores, "core")
+        yield Check("CPU", "ok", f"{cores}, {cpu.host_threads} threads, no limit")
+    load = box.sample.host.values.get("load_1min")
+    if not isinstance(load, int | float) or box.measuring:
+        return
+    if load > OTHERS_SHARE * cpu.host_threads:
+        found = f"load {load:.1f} on {cpu.host_threads} threads: other programs run, or ran a minute ago"
+        yield Check("neighbours", "note", found, "figures vary and are lower; wait, or take more --launches")
+    else:
+        yield Check("neighbours", "ok", f"load {load:.1f} on {cpu.host_threads} threads")
+
+
+def _memory(box: Box) -> Iterator[Check]:
+    memory = box.machine.memory
+    found = f"{format_bytes(memory.usable_bytes)} of {format_bytes(memory.host_bytes)}"
+    if memory.usable_bytes < memory.host_bytes:
+        yield Check("memory", "note", f"{found}, set by {memory.limited_by}")
+    else:
+        yield Check("memory", "ok", format_bytes(memory.usable_bytes))
+    shm = memory.shm_bytes
+    if isinstance(shm, Missing):
+        yield Check("/dev/shm", "unknown", shm.reason)
+    elif shm < LEAST_SHM_BYTES:
+        step = "start the container with --shm-size=8g (or --ipc=host)"
+        yield Check("/dev/shm", "note", f"{format_bytes(shm)}: loader workers may die of a bus error", step)
+    else:
+        yield Check("/dev/shm", "ok", format_bytes(shm))
+
+
+def _clocks(box: Box) -> Iterator[Check]:
+    source = box.clock_source
+    if isinstance(source, Missing):
+        yield Check("clock", "unknown", source.reason)
+    elif source in QUICK_CLOCKS:
+        yield Check("clock", "ok", source)
+    else:
+        found = f"{source} takes a system call to read: very short steps look longer"
+        yield Check("clock", "note", found)
+    if box.governor == "powersave":
+        found = "governor powersave: the clock rises late, CPU rows vary"
+        yield Check("CPU clock", "note", found, "as root: cpupower frequency-set -g performance")
+
+
+def _files(box: Box) -> Iterator[Check]:
+    path, parent = box.result_file, box.result_file.parent
+    if box.file_error is not None:
+        yield Check("result file", "problem", box.file_error.message, box.file_error.hint)
+    elif refused := box.unwritable.get(parent) or box.unwritable.get(path):
+        step = "name another with --db, or set $GPUTUI_DB"
+        yield Check("result file", "problem", f"{path}: {refused}", step)
+    else:
+        warning = storage_warning(path, box.machine.layers)
+        yield Check("result file", "note" if warning else "ok", warning or str(path))
+    if refused := box.unwritable.get(box.state_directory):
+        found = f"{box.state_directory}: {refused}: no run can begin"
+        yield Check("run directories", "problem", found, "set $GPUTUI_STATE to a directory you may write")
+    for what, place in (("result file", parent), ("run directories", box.state_directory)):
+        free = box.free_bytes[place]
+        if isinstance(free, Missing):
+            yield Check("disk", "unknown", f"{what}: {free.reason}")
+        elif free < LEAST_FREE_BYTES:
+            found = f"{format_bytes(free)} free for the {what}"
+            yield Check("disk", "note", found, "make room, or a run ends early; what is finished is kept")
+
+
+def _terminal(box: Box) -> Iterator[Check]:
+    terminal = box.terminal
+    if not terminal.is_terminal:
+        yield Check("terminal", "note", "none: commands print plain lines, the screens need one")
+        return
+    size = f"{terminal.columns}x{terminal.rows}, {terminal.encoding}, TERM={terminal.term or 'not set'}"
+    if "utf" not in terminal.encoding.lower():
+        step = "--ascii (or GPUTUI_ASCII=1) draws without; or set LANG=C.UTF-8"
+        yield Check("terminal", "note", f"{size}: no UTF-8, charts need it", step)
+    elif terminal.columns < LEAST_COLUMNS or terminal.rows < LEAST_ROWS:
+        yield Check("terminal", "note", f"{size}: screens are made for {LEAST_COLUMNS}x{LEAST_ROWS} and more")
+    else:
+        yield Check("terminal", "ok", size)
+
+
+def _platform(box: Box) -> Iterator[Check]:
+    layers = ", ".join(layer.name for layer in box.machine.layers)
+    if layers:
+        yield Check("runs in", "ok", layers)
+
+
+def _measuring(box: Box) -> Iterator[Check]:
+    if box.measuring:
+        runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
+        step = "gputui attach shows it; look again when it has ended"
+        yield Check("in progress", "note", f"{runs} being measured: use and load are its own", step)
+
+
+CHECKS: tuple[Callable[[Box], Iterator[Check]], ...] = (
+    _driver,
+    _gpus,
+    _gpu_settings,
+    _torch,
+    _cpus,
+    _memory,
+    _clocks,
+    _platform,
+    _measuring,
+    _files,
+    _terminal,
+)
+"""Adding a check is a function and its name here."""
+
+
+def worst(checks: tuple[Check, ...]) -> str:
+    """One line for all of them: `2 problems, 1 note`, or that nothing is wrong."""
+    problems = sum(check.state == "problem" for check in checks)
+    notes = sum(check.state == "note" for check in checks)
+    said = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
+    return ", ".join(said) if said else "nothing wrong was found"
+
+
+def _known(value: str | Missing) -> str:
+    return "unknown" if isinstance(value, Missing) else value
+
+
+def _major(version: str) -> int:
+    digits = version.partition(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _user() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as containers give
+        return ""
+
+
+def _first_there(place: Path) -> Path:
+    """The directory itself, or the nearest above it that exists."""
+    for candidate in (place, *place.parents):
+        try:
+            if candidate.exists():
+                return candidate
+        except OSError:
+            continue
+    return Path("/")
+
+
+def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """What cannot be written, with the reason in the system's words.
+
+    Permissions alone say too little: /proc has them, and so have many network file systems.
+    """
+    for place in directories:
+        first = _first_there(place)
+        try:
+            tempfile.TemporaryFile(dir=first).close()
+        except OSError as error:
+            yield place, f"no file can be made in {first}: {error.strerror}"
+    # an open file is not opened here again: closing it would drop the lock that DuckDB has on it
+    if result_file.exists() and not os.access(result_file, os.W_OK):
+        yield result_file, "no permission to write"
+
+
+def _free_bytes(place: Path) -> int | Missing:
+    try:
+        return shutil.disk_usage(_first_there(place)).free
+    except OSError as error:
+        return Missing(error.strerror or "cannot be asked")
+
+
+def _file_error(path: Path) -> GputuiError | None:
+    try:
+        if path.exists():
+            with open_result(path) as opened:
+                opened.summaries()
+    except GputuiError as error:
+        return error
+    except OSError as error:
+        return GputuiError(f"{path}: {error.strerror}", "name another with --db")
+    return None

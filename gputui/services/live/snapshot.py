@@ -1,0 +1,74 @@
+"""One look at everything that this box has."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from gputui.model.live import DeviceSample, LiveSample
+from gputui.services.live.collector import FIRST_READING, OPENING, Collector, live_collector
+
+_NO_ROUNDS_S = 1e6
+"""An interval so long that only one round is read."""
+_ROUND_S = 1.0
+"""Less than the age from which a reading is told to be old."""
+_APART_S = 0.2
+"""Between the two readings that rates are made of; NVIDIA asks for 100 ms at least."""
+_OPENS_WITHIN_S = 20.0
+"""Without persistence mode the driver wakes its GPUs one after the other, a second each."""
+_READS_WITHIN_S = 5.0
+
+
+def take_snapshot(*, processes: bool) -> LiveSample:
+    """Everything, read twice within half a second: rates need two readings.
+
+    What takes too long is left out with the reason: 20 s to open a driver, 5 s to read a device.
+    """
+    said = threading.Event()
+    collector = live_collector(_NO_ROUNDS_S, said.set)
+    collector.want_processes(processes)
+    collector.start()
+    try:
+        first = _wait(collector, said, _OPENS_WITHIN_S, _is_read)
+        time.sleep(_APART_S)
+        begun = {_key(device): device.t_ns for device in _devices(first)}
+        # While one device hangs the others are read again and again: none is to look as old as the wait.
+        collector.set_interval(_ROUND_S)
+
+        def is_read_again(sample: LiveSample) -> bool:
+            return all(
+                device.problem is not None or device.t_ns > begun.get(_key(device), 0)
+                for device in _devices(sample)
+            )
+
+        return _wait(collector, said, _READS_WITHIN_S, is_read_again)
+    finally:
+        collector.close()
+
+
+def _wait(
+    collector: Collector, said: threading.Event, longest_s: float, is_enough: Callable[[LiveSample], bool]
+) -> LiveSample:
+    deadline_s = time.monotonic() + longest_s
+    while not is_enough(sample := collector.latest()):
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            break
+        said.clear()
+        # A device whose call hangs says nothing: that it does shows after a while.
+        said.wait(min(left_s, 1.0))
+    return sample
+
+
+def _is_read(sample: LiveSample) -> bool:
+    is_opening = any(why.reason.startswith(OPENING.reason) for why in sample.absent.values())
+    return not is_opening and not any(device.problem == FIRST_READING for device in _devices(sample))
+
+
+def _devices(sample: LiveSample) -> tuple[DeviceSample, ...]:
+    return (sample.host, *sample.gpus)
+
+
+def _key(device: DeviceSample) -> tuple[str, int]:
+    return device.source, device.device

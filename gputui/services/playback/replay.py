@@ -1,0 +1,388 @@
+"""Plays the telemetry of a stored run as if it were live."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from gputui.analysis.health import CAUSES
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, LiveSample, Value
+from gputui.model.machine import Gpu, Machine
+from gputui.model.result import RunSummary
+from gputui.model.telemetry import HOST, METRICS
+from gputui.services.results.selectors import locate_run
+from gputui.store.reading import TelemetrySeries, open_result
+
+PIECES = 3600
+"""What is held of a run: a piece each second of an hour, or 8 s of an 8-hour recording. 2 MB with 8 GPUs."""
+SLOWEST, FASTEST = 0.1, 1000.0
+_STEPS_S: tuple[tuple[float, float], ...] = ((300.0, 1.0), (1800.0, 5.0), (3600.0, 15.0), (math.inf, 25.0))
+"""Up to which age charts and sums are filled in which steps: as fine as charts keep them, and no finer."""
+_HOLDS_S = 3.0
+"""How long a value stands where its metric is read less often than its device: 1 Hz among 10 Hz."""
+
+_NOT_YET = Missing("not sampled yet at this time")
+_NOT_MEASURED = Missing("not measured")
+_NOT_STORED = Missing("a stored run does not hold it")
+_COUNTERS = frozenset(metric.key for metric in METRICS if metric.code == "Q")
+
+
+class Replay:
+    """The telemetry of one run, by the time since its first reading. The file is not kept open."""
+
+    NAME = "replay"
+
+    def __init__(self, summary: RunSummary, series: tuple[TelemetrySeries, ...]) -> None:
+        self.summary = summary
+        self.interval_s = max((_usual_gap_s(one.t_us) for one in series), default=0.0)
+        """Usual time between two readings of the device that was read least often."""
+        held = tuple(_held(one) for one in series)
+        self._gpus = tuple(one for one in held if one.device_index != HOST)
+        self._host = next((one for one in held if one.device_index == HOST), None)
+        self._first_us = min((one.first_us for one in series), default=0)
+        self._last_us = max((one.t_us[-1] for one in series), default=0)
+        self._known = {gpu.index: _of_gpu(gpu) for gpu in summary.machine.gpus}
+        self._host_known = _of_host(summary.machine)
+        self._absent = {} if self._gpus else {self.NAME: Missing("no GPU was sampled in this run")}
+        self._number = 0
+
+    @property
+    def duration_s(self) -> float:
+        """From the first reading to the last."""
+        return (self._last_us - self._first_us) / 1e6
+
+    @property
+    def started_utc_us(self) -> int:
+        """When position 0 was, UTC epoch microseconds."""
+        return self._first_us
+
+    def at(self, position_s: float) -> LiveSample:
+        """Everything as it stood then. Its times are nanoseconds since the first reading, so that the age of
+        a value is the sample's time less the value's own.
+        """
+        position_us = round(min(max(position_s, 0.0), self.duration_s) * 1e6)
+        self._number += 1
+        host = self._host
+        return LiveSample(
+            number=self._number,
+            t_ns=position_us * 1000,
+            host=DeviceSample(
+                HOST, self.NAME, position_us * 1000, {}, problem=Missing("the host was not sampled")
+            )
+            if host is None
+            else self._device(host, self._host_known, position_us),
+            gpus=tuple(
+                self._device(one, self._known.get(one.device_index, {"name": _NOT_STORED}), position_us)
+                for one in self._gpus
+            ),
+            processes=Missing("a recording holds no process lists"),
+            absent=self._absent,
+        )
+
+    def leading_to(self, after_s: float | None, end_s: float) -> Iterator[LiveSample]:
+        """What charts and sums need to go on from one position to a later one, the last at the end itself.
+
+        None for `after_s` begins with the first reading.
+        """
+        positions: list[float] = []
+        at_s = end_s
+        for until_s, step_s in _STEPS_S:
+            while at_s > (after_s or 0.0) and end_s - at_s < until_s:
+                positions.append(at_s)
+                at_s -= max(step_s, self.interval_s)
+        if after_s is None:
+            positions.append(0.0)
+        return map(self.at, reversed(positions))
+
+    def _device(self, series: TelemetrySeries, known: Mapping[str, Value], position_us: int) -> DeviceSample:
+        now_us = self._first_us + position_us
+        # Its first piece stands from its first reading on, although it is told by its last.
+        place = max(bisect_right(series.t_us, now_us) - 1, 0)
+        if now_us < series.first_us:
+            return DeviceSample(series.device_index, self.NAME, 0, known, problem=_NOT_YET)
+        values: dict[str, Value] = dict(known)
+        for key, column in series.columns.items():
+            shown = "memory_used_bytes" if key == "memory_used_mib" else key
+            values[shown] = _value(key, column[place])
+        t_ns = (min(series.t_us[place], now_us) - self._first_us) * 1000
+        return DeviceSample(series.device_index, self.NAME, t_ns, values)
+
+
+class Player:
+    """Where a replay stands while time goes by."""
+
+    def __init__(self, duration_s: float, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._duration_s = duration_s
+        self._clock = clock
+        self._from_s = 0.0
+        self._since_ns = clock()
+        self._speed = 1.0
+        self._is_paused = False
+
+    @property
+    def position_s(self) -> float:
+        """Seconds since the first reading; it stays at the end."""
+        passed_s = 0.0 if self._is_paused else (self._clock() - self._since_ns) / 1e9
+        return min(max(self._from_s + passed_s * self._speed, 0.0), self._duration_s)
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the recording for each second."""
+        return self._speed
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was told to stand still."""
+        return self._is_paused
+
+    def seek(self, position_s: float) -> None:
+        """Go on from here."""
+        self._from_s, self._since_ns = min(max(position_s, 0.0), self._duration_s), self._clock()
+
+    def set_speed(self, speed: float) -> None:
+        """Go on this fast, within SLOWEST and FASTEST."""
+        self.seek(self.position_s)
+        self._speed = min(max(speed, SLOWEST), FASTEST)
+
+    def pause(self, paused: bool) -> None:
+        """Stand still, or go on."""
+        self.seek(self.position_s)
+        self._is_paused = paused
+
+
+class Playback:
+    """A replay with the manners of a `Collector`: the same panes draw from either.
+
+    Its clock is the position of the sample that is shown: it goes on, stands and jumps with the recording.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        interval_s: float = 1.0,
+        *,
+        speed: float = 1.0,
+        on_sample: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.replay = replay
+        self._player = Player(replay.duration_s, clock)
+        self._player.set_speed(speed)
+        self._interval_s = interval_s
+        self._on_sample = on_sample
+        self._moved = threading.Condition()
+        self._moves = 0
+        """How often somebody wanted something else; the thread looks at once."""
+        self._is_closed = False
+        self._shown_s = 0.0
+        self._sample = replay.at(0.0)
+        self._thread = threading.Thread(target=self._play, name="play", daemon=True)
+
+    def start(self) -> None:
+        """Begin to play; returns at once."""
+        self._thread.start()
+
+    def latest(self) -> LiveSample:
+        """What is shown now. The same object as before if nothing has changed."""
+        return self._sample
+
+    def want_processes(self, wanted: bool) -> None:
+        """Nothing: process lists are not stored."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Show another sample this often, beginning at once."""
+        with self._moved:
+            self._interval_s = interval_s
+            self._wake()
+
+    @property
+    def duration_s(self) -> float:
+        """From the first reading to the last."""
+        return self.replay.duration_s
+
+    @property
+    def interval_s(self) -> float:
+        """Usual time between two readings, in seconds of the recording."""
+        return self.replay.interval_s
+
+    @property
+    def started_utc_us(self) -> int:
+        """When position 0 was, UTC epoch microseconds."""
+        return self.replay.started_utc_us
+
+    @property
+    def position_s(self) -> float:
+        """Of what is shown, seconds since the first reading."""
+        return self._shown_s
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last reading is shown."""
+        return self._shown_s >= self.replay.duration_s
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the recording for each second."""
+        with self._moved:
+            return self._player.speed
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was told to stand still."""
+        with self._moved:
+            return self._player.is_paused
+
+    def leading_to(self, after_s: float | None, end_s: float) -> Iterator[LiveSample]:
+        """What charts and sums need to go on from one position to a later one."""
+        return self.replay.leading_to(after_s, end_s)
+
+    def seek(self, position_s: float) -> None:
+        """Show this position now, and go on from here."""
+        with self._moved:
+            self._player.seek(position_s)
+            self._show()
+            self._wake()
+
+    def set_speed(self, speed: float) -> None:
+        """Go on this fast, within SLOWEST and FASTEST."""
+        with self._moved:
+            self._player.set_speed(speed)
+            self._wake()
+
+    def pause(self, paused: bool) -> None:
+        """Stand still, or go on."""
+        with self._moved:
+            self._player.pause(paused)
+            self._show()
+            self._wake()
+
+    def close(self) -> None:
+        """End the playing."""
+        with self._moved:
+            self._is_closed = True
+            self._wake()
+
+    def _play(self) -> None:
+        seen = 0
+        while True:
+            with self._moved:
+                self._moved.wait_for(partial(self._is_moved_since, seen), self._interval_s)
+                if self._is_closed:
+                    return
+                before, seen = self._sample, self._moves
+                self._show()
+                is_news = self._sample is not before
+            if is_news:
+                self._on_sample()
+
+    def _show(self) -> None:
+        """Take the sample of the position that time has reached; the lock is held."""
+        position_s = self._player.position_s
+        if position_s != self._shown_s:
+            self._sample, self._shown_s = self.replay.at(position_s), position_s
+
+    def _is_moved_since(self, moves: int) -> bool:
+        return self._is_closed or self._moves != moves
+
+    def _wake(self) -> None:
+        self._moves += 1
+        self._moved.notify()
+
+
+def open_replay(run: str, file: Path | None = None) -> Replay:
+    """The telemetry of the run that `RUN [F]` or `F@RUN` name.
+
+    Raises GputuiError if the file cannot be read, the run is unknown, or nothing was sampled in it.
+    """
+    path, summary = locate_run(run, file)
+    with open_result(path) as opened:
+        series = opened.telemetry_series(summary.run_id, PIECES)
+    if not series:
+        raise GputuiError(
+            f"run {summary.short_id} of {path} holds no telemetry: there is nothing to play",
+            f"what it measured: gputui show {path}@{summary.short_id}",
+        )
+    return Replay(summary, series)
+
+
+def _usual_gap_s(t_us: Sequence[int]) -> float:
+    """0 for a single reading."""
+    gaps = [later - earlier for earlier, later in pairwise(t_us)]
+    return median(gaps) / 1e6 if gaps else 0.0
+
+
+def _held(series: TelemetrySeries) -> TelemetrySeries:
+    """The same with each value standing until the next of its metric, but no longer than is usual for it.
+
+    Time slowed is added up over all readings: pictures are made of few of them.
+    """
+    columns = {key: _standing(series.t_us, column) for key, column in series.columns.items()}
+    bits = columns.get("throttle_bits", array("d"))
+    if not all(map(math.isnan, bits)):
+        columns |= {key: _slowed_ns(series.t_us, bits, mask) for _, key, mask in CAUSES}
+    return replace(series, columns=columns)
+
+
+def _slowed_ns(t_us: Sequence[int], bits: Sequence[float], mask: int) -> array[float]:
+    """For how long any bit of the mask was set, up to each reading."""
+    longest_us = 2.5 * max(_usual_gap_s(t_us), 1.0) * 1e6
+    total_us, sums = 0, array("d", [0.0])
+    for (earlier, later), now in zip(pairwise(t_us), bits[1:], strict=True):
+        if later - earlier <= longest_us and not math.isnan(now) and int(now) & mask:
+            total_us += later - earlier
+        sums.append(total_us * 1e3)
+    return sums
+
+
+def _standing(t_us: Sequence[int], column: array[float]) -> array[float]:
+    read = [place for place, number in enumerate(column) if not math.isnan(number)]
+    if not read or len(read) == len(column):
+        return column
+    longest_us = max(_HOLDS_S, 2.5 * _usual_gap_s([t_us[place] for place in read])) * 1e6
+    held = array("d", column)
+    last = None
+    for place, number in enumerate(column):
+        if not math.isnan(number):
+            last = place
+        elif last is not None and t_us[place] - t_us[last] <= longest_us:
+            held[place] = column[last]
+    return held
+
+
+def _value(key: str, number: float) -> Value:
+    if math.isnan(number):
+        return _NOT_MEASURED
+    if key == "memory_used_mib":
+        return round(number * 2**20)
+    return round(number) if key in _COUNTERS else number
+
+
+def _of_gpu(gpu: Gpu) -> dict[str, Value]:
+    return {
+        "name": gpu.name,
+        "memory_total_bytes": gpu.memory_bytes,
+        "power_limit_w": gpu.power_limit_w,
+        "power_limit_default_w": gpu.power_default_limit_w,
+        "pcie_generation_max": gpu.pcie_generation_max,
+        "pcie_width": gpu.pcie_width,
+        "pcie_width_max": gpu.pcie_width_max,
+    }
+
+
+def _of_host(machine: Machine) -> dict[str, Value]:
+    return {
+        "name": machine.cpu.model,
+        "cpu_limit_cores": machine.cpu.usable_threads,
+        "memory_total_bytes": machine.memory.usable_bytes,
+    }

@@ -1,0 +1,191 @@
+"""Which Python to measure with, and what it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # a probe's JSON
+
+from gputui.errors import GputuiError, MachineLacks
+from gputui.model.machine import Interpreter
+from gputui.recording.probing import (
+    PROBE_TIMEOUT_S,
+    check_torch,
+    interpreter_from_plain,
+    old_python,
+    probe_interpreter,
+)
+from gputui.services.support.paths import probe_cache
+from gputui.worker.probe import OLDEST_TORCH
+from gputui.worker.start import OLDEST_PYTHON
+
+_LOOK = """
+import sys
+sys.path[:] = [p for p in sys.path if p]
+try:
+    from importlib.util import find_spec
+    has_torch = find_spec("torch") is not None
+except ImportError:
+    has_torch = False
+print("%d.%d.%d %d" % (sys.version_info[:3] + (has_torch,)))
+"""
+"""For any Python, also 2.7; a directory called torch beside the user is none."""
+_USUAL_PLACES = (
+    "/venv/main/bin/python",
+    "/opt/conda/bin/python",
+    "/opt/venv/bin/python",
+    "/usr/local/bin/python3",
+    "/usr/bin/python3",
+)
+"""Pythons that cloud images put torch into."""
+_VISIBILITY = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "PYTHONPATH",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An interpreter, and where it was found."""
+
+    interpreter: Interpreter
+    found_as: str
+    """`--python`, `this Python`, `$VIRTUAL_ENV`, ..."""
+    passed_over: tuple[str, ...] = ()
+    """Those that came before it and have torch, each with what it lacks."""
+
+
+def choose_interpreter(
+    stated: str | None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    timeout_s: float = PROBE_TIMEOUT_S,
+    on_probe: Callable[[str], None] = lambda path: None,
+) -> Chosen:
+    """The stated interpreter, or the first whose torch can measure; without any, the one gputui runs in.
+
+    `on_probe` is told the path before an interpreter is asked anew, since importing torch can take a minute.
+    Raises MachineLacks if the stated one, or its torch, is too old, and GputuiError if it cannot measure, or
+    does not answer in `timeout_s` seconds.
+    """
+    if stated is not None:
+        path = executable_at(stated)
+        answer = _probe_cached(path, timeout_s, on_probe)
+        check_torch([path], answer)
+        return Chosen(interpreter_from_plain(answer), "--python")
+    passed_over: dict[str, str] = {}
+    own_error: GputuiError | None = None
+    for path, found_as in _candidates(environ):
+        if path in passed_over:
+            continue
+        try:
+            if not _has_torch(path):
+                continue
+            answer = _probe_cached(path, timeout_s, on_probe)
+            check_torch([path], answer)
+        except GputuiError as error:
+            if path == sys.executable and not isinstance(error, MachineLacks):
+                own_error = error
+            passed_over[path] = error.message
+            continue
+        interpreter = interpreter_from_plain(answer)
+        if not answer["torch_missing"]:
+            return Chosen(interpreter, found_as, tuple(passed_over.values()))
+        passed_over[path] = f"{path}: torch {answer['torch_missing']}"
+    if own_error is not None:
+        raise own_error
+    ours = interpreter_from_plain(_probe_cached(sys.executable, timeout_s, on_probe))
+    passed_over.pop(sys.executable, None)
+    return Chosen(ours, "this Python", tuple(passed_over.values()))
+
+
+def executable_at(stated: str) -> str:
+    """The absolute path of the program that `--python` names; it is not executed.
+
+    Raises GputuiError if there is none.
+    """
+    try:
+        expanded = str(Path(stated).expanduser()) if stated.startswith("~") else stated
+    except RuntimeError:  # there is no such user
+        expanded = stated
+    path = shutil.which(expanded)
+    if path is None:
+        hint = "give the path of a Python, such as ~/envs/torch/bin/python"
+        if stated and Path(expanded).is_dir():
+            hint = f"give the Python inside it, such as {stated.rstrip('/')}/bin/python"
+        raise GputuiError(f"--python {stated}: is not an executable file", hint)
+    return str(Path(path).absolute())  # its links not followed: a venv is known by them
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    yield sys.executable, "this Python"
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environ.get(variable):
+            yield str(Path(environ[variable]) / "bin" / "python"), f"${variable}"
+    on_path = shutil.which("python3")
+    if on_path:
+        yield on_path, "python3 on the path"
+    for place in _USUAL_PLACES:
+        yield place, place
+
+
+def _has_torch(path: str) -> bool:
+    """Whether it has one at all, without importing it. Raises MachineLacks if only the Python is too old."""
+    try:
+        done = subprocess.run([path, "-c", _LOOK], capture_output=True, timeout=20, check=False)
+        version, has_torch = done.stdout.decode(errors="replace").split()
+        is_old = tuple(map(int, version.split("."))) < OLDEST_PYTHON
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False
+    if has_torch == "1" and is_old:
+        raise old_python(path, version)
+    return has_torch == "1"
+
+
+def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) -> dict[str, Any]:
+    """Probe, or take the answer of an earlier probe that nothing has changed since.
+
+    An answer holds for one boot, one interpreter file, one torch and one set of visible devices.
+    """
+    cached = probe_cache() / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.json"
+    try:
+        known: dict[str, Any] = json.loads(cached.read_text())
+        answer: dict[str, Any] = known["answer"]
+        if known["state"] == _state(path, answer):
+            interpreter_from_plain(answer)
+            return answer
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no cache, or one that another version wrote: ask again
+    on_probe(path)
+    answer = probe_interpreter([path], timeout_s)
+    if "torch_file" in answer:
+        try:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            scratch = cached.with_suffix(f".{os.getpid()}")
+            scratch.write_text(json.dumps({"state": _state(path, answer), "answer": answer}))
+            scratch.replace(cached)
+        except OSError:
+            pass  # a cache that cannot be written only costs time
+    return answer
+
+
+def _state(path: str, answer: Mapping[str, Any]) -> list[Any]:
+    """What an answer depends on. Raises OSError or KeyError if a file is gone."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return [
+        boot.read_text() if boot.exists() else "",
+        Path(path).stat().st_mtime_ns,
+        Path(answer["torch_file"]).stat().st_mtime_ns,
+        [os.environ.get(name) for name in _VISIBILITY],
+        list(OLDEST_TORCH),
+    ]

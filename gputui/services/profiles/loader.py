@@ -1,0 +1,428 @@
+"""Profiles: TOML files that name workloads, variants and a time budget. Read strictly.
+
+The schema is documented in docs/profiles.md; `SCHEMA` is its version.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any  # TOML that was not looked at yet
+
+import tomllib
+
+from gputui.errors import GputuiError, beginning
+from gputui.model.case import (
+    DEVICE_CLASSES,
+    MODES,
+    PRECISIONS,
+    THREAD_REQUESTS,
+    WORKLOAD_CLASSES,
+    Case,
+    program_case,
+)
+from gputui.model.plan import MIN_BLOCKS, MOST_BLOCKS
+from gputui.model.units import RATES
+from gputui.worker.contract import Workload
+from gputui.worker.workloads import WORKLOADS, workload_named
+
+SCHEMA = 1
+MAX_BUDGET_S = 24 * 3600
+MAX_REPLICATES = 100
+MAX_BLOCKS = 10_000
+SHOWN_LETTERS = 80
+"""Of a wrong value, in an error."""
+_PROFILE_KEYS = (
+    "schema",
+    "version",
+    "title",
+    "question",
+    "budget_s",
+    "replicates",
+    "blocks",
+    "case",
+    "command",
+)
+_CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "modes", "weight", "profiled")
+_COMMAND_KEYS = ("name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight")
+_NAME = re.compile(r"[a-z0-9_-]{1,40}")
+_PATTERN_LETTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCase:
+    """One `[[case]]` table: its cases are the product of the lists."""
+
+    workload: str
+    sizes: tuple[str, ...]
+    devices: tuple[str, ...]
+    precisions: tuple[str, ...]
+    threads: tuple[str, ...]
+    """For CPUs; a GPU case always has the whole host."""
+    weight: float
+    """Share of the budget of each of its launches, relative to the others."""
+    modes: tuple[str, ...] = ("eager",)
+    is_profiled: bool = False
+    """Whether each of its cases gets a profiled pass after all timing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCommand:
+    """One `[[command]]` table: a program of the user's."""
+
+    name: str
+    """What its cases pair on, with the version, whatever the words of the command are."""
+    version: int
+    argv: tuple[str, ...]
+    pattern: str
+    """Empty if it is timed from start to end."""
+    unit: str
+    units: float
+    """Units of work per match, or per run without a pattern."""
+    device: str
+    workload_class: str
+    weight: float
+
+    @property
+    def workload(self) -> str:
+        """What it is called among workloads."""
+        return f"command:{self.name}"
+
+    @property
+    def case(self) -> Case:
+        """The case of it, on any machine."""
+        return program_case(
+            self.workload,
+            self.version,
+            is_whole=not self.pattern,
+            device_class=self.device,
+            unit=self.unit,
+            units=self.units,
+            workload_class=self.workload_class,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStep:
+    """A workload of the user's."""
+
+    file: str
+    workload: Workload
+    """Its declaration; it can be built in a worker alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named list of workloads and variants with a time budget."""
+
+    name: str
+    version: int
+    title: str
+    question: str
+    budget_s: float
+    replicates: int
+    cases: tuple[ProfileCase, ...]
+    commands: tuple[ProfileCommand, ...] = ()
+    own: OwnStep | None = None
+    most_blocks: int = MOST_BLOCKS
+    """A case that has so many in a launch is done, whatever is left of the budget."""
+
+    def workload_named(self, name: str) -> Workload:
+        """A workload of one of its cases. Raises KeyError if there is none of that name."""
+        if self.own is not None and self.own.workload.name == name:
+            return self.own.workload
+        return workload_named(name)
+
+
+def can_be_profiled(workload: Workload) -> bool:
+    """Whether a profiled pass would find anything in it."""
+    return workload.needs_torch and workload.is_traceable
+
+
+def find_profile(name_or_path: str) -> Profile:
+    """A shipped profile by name, or a TOML file by path. Raises GputuiError if it is missing or wrong."""
+    if name_or_path.endswith(".toml") or "/" in name_or_path:
+        path = Path(name_or_path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise GputuiError(
+                f"profile {path}: cannot be read ({why})", "give the path of a TOML file"
+            ) from error
+        return read_profile(text, path.stem, str(path))
+    shipped = {profile.name: profile for profile in shipped_profiles()}
+    if name_or_path not in shipped:
+        if Path(f"{name_or_path}.toml").is_file():
+            raise GputuiError(
+                f'profile "{name_or_path}": no profile that comes with gputui is called so',
+                f"a file here is: give {name_or_path}.toml",
+            )
+        raise GputuiError(
+            f'profile "{name_or_path}": there is none of that name{_nearest(name_or_path, shipped)}',
+            f"one of {', '.join(shipped)}, or the path of a .toml file",
+        )
+    return shipped[name_or_path]
+
+
+def shipped_profiles() -> tuple[Profile, ...]:
+    """The profiles that come with gputui, `quick` first."""
+    profiles = [
+        read_profile(entry.read_text(encoding="utf-8"), entry.name.removesuffix(".toml"), entry.name)
+        for entry in _directory().iterdir()
+        if entry.name.endswith(".toml")
+    ]
+    return tuple(sorted(profiles, key=lambda p: (p.name != "quick", p.name)))
+
+
+def shipped_with(workload: str) -> tuple[str, ...]:
+    """Names of the shipped profiles that measure a workload, `quick` first."""
+    return tuple(p.name for p in shipped_profiles() if any(entry.workload == workload for entry in p.cases))
+
+
+def _directory() -> Any:
+    """The directory of shipped profiles: inside the package in a wheel, beside it in a checkout."""
+    inside = importlib.resources.files("gputui").joinpath("profiles")
+    if inside.is_dir():
+        return inside
+    beside = Path(__file__).resolve().parents[3] / "profiles"
+    if beside.is_dir():
+        return beside
+    raise GputuiError(f"{beside}: the shipped profiles are missing", "install gputui again")
+
+
+def read_profile(text: str, name: str, source: str) -> Profile:
+    """Read one profile. Raises GputuiError naming source, key, what is allowed, and the closest name."""
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond what Python reads
+        raise GputuiError(f"profile {source}: is no TOML: {error}", "see docs/profiles.md") from error
+    return _Reader(source).profile(table, name)
+
+
+class _Reader:
+    """Checks one file key by key; every error names the place."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def profile(self, table: Mapping[str, Any], name: str) -> Profile:
+        self._known(table, _PROFILE_KEYS, "")
+        schema = self._number(table, "schema", "", 1, 10**6, whole=True)
+        if schema != SCHEMA:
+            raise self._wrong("schema", schema, f"this gputui reads {SCHEMA}")
+        if "case" not in table and "command" not in table:
+            raise self._wrong("case", None, "at least one [[case]] table or [[command]] table")
+        cases = tuple(self._case(entry, f"case {i}: ") for i, entry in self._tables(table, "case"))
+        self._refuse_repeated(cases)
+        commands = tuple(
+            self._command(entry, f"command {i}: ") for i, entry in self._tables(table, "command")
+        )
+        self._refuse_repeated_names(commands)
+        return Profile(
+            name=name,
+            version=int(self._number(table, "version", "", 1, 10**6, whole=True)),
+            title=self._text(table, "title"),
+            question=self._text(table, "question"),
+            budget_s=self._number(table, "budget_s", "", 1, MAX_BUDGET_S),
+            replicates=int(self._number(table, "replicates", "", 1, MAX_REPLICATES, whole=True)),
+            cases=cases,
+            commands=commands,
+            most_blocks=int(self._number(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, whole=True))
+            if "blocks" in table
+            else MOST_BLOCKS,
+        )
+
+    def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:
+        """The tables of one kind, numbered as a person counts them."""
+        entries = table.get(key, [])
+        is_list = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
+        if not is_list or (key in table and not entries):
+            raise self._wrong(key, entries, f"at least one [[{key}]] table")
+        return enumerate(entries, 1)
+
+    def _command(self, table: Mapping[str, Any], place: str) -> ProfileCommand:
+        self._known(table, _COMMAND_KEYS, place)
+        name = table.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise self._wrong(f"{place}name", name, "1 to 40 of a-z, 0-9, _ and -")
+        place = f"{place}{name}: "
+        pattern = self._pattern(table, place)
+        unit = table.get("unit", "step" if pattern else "run")
+        if unit not in RATES:
+            raise self._wrong(f"{place}unit", unit, _allowed(unit, RATES))
+        devices = (
+            self._choices(table, "devices", place, DEVICE_CLASSES, DEVICE_CLASSES)
+            if "devices" in table
+            else ("cpu",)
+        )
+        if len(devices) > 1:
+            raise self._wrong(f"{place}devices", table["devices"], "one device: a program is run as it is")
+        workload_class = table.get("class", "host")
+        if workload_class not in WORKLOAD_CLASSES:
+            raise self._wrong(f"{place}class", workload_class, _allowed(workload_class, WORKLOAD_CLASSES))
+        return ProfileCommand(
+            name=name,
+            version=int(self._number(table, "version", place, 1, 10**6, whole=True)),
+            argv=self._argv(table, place),
+            pattern=pattern,
+            unit=unit,
+            units=self._number(table, "units", place, 1e-6, 1e18) if "units" in table else 1.0,
+            device=devices[0],
+            workload_class=workload_class,
+            weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
+        )
+
+    def _argv(self, table: Mapping[str, Any], place: str) -> tuple[str, ...]:
+        words = table.get("argv")
+        is_list = isinstance(words, list) and words and all(isinstance(w, str) for w in words)
+        if not isinstance(words, list) or not is_list or not words[0] or any("\0" in w for w in words):
+            raise self._wrong(
+                f"{place}argv", words, 'a list of words, the program first: ["python", "train.py"]'
+            )
+        return tuple(words)
+
+    def _pattern(self, table: Mapping[str, Any], place: str) -> str:
+        pattern = table.get("pattern")
+        if pattern is None:
+            return ""
+        if not isinstance(pattern, str) or not 0 < len(pattern) <= _PATTERN_LETTERS:
+            raise self._wrong(
+                f"{place}pattern", pattern, f"a regular expression of up to {_PATTERN_LETTERS} letters"
+            )
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise self._wrong(
+                f"{place}pattern", pattern, f"a regular expression of Python; this one: {error}"
+            ) from error
+        return pattern
+
+    def _refuse_repeated_names(self, commands: Iterable[ProfileCommand]) -> None:
+        seen: dict[str, int] = {}
+        for number, command in enumerate(commands, 1):
+            if command.name in seen:
+                raise GputuiError(
+                    f"profile {self._source}: command {number}: name: {command.name!r} is that of command"
+                    f" {seen[command.name]}",
+                    "a name is what a command pairs on: give each its own",
+                )
+            seen[command.name] = number
+
+    def _case(self, table: Mapping[str, Any], place: str) -> ProfileCase:
+        self._known(table, _CASE_KEYS, place)
+        names = [w.name for w in WORKLOADS]
+        name = table.get("workload")
+        if not isinstance(name, str) or name not in names:
+            raise self._wrong(f"{place}workload", name, _allowed(name, names))
+        workload = workload_named(name)
+        place = f"{place}{name}: "
+        devices = self._choices(table, "devices", place, DEVICE_CLASSES, workload.device_classes)
+        if "threads" in table and "cpu" not in devices:
+            raise self._wrong(f"{place}threads", table["threads"], 'only for devices = ["cpu"]')
+        return ProfileCase(
+            workload=name,
+            sizes=self._choices(table, "sizes", place, tuple(workload.sizes), tuple(workload.sizes)),
+            devices=devices,
+            precisions=self._choices(table, "precisions", place, PRECISIONS, workload.precisions),
+            threads=self._choices(table, "threads", place, THREAD_REQUESTS, THREAD_REQUESTS)
+            if "threads" in table
+            else ("all",),
+            weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
+            modes=self._choices(table, "modes", place, MODES, workload.modes)
+            if "modes" in table
+            else ("eager",),
+            is_profiled=self._profiled(table, place, workload),
+        )
+
+    def _profiled(self, table: Mapping[str, Any], place: str, workload: Workload) -> bool:
+        wanted = table.get("profiled", False)
+        if not isinstance(wanted, bool):
+            raise self._wrong(f"{place}profiled", wanted, "true or false")
+        if wanted and not can_be_profiled(workload):
+            raise self._wrong(f"{place}profiled", wanted, "false: a profiler does not see its steps")
+        return wanted
+
+    def _refuse_repeated(self, cases: Iterable[ProfileCase]) -> None:
+        seen: dict[str, int] = {}
+        for number, case in enumerate(cases, 1):
+            variants = product(case.devices, case.sizes, case.precisions, case.modes)
+            for device, size, precision, mode in variants:
+                for threads in (f" threads {t}" for t in case.threads) if device == "cpu" else ("",):
+                    spoken = "" if mode == "eager" else f" {mode}"
+                    name = f"{case.workload} {size} {device} {precision}{spoken}{threads}"
+                    if name in seen:
+                        raise GputuiError(
+                            f"profile {self._source}: case {number}: {name}: is in case {seen[name]} already",
+                            "replicates say how often a case is measured",
+                        )
+                    seen[name] = number
+
+    def _known(self, table: Mapping[str, Any], allowed: Iterable[str], place: str) -> None:
+        for key in table:
+            if key not in allowed:
+                raise GputuiError(
+                    f"profile {self._source}: {place}unknown key {key!r}{_nearest(key, allowed)}",
+                    f"allowed: {', '.join(allowed)}",
+                )
+
+    def _choices(
+        self,
+        table: Mapping[str, Any],
+        key: str,
+        place: str,
+        words: tuple[str, ...],
+        possible: tuple[str, ...],
+    ) -> tuple[str, ...]:
+        values = table.get(key)
+        if not isinstance(values, list) or not values:
+            raise self._wrong(place + key, values, f"a list of {', '.join(possible)}")
+        for value in values:
+            if value not in possible:
+                known = isinstance(value, str) and value in words
+                told = f"this workload has {', '.join(possible)}" if known else _allowed(value, possible)
+                raise self._wrong(place + key, value, told)
+        return tuple(dict.fromkeys(values))
+
+    def _text(self, table: Mapping[str, Any], key: str) -> str:
+        value = table.get(key)
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise self._wrong(key, value, "one line of printable text")
+        return value
+
+    def _number(
+        self, table: Mapping[str, Any], key: str, place: str, low: float, high: float, *, whole: bool = False
+    ) -> float:
+        value = table.get(key)
+        fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not fits or not low <= (value or 0) <= high:
+            kind = "a whole number" if whole else "a number"
+            raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:.15g}")
+        return float(value or 0)
+
+    def _wrong(self, key: str, value: object, allowed: str) -> GputuiError:
+        shown = "missing" if value is None else f"{_shortened(value)} is not allowed"
+        return GputuiError(f"profile {self._source}: {key}: {shown}", f"allowed: {allowed}")
+
+
+def _shortened(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python prints
+        return "such a number"
+    return beginning(text, SHOWN_LETTERS)
+
+
+def _allowed(value: object, words: Iterable[str]) -> str:
+    listed = ", ".join(words)
+    return f"{listed}{_nearest(value, words)}" if isinstance(value, str) else listed
+
+
+def _nearest(word: object, words: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(word), list(words), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

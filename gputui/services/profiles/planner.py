@@ -1,0 +1,424 @@
+"""A profile, an interpreter and a machine make a plan: what will run here, what will not, and why."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+from gputui.errors import GputuiError, MachineLacks
+from gputui.machine import nvml_addresses
+from gputui.model.absent import Missing
+from gputui.model.case import PRECISIONS, Case, Variant, Work
+from gputui.model.machine import Interpreter, Machine, TorchDevice
+from gputui.model.plan import PROFILED, Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.model.units import counted
+from gputui.services.profiles.loader import Profile, ProfileCase, ProfileCommand, can_be_profiled, shipped_with
+from gputui.worker.contract import Workload
+from gputui.worker.workloads import WORKLOADS
+
+PROFILED_WEIGHT = 0.4
+"""Of a timed launch of the same case: some twenty steps, and what reading their trace takes."""
+SHARED_MEMORY_FRACTION = 0.5
+"""Variants share a worker only if together they fit into this part of the free device memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user narrowed a run to."""
+
+    device: str = ""
+    """Empty for all the profile names; `cpu`, `gpu`, `gpu:N` or a GPU's UUID."""
+    only: tuple[str, ...] = ()
+    """Workloads; empty for all."""
+    precisions: tuple[str, ...] = ()
+    """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out where any is named."""
+    replicates: int | None = None
+    budget_s: float | None = None
+    """None for that of the profile, in proportion to the launches per case."""
+    most_blocks: int | None = None
+    """None for that of the profile."""
+    rendezvous: str = ""
+    """`ADDRESS:PORT` of this box where other hosts join; empty if none do."""
+    seed: int = 0
+    keeps_traces: bool = False
+    """Keep a Chrome trace of every case that can be profiled, and profile them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A device class of the profile on this box: a device, or the reason there is none."""
+
+    device: PlannedDevice | None
+    torch_device: TorchDevice | None
+    outcome: str
+    reason: str
+
+
+def resolve_plan(
+    profile: Profile, interpreter: Interpreter, machine: Machine, choices: Choices = Choices()
+) -> Plan:
+    """The plan of one run.
+
+    Raises MachineLacks if a device was asked for that is not here, GputuiError for a `device` that is no
+    device, an `only` or a precision that the profile does not have, or if no case is left.
+    """
+    choices = replace(choices, only=_workloads_meant(profile, choices.only))
+    _check_precisions(profile, choices.precisions)
+    classes = _device_classes(choices.device)
+    has_workloads = any(not choices.only or entry.workload in choices.only for entry in profile.cases)
+    targets = {c: _target(c, choices.device, interpreter, machine) for c in classes} if has_workloads else {}
+    cases: list[PlannedCase] = []
+    groups: list[PlannedLaunch] = []
+    profiled: list[PlannedLaunch] = []
+    commands: list[PlannedCommand] = []
+    for command in () if choices.precisions else profile.commands:
+        if command.device in classes and (not choices.only or command.workload in choices.only):
+            target = _command_target(command, choices.device, interpreter, machine)
+            case, launch = _planned_command(command, target, len(cases), machine)
+            cases.append(case)
+            if launch is not None:
+                groups.append(launch)
+                commands.append(
+                    PlannedCommand(case.case_id, command.argv, command.pattern, _working_directory())
+                )
+    for entry in profile.cases:
+        if choices.only and entry.workload not in choices.only:
+            continue
+        wanted = tuple(p for p in entry.precisions if not choices.precisions or p in choices.precisions)
+        if not wanted:
+            continue
+        entry = replace(entry, precisions=wanted)
+        for device_class in (d for d in entry.devices if d in classes):
+            for size in entry.sizes:
+                all_threads = entry.threads if device_class == "cpu" else ("host",)
+                for threads, mode in product(all_threads, entry.modes):
+                    planned, launches = _group(
+                        entry,
+                        profile.workload_named(entry.workload),
+                        size,
+                        device_class,
+                        threads,
+                        mode,
+                        targets[device_class],
+                        len(cases),
+                        interpreter,
+                        machine,
+                        is_joined=bool(choices.rendezvous),
+                    )
+                    cases += planned
+                    groups += launches
+                    if mode == "eager" and (entry.is_profiled or choices.keeps_traces):
+                        profiled += _profiled(profile.workload_named(entry.workload), launches)
+    if not cases:
+        asked = _asked_for(choices)
+        raise GputuiError(
+            f"profile {profile.name}: has no case for {' '.join(asked)}",
+            f"leave {' or '.join(dict.fromkeys(words.split()[0] for words in asked))} out,"
+            " or choose another profile",
+        )
+    replicates = choices.replicates or profile.replicates
+    return Plan(
+        profile=profile.name,
+        profile_version=profile.version,
+        seed=choices.seed,
+        replicates=replicates,
+        budget_s=choices.budget_s or profile.budget_s * replicates / profile.replicates,
+        cases=tuple(cases),
+        launches=_numbered((*_ordered(groups, replicates, choices.seed), *profiled)),
+        most_blocks=choices.most_blocks or profile.most_blocks,
+        rendezvous=choices.rendezvous,
+        keeps_traces=choices.keeps_traces,
+        interpreter=(interpreter.executable,),
+        commands=tuple(commands),
+        step_file="" if profile.own is None else profile.own.file,
+    )
+
+
+def case_of(workload: Workload, size: str, variant: Variant) -> Case:
+    """The case of a workload's declared size."""
+    declared = workload.sizes[size]
+    return Case(
+        work=Work(
+            workload.name, workload.version, size, workload.form, tuple(sorted(declared.parameters.items()))
+        ),
+        variant=variant,
+        workload_class=workload.workload_class,
+        unit=workload.unit,
+        units_per_step=declared.units_per_step,
+        flops_per_step=declared.flops_per_step,
+        bytes_per_step=declared.bytes_in(variant.precision),
+    )
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise GputuiError(
+            f"the working directory is gone ({error.strerror})", "change to one that exists"
+        ) from error
+
+
+def _command_target(
+    command: ProfileCommand, asked: str, interpreter: Interpreter, machine: Machine
+) -> _Target:
+    """Where a program runs. It needs no torch: a GPU that only the driver knows will do."""
+    if shutil.which(command.argv[0]) is None:
+        where = "is not a program here" if "/" in command.argv[0] else "is not on the path"
+        return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
+    if command.device == "cpu":
+        return _target("cpu", asked, interpreter, machine)
+    found = _choose_gpu([d for d in interpreter.devices if d.torch_device != "cpu"], asked)
+    if found is not None:  # also one of an architecture that this torch was not built for
+        visible = found.uuid or str(found.index)
+        planned = PlannedDevice("gpu", found.torch_device, found.name, visible, found.pci_address)
+        return _Target(planned, found, "", "")
+    device = _gpu_of_the_driver(asked, machine)
+    if device is not None:
+        return _Target(device, None, "", "")
+    reason = "no such GPU in this box" if machine.gpus else f"no GPU: {machine.gpus_absent}"
+    if asked:
+        raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure what is here")
+    return _Target(None, None, "skipped", reason)
+
+
+def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
+    """The GPU that was asked for, or the first, among those that the driver lists."""
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    kind, _, number = asked.partition(":")
+    if allowed == "" or kind in ("mps", "xpu"):
+        return None
+    addresses = {address.index: address for address in nvml_addresses()}
+    if asked.startswith(("GPU-", "MIG-")):
+        wanted = next((a.index for a in addresses.values() if asked in (a.uuid, *a.mig_uuids)), None)
+        gpu = next((gpu for gpu in machine.gpus if gpu.index == wanted), None)
+        return None if gpu is None else PlannedDevice("gpu", "cuda", gpu.name, asked, "")
+    index = int(number or 0)
+    if index >= len(machine.gpus):
+        return None
+    gpu = machine.gpus[index]
+    address = addresses.get(gpu.index)
+    if allowed is not None or address is None:  # counted among those that the user allowed
+        return PlannedDevice("gpu", "cuda", gpu.name, str(index), "")
+    return PlannedDevice("gpu", "cuda", gpu.name, address.uuid or str(index), address.pci_address)
+
+
+def _planned_command(
+    command: ProfileCommand, target: _Target, case_id: int, machine: Machine
+) -> tuple[PlannedCase, PlannedLaunch | None]:
+    """The case of a program, and the launch that runs it once if it can be run here."""
+    if target.device is None:
+        return PlannedCase(case_id, command.case, target.outcome, target.reason), None
+    launch = PlannedLaunch(
+        launch_id=0,
+        replicate=0,
+        case_ids=(case_id,),
+        device=target.device,
+        threads=machine.cpu.usable_cores,
+        weight=command.weight,
+        needs_torch=False,
+    )
+    return PlannedCase(case_id, command.case, None, ""), launch
+
+
+def _workloads_meant(profile: Profile, only: Sequence[str]) -> tuple[str, ...]:
+    """The workloads of these names; of `step:NAME` and `command:NAME` the name is enough."""
+    has = sorted({e.workload for e in profile.cases} | {c.workload for c in profile.commands})
+    found = []
+    for name in only:
+        meant = [one for one in has if name in (one, one.rpartition(":")[2])]
+        if not meant:
+            known = name in {w.name for w in WORKLOADS}
+            what = f"is not in profile {profile.name}" if known else "is not a workload"
+            others = shipped_with(name) if known else ()
+            there = f"; {', '.join(others)} would: gputui run {others[0]} --only {name}" if others else ""
+            raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}{there}")
+        found += meant
+    return tuple(found)
+
+
+def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
+    has = [p for p in PRECISIONS if any(p in entry.precisions for entry in profile.cases)]
+    for name in precisions:
+        if name not in has:
+            what = f"is not in profile {profile.name}" if name in PRECISIONS else "is not a precision"
+            hint = f"it has {', '.join(has)}" if has else "it has none: its programs compute as they like"
+            raise GputuiError(f"--precision {name}: {what}", hint)
+
+
+def _asked_for(choices: Choices) -> list[str]:
+    """The options that narrow a plan."""
+    device = [f"--device {choices.device}"] if choices.device else []
+    return [
+        *device,
+        *(f"--only {name}" for name in choices.only),
+        *(f"--precision {name}" for name in choices.precisions),
+    ]
+
+
+def _device_classes(device: str) -> tuple[str, ...]:
+    if not device:
+        return ("cpu", "gpu")
+    if device == "cpu":
+        return ("cpu",)
+    if re.fullmatch(r"(gpu|cuda|mps|xpu)(:\d{1,3})?|(GPU|MIG)-[\w-]+", device):
+        return ("gpu",)
+    raise GputuiError(f"--device {device}: is not a device", "cpu, gpu, gpu:N, or the UUID of a GPU")
+
+
+def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Machine) -> _Target:
+    if device_class == "cpu":
+        name = machine.cpu.model if isinstance(machine.cpu.model, str) else "CPU"
+        return _Target(PlannedDevice("cpu", "cpu", name, "", ""), None, "", "")
+    gpus = [d for d in interpreter.devices if d.torch_device != "cpu"]
+    chosen = _choose_gpu(gpus, asked)
+    if chosen is None:
+        reason = _no_gpu(interpreter, machine, len(gpus))
+        if asked:
+            raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure the CPU")
+        return _Target(None, None, "skipped", reason)
+    if not chosen.runs_here:
+        return _Target(None, chosen, "unsupported", f"{chosen.name}: {chosen.why_not}")
+    visible = chosen.uuid or str(chosen.index)
+    planned = PlannedDevice("gpu", chosen.torch_device, chosen.name, visible, chosen.pci_address)
+    return _Target(planned, chosen, "", "")
+
+
+def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
+    if asked.startswith(("GPU-", "MIG-")):
+        return next((g for g in gpus if g.uuid == asked), None)
+    kind, _, number = asked.partition(":")
+    usable = [g for g in gpus if kind in ("", "gpu", g.torch_device)]
+    index = int(number or 0)
+    return usable[index] if index < len(usable) else None
+
+
+def _no_gpu(interpreter: Interpreter, machine: Machine, count: int) -> str:
+    if count:
+        return f"torch sees {counted(count, 'GPU')}, not this one"
+    if not machine.gpus:
+        return f"no GPU: {machine.gpus_absent}"
+    torch_version = interpreter.runtime.torch_version
+    if isinstance(torch_version, Missing):
+        return f"no GPU without torch: {torch_version.reason}"
+    if isinstance(interpreter.runtime.torch_cuda, Missing) and isinstance(
+        interpreter.runtime.torch_hip, Missing
+    ):
+        return f"torch {torch_version} is a CPU build, {machine.gpus[0].name} is idle"
+    return f"torch {torch_version} does not see {machine.gpus[0].name}"
+
+
+def _group(
+    entry: ProfileCase,
+    workload: Workload,
+    size: str,
+    device_class: str,
+    threads: str,
+    mode: str,
+    target: _Target,
+    first_id: int,
+    interpreter: Interpreter,
+    machine: Machine,
+    *,
+    is_joined: bool,
+) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
+    """The cases that differ in precision only, and the launches that measure them once."""
+    target = _with_more_gpus(target, workload.sizes[size].gpus, interpreter)
+    if workload.sizes[size].hosts > 1 and not is_joined and target.device is not None:
+        reason = f"{workload.sizes[size].hosts} hosts are needed: see --rendezvous and gputui join"
+        target = _Target(None, target.torch_device, "unsupported", reason)
+    cases = []
+    for offset, precision in enumerate(entry.precisions):
+        variant = Variant(device_class, precision, mode, threads)
+        case = case_of(workload, size, variant)
+        outcome, reason = _obstacle(workload, precision, target, interpreter)
+        cases.append(PlannedCase(first_id + offset, case, outcome, reason))
+    to_run = [c for c in cases if c.outcome is None]
+    if not to_run or target.device is None:
+        return cases, []
+    cores = machine.cpu.usable_cores
+    together = _fits_together(workload.sizes[size].memory_bytes * len(to_run), target.torch_device, machine)
+    launch = PlannedLaunch(
+        launch_id=0,
+        replicate=0,
+        case_ids=tuple(c.case_id for c in to_run),
+        device=target.device,
+        threads=1 if threads == "1" else cores,
+        weight=entry.weight * len(to_run),
+        needs_torch=workload.needs_torch,
+    )
+    if together and not workload.is_alone:
+        return cases, [launch]
+    return cases, [replace(launch, case_ids=(case_id,), weight=entry.weight) for case_id in launch.case_ids]
+
+
+def _with_more_gpus(target: _Target, needed: int, interpreter: Interpreter) -> _Target:
+    """The target with as many GPUs as the work needs, the chosen one first; a CPU as it is."""
+    first = target.torch_device
+    if needed == 1 or target.device is None or first is None:
+        return target
+    others = [d for d in interpreter.devices if d.torch_device == first.torch_device and d != first]
+    chosen = [first, *(d for d in others if d.runs_here)][:needed]
+    if len(chosen) < needed:
+        return _Target(None, first, "unsupported", f"{needed} GPUs are needed, torch sees {len(chosen)}")
+    visible = ",".join(d.uuid or str(d.index) for d in chosen)
+    return replace(target, device=replace(target.device, visible=visible))
+
+
+def _obstacle(
+    workload: Workload, precision: str, target: _Target, interpreter: Interpreter
+) -> tuple[str | None, str]:
+    """Why a case will not be run, as (outcome, reason); (None, "") if it will."""
+    if target.device is None:
+        return target.outcome, target.reason
+    torch_version = interpreter.runtime.torch_version
+    if workload.needs_torch and isinstance(torch_version, Missing):
+        return "skipped", torch_version.reason
+    if precision == "tf32":
+        device = target.torch_device
+        if device is None:
+            return "unsupported", "TF32 is a mode of NVIDIA GPUs"
+        too_old = not device.compute_capability or float(device.compute_capability) < 8.0
+        if device.torch_device != "cuda" or too_old or isinstance(interpreter.runtime.torch_hip, str):
+            return "unsupported", f"{device.name} has no TF32: compute capability 8.0 is needed"
+    return None, ""
+
+
+def _fits_together(needed_bytes: int, device: TorchDevice | None, machine: Machine) -> bool:
+    free_bytes = machine.memory.usable_bytes if device is None else (device.free_bytes or device.memory_bytes)
+    return free_bytes is None or needed_bytes <= SHARED_MEMORY_FRACTION * free_bytes
+
+
+def _ordered(groups: Sequence[PlannedLaunch], replicates: int, seed: int) -> tuple[PlannedLaunch, ...]:
+    """All launches of all replicates, each replicate in an order of its own."""
+    chance = random.Random(seed)
+    launches = []
+    for replicate in range(replicates):
+        launches += [replace(group, replicate=replicate) for group in chance.sample(groups, len(groups))]
+    return tuple(launches)
+
+
+def _numbered(launches: Sequence[PlannedLaunch]) -> tuple[PlannedLaunch, ...]:
+    return tuple(replace(launch, launch_id=i) for i, launch in enumerate(launches))
+
+
+def _profiled(workload: Workload, launches: Sequence[PlannedLaunch]) -> list[PlannedLaunch]:
+    """A launch under the profiler for each case of these launches, alone."""
+    if not can_be_profiled(workload):
+        return []
+    return [
+        replace(
+            launch,
+            case_ids=(case_id,),
+            weight=PROFILED_WEIGHT * launch.weight / len(launch.case_ids),
+            purpose=PROFILED,
+        )
+        for launch in launches
+        for case_id in launch.case_ids
+    ]

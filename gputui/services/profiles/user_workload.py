@@ -1,0 +1,88 @@
+"""A workload of the user's: read by the interpreter that will measure it, and run as a profile of its own."""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.recording.probing import describe_step
+from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, can_be_profiled
+from gputui.worker.contract import Request, Size, Step, Workload
+
+SECONDS_PER_CASE = 20.0
+"""Budget of each case of each launch."""
+
+
+def is_step_file(name: str) -> bool:
+    """Whether what the user named is a workload of theirs rather than a profile."""
+    return name.endswith(".py")
+
+
+def profile_of_step(path: Path, python: str) -> Profile:
+    """The profile that measures every size, device and precision of a user's workload.
+
+    `python` reads the file. Raises GputuiError if there is none, or it is not in the contract: with the
+    file, the line, and what was expected.
+    """
+    if not path.is_file():
+        raise GputuiError(
+            f"{path}: there is no such file", f"gputui new-workload {path} writes one that runs"
+        )
+    path = path.absolute()
+    plain = describe_step((python,), path)
+    if "error" in plain:
+        raise GputuiError(plain["error"], "compare it with what `gputui new-workload FILE` writes")
+    sizes = {name: Size(**size) for name, size in plain["sizes"].items()}
+    workload = Workload(
+        name=plain["name"],
+        version=plain["version"],
+        title=plain["title"],
+        question=plain["question"],
+        workload_class=plain["workload_class"],
+        unit=plain["unit"],
+        sizes=sizes,
+        precisions=tuple(plain["precisions"]),
+        device_classes=tuple(plain["device_classes"]),
+        needs_torch=plain["needs_torch"],
+        build=_only_in_a_worker,
+        is_alone=bool(plain["is_alone"]),
+    )
+    case = ProfileCase(
+        workload=workload.name,
+        sizes=tuple(sizes),
+        devices=workload.device_classes,
+        precisions=workload.precisions,
+        threads=("all",),
+        weight=1.0,
+        is_profiled=can_be_profiled(workload),
+    )
+    cases = len(sizes) * len(workload.device_classes) * len(workload.precisions)
+    return Profile(
+        name=path.stem,
+        version=workload.version,
+        title=workload.title,
+        question=workload.question,
+        budget_s=SECONDS_PER_CASE * cases,
+        replicates=1,
+        cases=(case,),
+        own=OwnStep(str(path), workload),
+    )
+
+
+def write_template(path: Path) -> None:
+    """Write a commented workload that runs at once. Raises GputuiError if something is there already."""
+    if path.suffix != ".py":
+        raise GputuiError(f"{path}: is not the name of a Python file", f"name it {path.stem or 'my_step'}.py")
+    text = importlib.resources.files("gputui.services.profiles").joinpath("step_template.txt").read_text("utf-8")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise GputuiError(f"{path}: is there already, and is left as it is", "name another file") from error
+    except OSError as error:
+        raise GputuiError(f"{path}: cannot be written ({error.strerror})", "name another place") from error
+
+
+def _only_in_a_worker(request: Request) -> Step:
+    raise RuntimeError("a user's workload is built in the interpreter that measures it")

@@ -1,0 +1,167 @@
+"""What the Results screen shows: files, their runs, and one run with all that is known of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gputui.analysis.findings import Finding
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.findings import (findings_of_case)
+from gputui.services.support.background import Job
+from gputui.services.support.paths import default_result_file, run_directories
+from gputui.services.results.selectors import Selection
+from gputui.services.results.worker_logs import end_of_log, logs_of
+from gputui.store.reading import (
+    BlockReasons,
+    CaseConditions,
+    FailedLaunch,
+    MeasuredSpan,
+    ResultFile,
+    StoredEvent,
+    TelemetrySeries,
+    open_result,
+)
+
+SUFFIXES = (".db", ".duckdb")
+MOST_FILES = 200
+PIECES = 400
+"""Of a run's time: telemetry is cut into as many in SQL, so that a day costs what a minute does."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file that may hold results; it was not opened."""
+
+    path: Path
+    total_bytes: int
+    modified_s: float
+    """Seconds since 1970."""
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileRuns:
+    """What one result file holds."""
+
+    path: Path
+    runs: tuple[RunSummary, ...]
+    """Newest first."""
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """How a launch failed, and the end of its worker's log if that is of this machine and still there."""
+
+    launch: FailedLaunch
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail:
+    """One run in full."""
+
+    path: Path
+    run: Run
+    passes: Mapping[int, ProfiledPass]
+    conditions: Mapping[int, CaseConditions]
+    reasons: Mapping[int, tuple[BlockReasons, ...]]
+    """By case, of the blocks in which a GPU told why its clocks were held back."""
+    spans: tuple[MeasuredSpan, ...]
+    """In the order of time."""
+    events: tuple[StoredEvent, ...]
+    series: tuple[TelemetrySeries, ...]
+    last_words: tuple[LastWords, ...]
+    """Of workers whose launch failed."""
+    logs: Path | None
+    """The directory of the whole logs of its workers, if it is of this machine and still there."""
+    findings: tuple[tuple[CaseResult, tuple[Finding, ...]], ...]
+    """Of the cases whose profiled pass is believed and has some."""
+
+
+def recent_files(
+    directory: Path, opened: Iterable[Path] = (), environ: Mapping[str, str] = os.environ
+) -> tuple[FileEntry, ...]:
+    """Files that end as result files do: beside the default one, in `directory`, and those `opened`.
+
+    The last changed first, at most MOST_FILES. Only names are looked at.
+    """
+    default = default_result_file(environ).expanduser().absolute()
+    found: dict[Path, FileEntry] = {}
+    for path in (default, *opened, *_named(default.parent), *_named(directory.absolute())):
+        with suppress(OSError):
+            stat = path.stat()
+            if path.is_file():
+                entry = FileEntry(path, stat.st_size, stat.st_mtime, path == default)
+                found.setdefault(path.resolve(), entry)
+    return tuple(sorted(found.values(), key=lambda entry: -entry.modified_s)[:MOST_FILES])
+
+
+def read_runs(db: Path, job: Job[Any]) -> FileRuns:
+    """The runs of a file. Raises GputuiError if it cannot be read, Cancelled if nobody wants it any more."""
+    job.say(f"opening {db}")
+    with open_result(db) as file, job.interrupted_by(file.interrupt):
+        job.say("reading its runs")
+        return FileRuns(db, file.summaries(), file.warnings)
+
+
+def read_detail(db: Path, run_id: str, job: Job[Any]) -> RunDetail:
+    """One run of a file. Raises as `read_runs` does."""
+    job.say(f"opening {db}")
+    with open_result(db) as file, job.interrupted_by(file.interrupt):
+        return _detail(file, db, run_id, job)
+
+
+def read_series(
+    db: Path, run_id: str, within_us: tuple[int, int], job: Job[Any]
+) -> tuple[TelemetrySeries, ...]:
+    """What the box did in a part of a run, in as many pieces as the whole. Raises as `read_runs` does."""
+    with open_result(db) as file, job.interrupted_by(file.interrupt):
+        return file.telemetry_series(run_id, PIECES, within_us)
+
+
+def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail:
+    job.say("reading cases and blocks")
+    run = file.run(run_id)
+    job.say("reading profiled passes")
+    passes = file.profiled(run_id)
+    events = file.events(run_id)
+    failed = file.failed_launches(run_id)
+    job.say("reading telemetry")
+    conditions = file.conditions(run_id)
+    reasons = file.block_reasons(run_id)
+    spans = file.measured_spans(run_id)
+    series = file.telemetry_series(run_id, PIECES)
+    job.say("looking for findings")
+    evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
+    evidence.keep(run_id, passes, conditions)
+    findings = [(case, findings_of_case(case, run.summary, evidence)) for case in run.cases]
+    return RunDetail(
+        path=db,
+        run=run,
+        passes=passes,
+        conditions=conditions,
+        reasons=reasons,
+        spans=spans,
+        events=events,
+        last_words=tuple(
+            LastWords(launch, end_of_log(run_directories() / run_id, launch.launch_id)) for launch in failed
+        ),
+        logs=logs_of(run_id),
+        series=series,
+        findings=tuple((case, found) for case, found in findings if found),
+    )
+
+
+def _named(directory: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in directory.iterdir() if entry.suffix in SUFFIXES)
+    except OSError:
+        return []

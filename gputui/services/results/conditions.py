@@ -1,0 +1,129 @@
+"""What result files hold beside the speeds; telemetry is read only of the runs and when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, Run
+from gputui.services.results.selectors import Selection, batches
+from gputui.store.locking import Locked
+from gputui.store.reading import (
+    CaseConditions,
+    LaunchPower,
+    LaunchSeries,
+    ResultFile,
+    TelemetrySeries,
+    conditions_of,
+    open_result,
+    open_results,
+    powers_of,
+)
+
+_Read = TypeVar("_Read")
+NOT_PROFILED = "it has no profiled pass"
+
+
+class Evidence:
+    """Profiled passes, conditions and cases of the runs of some selections, by run."""
+
+    def __init__(self, selections: Sequence[Selection], *, trust: bool = False) -> None:
+        self._passes: dict[str, Mapping[int, ProfiledPass]] = {}
+        self._runs: dict[str, Run] = {}
+        self._files: dict[str, Path] = {}
+        for selection in selections:
+            for run in selection.runs:
+                self._runs.setdefault(run.summary.run_id, run)
+                self._files.setdefault(run.summary.run_id, selection.path)
+            self._passes.update(selection.passes)
+        self._trust = trust
+        self._conditions: dict[str, Mapping[int, CaseConditions]] = {}
+        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {}
+
+    def keep(
+        self,
+        run_id: str,
+        passes: Mapping[int, ProfiledPass],
+        conditions: Mapping[int, CaseConditions],
+    ) -> None:
+        """What was already read of a run, so that its file is not opened again."""
+        self._passes[run_id] = passes
+        self._conditions[run_id] = conditions
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All runs, in the order they were selected."""
+        return tuple(self._runs.values())
+
+    def file(self, run_id: str) -> Path:
+        """Where a run was read from."""
+        return self._files[run_id]
+
+    def cases(self, run_id: str) -> tuple[CaseResult, ...]:
+        """All cases of a run."""
+        return self._runs[run_id].cases
+
+    def profiled(self, run_id: str, case_id: int) -> ProfiledPass | Missing:
+        """The profiled pass of a case. Raises GputuiError if the file can no longer be read."""
+        if run_id not in self._passes:
+            with open_result(self._files[run_id], self._trust) as file:
+                self._passes[run_id] = file.profiled(run_id)
+        return self._passes[run_id].get(case_id, Missing(NOT_PROFILED))
+
+    def read_conditions(self, run_ids: Iterable[str]) -> None:
+        """Read the conditions of runs that will be asked for, of many files at once."""
+        self._read_together(run_ids, self._conditions, conditions_of)
+
+    def read_powers(self, run_ids: Iterable[str]) -> None:
+        """Read the powers of runs that will be asked for, of many files at once."""
+        self._read_together(run_ids, self._powers, powers_of)
+
+    def _read_together(
+        self,
+        run_ids: Iterable[str],
+        known: dict[str, Mapping[int, _Read]],
+        read: Callable[[Sequence[ResultFile], Sequence[Sequence[str]]], Mapping[str, Mapping[int, _Read]]],
+    ) -> None:
+        """What cannot be read so is read, or told, when it is asked for."""
+        by_file: dict[Path, list[str]] = {}
+        for run_id in dict.fromkeys(run_ids):
+            if run_id not in known:
+                by_file.setdefault(self._files[run_id].resolve(), []).append(run_id)
+        if len(by_file) < 2:
+            return
+        for some in batches(list(by_file)):
+            ids = [by_file[path] for path in some]
+            with suppress(GputuiError, Locked), open_results(some, self._trust) as files:
+                found = read(files, ids)
+                known.update((run_id, found.get(run_id, {})) for of_file in ids for run_id in of_file)
+
+    def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
+        """What the box did while a case was timed. Raises GputuiError if the file can no longer be read."""
+        if run_id not in self._conditions:
+            with open_result(self._files[run_id], self._trust) as file:
+                self._conditions[run_id] = file.conditions(run_id)
+        return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))
+
+    def powers(self, run_id: str, case_id: int) -> tuple[LaunchPower, ...] | Missing:
+        """What the GPU of a case drew in each launch. Raises GputuiError as `conditions` does."""
+        if run_id not in self._powers:
+            with open_result(self._files[run_id], self._trust) as file:
+                self._powers[run_id] = file.powers(run_id)
+        return self._powers[run_id].get(case_id, Missing("no power was sampled in its blocks"))
+
+    def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
+        """What the box did during a run, the host first. Raises GputuiError if it can no longer be read."""
+        with open_result(self._files[run_id], self._trust) as file:
+            return file.telemetry_series(run_id, pieces)
+
+    def launches(
+        self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
+    ) -> tuple[LaunchSeries, ...]:
+        """What the box did while a case was timed in these launches. Raises GputuiError as `series` does."""
+        with open_result(self._files[run_id], self._trust) as file:
+            return file.launch_series(run_id, case_id, launch_ids, pieces)

@@ -1,0 +1,38 @@
+"""From stored power to joules per unit of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
+from gputui.model.absent import Missing
+from gputui.model.plan import MIN_BLOCKS
+from gputui.model.result import CaseResult
+from gputui.services.results.throughput import devices_of
+from gputui.store.reading import LaunchPower
+
+PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
+"""By run and case."""
+
+
+def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Energy | Missing:
+    """Joules per unit on the GPU of a case; Missing where its power is not known to be its own."""
+    if case.case.variant.device_class != "gpu":
+        return Missing("power is read of GPUs only")
+    if devices_of(case.case) > 1:
+        return Missing("it used several GPUs")
+    if " MIG " in case.device_name:
+        return Missing("the power of a slice of a GPU is not told")
+    if isinstance(powers, Missing):
+        return powers
+    by_launch = {power.launch_id: power for power in powers}
+    launches = []
+    for measurement in case.measurements:
+        power = by_launch.get(measurement.launch_id)
+        least = 1 if case.case.is_whole else MIN_BLOCKS
+        if power is None or measurement.outcome != "ok" or len(measurement.blocks) < least:
+            continue
+        wall_s = sum(block.wall_ns for block in measurement.blocks) * 1e-9
+        units = sum(block.steps for block in measurement.blocks) * case.case.units_per_step
+        launches.append(PoweredLaunch(power.mean_w, power.samples, wall_s / units, wall_s))
+    return energy_per_unit(launches)

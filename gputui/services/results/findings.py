@@ -1,0 +1,83 @@
+"""What holds the step of a case back, from its profiled pass and what the box did meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.analysis.attribution import ProfiledSide, doubtful
+from gputui.analysis.findings import Finding, StepFacts, findings_of
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, RunSummary
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.roofline import own_ceiling
+from gputui.services.results.throughput import speed_of
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStep:
+    """A side of a row whose step was timed and profiled."""
+
+    result: CaseResult
+    run: RunSummary
+    found: ProfiledPass
+    step_ns: int
+    precision_used: str
+
+
+def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> tuple[Finding, ...]:
+    """What holds the step of one case back; none if it was not profiled, or its pass is not believed.
+
+    Raises GputuiError if the file can no longer be read.
+    """
+    used = [m.precision_used for m in case.measurements if m.outcome == "ok"]
+    seen = seen_step(case, run, speed_of(case), used[-1] if used else "", evidence)
+    return () if isinstance(seen, Missing) else step_findings(seen, evidence)
+
+
+def seen_step(
+    case: CaseResult, run: RunSummary, speed: SpeedEstimate | Missing, precision_used: str, evidence: Evidence
+) -> SeenStep | Missing:
+    """The step of a case with its profiled pass; Missing with the reason where one of them is not there."""
+    if not isinstance(speed, SpeedEstimate):
+        return Missing("not measured")
+    found = evidence.profiled(run.run_id, case.case_id)
+    if isinstance(found, Missing):
+        return found
+    step_ns = round(case.case.units_per_step / speed.units_per_s * 1e9)
+    return SeenStep(case, run, found, step_ns, precision_used)
+
+
+def profiled_side(seen: SeenStep, peak: float | Missing) -> ProfiledSide:
+    """As attribution takes it."""
+    return ProfiledSide(seen.found, seen.step_ns, seen.result.case.variant.device_class == "gpu", peak)
+
+
+def own_peak(seen: SeenStep, evidence: Evidence, precision_used: str = "") -> float | Missing:
+    """FLOP/s of the largest product that was measured beside it."""
+    return own_ceiling("flop", seen.result, evidence.cases(seen.run.run_id), precision_used)
+
+
+def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
+    """What holds the step back; none if its pass is not believed."""
+    side = profiled_side(seen, own_peak(seen, evidence))
+    if doubtful(side):
+        return ()
+    cases = evidence.cases(seen.run.run_id)
+    half = [own_peak(seen, evidence, used) for used in ("amp-bf16", "amp-fp16")]
+    known = [peak for peak in half if not isinstance(peak, Missing)]
+    conditions = evidence.conditions(seen.run.run_id, seen.result.case_id)
+    facts = StepFacts(
+        side=side,
+        precision_used=seen.precision_used,
+        flops_per_step=seen.result.case.flops_per_step,
+        bytes_per_step=seen.result.case.bytes_per_step,
+        single_peak=own_peak(seen, evidence, "fp32"),
+        half_peak=max(known) if known else half[0],
+        copy_bytes_per_s=own_ceiling("B", seen.result, cases),
+        capped_share=conditions if isinstance(conditions, Missing) else conditions.power_capped_share,
+        clock_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_median_mhz,
+        clock_most_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_most_mhz,
+    )
+    return findings_of(facts)

@@ -1,0 +1,119 @@
+"""Runs as plain JSON; documented in docs/json.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any  # JSON
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.energy import Energy
+from gputui.analysis.job import Serving
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.journal import to_plain
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.advise.rent import Advice
+from gputui.services.results.step_breakdown import timed_step_ns
+from gputui.services.advise.buy import Buying
+from gputui.services.compare.pairing import Cell, Comparison, Row, Side
+from gputui.services.compare.why import Why, sentence
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.expected import (normality_of)
+from gputui.services.compare.pairing import (normality_of_side)
+from gputui.services.results.throughput import cost_of, speed_of, waited_share
+from gputui.services.results.roofline import uses_of
+
+
+def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:
+    """One run with its cases; a value that is absent is null with its reason beside it.
+
+    `passes` are the profiled passes by case, where they were read.
+    """
+    return {
+        **summary_as_json(run.summary),
+        "cases": [
+            {
+                **case_identity(case.case),
+                "device_name": case.device_name,
+                "outcome": case.outcome,
+                "reason": case.reason,
+                "speed": speed_as_json(speed_of(case)),
+                "waited_share": _number(waited_share(case)),
+                "cost": cost_as_json(cost_of(case, run.summary.price), case.case.unit),
+                "figures": figures_as_json(case),
+                "uses": [to_plain(use) for use in uses_of(case, run.cases, run.summary.machine)],
+                **({} if passes is None else {"profiled": _profiled(case, passes)}),
+            }
+            for case in run.cases
+        ],
+        "normality": [{"word": n.word, "text": n.text} for n in normality_of(run)],
+    }
+
+
+def summary_as_json(run: RunSummary) -> dict[str, Any]:
+    """One run without its cases."""
+    plain: dict[str, Any] = to_plain(run)
+    return {"short_id": run.short_id, **plain}
+
+
+
+
+
+
+
+
+
+
+def _number(value: float | Missing) -> float | None:
+    return None if isinstance(value, Missing) else value
+
+
+
+
+def case_identity(case: Case) -> dict[str, Any]:
+    """What was measured, and in which variant."""
+    return {
+        **case.identity(),
+        "units_per_step": case.units_per_step,
+    }
+
+
+
+
+def figures_as_json(case: CaseResult) -> list[dict[str, Any]]:
+    """Results that are no speed."""
+    return [to_plain(figure) for figure in figures_of(case)]
+
+
+def _profiled(case: CaseResult, passes: Mapping[int, ProfiledPass]) -> dict[str, Any] | None:
+    found = passes.get(case.case_id)
+    if found is None:
+        return None
+    plain: dict[str, Any] = to_plain(found)
+    timed_ns = timed_step_ns(case)
+    return {**plain, "timed_step_ns": _number(timed_ns)}
+
+
+def speed_as_json(speed: SpeedEstimate | Missing) -> dict[str, Any]:
+    """A speed, or null with its reason."""
+    if isinstance(speed, Missing):
+        return {"units_per_s": None, "missing": speed.reason}
+    plain: dict[str, Any] = to_plain(speed)
+    return plain
+
+
+def cost_as_json(cost: Cost | Missing, unit: str) -> dict[str, Any]:
+    """A cost, or null with its reason."""
+    if isinstance(cost, Missing):
+        return {"usd_per_million": None, "missing": cost.reason}
+    plain: dict[str, Any] = to_plain(cost)
+    bought = cost.units_per_usd(unit)
+    if isinstance(bought, Missing):
+        return {**plain, "units_per_usd": None}
+    return {**plain, "units_per_usd": dict(zip(("value", "low", "high"), bought, strict=True))}
+
+
+
+

@@ -1,0 +1,198 @@
+"""Runs and cases in words: what every table and screen calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.units import (
+    counted,
+    format_bytes,
+    format_figure,
+    format_hourly,
+    format_percent,
+    format_seconds,
+    format_spread,
+)
+from gputui.services.results.metrics import CaseFigure
+from gputui.services.results.throughput import is_crowded, speed_of, waited_share
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def day(run: RunSummary) -> str:
+    """When a run was, in the time zone it was measured in: `20 Nov 14:02`; the year where it is another."""
+    zone = timezone(timedelta(minutes=run.utc_offset_min))
+    moment = datetime.fromtimestamp(run.started_utc_us / 1e6, zone)
+    year = "" if moment.year == datetime.now(zone).year else f" {moment.year}"
+    return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {moment:%H:%M}"
+
+
+def device_words(run: RunSummary) -> str:
+    """The box in a few words: its GPUs, or its processor and the cores a run may use."""
+    machine = run.machine
+    if machine.gpus:
+        names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
+        return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
+    model = "CPU" if isinstance(machine.cpu.model, Missing) else machine.cpu.model
+    model = model.replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
+    cores = machine.cpu.usable_cores
+    return f"{model}, {counted(cores, 'core')}"
+
+
+def torch_words(run: RunSummary) -> str:
+    """`torch 2.13.0+cpu`, or that there is none; empty for a recording, which asks no interpreter."""
+    version = run.runtime.torch_version
+    if not run.runtime.python_version:
+        return ""
+    return "no torch" if isinstance(version, Missing) else f"torch {version}"
+
+
+_NOT_RUN = ("skipped", "unsupported")
+
+
+def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
+    """Cases in their order, but those that were not to be run here last."""
+    return sorted(cases, key=lambda case: case.outcome in _NOT_RUN)
+
+
+def case_name(case: CaseResult) -> str:
+    """The case's name with the type that `amp` became."""
+    used = {m.precision_used for m in case.measurements if m.precision_used}
+    name = case.case.name
+    types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))
+    return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
+
+
+def interval_words(speed: SpeedEstimate) -> str:
+    """The 95 % interval of the rate around it, as `±2 %` or `-18 to +22 %`."""
+    return format_spread(speed.units_per_s, speed.low, speed.high)
+
+
+def figure_text(figure: CaseFigure) -> str:
+    """Its value in its unit, or that there is none."""
+    return "—" if isinstance(figure.value, Missing) else format_figure(figure.value, figure.unit)
+
+
+def run_heading(run: Run) -> Iterator[str]:
+    """Run, box and runtime, a line each."""
+    summary, machine, runtime = run.summary, run.summary.machine, run.summary.runtime
+    label = f" ({summary.label})" if summary.label else ""
+    ended_us = summary.ended_utc_us
+    took = "" if ended_us is None else f", {format_seconds((ended_us - summary.started_utc_us) / 1e6)}"
+    reason = f": {summary.status_reason}" if summary.status_reason else ""
+    yield (
+        f"run {summary.short_id}{label}: {summary.profile}, {summary.status}{reason}, {day(summary)}{took}"
+    )
+    cpu = machine.cpu
+    cores = f"{cpu.usable_cores} core{'s' if cpu.usable_cores != 1 else ''}"
+    yield (
+        f"CPU      {known(cpu.model)}, {cores}, {cpu.usable_threads:g} of"
+        f" {cpu.host_threads} threads ({cpu.limited_by})"
+    )
+    memory = machine.memory
+    yield (f"memory   {format_bytes(memory.usable_bytes)} ({memory.limited_by})")
+    for gpu in machine.gpus:
+        size = "memory unknown" if isinstance(gpu.memory_bytes, Missing) else format_bytes(gpu.memory_bytes)
+        limit = gpu.power_limit_w
+        power = "" if isinstance(limit, Missing) else f", limit {limit:.0f} W"
+        yield (f"GPU {gpu.index}    {gpu.name}, {size}{power}")
+    if not machine.gpus:
+        yield (f"GPU      none: {machine.gpus_absent}")
+    layers = ", ".join(f"{layer.name} ({layer.layer})" for layer in machine.layers)
+    yield (f"platform {layers or 'unknown'}; instance {known(machine.instance_type)}")
+    yield (f"system   {known(machine.os_name)}, kernel {known(machine.kernel)}, {known(machine.libc)}")
+    yield (f"driver   {known(machine.driver_version)}, CUDA up to {known(machine.cuda_driver_version)}")
+    if not runtime.python_version:
+        yield f"runtime  {known(runtime.torch_version)}"
+    else:
+        yield (
+            f"runtime  Python {runtime.python_version}, torch {known(runtime.torch_version)},"
+            f" CUDA {known(runtime.torch_cuda)}, cuDNN {known(runtime.cudnn_version)}"
+        )
+    price = summary.price
+    if not isinstance(price, Missing):
+        source = " ".join(
+            filter(None, (price.kind, price.provider, price.instance_type, price.region, price.date))
+        )
+        yield (f"price    {format_hourly(price.usd_per_hour)} ({source})")
+
+
+def known(value: object) -> str:
+    """A value, or a dash and why there is none."""
+    return f"— ({value.reason})" if isinstance(value, Missing) else str(value)
+
+
+def figure_seen(figure: CaseFigure) -> str:
+    """How often it was observed, and how far launches lie apart; or why there is none."""
+    if isinstance(figure.value, Missing):
+        return figure.value.reason
+    if figure.launches == 1 or figure.low is None or figure.high is None:
+        return f"{figure.observations}"
+    low, high = (format_figure(value, figure.unit) for value in (figure.low, figure.high))
+    return f"{figure.observations} in {figure.launches} launches: {low} to {high}"
+
+
+def outcome_words(case: CaseResult) -> str:
+    """How a case ended, and why it did so."""
+    return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
+
+
+def run_notes(run: Run) -> list[str]:
+    """What a reader must know to read the table rightly."""
+    notes = []
+    launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
+    if launches and min(launches) < 3:
+        how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
+        if any(_had_no_time(case) for case in run.cases):
+            how = "more were asked for and had no time: a larger --budget, or --only, gives them some"
+        notes.append(
+            f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
+            f"launches vary elsewhere; {how}."
+        )
+    starved = [case_name(c) for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]
+    if starved:
+        notes.append(
+            f"too little time for {_some(starved)}: a larger --budget, or --only, gives a launch more"
+        )
+    unsettled = [
+        case_name(c)
+        for c in run.cases
+        if any(m.outcome == "ok" and m.stable is False for m in c.measurements)
+    ]
+    if unsettled:
+        notes.append(f"not stable after warm-up: {_some(unsettled)}")
+    crowded = [f"{case_name(c)} {_waited(c)}" for c in run.cases if is_crowded(c)]
+    if crowded:
+        notes.append(f"other processes held its CPUs during: {_some(crowded)} of the time")
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _never_had_time(case: CaseResult) -> bool:
+    """Whether a case was begun and all its launches ended before they had enough blocks."""
+    outcomes = {measurement.outcome for measurement in case.measurements}
+    return outcomes == {"skipped"} and not case.case.is_program
+
+
+def _had_no_time(case: CaseResult) -> bool:
+    """Whether three launches or more were to measure a case, and fewer than that did."""
+    outcomes = [measurement.outcome for measurement in case.measurements]
+    return outcomes.count("skipped") > 0 and 0 < outcomes.count("ok") < 3 <= len(outcomes)
+
+
+def _is_recording(run: Run) -> bool:
+    return any(case.case.variant.device_class == WHOLE_BOX for case in run.cases)
+
+
+def _waited(case: CaseResult) -> str:
+    share = waited_share(case)
+    return "" if isinstance(share, Missing) else format_percent(share)

@@ -1,0 +1,118 @@
+"""How much of a device a case used: its FLOP/s and B/s beside the data sheet's peaks and this box's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.facts.gpus import find_gpu, peak_bandwidth, peak_for
+from gputui.model.absent import Missing
+from gputui.model.machine import Machine
+from gputui.model.result import CaseResult
+from gputui.services.results.throughput import devices_of, speed_of
+
+IMPOSSIBLE = 1.1
+"""Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far."""
+_CEILINGS = {"flop": "gemm", "B": "membw"}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Operations, or bytes of memory traffic, per second, by the workload's own count of them."""
+
+    unit: str
+    """`flop` or `B`."""
+    per_s: float
+    of_sheet: float | Missing
+    """Share of the data sheet's peak for the type it computed in: MFU, or MBU for bytes."""
+    of_measured: float | Missing
+    """Share of what `gemm` in that type, or `membw`, reached on the same device in the same runs."""
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether it is so far above the physical peak that the measurement must be wrong."""
+        return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
+
+
+def is_impossible(uses: Sequence[Use]) -> bool:
+    """Whether any of them is so far above the physical peak that the measurement must be wrong."""
+    return any(use.is_impossible for use in uses)
+
+
+def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> tuple[Use, ...]:
+    """FLOPs first, then bytes; none of what the workload does not count, or of a case without a speed.
+
+    `beside` are the cases among which this box's own ceilings are looked for. A ceiling is not graded by
+    itself.
+    """
+    speed = speed_of(case)
+    if not isinstance(speed, SpeedEstimate):
+        return ()
+    steps_per_s = speed.units_per_s / case.case.units_per_step
+    counted = (("flop", case.case.flops_per_step), ("B", case.case.bytes_per_step))
+    return tuple(
+        Use(
+            unit,
+            steps_per_s * per_step,
+            _share(steps_per_s * per_step, sheet_peak(unit, case, machine)),
+            _share(steps_per_s * per_step, own_ceiling(unit, case, beside)),
+        )
+        for unit, per_step in counted
+        if per_step and not _crosses_a_bus(case)
+    )
+
+
+def _crosses_a_bus(case: CaseResult) -> bool:
+    """Whether the bytes it counts are not memory traffic of its device."""
+    return case.case.work.workload == "xfer"
+
+
+def _share(per_s: float, peak: float | Missing) -> float | Missing:
+    return peak if isinstance(peak, Missing) else per_s / peak
+
+
+def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing:
+    """The data sheet's operations or bytes per second of the devices of a case, in its type."""
+    if case.case.variant.device_class != "gpu":
+        return Missing("no table of processors' peaks is kept")
+    memory_gib = None
+    for gpu in machine.gpus:
+        if gpu.index == case.device_index and not isinstance(gpu.memory_bytes, Missing):
+            memory_gib = gpu.memory_bytes / 2**30
+    gpu_facts = find_gpu(case.device_name, memory_gib)
+    if isinstance(gpu_facts, Missing):
+        return gpu_facts
+    peak = peak_for(gpu_facts, _type_of(case)) if unit == "flop" else peak_bandwidth(gpu_facts)
+    return peak if isinstance(peak, Missing) else devices_of(case.case) * peak
+
+
+def own_ceiling(
+    unit: str, case: CaseResult, beside: Sequence[CaseResult], precision_used: str = ""
+) -> float | Missing:
+    """What `gemm` (unit `flop`) or `membw` (`B`) reached per second on the devices of a case.
+
+    `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
+    """
+    workload = _CEILINGS[unit]
+    wanted = precision_used or _type_of(case)
+    if case.case.work.workload in _CEILINGS.values():
+        return Missing("it is a ceiling itself")
+    found = [
+        speed.units_per_s
+        for other in beside
+        if other.case.work.workload == workload
+        and other.case.variant.device_class == case.case.variant.device_class
+        and other.case.variant.threads == case.case.variant.threads
+        and other.device_index == case.device_index
+        and (unit == "B" or _type_of(other) == wanted)
+        and isinstance(speed := speed_of(other), SpeedEstimate)
+    ]
+    if not found:
+        return Missing(f"{workload} was not measured beside it")
+    return devices_of(case.case) * max(found)
+
+
+def _type_of(case: CaseResult) -> str:
+    used = [m.precision_used for m in case.measurements if m.outcome == "ok"]
+    return used[-1] if used else ""

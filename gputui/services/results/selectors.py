@@ -1,0 +1,228 @@
+"""From what a user types to runs: `F`, `F@RUN`, or a run and a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from gputui.errors import GputuiError
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import Run, RunSummary
+from gputui.services.support.paths import default_result_file
+from gputui.services.results.references import PREFIX, reference_file
+from gputui.store.locking import Locked
+from gputui.store.opening import expanded
+from gputui.store.reading import (
+    ResultFile,
+    open_result,
+    open_results,
+    passes_of,
+    runs_of,
+    summaries_of,
+    warnings_of,
+)
+from gputui.store.selecting import find_run, find_runs
+
+_File = TypeVar("_File", str, Path)
+_TOGETHER = 50
+"""Files that are open at a time: some 0.7 MiB and a descriptor each; more of them save little more time."""
+
+_RUNS_AT_A_TIME = 100
+"""Whose rows are held before they are made into values, which are a fifth as large."""
+_GROUPS_AT_A_TIME = 2
+"""While DuckDB reads one, another is made into values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The runs that one selector names."""
+
+    text: str
+    """As the user typed it."""
+    path: Path
+    runs: tuple[Run, ...]
+    warnings: tuple[str, ...]
+    passes: Mapping[str, Mapping[int, ProfiledPass]]
+    """By run and case; empty if they were not asked for."""
+
+
+def split_selector(text: str) -> tuple[Path, str]:
+    """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides.
+
+    `reference:NAME` is the file of a reference. Raises GputuiError if there is none of that name.
+    """
+    path = expanded(Path(text))
+    if is_there(path):
+        return path, ""
+    if text.startswith(PREFIX):
+        name, _, run = text.removeprefix(PREFIX).partition("@")
+        return reference_file(name), run
+    if "@" not in text:
+        return path, ""
+    file, _, run = text.rpartition("@")
+    return expanded(Path(file)), run
+
+
+def from_here(word: str) -> str:
+    """A path below the working directory without the way to it, to be typed in a shell that stands there."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # removed while we were at work
+        return word
+    left = word.removeprefix(f"{here}/")
+    return word if left.startswith("-") else left
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path exists; one that cannot be looked for does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
+    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as None.
+
+    Raises GputuiError where run and file have changed places.
+    """
+    if file is not None:
+        if is_there(expanded(Path(run))) and not is_there(expanded(file)):
+            raise GputuiError(f"{run} is a file, and {file} is none", f"the run goes first: {file} {run}")
+        return file, run
+    path, selector = split_selector(run)
+    if selector or is_there(path):
+        return path, selector or None
+    return default_result_file(), run
+
+
+def locate_run(run: str, file: Path | None) -> tuple[Path, RunSummary]:
+    """The result file and the run that `RUN [F]` or `F@RUN` name; without a file, the default one.
+
+    Raises GputuiError if the file cannot be read or the run is unknown.
+    """
+    path, selector = run_and_file(run, file)
+    if selector is None:
+        raise GputuiError(f"{run} is a file: which run of it?", f"name one: {run}@RUN; gputui runs {run}")
+    with open_result(path) as opened:
+        return path, find_run(opened.summaries(), selector)
+
+
+def select_runs(
+    text: str, *, trust: bool = False, pool: bool = False, with_passes: bool = False
+) -> Selection:
+    """The run of `F@RUN`, or all runs of `F`, with their blocks; with `pool` all runs of a label.
+
+    `with_passes`: read their profiled passes too, while the file is open: opening it is the dear part.
+
+    Raises GputuiError if the file cannot be read, the run is unknown, or there is nothing to compare.
+    """
+    path, selector = split_selector(text)
+    with open_result(path, trust) as file:
+        return _selected([_Wanted(text, path, selector, 0)], [file], pool, with_passes)[0]
+
+
+def select_all(
+    texts: Sequence[str], *, trust: bool = False, pool: bool = False, with_passes: bool = False
+) -> list[Selection]:
+    """As `select_runs` for each text, in a fraction of the time: files are opened and read together.
+
+    Raises GputuiError for the first that `select_runs` raises it for.
+    """
+
+    def read(some: Sequence[str]) -> list[Selection]:
+        try:
+            return _select_together(some, trust, pool, with_passes)
+        except (GputuiError, Locked):  # one by one, each is waited for, and the one at fault is named
+            return [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in some]
+
+    groups = batches(texts)
+    if len(groups) == 1:
+        return read(groups[0])
+    executor = ThreadPoolExecutor(_GROUPS_AT_A_TIME)
+    try:
+        return [selection for of_group in executor.map(read, groups) for selection in of_group]
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
+    """Files in groups that may be open at a time."""
+    return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    text: str
+    path: Path
+    selector: str
+    place: int
+    """Of its file among those that are open."""
+
+
+def _select_together(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) -> list[Selection]:
+    wanted: list[_Wanted] = []
+    places: dict[object, int] = {}
+    paths: list[Path] = []
+    for text in texts:
+        path, selector = split_selector(text)
+        place = places.setdefault(_identity(path), len(paths))
+        if place == len(paths):
+            paths.append(path)
+        wanted.append(_Wanted(text, path, selector, place))
+    if len(paths) == 1:
+        with open_result(paths[0], trust) as file:
+            return _selected(wanted, [file], pool, with_passes)
+    with open_results(paths, trust) as files:
+        return _selected(wanted, files, pool, with_passes)
+
+
+def _identity(path: Path) -> object:
+    """What tells one file from another: DuckDB opens none twice."""
+    try:
+        found = path.stat()
+    except OSError:
+        return path
+    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
+
+
+def _selected(
+    wanted: Sequence[_Wanted], files: Sequence[ResultFile], pool: bool, with_passes: bool
+) -> list[Selection]:
+    summaries = summaries_of(files)
+    chosen = [_chosen(one, summaries[one.place], pool) for one in wanted]
+    needed: list[dict[str, RunSummary]] = [{} for _ in files]
+    for one, of_one in zip(wanted, chosen, strict=True):
+        needed[one.place].update((summary.run_id, summary) for summary in of_one)
+    runs: list[dict[str, Run]] = [{} for _ in files]
+    at_a_time = max(1, _RUNS_AT_A_TIME // len(files))
+    for start in range(0, max(map(len, needed)), at_a_time):
+        some = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
+        for place, of_file in enumerate(runs_of(files, some)):
+            runs[place].update((run.summary.run_id, run) for run in of_file)
+    passes = passes_of(files, [tuple(of_file) for of_file in needed]) if with_passes else []
+    return [
+        Selection(
+            one.text,
+            one.path,
+            tuple(runs[one.place][summary.run_id] for summary in of_one),
+            warnings_of(expanded(one.path).absolute()),
+            {s.run_id: passes[one.place].get(s.run_id, {}) for s in of_one} if with_passes else {},
+        )
+        for one, of_one in zip(wanted, chosen, strict=True)
+    ]
+
+
+def _chosen(one: _Wanted, summaries: Sequence[RunSummary], pool: bool) -> Sequence[RunSummary]:
+    if one.selector:
+        found = find_runs(summaries, one.selector) if pool else (find_run(summaries, one.selector),)
+    else:
+        found = tuple(summaries)
+    if not found:
+        raise GputuiError(
+            f"{one.path}: holds no run to compare", f"measure one: gputui run quick --db {one.path}"
+        )
+    return found

@@ -1,0 +1,329 @@
+"""What the Results screen shows, as a file: a table as CSV or JSON, or the Chrome trace that a run kept."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from io import StringIO
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.journal import to_plain, trace_name
+from gputui.model.profiled import Operator
+from gputui.model.result import CaseResult, RunSummary
+from gputui.model.telemetry import HOST, METRICS
+from gputui.services.results.step_breakdown import anatomy_of
+from gputui.services.results.browser import FileEntry, RunDetail
+from gputui.services.support.csv_cells import (Value)
+from gputui.services.support.csv_cells import (harmless)
+from gputui.services.results.metrics import CaseFigure, figures_of
+from gputui.services.results.expected import normality_of
+from gputui.services.results.throughput import speed_of, waited_share
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
+from gputui.services.support.atomic_write import write, write_whole
+from gputui.store.reading import TelemetrySeries
+
+SCHEMA = 1
+"""Of the JSON; columns may be added without another number."""
+TRACE_ENDING = ".json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table ready to be saved, units in the names of its columns; None is what was not measured."""
+
+    what: str
+    """One word: `cases`, `blocks`, ..."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    about: Mapping[str, str]
+    """What the rows are of: the file, the run, the case."""
+
+
+def files_sheet(files: Sequence[FileEntry]) -> Sheet:
+    """The result files that are listed."""
+    rows = [(str(f.path), f.total_bytes, _instant(round(f.modified_s * 1e6))) for f in files]
+    return Sheet("files", ("path", "total_bytes", "modified_utc"), tuple(rows), {})
+
+
+def runs_sheet(path: Path, runs: Sequence[RunSummary]) -> Sheet:
+    """Runs of a file, in the order that is given."""
+    columns = (
+        *("run_id", "started_utc", "ended_utc", "label", "profile", "status", "status_reason", "device"),
+        *("usd_per_hour", "torch_version", "gputui_version"),
+    )
+    rows = tuple(
+        (
+            run.run_id,
+            _instant(run.started_utc_us),
+            None if run.ended_utc_us is None else _instant(run.ended_utc_us),
+            run.label,
+            run.profile,
+            run.status,
+            run.status_reason,
+            device_words(run),
+            None if isinstance(run.price, Missing) else run.price.usd_per_hour,
+            _known(run.runtime.torch_version),
+            run.gputui_version,
+        )
+        for run in runs
+    )
+    return Sheet("runs", columns, rows, {"file": str(path)})
+
+
+_CASE_COLUMNS = (
+    *("case", "workload", "workload_version", "size", "device", "precision", "mode", "threads", "outcome"),
+    *("reason", "unit", "units_per_s", "units_per_s_low", "units_per_s_high", "units_per_step", "step_s"),
+    *("launches", "blocks", "waited_share", "figure", "figure_unit", "figure_value", "figure_low"),
+    *("figure_high", "figure_missing"),
+)
+_FIGURE_COLUMNS = sum(name.startswith("figure") for name in _CASE_COLUMNS)
+
+
+def cases_sheet(detail: RunDetail) -> Sheet:
+    """A row for each case in the order of `measured_first`, and below it one for each of its figures."""
+    rows: list[tuple[Value, ...]] = []
+    for case in measured_first(detail.run.cases):
+        work, variant = case.case.work, case.case.variant
+        named: tuple[Value, ...] = (
+            *(case_name(case), work.workload, work.version, work.size, variant.device_class),
+            *(variant.precision, variant.mode, variant.threads, case.outcome, case.reason),
+        )
+        speed = _speed(case)
+        rows.append((*named, *speed, *(None,) * _FIGURE_COLUMNS))
+        rows += [(*named, *(None,) * len(speed), *_figure(figure)) for figure in figures_of(case)]
+    return Sheet("cases", _CASE_COLUMNS, tuple(rows), _about(detail))
+
+
+def _speed(case: CaseResult) -> tuple[Value, ...]:
+    speed, unit, units = speed_of(case), case.case.unit, case.case.units_per_step
+    waited = _known(waited_share(case))
+    if isinstance(speed, Missing):
+        return unit, None, None, None, units, None, None, None, waited
+    per_s = speed.units_per_s
+    return unit, per_s, speed.low, speed.high, units, units / per_s, speed.launches, speed.blocks, waited
+
+
+def _figure(figure: CaseFigure) -> tuple[Value, ...]:
+    why = figure.value.reason if isinstance(figure.value, Missing) else None
+    return figure.key, figure.unit, _known(figure.value), figure.low, figure.high, why
+
+
+def blocks_sheet(detail: RunDetail, case: CaseResult) -> Sheet:
+    """Each block of a case, and whether clocks were held back in it."""
+    columns = (
+        *("launch", "block", "start_ns", "steps", "step_s", "wall_ns", "device_ns", "cpu_ns", "waited_ns"),
+        *("is_slowed", "is_power_capped"),
+    )
+    reasons = {(r.launch_id, r.block_index): r for r in detail.reasons.get(case.case_id, ())}
+    rows = []
+    for measurement in case.measurements:
+        for b in measurement.blocks:
+            held = reasons.get((measurement.launch_id, b.index))
+            rows.append(
+                (
+                    *(measurement.launch_id, b.index, b.start_ns, b.steps, b.block_ns * 1e-9 / b.steps),
+                    *(b.wall_ns, b.device_ns, b.cpu_ns, b.waited_ns),
+                    *((None, None) if held is None else (held.slowed, held.power_capped)),
+                )
+            )
+    return Sheet("blocks", columns, tuple(rows), _about(detail, case))
+
+
+def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Operator]) -> Sheet:
+    """Operators of a case's profiled pass, those that are given and in their order."""
+    found = detail.passes[case.case_id]
+    columns = (
+        *("operator", "phase", "category", "shapes", "dtypes", "calls_per_step", "step_s", "share"),
+        *("cpu_step_s", "kernels_per_step"),
+    )
+    rows = tuple(
+        (
+            *(row.operator, row.phase, row.category, row.shapes, row.dtypes, row.calls / found.steps),
+            *(row.time_ns * 1e-9 / found.steps, row.time_ns / found.window_ns),
+            *(row.cpu_ns * 1e-9 / found.steps, row.kernels / found.steps),
+        )
+        for row in operators
+    )
+    return Sheet("operators", columns, rows, _about(detail, case))
+
+
+def step_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
+    """The parts of a step, a row for each phase; their shares sum to 1."""
+    found = detail.passes.get(case.case_id)
+    anatomy = Missing("it has no profiled pass") if found is None else anatomy_of(found, case)
+    if isinstance(anatomy, Missing):
+        return anatomy
+    rows = tuple(
+        (share.name, phase, part, part * anatomy.step_ns * 1e-9)
+        for share in anatomy.shares
+        for phase, part in share.phases
+    )
+    return Sheet("step", ("part", "phase", "share", "step_s"), rows, _about(detail, case))
+
+
+def memory_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
+    """Who held the memory at the points of a step."""
+    found = detail.passes.get(case.case_id)
+    if found is None or not found.memory:
+        return Missing(found.memory_reason if found else "it has no profiled pass")
+    rows = tuple(
+        (
+            *(point.point, point.allocated_bytes, point.weights_bytes, point.gradients_bytes),
+            *(point.optimizer_bytes, point.activations_bytes, point.inputs_bytes, point.other_bytes),
+            _known(point.reserved_bytes),
+        )
+        for point in found.memory
+    )
+    columns = (
+        *("point", "allocated_bytes", "weights_bytes", "gradients_bytes", "optimizer_bytes"),
+        *("activations_bytes", "inputs_bytes", "other_bytes", "reserved_bytes"),
+    )
+    return Sheet("memory", columns, rows, _about(detail, case))
+
+
+def telemetry_sheet(
+    detail: RunDetail, series: Sequence[TelemetrySeries], within_us: tuple[int, int]
+) -> Sheet:
+    """The pieces of a part of the run: means; of counters the last, of bits all that were set."""
+    keys = tuple(metric.key for metric in METRICS)
+    started_us = detail.run.summary.started_utc_us
+    rows: list[tuple[Value, ...]] = []
+    for one in series:
+        device = "host" if one.device_index == HOST else str(one.device_index)
+        for place, t_us in enumerate(one.t_us):
+            if within_us[0] <= t_us <= within_us[1]:
+                values = (one.columns[key][place] if key in one.columns else None for key in keys)
+                rows.append((device, t_us, (t_us - started_us) / 1e6, *values))
+    return Sheet("telemetry", ("device", "t_utc_us", "since_start_s", *keys), tuple(rows), _about(detail))
+
+
+def environment_sheet(detail: RunDetail) -> Sheet:
+    """All that is recorded of box, runtime and run: a dotted name and its value a row."""
+    rows = tuple(_flat("", to_plain(detail.run.summary)))
+    return Sheet("environment", ("name", "value"), rows, _about(detail))
+
+
+def _flat(name: str, plain: object) -> list[tuple[Value, ...]]:
+    if isinstance(plain, dict):
+        parts = [(f"{name}.{key}" if name else str(key), value) for key, value in plain.items()]
+    elif isinstance(plain, list | tuple):
+        parts = [(f"{name}.{place}", value) for place, value in enumerate(plain)]
+    else:
+        return [(name, plain if isinstance(plain, str | int | float) else None)]
+    return [row for part in parts for row in _flat(*part)]
+
+
+def findings_sheet(detail: RunDetail) -> Sheet:
+    """Whether the box is normal, what holds steps back, what to know of the figures, and events."""
+    started_us = detail.run.summary.started_utc_us
+    rows: list[tuple[Value, ...]] = [
+        ("normality", None, n.word, n.text, None) for n in normality_of(detail.run)
+    ]
+    for case, findings in detail.findings:
+        rows += [("finding", case_name(case), f.confidence, f.text, None) for f in findings]
+    rows += [("note", None, None, note, None) for note in run_notes(detail.run)]
+    for event in detail.events:
+        since_s = None if event.t_us is None else (event.t_us - started_us) / 1e6
+        rows.append(("event", None, event.level, event.message, since_s))
+    return Sheet("findings", ("kind", "case", "word", "text", "since_start_s"), tuple(rows), _about(detail))
+
+
+def default_name(sheet: Sheet) -> str:
+    """A name for the file, made of the run, what is saved, and the case."""
+    words = (sheet.about.get("run", "")[-8:], sheet.what, sheet.about.get("case", ""))
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(filter(None, words))).strip("-") + ".csv"
+
+
+def save_sheet(path: Path, sheet: Sheet) -> str:
+    """Write a table as the ending of its file says; what is there now.
+
+    Raises GputuiError for another ending, and if it cannot be written.
+    """
+    made: dict[str, Callable[[Sheet], str]] = {".csv": sheet_as_csv, ".json": sheet_as_json}
+    form = made.get(path.suffix.lower())
+    if form is None:
+        raise GputuiError(f"{path.name}: its ending does not say how to write it", "end it in .csv or .json")
+    text = form(sheet)
+    write(path, lambda: write_whole(path, text))
+    return f"saved {len(sheet.rows)} row{'' if len(sheet.rows) == 1 else 's'} in {path}"
+
+
+def sheet_as_csv(sheet: Sheet) -> str:
+    """RFC 4180; what is absent is empty, text that a spreadsheet would run gets an apostrophe before it."""
+    made = StringIO(newline="")
+    writer = csv.writer(made, lineterminator="\r\n")
+    writer.writerow(sheet.columns)
+    for row in sheet.rows:
+        writer.writerow([harmless(v) if isinstance(v, str) else _finite(v) for v in row])
+    return made.getvalue()
+
+
+def sheet_as_json(sheet: Sheet) -> str:
+    """`schema`, what the rows are and of what, and the rows by column; what is absent is null."""
+    rows = [dict(zip(sheet.columns, map(_finite, row), strict=True)) for row in sheet.rows]
+    plain = {"schema": SCHEMA, "what": sheet.what, **sheet.about, "rows": rows}
+    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+
+
+def trace_of(detail: RunDetail, case: CaseResult | None) -> Path:
+    """The Chrome trace of a case, or the only one of the run.
+
+    Raises GputuiError if there is none, with how to get one.
+    """
+    kept = traces_of(detail.run.summary.run_id, detail.path)
+    if not kept:
+        profile = detail.run.summary.profile
+        raise GputuiError("this run kept no Chrome trace", f"gputui run {profile} --trace keeps them")
+    mine = [t for t in kept if case is not None and t.name.endswith(f"-{trace_name(case.case.name)}")]
+    found = mine or (kept if len(kept) == 1 and case is None else ())
+    if not found:
+        there = f"it kept {len(kept)}, beside {detail.path.name}"
+        if case is None:
+            raise GputuiError(f"which trace? {there}", "press e on the Step tab of one of their cases")
+        raise GputuiError(f"there is no Chrome trace of {case_name(case)}", there)
+    return found[0]
+
+
+def save_trace(path: Path, detail: RunDetail, case: CaseResult | None) -> str:
+    """Copy what `trace_of` finds; how to open it. Raises GputuiError, also if it cannot be copied."""
+    found = trace_of(detail, case)
+    write(path, lambda: _copy(found, path))
+    return f"saved the Chrome trace in {path}; {HOW_TO_OPEN}"
+
+
+def _copy(source: Path, target: Path) -> None:
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        shutil.copyfile(source, draft)
+        draft.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def _about(detail: RunDetail, case: CaseResult | None = None) -> dict[str, str]:
+    about = {"file": str(detail.path), "run": detail.run.summary.run_id}
+    return about if case is None else {**about, "case": case_name(case)}
+
+
+def _instant(utc_us: int) -> str:
+    return datetime.fromtimestamp(utc_us / 1e6, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _known(value: Value | Missing) -> Value:
+    return None if isinstance(value, Missing) else value
+
+
+def _finite(value: Value) -> Value:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,32 @@
+"""The end of a run: that it is stored, by its supervisor or, if that was killed, by who watched it."""
+
+from __future__ import annotations
+
+import shlex
+
+from gputui.errors import NotStored
+from gputui.model.journal import Stored
+from gputui.services.runs.recovery import recover_now
+from gputui.services.runs.process import LiveRun, wait_until_begun
+
+
+def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
+    """See that a run that is followed no more is stored; what is to be said if its supervisor was killed.
+
+    `last` is what its journal ended with, None if there was none: then it is stored now, by this process.
+    Raises NotStored, with where its journal is kept.
+    """
+    if last is not None:
+        if last.exit_status:
+            why = last.message.removeprefix("gputui: ").split("\n")[0] or f"status {last.exit_status}"
+            raise NotStored(
+                f"run {run.short_id} was measured but not stored: {why}",
+                f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
+            )
+        return ()
+    wait_until_begun([run])
+    found = recover_now(run.run_dir)
+    if found is not None and found.stored is None:
+        raise NotStored(found.said)
+    killed = f"the supervisor of run {run.short_id} was killed"
+    return (killed, found.said) if found is not None and found.said else (killed,)

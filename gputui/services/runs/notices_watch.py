@@ -1,0 +1,70 @@
+"""Follows every run in progress on this machine, in threads, to tell what is worth ringing for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gputui.errors import GputuiError
+
+if TYPE_CHECKING:
+    from gputui.services.runs.process import LiveRun
+
+LOOK_EVERY_S = 2.0
+READ_EVERY_S = 0.5
+
+
+class NoticesWatch:
+    """Tells of runs, whoever started them. `tell` is called in threads, which nobody waits for."""
+
+    def __init__(self, tell: Callable[[str], None], look_every_s: float = LOOK_EVERY_S) -> None:
+        self._tell = tell
+        self._look_every_s = look_every_s
+        self._ends = threading.Event()
+        self._followed: set[str] = set()
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        threading.Thread(target=self._look, name="gputui-notices", daemon=True).start()
+
+    def close(self) -> None:
+        """Tell nothing more; returns at once."""
+        self._ends.set()
+
+    def _look(self) -> None:
+        from gputui.services.runs.process import runs_in_progress  # not before the first picture stands
+
+        is_first = True
+        while not self._ends.is_set():
+            for runs in runs_in_progress():
+                if runs[0].run_id not in self._followed:
+                    self._followed.add(runs[0].run_id)
+                    threading.Thread(
+                        target=self._follow, args=(runs, is_first), name="gputui-notices-of-run", daemon=True
+                    ).start()
+            is_first = False
+            self._ends.wait(self._look_every_s)
+
+    def _follow(self, runs: tuple[LiveRun, ...], is_late: bool) -> None:
+        from gputui.recording.spec import Spec
+        from gputui.services.runs.notices import Notices
+        from gputui.services.runs.process import called, follow
+
+        try:
+            plans = [Spec.read(run.run_dir).plan for run in runs]
+        except GputuiError:
+            return  # of another version: whoever shows the run says so
+        notices = Notices(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+        for index, line in follow(runs, READ_EVERY_S):
+            if self._ends.is_set():
+                return
+            if line is not None:
+                notices.hear(index, line)
+            else:
+                self._say(notices.tick())
+        self._say(notices.end())
+
+    def _say(self, text: str) -> None:
+        if text and not self._ends.is_set():
+            self._tell(text)

@@ -1,0 +1,261 @@
+"""Starts runs and follows them: a supervisor of its own session, seen through its journals."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.errors import GputuiError, NotStored
+from gputui.model.journal import JOURNAL_NAME, STORED_NAME, Line, Price, Stored
+from gputui.model.machine import Runtime
+from gputui.model.plan import Plan
+from gputui.recording.lock import is_held, read_holder
+from gputui.recording.spec import Spec
+from gputui.services.runs.held_runs import directories_in, held_runs
+from gputui.services.support.paths import hash_key, run_directories
+from gputui.store.journal_reader import JournalTail
+
+KEPT_STORED_RUNS = 10
+"""Directories of stored runs that are kept, for their logs."""
+NEVER_BEGUN_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One run to be started."""
+
+    plan: Plan
+    runtime: Runtime
+    label: str
+    price: Price | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run that a supervisor has in hand, or had until a moment ago."""
+
+    run_id: str
+    run_dir: Path
+    target: Path
+    """The result file it will be stored in."""
+    supervisor: subprocess.Popen[bytes] | None
+    """The supervisor, if it is a child of this process."""
+
+    @property
+    def short_id(self) -> str:
+        """What the run is called on the command line."""
+        return self.run_id[-8:]
+
+    def is_executed(self) -> bool:
+        """Whether its supervisor lives."""
+        return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
+
+
+def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, ...]:
+    """Lay out a run directory for each request and start one supervisor for all of them.
+
+    `target` is the result file, absolute. Raises NotStored if no run directory can be made.
+    """
+    home = run_directories()
+    remove_old_directories(home)
+    run_ids = [new_run_id() for _ in requests]
+    run_dirs = [home / run_id for run_id in run_ids]
+    try:
+        for run_dir, run_id, request in zip(run_dirs, run_ids, requests, strict=True):
+            run_dir.mkdir(parents=True, mode=0o700)
+            on_end = (sys.executable, "-m", "gputui", "import", str(run_dir), "--db", str(target))
+            Spec(
+                run_id=run_id,
+                plan=request.plan,
+                runtime=request.runtime,
+                label=request.label,
+                price=request.price,
+                hash_key=hash_key(),
+                target=str(target),
+                on_end=on_end,
+            ).write(run_dir)
+        with (run_dirs[0] / "supervisor.log").open("wb") as log:
+            supervisor = subprocess.Popen(
+                [sys.executable, "-m", "gputui.recording", *map(str, run_dirs)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=run_dirs[0],
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise NotStored(
+            f"{home}: no run directory can be made ({error.strerror})",
+            "set GPUTUI_STATE to a directory you may write",
+        ) from error
+    return tuple(LiveRun(i, d, target, supervisor) for i, d in zip(run_ids, run_dirs, strict=True))
+
+
+def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int, Line | None]]:
+    """Lines of all journals from their first, each with the index of its run; None when nothing came.
+
+    `runs` are all runs of one supervisor. Ends when every run is stored, or when the supervisor is gone.
+    """
+    tails = [JournalTail(run.run_dir) for run in runs]
+    open_runs = set(range(len(runs)))
+    while open_runs:
+        dead = not runs[0].is_executed()
+        came = False
+        for index in sorted(open_runs):
+            for line in tails[index].poll():
+                came = True
+                yield index, line
+                if isinstance(line, Stored):
+                    open_runs.discard(index)
+        if dead and not came:
+            return
+        if not came:
+            yield -1, None
+            time.sleep(period_s)
+
+
+def runs_in_progress() -> list[tuple[LiveRun, ...]]:
+    """The runs that living supervisors execute, newest first; those of one supervisor together."""
+    return [
+        tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together)
+        for holder, together in held_runs()
+    ]
+
+
+def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
+    """The runs of the supervisor that executes the run a user names; with "", the only one there is.
+
+    Raises GputuiError if there is none or it is not clear which.
+    """
+    groups = runs_in_progress()
+    wanted = selector.lower()
+    matching = [
+        group
+        for group in groups
+        if any(run.short_id.startswith(wanted) or _label(run) == selector for run in group)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    listed = ", ".join(called(run) for group in matching or groups for run in group)
+    if matching:
+        raise GputuiError(f"{len(matching)} runs are in progress: {listed}", "name one of them")
+    if groups:
+        raise GputuiError(f"there is no run {selector!r} in progress", f"in progress: {listed}")
+    raise GputuiError("no run is in progress", "start one: gputui run; see those that ended: gputui runs")
+
+
+def wait_until_begun(runs: Sequence[LiveRun]) -> None:
+    """Wait until others can find runs that were just started.
+
+    Raises NotStored if their supervisor ends before that, with its last words.
+    """
+    while not all(has_begun(run) for run in runs):
+        if not runs[0].is_executed() and not has_begun(runs[-1]):
+            raise NotStored(f"run {runs[0].short_id} did not begin{_last_words(runs[0])}", "try again")
+        time.sleep(0.02)
+
+
+def has_begun(run: LiveRun) -> bool:
+    """Whether a supervisor has written anything of it."""
+    return holds_a_journal(run.run_dir)
+
+
+def holds_a_journal(run_dir: Path) -> bool:
+    """Whether a directory has a journal with something in it."""
+    try:
+        return (run_dir / JOURNAL_NAME).stat().st_size > 0
+    except OSError:
+        return False
+
+
+def called(run: LiveRun) -> str:
+    """The run's short id, and its label if it has one."""
+    label = _label(run)
+    return f"{run.short_id} ({label})" if label else run.short_id
+
+
+def stop(run: LiveRun, number: signal.Signals) -> None:
+    """Ask the supervisor to end its runs and store what is finished.
+
+    Nothing happens if it has just ended. Raises GputuiError if it is a process of another host or user.
+    """
+    if run.supervisor is not None:
+        run.supervisor.send_signal(number)
+        return
+    holder = read_holder(run.run_dir)
+    if holder is None or not is_held(run.run_dir):
+        return
+    if not holder.lives_here():
+        raise GputuiError(
+            f"run {run.short_id} is executed by process {holder.pid} of another host or container",
+            "stop it there: gputui stop",
+        )
+    try:
+        os.kill(holder.pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise GputuiError(
+            f"run {run.short_id} is executed by process {holder.pid} of another user",
+            f"sudo kill {holder.pid}",
+        ) from error
+
+
+def remove_old_directories(home: Path) -> None:
+    """Remove the directories of stored runs beyond the newest ten; runs that were not stored stay.
+
+    One in which no supervisor ever began goes as well, after an hour.
+    """
+    stored = sorted(d for d in directories_in(home) if (d / STORED_NAME).is_file())
+    for run_dir in stored[:-KEPT_STORED_RUNS]:
+        shutil.rmtree(run_dir, ignore_errors=True)
+    for run_dir in directories_in(home):
+        if not holds_a_journal(run_dir) and not is_held(run_dir):
+            with suppress(OSError):
+                if time.time() - run_dir.stat().st_mtime > NEVER_BEGUN_S:
+                    shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def mark_stored(run_dir: Path, target: Path) -> None:
+    """Note in a run directory that its journal is in a result file and may go.
+
+    Where nothing can be written it is found to be stored once more, whenever somebody looks.
+    """
+    with suppress(OSError):
+        (run_dir / STORED_NAME).write_text(json.dumps({"target": str(target)}))
+
+
+def new_run_id() -> str:
+    """A UUIDv7 (RFC 9562): 48 bits of UTC milliseconds, the rest random."""
+    milliseconds = time.time_ns() // 1_000_000
+    random_bits = secrets.randbits(80)
+    number = milliseconds << 80 | random_bits
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    digits = f"{number:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _last_words(run: LiveRun) -> str:
+    try:
+        said = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
+    except OSError:
+        return ""
+    return f": {said}" if said else ""
+
+
+def _label(run: LiveRun) -> str:
+    try:
+        return Spec.read(run.run_dir).label
+    except GputuiError:
+        return ""

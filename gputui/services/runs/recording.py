@@ -1,0 +1,149 @@
+"""Recordings: what `gputui record` lays out before a program runs, and stores after it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.errors import GputuiError, NotStored
+from gputui.model.absent import Missing
+from gputui.model.case import WHOLE_BOX, Case, program_case
+from gputui.model.journal import Price
+from gputui.model.machine import Machine, Runtime
+from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
+from gputui.recording.foreground import ProgramEnd
+from gputui.recording.spec import Spec
+from gputui.services.support.paths import hash_key, run_directories
+from gputui.services.runs.recovery import import_journal
+from gputui.services.runs.process import new_run_id, remove_old_directories
+from gputui.store.writing import StoredRun
+
+PROFILE = "record"
+VERSION = 1
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording that is about to begin."""
+
+    run_dir: Path
+    spec: Spec
+    target: Path
+
+    @property
+    def short_id(self) -> str:
+        """What the run is called on the command line."""
+        return self.spec.run_id[-8:]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a program, as a case says it."""
+
+    outcome: str
+    reason: str
+
+
+def lay_out(
+    target: Path,
+    machine: Machine,
+    *,
+    label: str,
+    price: Price | None,
+    has_program: bool,
+    seconds: float | None,
+) -> Recording:
+    """Make the run directory of a recording. `target` is absolute. Raises NotStored if it cannot be made."""
+    home = run_directories()
+    remove_old_directories(home)
+    run_id = new_run_id()
+    run_dir = home / run_id
+    spec = Spec(
+        run_id=run_id,
+        plan=_plan(machine, recorded_case(label, run_id) if has_program else None, seconds),
+        runtime=Runtime.without_torch(Missing("unknown: a recording asks no interpreter")),
+        label=label,
+        price=price,
+        hash_key=hash_key(),
+        target=str(target),
+        on_end=(),
+    )
+    try:
+        run_dir.mkdir(parents=True, mode=0o700)
+        spec.write(run_dir)
+    except OSError as error:
+        raise NotStored(
+            f"{home}: no run directory can be made ({error.strerror})",
+            "set GPUTUI_STATE to a directory you may write",
+        ) from error
+    return Recording(run_dir, spec, target)
+
+
+def recorded_case(label: str, run_id: str) -> Case:
+    """The case of a recorded program: its label says what was done; without one it is like no other."""
+    return program_case(
+        f"{PROFILE}:{label}" if label else PROFILE,
+        VERSION,
+        is_whole=True,
+        device_class=WHOLE_BOX,
+        unit="run",
+        units=1.0,
+        identity=() if label else (("run_id", run_id),),
+    )
+
+
+def outcome_of(end: ProgramEnd) -> Outcome:
+    """A program that was stopped is `interrupted`, and one that ends with an error has `failed`."""
+    if end.exit_status == 0:
+        return Outcome("ok", "")
+    if end.exit_status > 0:
+        return Outcome("failed", f"it left with status {end.exit_status}")
+    name = signal_name(-end.exit_status)
+    if -end.exit_status in _STOPS:
+        return Outcome("interrupted", f"stopped by {name}")
+    return Outcome("failed", f"it died of {name}")
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`; a real-time signal has only a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def store(recording: Recording) -> StoredRun:
+    """Store a recording that has ended. Raises NotStored, and its journal is kept."""
+    try:
+        return import_journal(recording.run_dir, recording.target)
+    except GputuiError as error:
+        raise NotStored(
+            f"recorded but not stored: {error.message}",
+            f"its journal is kept: gputui import {shlex.quote(str(recording.run_dir))} --db FILE",
+        ) from error
+
+
+def discard(recording: Recording) -> None:
+    """Remove the run directory of a recording that never began."""
+    shutil.rmtree(recording.run_dir, ignore_errors=True)
+
+
+def _plan(machine: Machine, case: Case | None, seconds: float | None) -> Plan:
+    cores = machine.cpu.usable_cores
+    launch = PlannedLaunch(
+        0, 0, (0,), PlannedDevice(WHOLE_BOX, "", "", "", ""), cores, 1.0, needs_torch=False
+    )
+    return Plan(
+        profile=PROFILE,
+        profile_version=VERSION,
+        seed=0,
+        replicates=1,
+        budget_s=seconds or 0.0,
+        cases=() if case is None else (PlannedCase(0, case, None, ""),),
+        launches=() if case is None else (launch,),
+        interpreter=(),
+    )

@@ -1,0 +1,119 @@
+"""Stores what runs left behind whose supervisors died: those of this host, that nobody executes any more."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.errors import GputuiError, NotStored
+from gputui.model.journal import STORED_NAME, LaunchEnd
+from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
+from gputui.recording.worker_process import end_left_worker
+from gputui.services.support.paths import hash_key, run_directories
+from gputui.services.runs.process import holds_a_journal, mark_stored
+from gputui.services.results.traces import keep_traces
+from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
+from gputui.store.writing import StoredRun, store_run
+
+WAIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """One run that was found without its supervisor, and what became of it."""
+
+    run_dir: Path
+    run_id: str
+    stored: StoredRun | None
+    """None if it could not be stored; its journal is kept then."""
+    said: str
+    """One line for a person."""
+
+
+def recover_orphans() -> tuple[Recovered, ...]:
+    """Store every run of this host whose supervisor is gone, each in the file it was meant for."""
+    try:
+        directories = sorted(run_directories().iterdir())
+    except OSError:
+        return ()
+    return tuple(found for run_dir in directories for found in _recovered(run_dir))
+
+
+def recover_now(run_dir: Path) -> Recovered | None:
+    """Store one run whose supervisor has just died; None if it is stored already.
+
+    Waits for whoever else recovers it at this moment. Raises NotStored if that takes too long.
+    """
+    deadline = time.monotonic() + WAIT_S
+    while not (run_dir / STORED_NAME).exists():
+        for found in _recovered(run_dir):
+            return found
+        if time.monotonic() > deadline:
+            raise NotStored(f"{run_dir}: somebody else holds this run", f"gputui import {run_dir} --db FILE")
+        time.sleep(0.05)
+    return None
+
+
+def import_journal(run_dir: Path, target: Path) -> StoredRun:
+    """Store the journal of a run directory, wherever it came from.
+
+    Raises GputuiError if it cannot be read, or if the run still goes on: it would be stored as interrupted,
+    and its end would find itself stored already. NotStored if it cannot be written.
+    """
+    contents = read_journal(run_dir)
+    if contents.end is None and is_held(run_dir):
+        raise GputuiError(
+            f"{run_dir}: this run is in progress",
+            f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
+        )
+    stored = store_run(target, contents, read_telemetry(run_dir))
+    _keep_traces(run_dir, stored.run_id, target)
+    mark_stored(run_dir, target)
+    return stored
+
+
+def _keep_traces(run_dir: Path, run_id: str, target: Path) -> None:
+    """Put traces beside the result file. One that has no room there stays where it is."""
+    with suppress(OSError):
+        keep_traces(run_dir, run_id, target)
+
+
+def _recovered(run_dir: Path) -> Iterator[Recovered]:
+    if (run_dir / STORED_NAME).exists() or not holds_a_journal(run_dir):
+        return
+    try:
+        holder = read_holder(run_dir)
+        if holder is None or not holder.is_of_this_host(hash_key()):
+            return
+        with held_if_free(run_dir) as is_free:
+            if is_free and not (run_dir / STORED_NAME).exists():
+                end_left_worker(run_dir)
+                yield _stored(run_dir, holder)
+    except OSError:
+        return  # another user's, or it went away meanwhile
+
+
+def _stored(run_dir: Path, holder: Holder) -> Recovered:
+    target = Path(holder.target)
+    name = run_dir.name[-8:]
+    try:
+        contents = read_journal(run_dir)
+        stored = store_run(target, contents, read_telemetry(run_dir))
+        _keep_traces(run_dir, stored.run_id, target)
+        mark_stored(run_dir, target)
+    except (GputuiError, OSError) as error:
+        hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
+        return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")
+    said = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
+    if stored.left_out:
+        said += f"; left out: {'; '.join(stored.left_out)}"
+    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else said)
+
+
+def _how_much(contents: JournalContents) -> str:
+    launches = sum(1 for end in contents.of(LaunchEnd) if end.outcome == "ok")
+    return "1 finished launch is" if launches == 1 else f"{launches} finished launches are"

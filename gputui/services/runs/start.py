@@ -1,0 +1,435 @@
+"""From what a user asks for to runs that can be started: the one way of the command line and the screens."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+
+from gputui.errors import GputuiError, MachineLacks
+from gputui.machine import describe_machine, storage_warning
+from gputui.model.absent import Missing
+from gputui.model.machine import Machine
+from gputui.model.plan import MIN_BLOCKS, Plan
+from gputui.services.profiles.interpreters import Chosen, choose_interpreter, executable_at
+from gputui.services.profiles.user_workload import is_step_file, profile_of_step
+from gputui.services.support.paths import default_result_file, hash_key
+from gputui.services.prices.pricing import price_of
+from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
+from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.runs.process import RunRequest
+from gputui.store.opening import expanded
+from gputui.store.selecting import check_label
+from gputui.store.writing import check_writable
+from gputui.worker.hosts import address_of
+
+_SHOWN = 40
+"""Letters of a wrong value in an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options of `gputui run` say."""
+
+    profile: str = "quick"
+    """A name, a .toml file, or a workload in a .py file; empty if another run says what is measured."""
+    db: Path | None = None
+    """None for the default result file."""
+    pythons: tuple[str, ...] = ()
+    """Interpreters, one run each; empty for the first that has torch."""
+    device: str = ""
+    only: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    launches: int | None = None
+    budget_s: float | None = None
+    blocks: int | None = None
+    rendezvous: str = ""
+    """`ADDRESS:PORT` of this box where other hosts join; empty if none do."""
+    label: str = ""
+    price: float | None = None
+    """USD per hour for the whole box."""
+    instance: str | None = None
+    seed: int | None = None
+    """None for one by chance."""
+    keeps_traces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Runs that can be started."""
+
+    requests: tuple[RunRequest, ...]
+    target: Path
+    """The result file, absolute; it can be written."""
+    warning: str
+    """That the file will not outlive the box; empty otherwise."""
+
+
+def prepare(
+    asked: Asked,
+    *,
+    on_probe: Callable[[str], None] = lambda path: None,
+    on_planned: Callable[[Plan, Chosen, Path], None] = lambda plan, chosen, target: None,
+    profile_of: Callable[[Profile | None, Machine, Chosen], Profile] | None = None,
+) -> Prepared:
+    """Check all that was asked for and plan one run per interpreter; nothing is started.
+
+    Blocks while interpreters are asked what they have, up to a minute each; `on_probe` is told then.
+    `profile_of` says what is measured where it is not the profile that was asked for, if one was.
+    Raises GputuiError: the first thing that is wrong.
+    """
+    check_label(asked.label)
+    is_shipped = bool(asked.profile) and not is_step_file(asked.profile)
+    shipped = find_profile(asked.profile) if is_shipped else None
+    target = target_of(asked.db)
+    machine = describe_machine(hash_key())
+    price = price_of(asked.price, asked.instance, machine)
+    if asked.rendezvous:
+        _check_rendezvous(asked.rendezvous)
+    if asked.db is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(target)
+    seed = secrets.randbelow(2**31) if asked.seed is None else asked.seed
+    requests = []
+    for stated in asked.pythons or (None,):
+        chosen = choose_interpreter(stated, on_probe=on_probe)
+        profile = shipped
+        if asked.profile and profile is None:
+            profile = profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+        if profile_of is not None:
+            profile = profile_of(profile, machine, chosen)
+        if profile is None:
+            raise ValueError("a run has a profile, or another run to be like")
+        plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(asked, seed))
+        check_something_runs(profile, plan, chosen)
+        on_planned(plan, chosen, target)
+        requests.append(RunRequest(plan, chosen.interpreter.runtime, asked.label, price))
+    return Prepared(tuple(requests), target, storage_warning(target, machine.layers))
+
+
+def target_of(db: Path | None) -> Path:
+    """The result file that is meant, absolute."""
+    return expanded(default_result_file() if db is None else db).absolute()
+
+
+def choices_of(asked: Asked, seed: int = 0) -> Choices:
+    """What narrows the plan."""
+    return Choices(
+        device=asked.device,
+        only=asked.only,
+        precisions=asked.precisions,
+        replicates=asked.launches,
+        budget_s=asked.budget_s,
+        most_blocks=asked.blocks,
+        rendezvous=asked.rendezvous,
+        seed=seed,
+        keeps_traces=asked.keeps_traces,
+    )
+
+
+def check_something_runs(profile: Profile, plan: Plan, chosen: Chosen) -> None:
+    """Raises MachineLacks if no case of the plan can run here, with what would help."""
+    if plan.launches:
+        return
+    reasons = dict.fromkeys(c.reason for c in plan.cases if c.reason)
+    version = chosen.interpreter.runtime.torch_version
+    if isinstance(version, Missing) and profile.cases:
+        raise MachineLacks(
+            f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}"
+            + "".join(f"; {found}" for found in chosen.passed_over),
+            "pip install torch, or name an interpreter that has it: --python ~/envs/torch/bin/python",
+        )
+    raise MachineLacks(
+        f"profile {profile.name}: nothing can run here: {'; '.join(reasons)}", "gputui profiles"
+    )
+
+
+def launches_from(text: str) -> int:
+    """The number of launches that was typed. Raises GputuiError unless it is from 1 to 100."""
+    return _whole("--launches", text, 1, MAX_REPLICATES)
+
+
+def blocks_from(text: str) -> int:
+    """The number of blocks that was typed. Raises GputuiError unless it is from 5 to 10000."""
+    return _whole("--blocks", text, MIN_BLOCKS, MAX_BLOCKS)
+
+
+def _whole(option: str, text: str, least: int, most: int) -> int:
+    hint = f"a whole number from {least} to {most}"
+    try:
+        number = int(text)
+    except ValueError:
+        raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not a whole number", hint) from None
+    if not least <= number <= most:
+        raise GputuiError(f"{option}: {number} is not in the range {least} to {most}", hint)
+    return number
+
+
+def budget_from(text: str) -> float:
+    """The seconds that were typed. Raises GputuiError unless they are from 1 to those of a day."""
+    hint = f"seconds from 1 to {MAX_BUDGET_S}, such as 300"
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise GputuiError(f"--budget: {text[:_SHOWN]!r} is not a number", hint) from None
+    if not 1 <= seconds <= MAX_BUDGET_S:
+        raise GputuiError(f"--budget: {text[:_SHOWN]} is not in the range 1 to {MAX_BUDGET_S}", hint)
+    return seconds
+
+
+def rendezvous_from(text: str) -> str:
+    """The address that was typed. Raises GputuiError unless it is `ADDRESS:PORT`."""
+    try:
+        address_of(text)
+    except ValueError:
+        raise GputuiError(
+            f"--rendezvous: {text[:_SHOWN]!r} is no ADDRESS:PORT",
+            "an address of this box as the other hosts reach it, and a free port: 10.0.0.1:29400",
+        ) from None
+    return text
+
+
+def _check_rendezvous(rendezvous: str) -> None:
+    """Raises GputuiError if this box cannot listen there, and at the port after it, which torchrun takes."""
+    address, first = address_of(rendezvous)
+    for port in (first, first + 1):
+        try:
+            socket.create_server((address, port)).close()
+        except OSError as error:
+            code = error.errno or 0  # negative for names that are unknown
+            why = os.strerror(code) if code > 0 else error.strerror
+            raise GputuiError(
+                f"--rendezvous {rendezvous}: this box cannot listen at {address}:{port} ({why})",
+                "name an address of this box, which the other hosts reach, and a free port before a free one",
+            ) from error
+
+
+def price_from(text: str) -> float:
+    """The price that was typed; whether it is one of a box is for `price_of` to say. Raises GputuiError."""
+    try:
+        return float(text)
+    except ValueError:
+        raise GputuiError(
+            f"--price: {text[:_SHOWN]!r} is not a number", "USD per hour for the whole box, such as 2.49"
+        ) from None
+
+
+def command_line(asked: Asked) -> str:
+    """What does the same when it is typed into a shell."""
+    words = ["gputui", "run", asked.profile]
+    for option, value in (
+        ("--db", asked.db),
+        *(("--python", python) for python in asked.pythons),
+        ("--device", asked.device),
+        *(("--only", workload) for workload in asked.only),
+        *(("--precision", precision) for precision in asked.precisions),
+        ("--launches", asked.launches),
+        ("--budget", None if asked.budget_s is None else f"{asked.budget_s:g}"),
+        ("--blocks", asked.blocks),
+        ("--rendezvous", asked.rendezvous),
+        ("--label", asked.label),
+        ("--price", asked.price),
+        ("--instance", asked.instance),
+        ("--seed", asked.seed),
+    ):
+        if value not in (None, ""):
+            words += _option(option, str(value))
+    if asked.keeps_traces:
+        words.append("--trace")
+    return shlex.join(words)
+
+
+def _option(name: str, value: str) -> list[str]:
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The same as text that is still being typed."""
+
+    profile: str = "quick"
+    device: str = ""
+    only: str = ""
+    """Several with spaces or commas between."""
+    precision: str = ""
+    """As `only`."""
+    launches: str = ""
+    budget: str = ""
+    python: str = ""
+    """Several with spaces between, quoted as in a shell."""
+    label: str = ""
+    price: str = ""
+    file: str = ""
+
+
+FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Draft))
+Wrong = dict[str, GputuiError]
+"""What is wrong, by the field of the draft."""
+
+
+def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
+    """What a draft asks for, and what of it cannot be read; quick, looks at no device and no file."""
+    wrong: Wrong = {}
+    launches: int | None = None
+    budget_s: float | None = None
+    price: float | None = None
+    pythons: tuple[str, ...] = ()
+    try:
+        launches = launches_from(draft.launches.strip()) if draft.launches.strip() else None
+    except GputuiError as error:
+        wrong["launches"] = error
+    try:
+        budget_s = budget_from(draft.budget.strip()) if draft.budget.strip() else None
+    except GputuiError as error:
+        wrong["budget"] = error
+    try:
+        price = price_from(draft.price.strip()) if draft.price.strip() else None
+    except GputuiError as error:
+        wrong["price"] = error
+    try:
+        pythons = tuple(shlex.split(draft.python))
+    except ValueError as error:
+        wrong["python"] = GputuiError(f"--python {draft.python}: {error}", "close the quote")
+    try:
+        check_label(draft.label)
+    except GputuiError as error:
+        wrong["label"] = error
+    asked = Asked(
+        profile=draft.profile,
+        db=Path(draft.file.strip()) if draft.file.strip() else None,
+        pythons=pythons,
+        device=draft.device.strip(),
+        only=_several(draft.only),
+        precisions=_several(draft.precision),
+        launches=launches,
+        budget_s=budget_s,
+        label=draft.label,
+        price=price,
+    )
+    return asked, wrong
+
+
+def _several(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known of a draft."""
+
+    draft: Draft
+    wrong: Wrong = field(default_factory=dict)
+    """By field; `profile` for what no other field could mend."""
+    plans: tuple[Plan, ...] = ()
+    """One per interpreter; empty where none could be made."""
+    profile: Profile | None = None
+    chosen: tuple[Chosen, ...] = ()
+    machine: Machine | None = None
+
+
+class DraftChecker:
+    """Checks drafts as they are typed, and remembers what does not change. For one thread.
+
+    The same functions decide as in `prepare`.
+    """
+
+    def __init__(self) -> None:
+        self._machine: Machine | None = None
+        self._chosen: dict[str, Chosen] = {}
+
+    def check(
+        self, draft: Draft, editing: str = "", on_probe: Callable[[str], None] = lambda path: None
+    ) -> Checked:
+        """All that is wrong with a draft, and its plans.
+
+        An interpreter is executed, and a file opened, only while their field is not the one being edited:
+        half a path may be another program. Blocks while an interpreter answers, up to a minute.
+        """
+        asked, wrong = read_draft(draft)
+        if self._machine is None:
+            self._machine = describe_machine(hash_key())
+        machine = self._machine
+        if "price" not in wrong:
+            _note(wrong, "price", lambda: price_of(asked.price, None, machine))
+        if asked.db is not None and editing != "file":
+            _note(wrong, "file", lambda: check_writable(target_of(asked.db)))
+        stated = asked.pythons or (None,)
+        for named in asked.pythons:
+            _note(wrong, "python", partial(executable_at, named))
+        if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in asked.pythons)):
+            return Checked(draft, wrong, machine=machine)
+        plans: list[Plan] = []
+        found: list[Chosen] = []
+        profile: Profile | None = None
+        for python in stated:
+            try:
+                chosen = self._chosen.get(python or "") or choose_interpreter(python, on_probe=on_probe)
+                self._chosen[python or ""] = chosen
+            except GputuiError as error:
+                wrong["python"] = error
+                continue
+            found.append(chosen)
+            try:
+                if is_step_file(asked.profile):
+                    profile = profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+                else:
+                    profile = find_profile(asked.profile)
+                plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(asked))
+                plans.append(plan)
+                check_something_runs(profile, plan, chosen)
+            except GputuiError as error:
+                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, asked)
+                wrong = {**alone, _field_of(error, asked): error, **wrong}
+        return Checked(draft, wrong, tuple(plans), profile, tuple(found), machine)
+
+    def forget(self) -> None:
+        """Ask everything anew: something was installed, or plugged in."""
+        self._machine = None
+        self._chosen.clear()
+
+
+def _note(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
+    try:
+        check()
+    except GputuiError as error:
+        wrong.setdefault(name, error)
+
+
+def _wrong_alone(profile: Profile, chosen: Chosen, machine: Machine, asked: Asked) -> Wrong:
+    """What is wrong with each choice even without the others: a plan stops at the first."""
+    wrong: Wrong = {}
+    for name, choices in (
+        ("device", Choices(device=asked.device)),
+        ("only", Choices(only=asked.only)),
+        ("precision", Choices(precisions=asked.precisions)),
+    ):
+        if choices != Choices():
+            _note(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
+    return wrong
+
+
+def _field_of(error: GputuiError, asked: Asked) -> str:
+    if error.message.startswith("--only"):
+        return "only"
+    if error.message.startswith("--precision"):
+        return "precision"
+    if "--device" in error.message and asked.device:
+        return "device"
+    if "--precision" in error.message and asked.precisions:
+        return "precision"
+    return "profile"
+
+
+def reasons_of(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+    """Why cases would not run here, each reason with the names of its cases, as `skipped: no GPU`."""
+    reasons: dict[str, tuple[str, ...]] = {}
+    for case in plan.cases:
+        if case.outcome is not None:
+            key = f"{case.outcome}: {case.reason}"
+            reasons[key] = (*reasons.get(key, ()), case.case.name)
+    return reasons

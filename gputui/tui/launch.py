@@ -1,0 +1,203 @@
+"""The live panes from start to end: a feed of samples, the Monitor's picture, the terminal, the settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Protocol, runtime_checkable
+
+from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.live import LiveSample
+from gputui.services.support.background import WRITES
+from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.terminal.loading import load_asyncio, thaw, without_collecting
+from gputui.tui.terminal.splash import first_picture
+
+_READERS_END_S = 0.02
+"""For threads that were told to end and only read: nothing is lost with them."""
+_WRITERS_END_S = 0.5
+"""For a change of a file that was asked for; it is whole or not at all."""
+
+
+class Feed(Protocol):
+    """Where samples come from: this box, or a stored run."""
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+
+    def latest(self) -> LiveSample:
+        """What is known now."""
+
+    def want_processes(self, wanted: bool) -> None:
+        """Whether process lists are looked at."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Sample this often."""
+
+    def close(self) -> None:
+        """End, within 0.1 s."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A feed that knows what was before the panes opened."""
+
+    def earlier(self) -> Iterable[LiveSample]:
+        """The oldest first: charts begin filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """What the command line says of the picture."""
+
+    title: str
+    caution: str = ""
+    """That these are no measurements, if so: stands before the title."""
+    interval_s: float | None = None
+    """None: as it was last time."""
+    usd_per_hour: float | None = None
+    """Price of the whole box."""
+    is_ascii: bool = False
+    has_mouse: bool = True
+    keeps_settings: bool = True
+    user: str = ""
+    has_screens: bool = False
+    """Whether the keys 1 to 5 open the screens of the app."""
+    opens: tuple[str, ...] = ()
+    """The screen to begin with, and the words it is given; empty for the monitor."""
+    notifies: bool = False
+    """Ring for runs, whatever the settings say."""
+
+
+def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
+    """Show the panes on this terminal until they are left; the exit status.
+
+    `feed_of` is given the interval in seconds and a function to call when there is something new. Sampling
+    begins before the screen's own code is loaded. Settings that cannot be kept are told on stderr.
+    """
+    with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
+        load_asyncio()
+        from gputui.services.support.monitor_file import monitor_file
+        from gputui.tui.monitor.settings import load_settings, save_settings
+
+        path = monitor_file()
+        loaded, complaint = load_settings(path)
+        settings = loaded if options.interval_s is None else replace(loaded, interval_s=options.interval_s)
+        bell = Bell()
+        feed = feed_of(settings.interval_s, bell.ring)
+        feed.want_processes(settings.show_processes)
+        feed.start()
+        try:
+            with without_collecting():
+                from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
+                from gputui.tui.app import MonitorApp
+                from gputui.tui.monitor.model import MonitorModel
+                from gputui.tui.monitor.recording import Recording
+                from gputui.tui.shell.registry import SCREENS, screens_line
+
+            screens = SCREENS if options.has_screens else ()
+            model = MonitorModel(
+                settings,
+                usd_per_hour=options.usd_per_hour,
+                ascii_only=options.is_ascii,
+                title=options.title,
+                caution=options.caution,
+                user=options.user,
+                screens=screens_line("monitor") if screens else (),
+                opening=[
+                    Action(entry.id, entry.key, entry.title, f"{entry.title}: {entry.tooltip}")
+                    for entry in screens
+                ]
+                + list(SCREENS_ACTIONS if screens else ()),
+                recording=feed if isinstance(feed, Recording) else None,
+            )
+            for sample in feed.earlier() if isinstance(feed, Remembers) else ():
+                model.add(sample)
+            if complaint:
+                model.say(complaint)
+            app = MonitorApp(
+                model,
+                feed,
+                bell,
+                model.actions,
+                _Errands(feed, model.say).do,
+                screens=screens,
+                ascii_only=options.is_ascii,
+            )
+            app.notifies = options.notifies or loaded.notify
+            if options.opens:
+                app.opens_first = (options.opens[0], options.opens[1:])
+            status = app.run_until_ended(mouse=options.has_mouse)
+        finally:
+            feed.close()
+            thaw()
+    if status == EXIT_DONE and app.runs_in_progress:
+        count = app.runs_in_progress
+        runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")
+        print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
+    kept = model.settings
+    if options.interval_s is not None and kept.interval_s == options.interval_s:
+        kept = replace(kept, interval_s=loaded.interval_s)  # asked for once, not for ever
+    if app.chose_notifies is not None:
+        kept = replace(kept, notify=app.chose_notifies)
+    if options.keeps_settings and kept != loaded:
+        try:
+            save_settings(path, kept)
+        except GputuiError as error:
+            print(f"gputui: {error.message}\n  {error.hint}", file=sys.stderr)
+    _end_before_python(status)
+    return status
+
+
+def _end_before_python(status: int) -> None:
+    """End here and now if a thread is still inside DuckDB.
+
+    Python ends daemon threads by unwinding them, which C++ answers by aborting the process.
+    """
+    if "duckdb" not in sys.modules:
+        return
+    begin_s = monotonic()
+    others = [thread for thread in threading.enumerate() if thread.daemon]
+    for thread in others:
+        end_s = begin_s + (_WRITERS_END_S if thread.name == WRITES else _READERS_END_S)
+        thread.join(max(end_s - monotonic(), 0))
+    if any(thread.is_alive() for thread in others):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+
+
+class _Errands:
+    """Does what keys ask of the outside."""
+
+    def __init__(self, feed: Feed, say: Callable[[str, str], None]) -> None:
+        self._feed = feed
+        self._say = say
+
+    def do(self, request: object) -> None:
+        """One request; what came of it is said in the last line."""
+        from gputui.sources.processes import end_process
+        from gputui.tui.monitor.requests import EndProcess, SetInterval, WantProcesses
+
+        if isinstance(request, SetInterval):
+            self._feed.set_interval(request.seconds)
+        elif isinstance(request, WantProcesses):
+            self._feed.want_processes(request.wanted)
+        elif isinstance(request, EndProcess):
+            try:
+                end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
+            except GputuiError as error:
+                from gputui.services.support.error_log import keep_error
+                from gputui.services.support.paths import error_log
+
+                keep_error(error_log(), "monitor", error.message)
+                self._say(error.message, "warn")
+            else:
+                self._say(f"{request.signal} was sent to process {request.pid}", "good")

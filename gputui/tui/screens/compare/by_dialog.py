@@ -1,0 +1,99 @@
+"""Asks what the sides of a comparison shall be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from gputui.store.text import clean_text
+from gputui.tui.widgets.cells import cut
+from gputui.tui.widgets.plain_ascii import text_in_ascii
+from gputui.tui.widgets.app_context import (shell_of)
+
+FILES = "files"
+_WIDTH = 76
+_MOST_LINES = 12
+_LINES_AROUND = 5
+"""Above and below what can be chosen, on a narrow terminal."""
+
+
+class AskBy(ModalScreen[str | None]):
+    """One of the dimensions, FILES for the files themselves, or None if it is left by esc."""
+
+    DEFAULT_CSS = f"""
+    AskBy {{ align: center middle; background: ansi_default; }}
+    AskBy > Vertical {{
+        width: {_WIDTH}; max-width: 95%; height: auto; padding: 0 1; background: ansi_default;
+    }}
+    AskBy OptionList, AskBy OptionList:focus {{
+        height: auto; border: none; padding: 0; background: ansi_default;
+        scrollbar-size: 0 0;
+    }}
+    """
+    BINDINGS = [  # noqa: RUF012 - Textual declares it so
+        Binding("escape,backspace", "leave", "Back", show=False),
+        Binding("j", "step(1)", show=False),
+        Binding("k", "step(-1)", show=False),
+    ]
+
+    def __init__(self, files: Sequence[str], dimensions: Mapping[str, Sequence[str]], current: str) -> None:
+        super().__init__()
+        self._files = files
+        self._dimensions = dimensions
+        self._current = current or FILES
+
+    def compose(self) -> ComposeResult:
+        """The question and what can be chosen."""
+        with Vertical() as box:
+            box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
+            yield Static("What tells the sides apart?", markup=False)
+            options = OptionList(*self._options())
+            options.styles.max_height = min(_MOST_LINES, max(self.app.size.height - _LINES_AROUND, 2))
+            yield options
+            yield Static("enter takes it, esc leaves everything as it is", markup=False)
+
+    def on_mount(self) -> None:
+        """The cursor stands on what is shown now."""
+        options = self.query_one(OptionList)
+        options.highlighted = [option.id for option in options.options].index(self._current)
+        options.focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Taken."""
+        event.stop()
+        self.dismiss(event.option_id)
+
+    def action_leave(self) -> None:
+        """Not taken."""
+        self.dismiss(None)
+
+    def action_step(self, lines: int) -> None:
+        """As the arrows."""
+        options = self.query_one(OptionList)
+        if lines > 0:
+            options.action_cursor_down()
+        else:
+            options.action_cursor_up()
+
+    def _options(self) -> list[Option]:
+        several = len(self._files) > 1
+        told = ", ".join(self._files) if several else "a second file is needed: o"
+        made = [self._option(FILES, told, is_possible=several)]
+        for name, values in self._dimensions.items():
+            is_possible = len(values) > 1
+            told = ", ".join(values) if is_possible else f"only {values[0]}" if values else "nothing of it"
+            made.append(self._option(name, told, is_possible=is_possible))
+        return made
+
+    def _option(self, name: str, told: str, *, is_possible: bool) -> Option:
+        line = cut(f" {name:10} {clean_text(told)}", min(_WIDTH, self.app.size.width * 19 // 20) - 6)
+        if shell_of(self).ascii_only:
+            line = text_in_ascii(line)
+        return Option(Text(line, no_wrap=True), id=name, disabled=not is_possible)

@@ -1,0 +1,116 @@
+"""What the Compare screen has read, and the command line that asks for the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any  # whatever a job is for
+
+from gputui.services.compare.session import Answer, Asked, Request, ask, request_of
+from gputui.services.compare.pairing import Comparison, Row, Side
+from gputui.services.compare.why import Why
+from gputui.services.support.background import Job
+from gputui.services.compare.row_values import VALUES, Value
+from gputui.services.results.selectors import from_here
+from gputui.store.text import clean_text
+from gputui.tui.widgets.cells import cut
+
+_LABEL_CELLS = 24
+"""Of a label in a heading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A comparison that was read."""
+
+    request: Request
+    """As it was typed or chosen."""
+    asked: Asked
+    baseline: int
+    """The place of the baseline among the sides."""
+    answer: Answer
+    with_energy: bool = False
+    """Whether the power of GPUs was read too."""
+
+    @property
+    def ignore(self) -> str:
+        """The dimension that the sides differ in; empty if they are files or runs."""
+        return self.asked.ignore
+
+    def others(self) -> list[int]:
+        """The places of the sides that are compared with the baseline, in the order of the comparisons."""
+        return [place for place in range(len(self.asked.sides)) if place != self.baseline]
+
+    def why(self, place: int, row: Row) -> Why | None:
+        """Why a row of a comparison differs, where anything is known of it."""
+        return next((why for why in self.answer.whys[place] if why.row is row), None)
+
+    def columns(self, value: Value) -> tuple[str, ...]:
+        """As `--columns` takes them; empty for rates, which the command prints by itself."""
+        return () if value is VALUES[0] else (value.column, "ratio")
+
+    def words(self, value: Value) -> tuple[str, ...]:
+        """What follows `gputui compare` to ask for the same, with these values."""
+        request = self.request
+        if self.ignore:
+            name = self.asked.sides[self.baseline].name if self.baseline else ""
+            request = replace(request, baseline=name)
+        else:
+            files = list(request.files)
+            files.insert(0, files.pop(self.baseline))
+            request = replace(request, files=tuple(files), baseline="")
+        return tuple(map(from_here, replace(request, columns=self.columns(value)).words))
+
+    def command(self, value: Value) -> str:
+        """The whole command line."""
+        return f"gputui compare {shlex.join(self.words(value))}"
+
+
+def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -> Loaded:
+    """Read and compare what these words of the command line ask for.
+
+    Raises GputuiError if they say nothing, a file cannot be read, or nothing can be compared; Cancelled if
+    nobody wants it any more.
+    """
+    request = request_of(words)
+    job.say(f"reading {', '.join(short_name(file) for file in request.files)}")
+    asked = ask(request.files, by=request.by or None, pool=request.pool, trust=request.trust)
+    baseline = asked.baseline(request.baseline) if request.baseline else 0
+    job.say("comparing")
+    with_energy = with_energy or "energy" in request.columns
+    return Loaded(request, asked, baseline, asked.compared(baseline, with_energy=with_energy), with_energy)
+
+
+def with_baseline(loaded: Loaded, baseline: int, job: Job[Loaded]) -> Loaded:
+    """The same sides against another of them. Raises as `read` does."""
+    job.say("comparing")
+    answer = loaded.asked.compared(baseline, with_energy=loaded.with_energy)
+    return replace(loaded, baseline=baseline, answer=answer)
+
+
+def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
+    """The same with what the GPUs drew. Raises as `read` does."""
+    job.say("reading power")
+    answer = loaded.asked.compared(loaded.baseline, with_energy=True)
+    return replace(loaded, answer=answer, with_energy=True)
+
+
+def short_name(name: str) -> str:
+    """A selector for a heading: the file's name and, of a run's id, its last digits."""
+    path, at, run = name.rpartition("@")
+    if not at:
+        return name.rpartition("/")[2]
+    return f"{path.rpartition('/')[2]}@{run[-8:] if len(run) == 36 else run}"
+
+
+def called(side: Side) -> str:
+    """What a person calls a side: the label of a run that was chosen, else as it was asked for."""
+    label = side.run.label if "@" in side.name else ""
+    return cut(clean_text(label), _LABEL_CELLS) or short_name(side.name)
+
+
+def heading_of(comparison: Comparison, place: int, count: int) -> str:
+    """What is compared, for the first line of the screen."""
+    more = f" ({place + 1} of {count} sides)" if count > 1 else ""
+    return f"{called(comparison.b)} against {called(comparison.a)}{more}"

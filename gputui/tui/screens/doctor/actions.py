@@ -1,0 +1,17 @@
+"""Every key of the Doctor screen."""
+
+from __future__ import annotations
+
+from gputui.tui.shell.keymap import Action
+
+ACTIONS: tuple[Action, ...] = (
+    Action("look", "r", "Look again", "Look at the box again"),
+    Action("next", "n", "Next", "The next thing that is a problem or worth a note"),
+    Action("previous", "p", "Before", "The one before"),
+    Action("copy", "y", "Copy", "Copy the page as text"),
+    Action(
+        "back", "escape,backspace", "Back", "Give up a look that takes too long, else back to the Monitor"
+    ),
+    Action("down", "j", "Down", "One line down, as the arrow does"),
+    Action("up", "k", "Up", "One line up"),
+)

@@ -1,0 +1,169 @@
+"""Times of blocks in the order they were measured, as a chart of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from gputui.model.journal import Block
+from gputui.model.result import CaseResult
+from gputui.model.units import format_percent, format_seconds
+from gputui.services.results.throughput import CROWDED_SHARE
+from gputui.store.reading import BlockReasons
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
+
+_AXIS = 9
+"""Cells of the numbers at the left."""
+_HEADROOM = 0.1
+"""Below the fastest block, as a share of the range: it must not look as if it took no time."""
+
+
+_CROWDED, _SLOWED, _CAPPED, _UNSEEN = "!", "T", "P", "?"
+_WORST_FIRST = (_SLOWED, _CAPPED, _UNSEEN, "")
+
+
+class _Point:
+    """One dot column: what stands for one block or, where they are too many, for neighbours."""
+
+    def __init__(self, seconds: float, launch: int, is_crowded: bool, held: str) -> None:
+        self.seconds = seconds
+        self.launch = launch
+        self.is_crowded = is_crowded
+        self.held = held
+        """Why its clocks were held back: a letter, or nothing."""
+
+
+def block_chart(
+    case: CaseResult, reasons: Sequence[BlockReasons], width: int, rows: int, *, ascii_only: bool
+) -> tuple[Line, ...]:
+    """Seconds per step of each block; launches, throttled and crowded blocks below; none without blocks.
+
+    The axis does not begin at 0: it spans what was seen. A mark that no block has gets no line.
+    """
+    points = _points(case, reasons)
+    room = max(width - _AXIS - 1, 10)
+    if not points:
+        return ()
+    columns = _spread(points, 2 * room)
+    low, high = min(p.seconds for p in points), max(p.seconds for p in points)
+    bottom = low - max((high - low) * _HEADROOM, low * 1e-6)
+    glyph = ascii_glyph if ascii_only else braille_glyph
+    levels = [level_of(p.seconds - bottom, high - bottom, 4 * rows) for p in columns]
+    cells = [glyph(levels[i], levels[min(i + 1, len(levels) - 1)], rows) for i in range(0, len(levels), 2)]
+    labels = {0: format_seconds(high), rows - 1: format_seconds(low)}
+    lines: list[Line] = []
+    for row in range(rows):
+        text = "".join(cell[row] for cell in cells)
+        lines.append((Span(f"{labels.get(row, ''):>{_AXIS}} ", "dim"), Span(text, "chart")))
+    pairs = [columns[i : i + 2] for i in range(0, len(columns), 2)]
+    lines.append((Span(f"{'launch':>{_AXIS}} ", "dim"), Span(_launches(pairs), "dim")))
+    if any(p.held in (_SLOWED, _CAPPED) for p in points):
+        marks = "".join(_worst(pair) or " " for pair in pairs)
+        lines.append((Span(f"{'throttled':>{_AXIS}} ", "dim"), Span(marks, "warn")))
+    if any(p.is_crowded for p in points):
+        marks = "".join(_CROWDED if any(p.is_crowded for p in pair) else " " for pair in pairs)
+        lines.append((Span(f"{'crowded':>{_AXIS}} ", "dim"), Span(marks, "warn")))
+    return tuple(lines)
+
+
+def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str, ...]:
+    """What the chart shows in words, what the marks below it mean and how many blocks have them."""
+    points = _points(case, reasons)
+    if not points:
+        return ()
+    count, launches = len(points), len({p.launch for p in points})
+    seconds = [p.seconds for p in points]
+    summary = (
+        f"{_counted(count, 'block')} in {_counted(launches, 'launch', 'es')},"
+        f" median {format_seconds(median(seconds))} per step,"
+        f" slowest {format_percent(max(seconds) / min(seconds) - 1)} above fastest"
+    )
+    said = [summary]
+    on_gpu = case.case.variant.device_class == "gpu"
+    if on_gpu:
+        said.append(_throttle_words(reasons, count))
+    crowded = sum(p.is_crowded for p in points)
+    if crowded:
+        said.append(
+            f"of {_counted(count, 'block')}: {_CROWDED} others held the CPUs"
+            f" over {format_percent(CROWDED_SHARE)} of the time it wanted them in {crowded}"
+        )
+    elif all(block.waited_ns is None for m in case.measurements for block in m.blocks):
+        said.append("whether others held the CPUs was not recorded")
+    if on_gpu:
+        said.append("whether others used the GPU is not recorded")
+    return tuple(said)
+
+
+def _throttle_words(reasons: Sequence[BlockReasons], blocks: int) -> str:
+    if not reasons:
+        return "throttling: no telemetry of its blocks tells of it"
+    slowed, capped = sum(r.slowed for r in reasons), sum(r.power_capped for r in reasons)
+    parts = []
+    if slowed:
+        parts.append(f"{_SLOWED} slowed by heat or a power brake in {slowed}")
+    if capped:
+        parts.append(f"{_CAPPED} power-capped in {capped}")
+    mark = f"{_UNSEEN} " if parts else ""
+    if not parts:
+        parts.append(f"not throttled in {len(reasons)}")
+    if len(reasons) < blocks:
+        parts.append(f"{mark}unseen in {blocks - len(reasons)}")
+    return f"of {_counted(blocks, 'block')}: {', '.join(parts)}"
+
+
+def _counted(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number} {noun}{ending if number > 1 else ''}"
+
+
+def _points(case: CaseResult, reasons: Sequence[BlockReasons]) -> list[_Point]:
+    held = {(r.launch_id, r.block_index): _letter(r) for r in reasons}
+    return [
+        _Point(
+            block.block_ns * 1e-9 / block.steps,
+            measurement.launch_id + 1,
+            _is_crowded(block),
+            held.get((measurement.launch_id, block.index), _UNSEEN),
+        )
+        for measurement in case.measurements
+        for block in measurement.blocks
+    ]
+
+
+def _letter(reasons: BlockReasons) -> str:
+    return _SLOWED if reasons.slowed else _CAPPED if reasons.power_capped else ""
+
+
+def _worst(points: Sequence[_Point]) -> str:
+    return min((p.held for p in points), key=_WORST_FIRST.index)
+
+
+def _is_crowded(block: Block) -> bool:
+    wanted = (block.waited_ns or 0) + (block.cpu_ns or 0)
+    return block.waited_ns is not None and wanted > 0 and block.waited_ns / wanted > CROWDED_SHARE
+
+
+def _spread(points: Sequence[_Point], most: int) -> list[_Point]:
+    """At most so many columns: a few blocks become wide, of many neighbours the slowest is seen."""
+    if len(points) <= most:
+        each = max(min(most // len(points), 8), 1)
+        return [point for point in points for _ in range(each)]
+    found = []
+    for column in range(most):
+        part = points[column * len(points) // most : (column + 1) * len(points) // most]
+        slowest = max(part, key=lambda p: p.seconds)
+        is_crowded = any(p.is_crowded for p in part)
+        found.append(_Point(slowest.seconds, part[0].launch, is_crowded, _worst(part)))
+    return found
+
+
+def _launches(pairs: Sequence[Sequence[_Point]]) -> str:
+    """The number of a launch where it begins; a bar where there is no room for it."""
+    text = ""
+    last: int | None = None
+    for place, pair in enumerate(pairs):
+        if pair[0].launch != last:
+            last = pair[0].launch
+            text = text[:place].ljust(place) + f"|{last}"
+    return text[: len(pairs)]

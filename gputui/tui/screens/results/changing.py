@@ -1,0 +1,49 @@
+"""Asks for what is written to a result file: another label, or that a run is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.model.result import RunSummary
+from gputui.services.results.labels import day
+from gputui.store.editing import label_run, remove_run
+from gputui.store.selecting import check_label
+from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.shell.shell_screen import ShellScreen
+
+Change = Callable[[Callable[[], None], str], None]
+"""Does something to the file in the background, and says so afterwards."""
+
+
+def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
+    """Another label for a run; one that cannot be is told."""
+
+    def labelled(text: str | None) -> None:
+        if text is None or text == run.label:
+            return
+        try:
+            label = check_label(text)
+        except GputuiError as error:
+            screen.say_error(error)
+            return
+        said = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
+        change(lambda: label_run(path, run.run_id, label), said)
+
+    screen.app.push_screen(AskText(f"Label of {run.short_id}; empty takes it away", run.label), labelled)
+
+
+def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
+    """Whether a run is to go for good."""
+
+    def answered(is_yes: bool | None) -> None:
+        if is_yes:
+            change(lambda: remove_run(path, run.run_id), f"removed {run.short_id}")
+
+    label = f" ({run.label})" if run.label else ""
+    question = (
+        f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
+        f" from {path}? It cannot be brought back."
+    )
+    screen.app.push_screen(Confirm(question), answered)

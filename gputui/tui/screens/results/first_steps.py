@@ -1,0 +1,29 @@
+"""What the Results screen says where nothing was ever measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gputui.services.support.paths import default_result_file
+from gputui.tui.terminal.lines import Line
+from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.shell.registry import SCREENS
+
+
+def first_steps(width: int, runs_in_progress: int) -> tuple[Line, ...]:
+    """What to do where nothing was ever measured."""
+    can_run = any(entry.id == "run" for entry in SCREENS)
+    under_way = "What is being measured now will be here when it has ended. Press 2 to watch it."
+    return (
+        *paragraph("No runs yet.", width, "title"),
+        (),
+        *((*paragraph(under_way, width, "warn"), ()) if runs_in_progress else ()),
+        *paragraph(f"Measure this box: {'press 2, or in a shell' if can_run else 'in a shell'}", width),
+        *paragraph("  gputui run quick", width, "accent"),
+        (),
+        *paragraph(
+            f"Looked in {default_result_file().parent} and {Path.cwd()}. A file elsewhere: press o.",
+            width,
+            "dim",
+        ),
+    )

@@ -1,0 +1,36 @@
+"""What workers had written when their launch failed, for the page of findings."""
+
+from __future__ import annotations
+
+from functools import partial
+from textwrap import wrap
+
+from gputui.services.results.browser import RunDetail
+from gputui.services.results.labels import case_name
+from gputui.tui.terminal.lines import Line, Span
+
+_MARGIN = 4
+_wrapped = partial(wrap, break_on_hyphens=False)
+
+
+def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
+    """A heading, and for each such launch its cases, why it ended, and the end of its log."""
+    if not detail.last_words:
+        return ()
+    names = {case.case_id: case_name(case) for case in detail.run.cases}
+    lines: list[Line] = [(), (Span("last words of workers", "title"),)]
+    for said in detail.last_words:
+        failed = said.launch
+        cases = ", ".join(names[case_id] for case_id in failed.case_ids if case_id in names)
+        launch = f"launch {failed.launch_id + 1}" + (f", {cases}" if cases else "")
+        why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
+        about = _wrapped(f"{launch}: {why}", max(width - 1, 20), subsequent_indent="  ")
+        lines += [(Span(row, "warn"),) for row in about]
+        for row in said.lines:
+            margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
+            lines += [
+                (Span(margin + part),) for part in _wrapped(row.strip(), max(width - len(margin) - 1, 20))
+            ]
+    where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
+    lines += [(Span(row, "dim"),) for row in _wrapped(where, max(width - 1, 20))]
+    return tuple(lines)

@@ -1,0 +1,234 @@
+"""The pages of one run: lines made from what the services tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gputui.model.absent import Missing
+from gputui.model.profiled import MemoryPoint, ProfiledPass
+from gputui.model.result import CaseResult
+from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
+from gputui.services.results.step_breakdown import Anatomy, anatomy_of, is_believed
+from gputui.services.results.browser import RunDetail
+from gputui.services.results.expected import normality_of
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.labels import case_name, run_heading, run_notes
+from gputui.store.reading import CaseConditions
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.charts import bar
+from gputui.tui.screens.results.block_chart import block_chart, chart_words
+from gputui.tui.screens.results.last_words import last_words
+from gputui.tui.widgets.paragraphs import paragraph
+
+POINTS = {
+    "start": "at start",
+    "after_forward": "+ forward",
+    "after_backward": "+ backward",
+    "after_optimizer": "+ optimizer",
+    "peak": "at peak",
+}
+PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
+    ("W", "weights", lambda p: p.weights_bytes),
+    ("G", "gradients", lambda p: p.gradients_bytes),
+    ("O", "optimizer", lambda p: p.optimizer_bytes),
+    ("A", "activations", lambda p: p.activations_bytes),
+    ("I", "inputs", lambda p: p.inputs_bytes),
+    (".", "other", lambda p: p.other_bytes),
+)
+"""Letter in the bars, name, and bytes of each part of the memory."""
+_LEAST_SHARE = 0.001
+_MEMORY_CELLS = 79
+"""Of the table of who held how much."""
+_BELOW_BLOCKS = 4
+"""Lines of the chart of blocks below its columns, at most, and an empty one."""
+
+
+def blocks_page(
+    detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
+) -> tuple[Line, ...]:
+    """The times of a case's blocks, and what its device did meanwhile."""
+    reasons = detail.reasons.get(case.case_id, ())
+    foot: list[Line] = []
+    for words in chart_words(case, reasons):
+        foot += paragraph(words, width, indent=2)
+    for measurement in case.measurements:
+        if measurement.reason:
+            foot += paragraph(
+                f"launch {measurement.launch_id + 1}: {measurement.outcome}: {measurement.reason}", width
+            )
+    seen = detail.conditions.get(case.case_id)
+    foot += paragraph(" · ".join(_conditions(seen)) if seen else "no telemetry of its blocks", width)
+    rows = max(min(height - _BELOW_BLOCKS - len(foot), 12), 4)
+    chart = block_chart(case, reasons, width, rows, ascii_only=ascii_only)
+    if not chart:
+        return paragraph(f"no block was measured: {case.reason or case.outcome}", width)
+    return (*chart, (), *foot)
+
+
+def _conditions(seen: CaseConditions) -> Iterator[str]:
+    """Clock, throttling and warmth while the case was timed."""
+    if not isinstance(seen.clock_median_mhz, Missing):
+        most = seen.clock_most_mhz
+        of = "" if isinstance(most, Missing) else f" of {most:.0f}"
+        yield f"clock {seen.clock_median_mhz:.0f}{of} MHz"
+    for share, word in (
+        (seen.slowed_share, "slowed by heat or a power brake"),
+        (seen.power_capped_share, "power-capped"),
+        (seen.cold_share, "still warming up"),
+        (seen.shared_share, "beside another process on its GPU"),
+    ):
+        if not isinstance(share, Missing) and share > 0:
+            yield f"{word} {format_percent(share)} of the time"
+    yield f"{seen.samples} samples during its blocks"
+
+
+def step_page(
+    detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
+) -> tuple[Line, ...]:
+    """Where a step goes, a bar for each kind of time."""
+    anatomy = anatomy_for(detail, case)
+    if isinstance(anatomy, Missing):
+        return not_profiled(anatomy.reason, width)
+    found = detail.passes[case.case_id]
+    lines: list[Line] = [*paragraph(step_words(anatomy, found), width, "title"), ()]
+    room = max(min(width - 34, 40), 8)
+    for share in anatomy.shares:
+        if share.share < _LEAST_SHARE:
+            continue
+        full, rest = bar(share.share, 1.0, room, ascii_only=ascii_only)
+        lines.append(
+            (
+                Span(f"{share.name[:22]:22} "),
+                Span(full, "chart"),
+                Span(rest, "dim"),
+                Span(f" {format_percent(share.share):>7}"),
+            )
+        )
+        phases = ", ".join(
+            f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_SHARE
+        )
+        lines += [(Span(f"  {line[0].text}", "dim"),) for line in paragraph(phases, width - 2)]
+    for trace in traces_of(detail.run.summary.run_id, detail.path):
+        lines += [(), *paragraph(f"trace: {trace}; {HOW_TO_OPEN}", width)]
+    return tuple(lines)
+
+
+def memory_page(
+    detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
+) -> tuple[Line, ...]:
+    """Who held the memory at the points of a step, as a bar and as numbers."""
+    found = detail.passes.get(case.case_id)
+    if found is None:
+        return not_profiled("it has no profiled pass", width)
+    if not found.memory:
+        return paragraph(f"memory: not known: {found.memory_reason}", width)
+    most = max(point.allocated_bytes for point in found.memory)
+    room = max(min(width - 24, 60), 10)
+    lines: list[Line] = [*paragraph("memory that torch allocates on the device", width, "title"), ()]
+    for point in found.memory:
+        lines.append(
+            (
+                Span(f"{POINTS[point.point]:12} "),
+                Span(_stack(point, most, room), "chart"),
+                Span(f" {format_bytes(point.allocated_bytes)}"),
+            )
+        )
+    lines += paragraph(
+        "    " + "  ".join(f"{letter} {name}" for letter, name, _ in PARTS), width, "dim", indent=4
+    )
+    lines.append(())
+    if width <= _MEMORY_CELLS:
+        for point in found.memory:
+            held = ", ".join(f"{name} {format_bytes(of(point))}" for _, name, of in PARTS if of(point))
+            lines += paragraph(f"{POINTS[point.point]}: {held or 'nothing'}", width, indent=2)
+        return tuple(lines)
+    lines.append((Span("".join((" " * 11, *(f"{name:>{_cells(name)}}" for _, name, _ in PARTS))), "title"),))
+    for point in found.memory:
+        cells = (f"{format_bytes(of(point)) if of(point) else '0':>{_cells(name)}}" for _, name, of in PARTS)
+        lines.append((Span(f"{POINTS[point.point]:11}" + "".join(cells)),))
+    return tuple(lines)
+
+
+def _cells(name: str) -> int:
+    """The width of a part's column."""
+    return max(len(name) + 1, 11)
+
+
+def _stack(point: MemoryPoint, most: int, width: int) -> str:
+    """The parts side by side, a letter for each; their ends are rounded, so that the whole fits."""
+    text, so_far = "", 0
+    for letter, _, of in PARTS:
+        so_far += of(point)
+        end = round(so_far / most * width) if most else 0
+        text += letter * (end - len(text))
+    return text.ljust(width)
+
+
+def not_sampled(width: int) -> tuple[Line, ...]:
+    """Why there is no telemetry."""
+    return paragraph(
+        "nothing was sampled during this run: a run samples the box by itself where the driver or /proc"
+        " can be read",
+        width,
+    )
+
+
+def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
+    """Run, box and runtime, and what is known of each part of it."""
+    lines = [line for text in run_heading(detail.run) for line in paragraph(text, width, indent=9)]
+    summary = detail.run.summary
+    rest = (
+        f"file     {detail.path}",
+        f"gputui   {summary.gputui_version}, profile version {summary.profile_version}, seed {summary.seed}",
+        f"run id   {summary.run_id}",
+    )
+    return (*lines, *(line for text in rest for line in paragraph(text, width, indent=9)))
+
+
+def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
+    """Whether the box is normal, what holds steps back, what a reader must know, and what happened."""
+    lines: list[Line] = []
+    for normality in normality_of(detail.run):
+        lines += paragraph(normality.text, width, "title" if normality.word != "NO REFERENCE" else "")
+    for case, findings in detail.findings:
+        lines += [(), (Span(case_name(case), "title"),)]
+        for finding in findings:
+            rough = " (rough)" if finding.confidence == "low" else ""
+            lines += paragraph(f"  {finding.text}{rough}", width, indent=4)
+    notes = run_notes(detail.run)
+    if notes:
+        lines += [(), *(line for note in notes for line in paragraph(note, width))]
+    if detail.events:
+        lines += [(), (Span("events", "title"),)]
+    started_us = detail.run.summary.started_utc_us
+    for event in detail.events:
+        when = "" if event.t_us is None else format_seconds(max(event.t_us - started_us, 0) / 1e6)
+        style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
+        lines += paragraph(f"{when:>12}  {event.level}: {event.message}", width, style, indent=14)
+    lines += last_words(detail, width)
+    return tuple(lines) or paragraph("nothing to tell of this run", width)
+
+
+def anatomy_for(detail: RunDetail, case: CaseResult) -> Anatomy | Missing:
+    """The profiled pass of a case made ready; Missing with the reason."""
+    found = detail.passes.get(case.case_id)
+    return Missing("it has no profiled pass") if found is None else anatomy_of(found, case)
+
+
+def step_words(anatomy: Anatomy, found: ProfiledPass) -> str:
+    """How long a profiled step took, against the timed."""
+    said = f"a step: {format_seconds(anatomy.step_ns * 1e-9)} in {found.steps} profiled steps"
+    if isinstance(anatomy.inflation, Missing):
+        return said
+    doubt = "" if is_believed(anatomy) else ": so much that shares are rough"
+    return f"{said}, {format_ratio(anatomy.inflation)} of the timed{doubt}"
+
+
+def not_profiled(reason: str, width: int) -> tuple[Line, ...]:
+    """Why there is no anatomy, and how one is made."""
+    return (
+        *paragraph(f"not profiled: {reason}", width),
+        *paragraph(
+            "quick profiles gpt_train; gputui run --trace profiles every case that can be", width, "dim"
+        ),
+    )

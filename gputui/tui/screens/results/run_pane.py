@@ -1,0 +1,355 @@
+"""One run in tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher, DataTable, Tab, Tabs
+
+from gputui.model.absent import Missing
+from gputui.model.profiled import Operator
+from gputui.model.result import CaseResult
+from gputui.services.results import table_export as saving
+from gputui.services.results.step_breakdown import Anatomy
+from gputui.services.results.browser import RunDetail
+from gputui.services.results.table_export import Sheet
+from gputui.services.results.labels import case_name
+from gputui.store.reading import TelemetrySeries
+from gputui.tui.terminal.lines import Line
+from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.screens.results import pages
+from gputui.tui.screens.results.tables import (
+    CASE_HEADINGS,
+    GROUPS,
+    OPERATOR_HEADINGS,
+    OPERATOR_ORDERS,
+    CaseRow,
+    case_rows,
+    chosen_operators,
+    operator_rows,
+)
+from gputui.tui.screens.results.telemetry_page import course_place, telemetry_page
+from gputui.tui.screens.results.window import Window
+from gputui.tui.widgets.app_context import (shell_of)
+
+TABS = ("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
+OF_A_CASE = ("blocks", "operators", "step", "memory")
+"""Tabs that show one case."""
+_WIDE, _NAME_CELLS = 100, 26
+"""Below this width names of operators are cut: time and share are worth more."""
+_SHORT_TABS = {
+    "operators": "Ops",
+    "memory": "Mem",
+    "telemetry": "Tele",
+    "environment": "Env",
+    "findings": "Find",
+}
+_TABS_CELLS, _CLOSE_TABS_CELLS = sum(len(name) + 2 for name in TABS), 48
+"""Below the first width tabs have short names, below the second one blank between them: all are in sight."""
+_ROWS_ABOVE_AND_BELOW = 6
+"""Lines of the screen that are not the page's."""
+
+
+class RunPane(Vertical):
+    """The pages of a run; the case that is shown stays the same from tab to tab as far as it has them."""
+
+    def __init__(
+        self,
+        tell: Callable[[str, str], None],
+        read_window: Callable[[RunDetail, Window], None],
+        id: str | None = None,
+    ) -> None:
+        """`tell` puts a text in a style of the theme into the line for messages.
+
+        `read_window` reads the telemetry of a part of the run; `take_series` gets it.
+        """
+        super().__init__(id=id)
+        self._tell = tell
+        self._read_window = read_window
+        self._series: tuple[TelemetrySeries, ...] = ()
+        self._window: Window | None = None
+        self._pressed_at: int | None = None
+        self.detail: RunDetail | None = None
+        self._case_rows: list[CaseRow] = []
+        self._case_id = 0
+        self._group = self._order = 0
+        self.operator_filter = ""
+        self._cases = PlainTable(CASE_HEADINGS, id="cases")
+        self._operators = PlainTable(OPERATOR_HEADINGS, id="operators")
+        self._page = LinesPage(id="page")
+        self._tabs = Tabs(*(Tab(name.capitalize(), id=name) for name in TABS))
+        self._tabs.can_focus = False
+        self._switcher = ContentSwitcher(
+            self._cases, self._operators, self._page, initial="cases", id="pages"
+        )
+
+    def compose(self) -> ComposeResult:
+        """Tabs, and the page of the one that is chosen."""
+        yield self._tabs
+        yield self._switcher
+
+    @property
+    def tab(self) -> str:
+        """One of TABS."""
+        return str(self._tabs.active or TABS[0])
+
+    @property
+    def body(self) -> Widget:
+        """What has the keys."""
+        return self.query_one(f"#{self._switcher.current}")
+
+    def show(self, detail: RunDetail) -> None:
+        """Another run, from its first tab."""
+        self.detail = detail
+        self._case_rows = case_rows(detail.run)
+        self._case_id, self.operator_filter = 0, ""
+        self._series = detail.series
+        self._window = Window.over_all(detail.series) if detail.series else None
+        self._cases.fill([row.cells for row in self._case_rows])
+        self.show_tab(TABS[0])
+
+    def on_resize(self) -> None:
+        """As many letters of the tabs as there is room for."""
+        width = self.screen.size.width
+        for tab in self._tabs.query(Tab):
+            name = str(tab.id)
+            tab.label = _SHORT_TABS.get(name, name.capitalize()) if width < _TABS_CELLS else name.capitalize()
+            tab.styles.padding = (0, 1, 0, 0) if width < _CLOSE_TABS_CELLS else (0, 1)
+
+    def show_tab(self, name: str) -> None:
+        """Go to one of TABS."""
+        self._tabs.active = name
+        self.draw()
+
+    def step_tab(self, step: int) -> None:
+        """Go on by so many tabs, round and round."""
+        self.show_tab(TABS[(TABS.index(self.tab) + step) % len(TABS)])
+
+    def step_case(self, step: int) -> None:
+        """Go on by so many of the cases that have something on this tab, or were timed."""
+        if self.tab == "telemetry" and self.detail is not None and self.detail.spans:
+            spans = self.detail.spans
+            self.look(lambda window: window.beside(spans, step))
+        there = self._cases_for(self.tab)
+        if self.tab not in OF_A_CASE or len(there) < 2:
+            return
+        here = self._case_for(self.tab)
+        place = there.index(here) if here in there else 0
+        self._case_id = there[(place + step) % len(there)].case_id
+        self.draw()
+
+    def look(self, change: Callable[[Window], Window]) -> None:
+        """At another part of the telemetry: what is at hand is drawn at once, what it lacks is read."""
+        detail, before = self.detail, self._window
+        if self.tab != "telemetry" or detail is None or before is None:
+            return
+        self._window = now = change(before)
+        if now.is_whole:
+            self._series = detail.series
+        elif (now.from_us, now.to_us) != (before.from_us, before.to_us):
+            self._read_window(detail, now)
+        self._draw_telemetry(keeps_place=True)
+
+    def step_cursor(self, cells: int) -> None:
+        """Move the cursor of the telemetry by so many cells."""
+        wide = course_place(self.screen.size.width).cells or 1
+        self.look(lambda window: window.stepped(cells / wide))
+
+    def take_series(self, window: Window, series: tuple[TelemetrySeries, ...]) -> None:
+        """What was read for a window, if it is still the one that is looked at."""
+        shown = self._window
+        if shown is not None and (shown.from_us, shown.to_us) == (window.from_us, window.to_us):
+            self._series = series
+            self._draw_telemetry(keeps_place=True)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Where a part of the telemetry may begin."""
+        self._pressed_at = event.screen_x if self.tab == "telemetry" else None
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """From where it was pressed to here, or the cursor to where it was clicked."""
+        pressed, self._pressed_at = self._pressed_at, None
+        if pressed is None:
+            return
+        place = course_place(self.screen.size.width)
+        first, last = sorted(map(place.share_at, (pressed, event.screen_x)))
+        if not 0 <= first <= 1:
+            return
+
+        def chosen(window: Window) -> Window:
+            if pressed == event.screen_x:
+                return window.at(first)
+            ends = (window.at(share).cursor_us for share in (first, last))
+            return window.between(*ends)
+
+        self.look(chosen)
+
+    def sort(self) -> None:
+        """Operators by the next of OPERATOR_ORDERS."""
+        if self.tab == "operators":
+            self._order = (self._order + 1) % len(OPERATOR_ORDERS)
+            self.draw()
+
+    def group(self) -> None:
+        """Operators by the next of GROUPS."""
+        if self.tab == "operators":
+            self._group = (self._group + 1) % len(GROUPS)
+            self.draw()
+
+    def filter_operators(self, text: str) -> None:
+        """Only those that hold a text; the keys stay where they are."""
+        self.operator_filter = text
+        case = self._case_for("operators")
+        if self.detail is not None and case is not None:
+            self._fill_operators(self.detail, case)
+
+    def draw(self) -> None:
+        """The page of the tab, at the width there is."""
+        detail = self.detail
+        if detail is None:
+            return
+        name, case = self.tab, self._case_for(self.tab)
+        if name == "cases":
+            self._switcher.current = "cases"
+        elif name == "operators" and case is not None and self._fill_operators(detail, case):
+            self._switcher.current = "operators"
+        else:
+            self._switcher.current = "page"
+            if name == "telemetry":
+                self._draw_telemetry()
+            else:
+                self._page.show(self._lines_of(detail, name, case))
+        if name in OF_A_CASE and case is not None:
+            self._tell(self._case_words(case), "accent")
+        elif name == "cases":
+            self._tell_case_row()
+        else:
+            self._tell("", "")
+        self.body.focus()
+
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        """A tab was clicked, or a key moved on."""
+        event.stop()
+        if self.display:
+            self.draw()
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """What has no room in the row of a case stands below."""
+        event.stop()
+        if self.tab == "cases" and self.display and self.detail is not None:
+            self._tell_case_row()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Of a case, its blocks."""
+        event.stop()
+        place = event.cursor_row
+        if event.data_table is self._cases and place < len(self._case_rows):
+            self._case_id = self._case_rows[place].case.case_id
+            self.show_tab("blocks")
+
+    def sheet(self) -> Sheet | Missing:
+        """What the tab shows, to be saved; Missing with the reason where that is no table."""
+        detail, name, case = self.detail, self.tab, self.shown_case
+        if detail is None:
+            return Missing("no run is shown")
+        match name:
+            case "cases":
+                return saving.cases_sheet(detail)
+            case "environment":
+                return saving.environment_sheet(detail)
+            case "findings":
+                return saving.findings_sheet(detail)
+            case "telemetry" if self._window is not None:
+                within_us = self._window.from_us, self._window.to_us
+                return saving.telemetry_sheet(detail, self._series, within_us)
+            case "telemetry":
+                return Missing("nothing was sampled during this run")
+        if case is None:
+            return Missing(f"this run has nothing for the tab {name}")
+        if name == "operators":
+            anatomy = pages.anatomy_for(detail, case)
+            if isinstance(anatomy, Missing):
+                return anatomy
+            return saving.operators_sheet(detail, case, self._chosen(anatomy))
+        makes = {
+            "blocks": saving.blocks_sheet,
+            "step": saving.step_sheet,
+            "memory": saving.memory_sheet,
+        }
+        return makes[name](detail, case)
+
+    @property
+    def shown_case(self) -> CaseResult | None:
+        """The case that the tab is about, if it is about one."""
+        return self._case_for(self.tab) if self.tab in OF_A_CASE else None
+
+    def _tell_case_row(self) -> None:
+        place = self._cases.cursor_row
+        if place < len(self._case_rows):
+            cells = self._case_rows[place].cells
+            self._tell(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
+
+    def _case_words(self, case: CaseResult) -> str:
+        there = self._cases_for(self.tab)
+        words = f"{case_name(case)}  (case {there.index(case) + 1} of {len(there)})"
+        if self.tab == "operators":
+            words += f"  by {GROUPS[self._group]}, sorted by {OPERATOR_ORDERS[self._order][0]}"
+            words += f", holding {self.operator_filter}" if self.operator_filter else ""
+        return words
+
+    def _lines_of(self, detail: RunDetail, name: str, case: CaseResult | None) -> tuple[Line, ...]:
+        width, height = self.screen.size.width, self.screen.size.height - _ROWS_ABOVE_AND_BELOW
+        ascii_only = shell_of(self).ascii_only
+        if name == "environment":
+            return pages.environment_page(detail, width)
+        if name == "findings":
+            return pages.findings_page(detail, width)
+        if case is None:
+            if name == "blocks":
+                return paragraph("no block was measured in this run", width)
+            return pages.not_profiled("no case of this run has a profiled pass", width)
+        if name == "operators":
+            found = pages.anatomy_for(detail, case)
+            return pages.not_profiled(found.reason if isinstance(found, Missing) else "no operators", width)
+        page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
+        return page(detail, case, width, height, ascii_only=ascii_only)
+
+    def _draw_telemetry(self, *, keeps_place: bool = False) -> None:
+        if self.detail is None or self.tab != "telemetry":
+            return
+        width = self.screen.size.width
+        lines = pages.not_sampled(width)
+        if self._window is not None:
+            ascii_only = shell_of(self).ascii_only
+            lines = telemetry_page(self.detail, self._series, self._window, width, ascii_only=ascii_only)
+        self._page.show(lines, keeps_place=keeps_place)
+
+    def _cases_for(self, name: str) -> list[CaseResult]:
+        """The cases that have something on a tab."""
+        if self.detail is None:
+            return []
+        cases = self.detail.run.cases
+        if name == "blocks":
+            return [case for case in cases if any(m.blocks for m in case.measurements)]
+        return [case for case in cases if case.case_id in self.detail.passes]
+
+    def _case_for(self, name: str) -> CaseResult | None:
+        there = self._cases_for(name)
+        return next((case for case in there if case.case_id == self._case_id), there[0] if there else None)
+
+    def _chosen(self, anatomy: Anatomy) -> list[Operator]:
+        return chosen_operators(anatomy.operators, self._group, self._order, self.operator_filter)
+
+    def _fill_operators(self, detail: RunDetail, case: CaseResult) -> bool:
+        anatomy = pages.anatomy_for(detail, case)
+        if isinstance(anatomy, Missing) or not anatomy.operators:
+            return False
+        rows = operator_rows(detail, case, self._chosen(anatomy))
+        self._operators.fill(rows, widest={0: _NAME_CELLS} if self.screen.size.width < _WIDE else None)
+        return True

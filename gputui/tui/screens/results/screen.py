@@ -1,0 +1,485 @@
+"""The Results screen: a list of files, the runs of one, and one run in tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.widgets import ContentSwitcher, DataTable, Input
+
+from gputui.errors import GputuiError
+from gputui.model.result import RunSummary
+from gputui.services.results.browser import (
+    FileEntry,
+    FileRuns,
+    RunDetail,
+    read_detail,
+    read_runs,
+    read_series,
+    recent_files,
+)
+from gputui.services.support.background import Job
+from gputui.services.support.paths import default_result_file
+from gputui.services.results.selectors import split_selector
+from gputui.services.results.labels import day
+from gputui.store.opening import expanded
+from gputui.store.selecting import find_run
+from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.screens.results.actions import ACTIONS
+from gputui.tui.screens.results.changing import ask_label, ask_removal
+from gputui.tui.screens.results.files_table import FilesTable
+from gputui.tui.screens.results.first_steps import first_steps
+from gputui.tui.screens.results.notice import NoticePage, Words, look_again, no_run_in, nothing, went_wrong
+from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
+from gputui.tui.screens.results.runs_table import RunsTable
+from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, tell_nothing
+from gputui.tui.screens.results.window import Window
+from gputui.tui.shell.shell_screen import (ShellScreen, bindings_of)
+from gputui.tui.widgets.app_context import (shell_of)
+
+_HINTS = {
+    "files": ("enter", "open-path", "reload", "back"),
+    "runs": ("enter", "filter", "sort", "mark", "compare", "label", "save", "delete", "back"),
+    "run": ("next-tab", "save", "back", "compare"),
+    "run of a case": ("next-tab", "next-case", "save", "back"),
+    "operators": ("next-tab", "next-case", "filter", "sort", "group", "save", "back"),
+    "telemetry": (
+        "next-tab",
+        "zoom-in",
+        "zoom-out",
+        "next-case",
+        "save",
+        "whole",
+        "later",
+        "move-on",
+        "back",
+    ),
+    "notice": ("open-path", "reload", "back"),
+}
+
+
+class ResultsScreen(ShellScreen):
+    """Files, runs, one run; each level is left by esc."""
+
+    ID = "results"
+    ACTIONS = ACTIONS
+    BINDINGS = bindings_of(ACTIONS)
+    DEFAULT_CSS = """
+    ResultsScreen #level, ResultsScreen #pages { height: 1fr; }
+    ResultsScreen Vertical { height: 1fr; }
+    ResultsScreen #filter { display: none; }
+    ResultsScreen #filter.-shown { display: block; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files_table = FilesTable(id="files")
+        self._runs_table = RunsTable(id="runs")
+        self._pane = RunPane(self.say, self._read_window, id="run")
+        self._page = NoticePage(id="notice")
+        self._words: tuple[str, ...] = ()
+
+    def compose_body(self) -> ComposeResult:
+        """The three levels, and the page for what cannot be shown."""
+        with ContentSwitcher(initial="notice", id="level"):
+            yield self._files_table
+            yield self._runs_table
+            yield self._pane
+            yield self._page
+        field = Input(id="filter", placeholder="filter: enter keeps it, esc drops it")
+        field.cursor_blink = False
+        yield field
+
+    def on_mount(self) -> None:
+        """What it was opened for, else where it begins."""
+        self.is_ready = True
+        if self._words:
+            self.show_words(self._words)
+        else:
+            self._begin()
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Open `F` or `F@RUN`."""
+        self._words = words
+        if self.is_ready:
+            path, run = split_selector(words[0])
+            self.open_file(path.absolute(), run)
+
+    @property
+    def level(self) -> str:
+        """`files`, `runs`, `run` or `notice`."""
+        return str(self.query_one("#level", ContentSwitcher).current)
+
+    def heading(self) -> str:
+        """Where one is."""
+        match self.level:
+            case "files":
+                return "result files"
+            case "runs":
+                return self._runs_table.heading
+            case "run" if self._pane.detail is not None:
+                summary = self._pane.detail.run.summary
+                return f"{summary.short_id} {summary.label or summary.profile}, {day(summary)}"
+        return self._page.heading
+
+    def hints(self) -> tuple[str, ...]:
+        """The keys of the level, and of the tab."""
+        if self.level != "run":
+            return _HINTS[self.level]
+        tab = self._pane.tab
+        if tab in _HINTS:
+            return _HINTS[tab]
+        return _HINTS["run of a case" if tab in OF_A_CASE else "run"]
+
+    # files
+
+    def _begin(self) -> None:
+        """With the runs of the default file if there is one, else with the files."""
+        default = expanded(default_result_file()).absolute()
+        self._list_files(opens=default if default.is_file() else None)
+
+    def _list_files(self, opens: Path | None = None) -> None:
+        self._notice("looking for result files", behind="monitor")
+        self.begin(
+            lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
+            lambda files: self._take_files(files, opens),
+            self._notice_error,
+        )
+
+    def _take_files(self, files: tuple[FileEntry, ...], opens: Path | None) -> None:
+        self._files_table.hold(files)
+        if opens is not None:
+            self.open_file(opens)
+        elif files:
+            self._show_level("files")
+        else:
+            runs = shell_of(self).runs_in_progress
+            self._notice("no result files", lambda width: first_steps(width, runs), behind="monitor")
+
+    # runs
+
+    def open_file(self, path: Path, run: str = "") -> None:
+        """Read the runs of a file in the background, and show them, or the one that is named."""
+        self._notice(path.name)
+        self._read_runs(path, lambda held: self._take_runs(held, run))
+
+    def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
+        self._runs_table.expect(path)
+        self._page.heading = path.name
+        self.begin(lambda job: read_runs(path, job), then, self._notice_error)
+
+    def _take_runs(self, held: FileRuns, run: str) -> None:
+        self._runs_table.hold(held)
+        self._files_table.remember(held.path)
+        for warning in held.warnings:
+            self.say(warning, "warn")
+        if not held.runs:
+            self._notice(held.path.name, no_run_in(held.path))
+            return
+        self._show_level("runs")
+        if run:
+            try:
+                self._open_run(find_run(held.runs, run))
+            except GputuiError as error:
+                self.say_error(error)
+
+    @property
+    def _run_here(self) -> RunSummary | None:
+        if self.level == "run" and self._pane.detail is not None:
+            return self._pane.detail.run.summary
+        return self._runs_table.here if self.level == "runs" else None
+
+    # one run
+
+    def _open_run(self, run: RunSummary) -> None:
+        held = self._runs_table.held
+        assert held is not None
+        self._notice(f"{run.short_id} {run.label}", behind="runs")
+        self.begin(lambda job: read_detail(held.path, run.run_id, job), self._take_detail, self._notice_error)
+
+    def _take_detail(self, detail: RunDetail) -> None:
+        self._show_level("run")
+        self._pane.show(detail)
+
+    def _read_window(self, detail: RunDetail, window: Window) -> None:
+        run_id, within_us = detail.run.summary.run_id, (window.from_us, window.to_us)
+        self.begin(
+            lambda job: read_series(detail.path, run_id, within_us, job),
+            lambda series: self._pane.take_series(window, series),
+            lambda message, hint: self.say(f"{message}: {hint}", "warn"),
+        )
+
+    # keys
+
+    def action_enter(self) -> None:
+        """Where no table has the keys there is nothing to open."""
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Enter, or a click on the row under the cursor."""
+        event.stop()
+        match event.data_table:
+            case FilesTable(here=FileEntry(path=path)):
+                self.open_file(path)
+            case RunsTable(here=RunSummary() as run):
+                self._open_run(run)
+
+    def action_back(self) -> None:
+        """Out of the filter, out of what is being read, or one level up; from the top to the monitor."""
+        field = self.query_one("#filter", Input)
+        if field.has_class("-shown"):
+            field.value = ""
+            self._close_filter()
+        elif self.give_up():
+            self.say("given up")
+            self._leave_notice()
+        elif self.level == "run":
+            self.say("")
+            self._show_level("runs")
+        elif self.level == "runs" and self._runs_table.filter_text:
+            self._filter_runs("")
+        elif self.level == "runs":
+            self._list_files()
+        elif self.level == "notice" and self._page.behind == "runs":
+            self._leave_notice()
+        elif self.level == "notice" and self._page.behind == "files":
+            self._list_files()
+        else:
+            shell_of(self).open_screen("monitor")
+
+    def _leave_notice(self) -> None:
+        """To the level before, if it has something to show."""
+        held = self._runs_table.held
+        if self._page.behind == "runs" and held is not None and held.runs:
+            self._show_level("runs")
+        elif self._files_table.files:
+            self._show_level("files")
+        else:
+            self._notice("result files", look_again, behind="monitor")
+
+    def action_open_path(self) -> None:
+        """Ask for a path."""
+
+        def opened(text: str | None) -> None:
+            if text and text.strip():
+                path, run = split_selector(text.strip())
+                self.open_file(path.absolute(), run)
+
+        self.app.push_screen(AskText("Path of a result file, or F@RUN"), opened)
+
+    def action_reload(self) -> None:
+        """Read again what is shown."""
+        if self.level == "run" and self._pane.detail is not None:
+            self._open_run(self._pane.detail.run.summary)
+        elif self.level == "runs" and self._runs_table.held is not None:
+            self.open_file(self._runs_table.held.path)
+        else:
+            self._list_files()
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        if self.level == "runs" or (self.level == "run" and self._pane.tab == "operators"):
+            field = self.query_one("#filter", Input)
+            field.value = self._runs_table.filter_text if self.level == "runs" else self._pane.operator_filter
+            field.add_class("-shown")
+            field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Each letter counts at once."""
+        if not event.input.has_class("-shown"):
+            return
+        if self.level == "runs":
+            self._filter_runs(event.value)
+        elif self.level == "run":
+            self._pane.filter_operators(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The filter is kept."""
+        self._close_filter()
+
+    def _filter_runs(self, text: str) -> None:
+        self._runs_table.filter_text = text
+        self._runs_table.draw()
+        self.refresh_lines()
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter", Input).remove_class("-shown")
+        self._focus_body()
+
+    def action_sort(self) -> None:
+        """By the next column."""
+        if self.level == "runs":
+            self._runs_table.sort_by_next()
+            self.refresh_lines()
+        elif self.level == "run":
+            self._pane.sort()
+
+    def action_group(self) -> None:
+        """By the next of GROUPS."""
+        if self.level == "run":
+            self._pane.group()
+
+    def action_mark(self) -> None:
+        """Mark the run under the cursor, or take its mark away."""
+        if self.level == "runs":
+            self._runs_table.mark()
+            self.refresh_lines()
+
+    def action_compare(self) -> None:
+        """Compare what is marked."""
+        if len(self._runs_table.marked) < 2:
+            self.say(
+                "mark two runs with space first, the baseline first; marks are kept across files", "warn"
+            )
+            return
+        words = tuple(f"{path}@{run_id.replace('-', '')[-8:]}" for path, run_id in self._runs_table.marked)
+        shell_of(self).open_screen("compare", words)
+
+    def action_label(self) -> None:
+        """Ask for another label."""
+        run, held = self._run_here, self._runs_table.held
+        if run is not None and held is not None:
+            ask_label(self, held.path, run, partial(self._change, held.path))
+
+    def action_delete(self) -> None:
+        """Ask, then remove the run."""
+        run, held = self._run_here, self._runs_table.held
+        if run is not None and held is not None:
+            ask_removal(self, held.path, run, partial(self._change, held.path))
+
+    def _change(self, path: Path, change: Callable[[], None], said: str) -> None:
+        """Write to the file in the background, and show what it holds then."""
+
+        def work(job: Job[FileRuns]) -> FileRuns:
+            change()
+            return read_runs(path, job)
+
+        def done(now: FileRuns) -> None:
+            self._take_runs(now, "")
+            self.say(f"{said} in {path.name}", "good")
+
+        def failed(message: str, hint: str) -> None:
+            self.say(f"{message}: {hint}", "warn")
+
+        self.begin(work, done, failed, writes=True)
+
+    def action_next_tab(self) -> None:
+        """The next page of a run."""
+        if self.level == "run":
+            self._pane.step_tab(1)
+
+    def action_previous_tab(self) -> None:
+        """The page before."""
+        if self.level == "run":
+            self._pane.step_tab(-1)
+
+    def action_next_case(self) -> None:
+        """The next case of the tab."""
+        if self.level == "run":
+            self._pane.step_case(1)
+
+    def action_previous_case(self) -> None:
+        """The case before."""
+        if self.level == "run":
+            self._pane.step_case(-1)
+
+    def action_save(self) -> None:
+        """Ask where to save the table, or the trace of the run."""
+        detail = self._pane.detail
+        if self.level == "run" and detail is not None:
+            ask_for_tab(self, detail, self._pane)
+        elif self.level == "runs":
+            ask_for_list(self, self._runs_table.sheet)
+        elif self.level == "files":
+            ask_for_list(self, self._files_table.sheet)
+        else:
+            tell_nothing(self, "no table is shown")
+
+    def action_zoom_in(self) -> None:
+        """Half as much telemetry."""
+        self._pane.look(lambda window: window.zoomed(0.5))
+
+    def action_zoom_out(self) -> None:
+        """Twice as much."""
+        self._pane.look(lambda window: window.zoomed(2.0))
+
+    def action_whole(self) -> None:
+        """All of it."""
+        self._pane.look(lambda window: window.whole())
+
+    def action_earlier(self) -> None:
+        """The cursor a cell to the left."""
+        self._pane.step_cursor(-1)
+
+    def action_later(self) -> None:
+        """The cursor a cell to the right."""
+        self._pane.step_cursor(1)
+
+    def action_move_back(self) -> None:
+        """Half a picture earlier."""
+        self._pane.look(lambda window: window.moved(-0.5))
+
+    def action_move_on(self) -> None:
+        """Half a picture later."""
+        self._pane.look(lambda window: window.moved(0.5))
+
+    def on_resize(self) -> None:
+        """Tables and pages are cut to the width."""
+        self.call_after_refresh(self._draw_again)
+
+    def _draw_again(self) -> None:
+        if self.level == "runs":
+            self._runs_table.redraw()
+            self.refresh_lines()
+        elif self.level == "run":
+            self._pane.draw()
+        elif self.level == "notice":
+            self._page.draw(self.size.width)
+
+    def on_screen_resume(self) -> None:
+        """Shown again: what was stored in the meantime is there."""
+        super().on_screen_resume()
+        if not self.is_ready or self.is_busy:
+            return
+        held = self._runs_table.held
+        if self.level == "runs" and held is not None and self._runs_table.is_outdated:
+            here = self._run_here
+            self._read_runs(held.path, lambda now: self._take_again(now, here))
+        elif self.level == "files":
+            self.begin(
+                lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
+                lambda files: self._take_files(files, None),
+                self._notice_error,
+            )
+        elif self.level == "notice" and self._page.behind == "monitor":
+            self._begin()
+
+    def _take_again(self, held: FileRuns, here: RunSummary | None) -> None:
+        self._take_runs(held, "")
+        if here is not None and self.level == "runs":
+            self._runs_table.draw(here.run_id)
+            self.refresh_lines()
+
+    # pieces
+
+    def _show_level(self, name: str) -> None:
+        self.query_one("#level", ContentSwitcher).current = name
+        self._focus_body()
+        self.refresh_lines()
+
+    def _focus_body(self) -> None:
+        level = self.level
+        (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
+
+    def _notice(self, heading: str, words: Words = nothing, behind: str = "files") -> None:
+        """Words where there is no table to show; `behind` is where esc leads."""
+        self._page.tell(heading, words, behind, self.size.width)
+        self._show_level("notice")
+
+    def _notice_error(self, message: str, hint: str) -> None:
+        behind = {"run": "runs", "runs": "files"}.get(self.level, self._page.behind)
+        self._notice(self._page.heading, went_wrong(message, hint), behind)
+
+
+SCREEN = ResultsScreen

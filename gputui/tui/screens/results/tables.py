@@ -1,0 +1,169 @@
+"""Rows of the Results screen's tables: plain text, made from what the services tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.profiled import Operator
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.units import format_bytes, format_percent, format_rate, format_seconds
+from gputui.services.results.browser import FileEntry, RunDetail
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.throughput import is_crowded, speed_of, waited_share
+from gputui.services.results.labels import (
+    case_name,
+    day,
+    device_words,
+    figure_seen,
+    figure_text,
+    interval_words,
+    measured_first,
+)
+from gputui.store.text import clean_text
+
+FILE_HEADINGS = ("file", "size", "changed", "in")
+RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")
+CASE_HEADINGS = ("case", "rate", "95 %", "per step", "remarks")
+OPERATOR_HEADINGS = ("operator", "per step", "share", "calls", "phase", "category", "shapes")
+RUN_ORDERS: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
+    ("when", lambda run: -run.started_utc_us),
+    ("label", lambda run: (not run.label, run.label.casefold())),
+    ("profile", lambda run: run.profile),
+    ("status", lambda run: run.status),
+    ("device", device_words),
+)
+"""What runs can be sorted by; equal ones the newest first."""
+OPERATOR_ORDERS: tuple[tuple[str, Callable[[Operator], object]], ...] = (
+    ("time", lambda row: -row.time_ns),
+    ("calls", lambda row: -row.calls),
+    ("name", lambda row: row.operator),
+)
+GROUPS = ("operator", "category", "phase")
+MARK = "*"
+
+
+def file_row(entry: FileEntry) -> tuple[str, ...]:
+    """One file: name, size, when it was last changed, directory."""
+    changed = datetime.fromtimestamp(entry.modified_s)
+    name = f"{entry.path.name} (default)" if entry.is_default else entry.path.name
+    return (
+        clean_text(name),
+        format_bytes(entry.total_bytes),
+        f"{changed:%Y-%m-%d %H:%M}",
+        clean_text(str(entry.path.parent)),
+    )
+
+
+def run_row(run: RunSummary) -> tuple[str, ...]:
+    """One run, without its mark."""
+    return (run.short_id, day(run), run.label, run.profile, run.status, device_words(run))
+
+
+def holds_text(cells: Sequence[str], wanted: str) -> bool:
+    """Whether any cell holds the text, whatever its case."""
+    return any(wanted.casefold() in cell.casefold() for cell in cells)
+
+
+def sorted_runs(runs: Sequence[RunSummary], order: int) -> list[RunSummary]:
+    """Runs in one of RUN_ORDERS."""
+    key = RUN_ORDERS[order][1]
+    newest_first = sorted(runs, key=lambda run: -run.started_utc_us)
+    return sorted(newest_first, key=lambda run: key(run))  # type: ignore[arg-type,return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One line of the table of cases: a case, or a figure of the case above."""
+
+    case: CaseResult
+    cells: tuple[str, ...]
+
+
+def case_rows(run: Run) -> list[CaseRow]:
+    """Each case with its figures below it, those that were not to be run here last."""
+    rows: list[CaseRow] = []
+    for case in measured_first(run.cases):
+        speed = speed_of(case)
+        cells = (case_name(case), case.outcome, "", "", case.reason)
+        if isinstance(speed, SpeedEstimate):
+            cells = (
+                case_name(case),
+                format_rate(speed.units_per_s, case.case.unit),
+                interval_words(speed),
+                format_seconds(case.case.units_per_step / speed.units_per_s),
+                _flags(case),
+            )
+        rows.append(CaseRow(case, cells))
+        for figure in figures_of(case):
+            said = (f"  {figure.title}", figure_text(figure), "", "", f"seen in {figure_seen(figure)}")
+            rows.append(CaseRow(case, said))
+    return rows
+
+
+def _flags(case: CaseResult) -> str:
+    """What a reader must know of a figure, in a word or two."""
+    flags = []
+    if case.outcome != "ok":
+        flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
+    if is_crowded(case):
+        share = waited_share(case)
+        flags.append("crowded" if isinstance(share, Missing) else f"crowded {format_percent(share)}")
+    if any(m.outcome == "ok" and m.stable is False for m in case.measurements):
+        flags.append("not stable")
+    failed = [m for m in case.measurements if m.outcome != "ok"]
+    if failed and case.outcome == "ok":
+        flags.append(f"{len(failed)} of {len(case.measurements)} launches {failed[-1].outcome}")
+    return ", ".join(flags)
+
+
+def chosen_operators(rows: Sequence[Operator], group: int, order: int, wanted: str) -> list[Operator]:
+    """Operators that hold a text, one by one or added up, in one of OPERATOR_ORDERS."""
+    kept = [r for r in rows if holds_text((r.operator, r.phase, r.category, r.shapes), wanted)]
+    if GROUPS[group] != "operator":
+        kept = _added_up(kept, GROUPS[group])
+    key = OPERATOR_ORDERS[order][1]
+    kept.sort(key=lambda row: key(row))  # type: ignore[arg-type,return-value]
+    return kept
+
+
+def operator_rows(detail: RunDetail, case: CaseResult, rows: Sequence[Operator]) -> list[tuple[str, ...]]:
+    """Operators of a case's step with their share of it."""
+    found = detail.passes[case.case_id]
+    return [
+        (
+            row.operator.removeprefix("aten::"),
+            format_seconds(row.time_ns * 1e-9 / found.steps),
+            format_percent(row.time_ns / found.window_ns),
+            f"{row.calls / found.steps:g}" if row.calls else "",
+            row.phase,
+            row.category,
+            row.shapes,
+        )
+        for row in rows
+    ]
+
+
+def _added_up(rows: Sequence[Operator], by: str) -> list[Operator]:
+    """One row for each category or phase."""
+    groups: dict[str, list[Operator]] = {}
+    for row in rows:
+        groups.setdefault(row.category if by == "category" else row.phase, []).append(row)
+    return [
+        Operator(
+            phase="",
+            category="",
+            operator=f"{name} ({len(members)} row{'s' if len(members) > 1 else ''})",
+            shapes="",
+            dtypes="",
+            calls=sum(m.calls for m in members),
+            events=sum(m.events for m in members),
+            time_ns=sum(m.time_ns for m in members),
+            cpu_ns=sum(m.cpu_ns for m in members),
+            kernels=sum(m.kernels for m in members),
+        )
+        for name, members in groups.items()
+    ]

@@ -1,0 +1,203 @@
+"""What the box did during a run or a part of it: numbers and a course of each metric."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from gputui.model.telemetry import HOST, METRICS
+from gputui.model.units import format_bytes, format_seconds, three_digits
+from gputui.services.results.browser import RunDetail
+from gputui.services.results.labels import case_name
+from gputui.store.reading import TelemetrySeries
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
+from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.screens.results.window import Window
+
+CURSOR, TIMED = "v", "-"
+_NAME, _NUMBER = 26, 10
+"""Cells of a metric's name, and of each number behind it."""
+_NARROW, _WIDE = 67, 100
+"""Below the first width there is room for the median alone, from the second on also for the value at the
+cursor."""
+_LEAST_COURSE, _MOST_COURSE = 8, 120
+_SCROLLBAR = 1
+_HOLD_US = 1_500_000
+"""A value is drawn on for so long: outside of blocks the sampler reads once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoursePlace:
+    """Where on the page the courses are drawn."""
+
+    left: int
+    cells: int
+    """0 if there is no room for them."""
+
+    def share_at(self, x: int) -> float:
+        """What part of the course lies left of a cell's middle; below 0 or above 1 beside it."""
+        return (x - self.left + 0.5) / self.cells if self.cells else -1.0
+
+
+def course_place(width: int) -> CoursePlace:
+    """Where the courses are drawn on a page of this width."""
+    left = _NAME + _NUMBER * len(_headings(width)) + 2
+    cells = min(width - left - _SCROLLBAR, _MOST_COURSE)
+    return CoursePlace(left, cells if cells >= _LEAST_COURSE else 0)
+
+
+def _headings(width: int) -> tuple[str, ...]:
+    """The numbers that a page of this width has room for."""
+    if width < _NARROW:
+        return ("median",)
+    return ("least", "median", "most", *((CURSOR,) if width >= _WIDE else ()))
+
+
+def telemetry_page(
+    detail: RunDetail, series: Sequence[TelemetrySeries], window: Window, width: int, *, ascii_only: bool
+) -> tuple[Line, ...]:
+    """Least, median and most of each metric of each device within a window, and its course.
+
+    Of `series` only what lies in the window is drawn.
+    """
+    place = course_place(width)
+    parts = [_Part(one, window, 2 * place.cells) for one in series]
+    pieces = max((part.end - part.start for part in parts), default=0)
+    lines: list[Line] = list(paragraph(_span_words(window, pieces), width, "dim"))
+    lines += paragraph(_cursor_words(detail, window), width, "dim", indent=2)
+    names = {gpu.index: gpu.name for gpu in detail.run.summary.machine.gpus}
+    headings = _headings(width)
+    heads = " " * _NAME + "".join(f"{heading:>{_NUMBER}}" for heading in headings)
+    for part in parts:
+        device = part.series.device_index
+        title = "host" if device == HOST else f"GPU {device}"
+        lines += [(), (Span(f"{title} {names.get(device, '')}".strip(), "title"),)]
+        if part.start == part.end:
+            lines += paragraph("  no reading here", width)
+            continue
+        ruler = _ruler(detail, window, place.cells)
+        lines.append((Span(heads, "dim"), Span("  "), Span(ruler, "accent")))
+        lines += _metric_lines(part, place, headings, ascii_only=ascii_only)
+    return tuple(lines)
+
+
+class _Part:
+    """The pieces of a series that lie in a window."""
+
+    def __init__(self, series: TelemetrySeries, window: Window, dots: int) -> None:
+        t_us = series.t_us
+        self.series = series
+        self.start, self.end = bisect_left(t_us, window.from_us), bisect_right(t_us, window.to_us)
+        mine = t_us[self.start : self.end]
+        gaps = [later - earlier for earlier, later in pairwise(mine)]
+        self._hold_us = max(2.5 * median(gaps), _HOLD_US) if gaps else _HOLD_US
+        edges = [window.from_us + window.span_us * dot / dots for dot in range(dots)]
+        ends = (*edges, window.to_us + 1) if edges else ()
+        self._dots = [self._pieces(*pair) for pair in pairwise(ends)]
+        self._here = self._pieces(window.cursor_us, window.cursor_us + 1)
+
+    def course(self, column: Sequence[float]) -> list[float]:
+        """The highest value in each dot of the course; NaN where nothing was measured."""
+        return [_highest(column[start:end]) for start, end in self._dots]
+
+    def here(self, column: Sequence[float]) -> float:
+        """The value at the cursor, likewise."""
+        return _highest(column[slice(*self._here)])
+
+    def _pieces(self, from_us: float, to_us: float) -> tuple[int, int]:
+        """Those that end between two instants, else the one before if it is not too old."""
+        t_us = self.series.t_us
+        start, end = bisect_left(t_us, from_us), bisect_left(t_us, to_us)
+        is_held = start == end and start > 0 and from_us - t_us[start - 1] <= self._hold_us
+        return (start - 1, start) if is_held else (start, end)
+
+
+def _highest(values: Sequence[float]) -> float:
+    return max((v for v in values if math.isfinite(v)), default=math.nan)
+
+
+def _metric_lines(
+    part: _Part, place: CoursePlace, headings: Sequence[str], *, ascii_only: bool
+) -> Iterator[Line]:
+    for metric in METRICS:
+        column: Sequence[float] = part.series.columns.get(metric.key, ())
+        values = [v for v in column[part.start : part.end] if math.isfinite(v)]
+        if not values or metric.key.endswith(("_bits", "_mj")):
+            continue
+        numbers = {
+            "least": min(values),
+            "median": median(values),
+            "most": max(values),
+            CURSOR: part.here(column),
+        }
+        text = "".join(f"{_number(numbers[heading], metric.key):>{_NUMBER}}" for heading in headings)
+        course = _course(part, column, ascii_only=ascii_only) if place.cells else ""
+        yield (Span(f"  {metric.key[: _NAME - 2]:{_NAME - 2}}{text}"), Span(f"  {course}", "chart"))
+
+
+def _course(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
+    """One row of a chart over the time of the window, from the least to the most; gaps stay empty."""
+    values = part.course(column)
+    finite = [v for v in column[part.start : part.end] if math.isfinite(v)]
+    low, high = min(finite), max(finite)
+    levels = [max(level_of(v - low, high - low, 4), 0) if math.isfinite(v) else -1 for v in values]
+    glyph = ascii_glyph if ascii_only else braille_glyph
+    return "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, len(levels), 2))
+
+
+def _ruler(detail: RunDetail, window: Window, cells: int) -> str:
+    """Where cases were timed, and the cursor."""
+    marks = [" "] * cells
+    for span in detail.spans:
+        first = max(_cell_of(span.first_utc_us, window, cells), 0)
+        last = min(_cell_of(span.last_utc_us, window, cells), cells - 1)
+        for cell in range(first, last + 1):
+            marks[cell] = TIMED
+    if cells:
+        marks[min(_cell_of(window.cursor_us, window, cells), cells - 1)] = CURSOR
+    return "".join(marks)
+
+
+def _cell_of(t_us: int, window: Window, cells: int) -> int:
+    return (t_us - window.from_us) * cells // window.span_us
+
+
+def _span_words(window: Window, pieces: int) -> str:
+    begins_us = window.whole_from_us
+    whole = format_seconds((window.whole_to_us - begins_us) / 1e6)
+    ends = _moment(window.from_us - begins_us), _moment(window.to_us - begins_us)
+    part = f"the whole {whole}" if window.is_whole else f"from {ends[0]} to {ends[1]} of {whole}"
+    return f"{part} in {pieces} pieces; the numbers are of their means"
+
+
+def _cursor_words(detail: RunDetail, window: Window) -> str:
+    """When the cursor is, and what was timed then."""
+    said = f"{CURSOR} is the cursor, at {_moment(window.cursor_us - window.whole_from_us)}"
+    cases = {case.case_id: case for case in detail.run.cases}
+    for span in detail.spans:
+        if span.first_utc_us <= window.cursor_us <= span.last_utc_us and span.case_id in cases:
+            return f"{said}: {case_name(cases[span.case_id])}, launch {span.launch_id + 1}"
+    return f"{said}; {TIMED} where a case was timed" if detail.spans else said
+
+
+def _moment(since_us: int) -> str:
+    """Time since the first reading: `3.4 s`, `2:03.4`, `1:02:03.4`."""
+    tenths = round(since_us / 100_000)
+    minutes, rest = divmod(tenths, 600)
+    if not minutes:
+        return f"{rest / 10:.1f} s"
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours}:{minutes:02d}" if hours else f"{minutes}") + f":{rest / 10:04.1f}"
+
+
+def _number(value: float, key: str) -> str:
+    if not math.isfinite(value):
+        return "—"
+    if key.endswith("_bytes"):
+        return format_bytes(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else three_digits(value)

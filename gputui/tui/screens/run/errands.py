@@ -1,0 +1,321 @@
+"""What the Run screen has done outside of the event loop: it looks, starts, follows and stops in threads."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.result import Run
+from gputui.model.units import format_rate
+from gputui.recording.lock import boot_id, read_holder
+from gputui.recording.spec import Spec
+from gputui.services.runs.progress import Course, LastWords, box_now
+from gputui.services.support.error_log import keep_error
+from gputui.services.runs.finishing import see_stored
+from gputui.services.support.paths import error_log
+from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.runs.recovery import recover_orphans
+from gputui.services.runs.process import (
+    LiveRun,
+    called,
+    follow,
+    runs_in_progress,
+    start_runs,
+    stop,
+    wait_until_begun,
+)
+from gputui.services.results.throughput import speed_of
+from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.labels import case_name, interval_words, outcome_words
+from gputui.services.results.worker_logs import end_of_log
+from gputui.store.text import clean_text
+from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.requests import Check, Start, Stop
+
+LOOK_EVERY_S = 2.0
+"""For runs in progress that others started."""
+TELL_EVERY_S = 0.5
+Tell = Callable[[Callable[[RunModel], None]], None]
+"""Has the event loop do something to the model; may be called from any thread."""
+
+
+class Errands:
+    """Threads that work for one screen; all are daemons, so that none holds up the end of the program."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._wake = threading.Condition()
+        self._check: Check | None = None
+        self._is_closed = False
+        self._following: threading.Event | None = None
+        """Set to end the thread that follows."""
+        self._started: dict[str, tuple[LiveRun, ...]] = {}
+        """Runs whose supervisor is a child of this process."""
+        self._logs: dict[tuple[str, int], tuple[str, ...]] = {}
+        """What was read of logs, by run and launch."""
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def open(self) -> None:
+        """Begin to look."""
+        for name, work in (("drafts", self._check_drafts), ("runs", self._look), ("jobs", self._work)):
+            threading.Thread(target=work, name=f"run screen: {name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Nothing is told any more. Waits for no thread."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify_all()
+        self.unwatch()
+        self._jobs.put(lambda: None)
+
+    def check(self, request: Check) -> None:
+        """Look at a draft; one that was not begun with is forgotten for a newer one."""
+        with self._wake:
+            anew = request.anew or (self._check is not None and self._check.anew)
+            self._check = Check(request.draft, request.editing, anew)
+            self._wake.notify_all()
+
+    def start(self, request: Start) -> None:
+        """Start runs, as `gputui run --detach` does."""
+        self._jobs.put(lambda: self._start(request))
+
+    def watch(self, run_id: str) -> None:
+        """Follow the runs of the supervisor that executes this one; nothing else is followed."""
+        self.unwatch()
+        self._following = ends = threading.Event()
+        threading.Thread(
+            target=self._guarded,
+            args=(lambda: self._watch(run_id, ends),),
+            name="run screen: journal",
+            daemon=True,
+        ).start()
+
+    def unwatch(self) -> None:
+        """Follow nothing; the run goes on."""
+        if self._following is not None:
+            self._following.set()
+            self._following = None
+
+    def stop(self, request: Stop) -> None:
+        """Ask a supervisor to end its runs."""
+        self._jobs.put(lambda: self._stop(request))
+
+    # In threads
+
+    def _check_drafts(self) -> None:
+        checker = DraftChecker()
+        self._guarded(self._read_profiles)
+        self._guarded(self._find_default_file)
+        while True:
+            with self._wake:
+                while self._check is None and not self._is_closed:
+                    self._wake.wait()
+                request, self._check = self._check, None
+            if self._is_closed or request is None:
+                return
+            if request.anew:
+                checker.forget()
+            self._guarded(lambda request=request: self._check_one(checker, request))  # type: ignore[misc]
+
+    def _read_profiles(self) -> None:
+        profiles = shipped_profiles()
+        self._say(lambda model: model.know_profiles(profiles))
+
+    def _find_default_file(self) -> None:
+        default = str(target_of(None))
+        self._say(lambda model: setattr(model, "default_file", default))
+
+    def _check_one(self, checker: DraftChecker, request: Check) -> None:
+        def probing(path: str) -> None:
+            self._say(lambda model: setattr(model, "probing", path))
+
+        checked = checker.check(request.draft, request.editing, probing)
+        self._say(lambda model: model.know_checked(checked))
+
+    def _look(self) -> None:
+        said: tuple[InProgress, ...] | None = None
+        while not self._is_closed:
+            found = tuple(_in_progress(group) for group in runs_in_progress())
+            if found != said:
+                said = found
+                self._say(lambda model, found=found: model.know_in_progress(found))  # type: ignore[misc]
+            with self._wake:
+                self._wake.wait_for(lambda: self._is_closed, LOOK_EVERY_S)
+
+    def _work(self) -> None:
+        self._guarded(self._recover)
+        while not self._is_closed:
+            self._guarded(self._jobs.get())
+
+    def _recover(self) -> None:
+        """What earlier runs left behind is stored first, as by every command."""
+        said = [found.said for found in recover_orphans() if found.said]
+        if said:
+            self._say(lambda model: model.say("; ".join(said), "warn"))
+
+    def _start(self, request: Start) -> None:
+        asked, wrong = read_draft(request.draft)
+        if wrong:
+            raise next(iter(wrong.values()))
+
+        def probing(path: str) -> None:
+            self._say(lambda model: setattr(model, "probing", path))
+
+        prepared = prepare(asked, on_probe=probing)
+        runs = start_runs(prepared.requests, prepared.target)
+        wait_until_begun(runs)
+        started = _in_progress(runs)
+        self._started[started.run_ids[0]] = runs
+
+        def begun(model: RunModel) -> None:
+            model.probing = ""
+            model.know_started(started)
+            if prepared.warning:
+                model.say(prepared.warning, "warn")
+
+        self._say(begun)
+
+    def _stop(self, request: Stop) -> None:
+        runs = self._runs_of(request.run_id)
+        if runs:
+            stop(runs[0], signal.SIGTERM)
+
+    def _runs_of(self, run_id: str) -> tuple[LiveRun, ...]:
+        """The runs of a supervisor, by one of them; none if they have ended."""
+        mine = self._started.get(run_id)
+        if mine is not None:
+            return mine
+        return next((g for g in runs_in_progress() if run_id in (run.run_id for run in g)), ())
+
+    def _watch(self, run_id: str, ends: threading.Event) -> None:
+        runs = self._runs_of(run_id)
+        if not runs:
+            raise GputuiError(f"run {run_id[-8:]} is no longer in progress", "it is among the results")
+        specs = [Spec.read(run.run_dir) for run in runs]
+        plans = tuple(spec.plan for spec in specs)
+        group = _in_progress(runs)
+        with_python = ", ".join(dict.fromkeys(_runtime_words(spec) for spec in specs))
+        watched = WatchedRuns(
+            group, plans, str(runs[0].target), with_python, tuple(str(run.run_dir / "logs") for run in runs)
+        )
+        self._say_unless(ends, lambda model: model.know_watched(watched))
+        holder = read_holder(runs[0].run_dir)
+        is_here = holder is not None and holder.boot_id == boot_id()
+        course = Course(plans, is_of_this_clock=is_here)
+        told_s = 0.0
+        for index, line in follow(runs, TELL_EVERY_S):
+            if ends.is_set():
+                return
+            if line is not None:
+                course.hear(index, line)
+            if monotonic() - told_s >= TELL_EVERY_S and (line is None or told_s):
+                told_s = monotonic()
+                self._tell_course(runs, course, ends, is_here=is_here)
+        self._tell_course(runs, course, ends, is_here=is_here)
+        ended = _finished(runs, course, group)
+        self._started.pop(run_id, None)
+        if ended.wrong is not None:
+            _keep(ended.wrong)
+        self._say_unless(ends, lambda model: model.know_ended(ended))
+
+    def _tell_course(
+        self, runs: tuple[LiveRun, ...], course: Course, ends: threading.Event, *, is_here: bool
+    ) -> None:
+        under_way = next((run for index, run in enumerate(runs) if index not in course.ended), runs[-1])
+        picture = course.picture()
+        words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
+        picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
+        self._say_unless(ends, lambda model: model.know_course(runs[0].run_id, picture))
+
+    def _in_full(self, said: LastWords, run: LiveRun) -> LastWords:
+        """With more of the log than the journal holds; read once."""
+        key = (run.run_id, said.launch_id)
+        if key not in self._logs:
+            self._logs[key] = end_of_log(run.run_dir, said.launch_id)
+        return replace(said, lines=self._logs[key] or said.lines)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except GputuiError as error:
+            refused = error
+        except OSError as error:
+            refused = GputuiError(str(error))
+        else:
+            return
+        _keep(refused)
+        self._say(lambda model: model.know_refused(refused))
+
+    def _say(self, change: Callable[[RunModel], None]) -> None:
+        if not self._is_closed:
+            self._tell(change)
+
+    def _say_unless(self, ends: threading.Event, change: Callable[[RunModel], None]) -> None:
+        def unless_ended(model: RunModel) -> None:
+            if not ends.is_set():
+                change(model)
+
+        self._say(unless_ended)
+
+
+def _keep(error: GputuiError) -> None:
+    """In the log of errors."""
+    keep_error(error_log(), "run", f"{error.message}: {error.hint}" if error.hint else error.message)
+
+
+def _in_progress(runs: tuple[LiveRun, ...]) -> InProgress:
+    return InProgress(
+        tuple(run.run_id for run in runs), " and ".join(clean_text(called(run)) for run in runs)
+    )
+
+
+def _runtime_words(spec: Spec) -> str:
+    runtime = spec.runtime
+    torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
+    return f"Python {runtime.python_version}, {torch}"
+
+
+def _finished(runs: tuple[LiveRun, ...], course: Course, group: InProgress) -> Ended:
+    """See that runs are stored, and read them back. What is wrong belongs to the end."""
+    target = runs[0].target
+    said: list[str] = []
+    rows: list[ResultRow] = []
+    wrong: GputuiError | None = None
+    try:
+        for index, run in enumerate(runs):
+            said += see_stored(run, course.stored.get(index))
+        from gputui.store.reading import open_result  # duckdb: only who opens a file pays for it
+
+        with open_result(target) as file:
+            results = [file.run(run.run_id) for run in runs]
+        for number, result in enumerate(results, 1):
+            rows += result_rows(result, f"[{number}] " if len(results) > 1 else "")
+            said += [f"trace: {trace}; {HOW_TO_OPEN}" for trace in traces_of(result.summary.short_id, target)]
+    except GputuiError as error:
+        wrong = error
+    statuses = [f"{end.status}: {end.reason}" if end.reason else end.status for end in course.ended.values()]
+    if len(statuses) < len(runs):
+        statuses.append("its supervisor was killed")
+    return Ended(group, str(target), "; ".join(dict.fromkeys(statuses)), tuple(rows), tuple(said), wrong)
+
+
+def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
+    """The cases of a stored run in few words, those with a rate first."""
+    rows = []
+    for case in result.cases:
+        speed = speed_of(case)
+        name = prefix + case_name(case)
+        if isinstance(speed, SpeedEstimate):
+            rate = format_rate(speed.units_per_s, case.case.unit)
+            rows.append(ResultRow(name, rate, interval_words(speed), speed.blocks, ""))
+        else:
+            rows.append(ResultRow(name, "", "", 0, outcome_words(case)))
+    return sorted(rows, key=lambda row: not row.rate)

@@ -1,0 +1,457 @@
+"""What the Run screen knows, and what keys do to it: no terminal, no thread and no file here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.errors import GputuiError
+from gputui.model.plan import Plan
+from gputui.services.runs.progress import CoursePicture
+from gputui.services.profiles.loader import Profile
+from gputui.services.runs.start import FIELDS, Checked, Draft, Wrong, command_line, read_draft
+from gputui.tui.screens.run.form import Form, Text
+from gputui.tui.screens.run.requests import (
+    Check,
+    Copy,
+    Leave,
+    OpenResults,
+    Request,
+    Start,
+    Stop,
+    Unwatch,
+    Watch,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """The runs of one supervisor."""
+
+    run_ids: tuple[str, ...]
+    called: str
+    """Short ids, with labels; safe to show."""
+
+    @property
+    def short_id(self) -> str:
+        """What `gputui attach` takes."""
+        return self.run_ids[0][-8:]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedRuns:
+    """The runs of one supervisor that are followed."""
+
+    in_progress: InProgress
+    plans: tuple[Plan, ...]
+    target: str
+    with_python: str
+    """The interpreters."""
+    run_dirs: tuple[str, ...] = ()
+    """Where the whole logs of their workers lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """One case of a run that has ended."""
+
+    name: str
+    rate: str
+    interval: str
+    """The 95 % interval of the rate around it, as `±1 %`."""
+    blocks: int
+    why: str
+    """Outcome and reason where there is no rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of the runs that were watched."""
+
+    in_progress: InProgress
+    target: str
+    status: str
+    """As `finished`, or why not."""
+    rows: tuple[ResultRow, ...]
+    said: tuple[str, ...]
+    """What else is to be known: that a supervisor was killed, where a trace lies."""
+    wrong: GputuiError | None
+    """It was not stored, or could not be read."""
+
+
+class RunModel:
+    """The state of the screen. What it asks of the outside is in `take_requests`."""
+
+    def __init__(self) -> None:
+        self.profiles: tuple[Profile, ...] | None = None
+        """None while they are read."""
+        self.selected = 0
+        """Index among the profiles; their number for a profile of the user's."""
+        self.path = Text()
+        """Of the user's profile or workload."""
+        self.region = "profiles"
+        """Where the keys go: `profiles`, `path`, `form` or `cases`."""
+        self.form = Form()
+        self.default_file = ""
+        """Where results are kept if the form names no file; empty while it is not known."""
+        self.checked: Checked | None = None
+        self.probing = ""
+        """The interpreter that is being asked what it has."""
+        self.scrolled = 0
+        """Of the list of cases: of a profile's, or of a run's."""
+        self.in_progress: tuple[InProgress, ...] = ()
+        self.view = "choose"
+        """`choose`, `starting`, `watch` or `ended`."""
+        self.watched: WatchedRuns | None = None
+        self.course: CoursePicture | None = None
+        self.ended: Ended | None = None
+        self.shows_logs = False
+        """Whether the last words of workers stand where cases or results would."""
+        self.question = ""
+        """`stop` or `leave`: what yes and no are for."""
+        self.notice: tuple[str, str] = ("", "")
+        """Text and style."""
+        self._has_looked = False
+        """Whether runs in progress are known."""
+        self._requests: list[Request] = []
+
+    # What is shown
+
+    @property
+    def profile_name(self) -> str:
+        """What `gputui run` is given."""
+        profiles = self.profiles or ()
+        if self.selected < len(profiles):
+            return profiles[self.selected].name
+        return self.path.text.strip() if profiles else "quick"
+
+    @property
+    def draft(self) -> Draft:
+        """The form, for the selected profile."""
+        return self.form.draft(self.profile_name)
+
+    @property
+    def command(self) -> str:
+        """The command line that does the same."""
+        return command_line(read_draft(self.draft)[0])
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether what is known of the draft is of all of it."""
+        return self.checked is not None and self.checked.draft == self.draft
+
+    def wrong(self) -> Wrong:
+        """What is wrong with the draft, as far as it is known."""
+        draft = self.draft
+        wrong = dict(read_draft(draft)[1])
+        checked = self.checked
+        if checked is not None and checked.draft.profile == draft.profile:
+            narrows = all(
+                getattr(checked.draft, name) == getattr(draft, name)
+                for name in ("device", "only", "precision", "python")
+            )
+            for name, error in checked.wrong.items():
+                same = getattr(checked.draft, name) == getattr(draft, name)
+                if same and (narrows or name in ("label", "price", "launches", "budget", "file", "python")):
+                    wrong.setdefault(name, error)
+        return wrong
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether letters are text now and no keys."""
+        return self.text is not None
+
+    @property
+    def text(self) -> Text | None:
+        """The line that is edited."""
+        if self.view != "choose" or self.question:
+            return None
+        if self.region == "path":
+            return self.path
+        return self.form.text if self.region == "form" else None
+
+    @property
+    def editing(self) -> str:
+        """The field that is edited; empty for none."""
+        field = self.form.field if self.region == "form" else None
+        return "" if field is None else field.name
+
+    # What the user does
+
+    def press(self, action_id: str) -> bool:
+        """A key of an action; whether it did anything here."""
+        if self.question:
+            return self._answer(action_id)
+        if action_id != "leave":
+            self.notice = ("", "")
+        if action_id == "leave":
+            return self._leave()
+        by_view = {"choose": self._press_choosing, "watch": self._press_watching, "ended": self._press_ended}
+        act = by_view.get(self.view)
+        return act is not None and act(action_id)
+
+    def type(self, text: str) -> None:
+        """Letters for the line that is edited."""
+        line = self.text
+        if line is not None:
+            self.notice = ("", "")
+            line.insert(text)
+            self._check()
+
+    def edit(self, key: str) -> bool:
+        """A key that moves or removes in the line that is edited; whether it is one."""
+        line = self.text
+        if line is None or not line.edit(key):
+            return False
+        self._check()
+        return True
+
+    def take_requests(self) -> list[Request]:
+        """What was asked since the last call."""
+        taken, self._requests = self._requests, []
+        return taken
+
+    def opened(self) -> None:
+        """The screen was opened: a run in progress is watched as soon as it is known."""
+        if self._has_looked and self.in_progress and self.view == "choose" and self.region == "profiles":
+            self._watch(self.in_progress[0])
+
+    # What became known
+
+    def know_profiles(self, profiles: tuple[Profile, ...]) -> None:
+        """The profiles were read."""
+        self.profiles = profiles
+        self._check()
+
+    def know_checked(self, checked: Checked) -> None:
+        """A draft was looked at."""
+        self.checked = checked
+        self.probing = ""
+
+    def know_in_progress(self, found: tuple[InProgress, ...]) -> None:
+        """The runs in progress, newest first; of one that has ended without being watched it is said so."""
+        gone = [run.called for run in self.in_progress if run not in found]
+        self.in_progress = found
+        if gone and self.view == "choose":
+            self.say(f"run {', '.join(gone)} has ended: what is stored of it is among the results, key 3")
+        if found and not self._has_looked and self.view == "choose":
+            self._watch(found[0])
+        self._has_looked = True
+
+    def know_started(self, started: InProgress) -> None:
+        """What was asked for has begun."""
+        self.in_progress = (started, *(run for run in self.in_progress if run != started))
+        self._watch(started)
+
+    def know_refused(self, error: GputuiError) -> None:
+        """What was asked for was not done."""
+        if self.view == "starting":
+            self.view = "choose"
+        self.say(_sentence(error), "alarm")
+
+    def know_watched(self, watched: WatchedRuns) -> None:
+        """What the runs are that are followed now."""
+        self.watched = watched
+        self.view = "watch"
+
+    def know_course(self, run_id: str, picture: CoursePicture) -> None:
+        """How far the runs are."""
+        if self.watched is not None and run_id == self.watched.in_progress.run_ids[0]:
+            self.course = picture
+
+    def know_ended(self, ended: Ended) -> None:
+        """The runs that were watched are stored, or lost."""
+        self.in_progress = tuple(run for run in self.in_progress if run != ended.in_progress)
+        if self.watched is not None and ended.in_progress == self.watched.in_progress:
+            self.ended = ended
+            self.view = "ended"
+            self.question = ""
+            self.say("")
+            self.scrolled = 0
+            self.shows_logs = False
+
+    def say(self, text: str, style: str = "good") -> None:
+        """One sentence, until the next key."""
+        self.notice = (text, style)
+
+    # Inside
+
+    def _ask(self, request: Request) -> None:
+        self._requests.append(request)
+
+    def _check(self, *, anew: bool = False) -> None:
+        self._ask(Check(self.draft, self.editing, anew))
+
+    def _watch(self, run: InProgress) -> None:
+        self.view = "watch"
+        self.watched = self.course = self.ended = None
+        self.scrolled, self.shows_logs = 0, False
+        self._ask(Watch(run.run_ids[0]))
+
+    def _press_choosing(self, action_id: str) -> bool:
+        if action_id == "attach" and self.in_progress:
+            self._watch(self.in_progress[0])
+        elif self.region == "cases":
+            return self._press_cases(action_id)
+        elif action_id in ("down", "up"):
+            self._move(1 if action_id == "down" else -1)
+        elif action_id == "choose":
+            self._choose()
+        elif action_id == "next":
+            self.region = "form" if self.region != "form" else "profiles"
+            self.form.selected = 0
+            self._check()
+        elif action_id == "back" and self.region != "profiles":
+            self.region = "profiles"
+            self._check()
+        elif action_id == "start":
+            self._start()
+        elif action_id == "cases":
+            self.region, self.scrolled = "cases", 0
+        elif action_id == "copy":
+            self._ask(Copy(self.command))
+        elif action_id == "again":
+            self.checked = None
+            self._check(anew=True)
+        else:
+            return False
+        return True
+
+    def _press_cases(self, action_id: str) -> bool:
+        if action_id in ("down", "up"):
+            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
+        elif action_id in ("back", "cases", "choose"):
+            self.region = "profiles"
+        elif action_id == "next":
+            self.region = "form"
+        elif action_id == "copy":
+            self._ask(Copy(self.command))
+        else:
+            return False
+        return True
+
+    def _move(self, step: int) -> None:
+        if self.region == "form":
+            if not self.form.move(step) and step < 0:
+                self.region = "profiles"
+        elif self.region == "path":
+            self.region = "profiles"
+            self.selected = max(self.selected + min(step, 0), 0)
+        else:
+            self.selected = min(max(self.selected + step, 0), len(self.profiles or ()))
+        self._check()
+
+    def _choose(self) -> None:
+        is_own = self.selected >= len(self.profiles or ())
+        if self.region == "profiles" and is_own:
+            self.region = "path"
+        elif self.region in ("profiles", "path"):
+            self.region = "form"
+            self.form.selected = len(self.form.texts)
+        elif self.form.field is None:
+            self._start()
+            return
+        else:
+            self.form.move(1)
+        self._check()
+
+    def _start(self) -> None:
+        wrong = self.wrong()
+        if not self.profile_name:
+            self.say("name a .toml profile or a workload in a .py file first", "alarm")
+        elif wrong:
+            name = next(name for name in FIELDS if name in wrong)
+            self.say(_sentence(wrong[name]), "alarm")
+        else:
+            self.view = "starting"
+            self._ask(Start(self.draft))
+
+    def _press_logs(self, action_id: str) -> bool:
+        """The keys of the last words; whether it was one."""
+        if action_id == "logs":
+            self.shows_logs, self.scrolled = not self.shows_logs, 0
+        elif action_id == "back" and self.shows_logs:
+            self.shows_logs, self.scrolled = False, 0
+        elif action_id == "copy" and self.shows_logs:
+            words = () if self.course is None else self.course.last_words
+            self._ask(Copy("\n".join(row for said in words for row in (said.launch, *said.lines))))
+        else:
+            return False
+        return True
+
+    def _press_watching(self, action_id: str) -> bool:
+        if self._press_logs(action_id):
+            return True
+        if action_id in ("down", "up"):
+            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
+        elif action_id == "stop" and self.watched is not None:
+            self.question = "stop"
+        elif action_id == "next" and len(self.in_progress) > 1:
+            now = self.watched.in_progress if self.watched is not None else self.in_progress[0]
+            at = self.in_progress.index(now) if now in self.in_progress else -1
+            self._watch(self.in_progress[(at + 1) % len(self.in_progress)])
+        elif action_id == "back":
+            self._choose_again()
+        elif action_id == "copy" and self.watched is not None:
+            self._ask(Copy(f"gputui attach {self.watched.in_progress.short_id}"))
+        else:
+            return False
+        return True
+
+    def _press_ended(self, action_id: str) -> bool:
+        ended = self.ended
+        if self._press_logs(action_id):
+            return True
+        if action_id in ("down", "up"):
+            self.scrolled = max(self.scrolled + (1 if action_id == "down" else -1), 0)
+        elif action_id in ("results", "choose") and ended is not None and ended.wrong is None:
+            self._ask(OpenResults(ended.target, ended.in_progress.run_ids))
+        elif action_id == "back":
+            self._choose_again()
+        elif action_id == "attach" and self.in_progress:
+            self._watch(self.in_progress[0])
+        elif action_id == "copy" and ended is not None:
+            self._ask(Copy(f"gputui show {ended.in_progress.short_id} {ended.target}"))
+        else:
+            return False
+        return True
+
+    def _choose_again(self) -> None:
+        self.view, self.region = "choose", "profiles"
+        self.watched = self.course = self.ended = None
+        self.scrolled, self.shows_logs = 0, False
+        self._ask(Unwatch())
+        self._check()
+
+    def _leave(self) -> bool:
+        """Say first that a run goes on; without one the key is for the program around this screen."""
+        if not self.in_progress and self.view != "starting":
+            return False
+        self.question = "leave"
+        return True
+
+    @property
+    def parting_words(self) -> str:
+        """What is to be said in the shell when the program is left now; empty without a run."""
+        if not self.in_progress:
+            return ""
+        run = self.in_progress[0]
+        return f"the run goes on; to see it again: gputui, or gputui attach {run.short_id}"
+
+    def _answer(self, action_id: str) -> bool:
+        question = self.question
+        if action_id in ("no", "back"):
+            self.question = ""
+        elif action_id == "yes" or (action_id == "leave" and question == "leave"):
+            self.question = ""
+            if question == "leave":
+                self._ask(Leave(self.parting_words))
+            elif self.watched is not None:
+                self._ask(Stop(self.watched.in_progress.run_ids[0]))
+                self.say("ending the run and keeping what is finished ...", "warn")
+        else:
+            return False
+        return True
+
+
+def _sentence(error: GputuiError) -> str:
+    return f"{error.message}: {error.hint}" if error.hint else error.message

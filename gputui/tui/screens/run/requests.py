@@ -1,0 +1,70 @@
+"""What the Run screen asks of the outside: its model opens no file, starts nothing and waits for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.services.runs.start import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Find out what is wrong with a draft, and what would run."""
+
+    draft: Draft
+    editing: str
+    """The field that letters go to; empty for none."""
+    anew: bool = False
+    """Forget what is known of the box and its interpreters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start what a draft asks for, as `gputui run --detach` does."""
+
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Follow a run in progress, and no other."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unwatch:
+    """Follow no run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ask the supervisor of a run to end it."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Put a text where it can be pasted from."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenResults:
+    """Show the results of runs that have ended."""
+
+    target: str
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave the program."""
+
+    said: str
+    """What is to be said in the shell; empty for nothing."""
+
+
+Request = Check | Start | Watch | Unwatch | Stop | Copy | OpenResults | Leave

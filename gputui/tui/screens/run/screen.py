@@ -1,0 +1,251 @@
+"""The Run screen: one picture, keys for its model, and threads that do what the model asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Protocol, runtime_checkable
+
+from textual import events
+from textual.app import ComposeResult
+from textual.geometry import Region
+from textual.message import Message
+from textual.screen import Screen
+from textual.strip import Strip
+
+from gputui.services.support.paths import copies_directory
+from gputui.tui.shell.clipboard import copy
+from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.widgets.plain_ascii import (wants_ascii)
+from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.terminal.renderer import FastPaint
+from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
+from gputui.tui.screens.run.errands import Errands
+from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.pictures import picture
+from gputui.tui.screens.run.requests import (
+    Check,
+    Copy,
+    Leave,
+    OpenResults,
+    Request,
+    Start,
+    Stop,
+    Unwatch,
+    Watch,
+)
+from gputui.tui.shell.registry import header_line
+from gputui.tui.terminal.theme import depth_of
+
+PAINT_EVERY_S = 1.0
+"""While a run is watched: its clock moves."""
+
+
+@runtime_checkable
+class OpensScreens(Protocol):
+    """An app of several screens."""
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
+        """Show a screen; `words` are what it is to show, as on the command line."""
+
+
+class _Learnt(Message, bubble=False):
+    """A thread has something for the model."""
+
+    def __init__(self, change: Callable[[RunModel], None]) -> None:
+        super().__init__()
+        self.change = change
+
+
+class RunScreen(Screen[None], inherit_bindings=False):
+    """Choose what to measure, start it, watch it, leave it and come back.
+
+    The app is told by `ResultsAsked` and `LeaveAsked` if it listens to them; else its `open_screen` and its
+    action `quit` are used. Keys that have no meaning here go on to the app, but while text is typed.
+    """
+
+    DEFAULT_CSS = "RunScreen { overflow: hidden; }"
+
+    class ResultsAsked(Message):
+        """Runs that have ended are to be shown."""
+
+        def __init__(self, target: str, run_ids: tuple[str, ...]) -> None:
+            super().__init__()
+            self.target = target
+            self.run_ids = run_ids
+
+    class LeaveAsked(Message):
+        """The program is to be left; what is to be said in the shell then, or nothing."""
+
+        def __init__(self, said: str) -> None:
+            super().__init__()
+            self.said = said
+
+    ID = "run"
+    ACTIONS = ACTIONS
+    shown_actions = ACTIONS
+    """What help shows."""
+
+    def __init__(self, *, ascii_only: bool | None = None) -> None:
+        super().__init__()
+        self.model = RunModel()
+        self._ascii_only = ascii_only
+        self._errands = Errands(self._tell)
+        self._view: LinesView | None = None
+        self._next: asyncio.TimerHandle | None = None
+
+    def compose(self) -> ComposeResult:
+        """The one widget."""
+        app = self.app
+        self._view = LinesView(app.depth if isinstance(app, FastPaint) else depth_of(os.environ))
+        yield self._view
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What is below the view, which covers all of it."""
+        return [Strip.blank(crop.width)] * crop.height
+
+    def on_mount(self) -> None:
+        """Begin to look around."""
+        self._errands.open()
+        self._show(*self.app.size)
+
+    def on_unmount(self) -> None:
+        """Nothing is followed any more; a run goes on."""
+        self._errands.close()
+        if self._next is not None:
+            self._next.cancel()
+
+    def on_screen_resume(self) -> None:
+        """It is looked at again: a run in progress is watched at once."""
+        self.model.opened()
+        self.call_next(self._done)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size: another picture."""
+        self.call_next(self.paint)
+
+    def on__learnt(self, message: _Learnt) -> None:
+        """Something became known."""
+        message.change(self.model)
+        self._done()
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters while text is typed, else the keys of the table."""
+        model = self.model
+        if model.is_typing and event.is_printable and event.character is not None:
+            model.type(event.character)
+        elif not (model.edit(event.key) or self._press(event.key)):
+            return
+        event.stop()
+        event.prevent_default()
+        self._done()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from elsewhere is text, or nothing."""
+        event.stop()
+        self.model.type(event.text)
+        self._done()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves what the arrows move."""
+        self.press("down")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves what the arrows move."""
+        self.press("up")
+
+    def press(self, action_id: str) -> None:
+        """Do an action of the table; a palette or a footer may call this."""
+        self.model.press(action_id)
+        self._done()
+
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence, until the next key."""
+        self.model.say(text, style)
+        self.paint()
+
+    @property
+    def in_progress(self) -> int:
+        """Supervisors at work on this host, as last looked; for other screens."""
+        return len(self.model.in_progress)
+
+    @property
+    def parting_words(self) -> str:
+        """What is to be said in the shell when the program is left now; empty without a run."""
+        return self.model.parting_words
+
+    def paint(self) -> None:
+        """Draw the picture as it is now."""
+        if self._view is None or not self.is_current or not all(self._view.size):
+            return
+        self._show(*self._view.size)
+        if isinstance(self.app, FastPaint):
+            self.app.paint_now(self._view)
+        if self.model.view == "watch":
+            self._again()
+
+    def _tell(self, change: Callable[[RunModel], None]) -> None:
+        """Called in threads."""
+        self.post_message(_Learnt(change))
+
+    def _show(self, width: int, height: int) -> None:
+        if self._view is None:
+            return
+        app = self.app
+        head = (header_line("run", "run", width),) if isinstance(app, OpensScreens) else ()
+        of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
+        ascii_only = of_app if self._ascii_only is None else self._ascii_only
+        body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=ascii_only)
+        self._view.show((*(in_ascii(line) if ascii_only else line for line in head), *body))
+
+    def _again(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        loop = asyncio.get_running_loop()
+        self._next = loop.call_later(PAINT_EVERY_S, lambda: self.call_later(self.paint))
+
+    def _press(self, key: str) -> bool:
+        action_id = BY_KEY.get(key)
+        return action_id is not None and self.model.press(action_id)
+
+    def _done(self) -> None:
+        for request in self.model.take_requests():
+            self._do(request)
+        self.paint()
+
+    def _do(self, request: Request) -> None:
+        match request:
+            case Check():
+                self._errands.check(request)
+            case Start():
+                self._errands.start(request)
+            case Watch():
+                self._errands.watch(request.run_id)
+            case Unwatch():
+                self._errands.unwatch()
+            case Stop():
+                self._errands.stop(request)
+            case Copy():
+                self.model.say(copy(self.app, request.text, copies_directory()))
+            case OpenResults():
+                self._open_results(request)
+            case Leave():
+                self._leave(request)
+
+    def _open_results(self, request: OpenResults) -> None:
+        app = self.app
+        if isinstance(app, OpensScreens) and not hasattr(app, "on_run_screen_results_asked"):
+            app.open_screen("results", (f"{request.target}@{request.run_ids[0][-8:]}",))
+        else:
+            self.post_message(self.ResultsAsked(request.target, request.run_ids))
+
+    def _leave(self, request: Leave) -> None:
+        if hasattr(self.app, "on_run_screen_leave_asked"):
+            self.post_message(self.LeaveAsked(request.said))
+        else:
+            self.call_next(self.app.run_action, "quit")
+
+
+SCREEN = RunScreen

@@ -1,0 +1,125 @@
+"""The palette: everything that keys do here, found by a few letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Input
+
+from gputui.store.text import clean_text
+from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.terminal.lines import Span
+from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.wrapping import (wrapped)
+from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.app_context import (shell_of)
+
+_NOTHING = Action("", "", "", "Nothing fits: fewer letters, or others")
+_MOST_LINES = 4
+"""Of a sentence: as many as the longest has on 40 columns."""
+
+
+class Palette(ModalScreen[Action | None]):
+    """Asks for one action; None if it is left by esc."""
+
+    DEFAULT_CSS = """
+    Palette { align: center top; background: ansi_default; }
+    Palette > Vertical { width: 100%; max-width: 100; height: 100%; padding: 0 1; background: ansi_default; }
+    Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
+    Palette DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
+    Palette #sentence { height: 1; scrollbar-size: 0 0; }
+    """
+    BINDINGS = [  # noqa: RUF012 - Textual declares it so
+        Binding("escape,ctrl+p", "leave", "Back", show=False),
+        Binding("down,ctrl+n", "step(1)", show=False, priority=True),
+        Binding("up", "step(-1)", show=False, priority=True),
+        Binding("pagedown", "step(10)", show=False, priority=True),
+        Binding("pageup", "step(-10)", show=False, priority=True),
+    ]
+
+    def __init__(self, actions: Iterable[Action]) -> None:
+        super().__init__()
+        self._actions = tuple(actions)
+        self._shown: Sequence[Action] = ()
+
+    def compose(self) -> ComposeResult:
+        """The field, and what fits what stands in it."""
+        with Vertical():
+            field = Input(placeholder="what to do; enter does it, esc leaves")
+            field.cursor_blink = False
+            yield field
+            table = PlainTable(("key", "action", "what it does"))
+            table.can_focus = False
+            yield table
+            yield LinesPage(id="sentence")
+
+    def on_mount(self) -> None:
+        """All of them, until letters are typed."""
+        if shell_of(self).ascii_only:
+            self.query_one(PlainTable).styles.scrollbar_size_vertical = 0
+        self._fill("")
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Fewer, or others."""
+        event.stop()
+        self._fill(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Do the one under the cursor."""
+        event.stop()
+        place = self.query_one(PlainTable).cursor_row
+        self.dismiss(self._shown[place] if place < len(self._shown) else None)
+
+    def on_resize(self) -> None:
+        """Other breaks; there is room for the longest of the sentences, so that the table stays as it is."""
+        width = self.query_one(PlainTable).size.width
+        most = max((len(_sentence(action, width)) for action in self._actions), default=1)
+        self.query_one("#sentence").styles.height = most
+        self.call_after_refresh(self._tell)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """What there is no room for in its row stands below."""
+        event.stop()
+        self._tell()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Clicked twice."""
+        event.stop()
+        self.dismiss(self._shown[event.cursor_row])
+
+    def action_leave(self) -> None:
+        """Do nothing."""
+        self.dismiss(None)
+
+    def action_step(self, rows: int) -> None:
+        """Move the cursor of the table, from the field."""
+        self.query_one(PlainTable).step(rows)
+
+    def _fill(self, text: str) -> None:
+        self._shown = found(text, self._actions)
+        table = self.query_one(PlainTable)
+        table.fill([(shown_key(action), action.title, action.sentence) for action in self._shown])
+        table.move_cursor(row=0)
+        self._tell()
+
+    def _tell(self) -> None:
+        """The sentence of the action under the cursor, whole."""
+        place, page = self.query_one(PlainTable).cursor_row, self.query_one("#sentence", LinesPage)
+        here = self._shown[place] if place < len(self._shown) else _NOTHING
+        page.show(tuple((Span(row, "dim"),) for row in _sentence(here, page.size.width)))
+
+
+def _sentence(action: Action, width: int) -> list[str]:
+    return wrapped(action.sentence, max(width, 10), _MOST_LINES)
+
+
+def found(text: str, actions: Sequence[Action]) -> list[Action]:
+    """The actions that hold all words of a text; those whose title begins with it first."""
+    words = clean_text(text).lower().split()
+    fitting = [a for a in actions if all(word in f"{a.title} {a.tooltip}".lower() for word in words)]
+    return sorted(fitting, key=lambda action: not action.title.lower().startswith(" ".join(words)))

@@ -1,0 +1,101 @@
+"""The screens of the app, in the order of their keys. A screen's code is loaded when it is first opened."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gputui.model.units import counted
+from gputui.store.text import clean_text
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import fitted, line_width
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenEntry:
+    """One screen: adding one is its package in `tui/screens` and its line in SCREENS."""
+
+    key: str
+    id: str
+    title: str
+    short: str
+    """Three letters, for the header."""
+    tooltip: str
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is always there: the monitor."""
+        return self.id == "monitor"
+
+
+SCREENS: tuple[ScreenEntry, ...] = (
+    ScreenEntry("1", "monitor", "Monitor", "Mon", "GPUs, host and processes, live"),
+    ScreenEntry("2", "run", "Run", "Run", "Choose a profile and watch it"),
+    ScreenEntry("3", "results", "Results", "Res", "Result files and runs"),
+    ScreenEntry("4", "compare", "Compare", "Cmp", "Runs side by side"),
+    ScreenEntry("5", "doctor", "Doctor", "Doc", "Can this box measure?"),
+)
+
+
+_RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
+
+
+_LONG_WORDS = " in progress: key"
+"""A colon where there is no room."""
+
+
+def load_screen(entry: ScreenEntry) -> Screen[None]:
+    """A screen of this kind: `SCREEN` of `tui/screens/ID/screen.py`; imports what it needs."""
+    made: Screen[None] = importlib.import_module(f"gputui.tui.screens.{entry.id}.screen").SCREEN()
+    return made
+
+
+def screens_line(current: str, runs: int = 0) -> Line:
+    """All screens with their keys, the one that is shown in brackets: ` 1 Mon [3 Res]`.
+
+    Before them, how many runs are in progress, and the key that watches them.
+    """
+    note = f"{counted(runs, 'run')}{_LONG_WORDS} {_RUN_KEY} " if runs else ""
+    return (*((Span(note, "warn"),) if note else ()), *_names(current))
+
+
+def narrowed(screens: Line, width: int) -> Line:
+    """A line of `screens_line` in at most so many cells: of runs in progress less is told, then nothing."""
+    if line_width(screens) > width and screens and screens[0].style == "warn":
+        note = Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn")
+        screens = (note, *screens[1:])
+        if line_width(screens) > width:
+            screens = screens[1:]
+    return screens
+
+
+def _names(current: str) -> Line:
+    return tuple(
+        Span(f"[{entry.key} {entry.short}]", "accent")
+        if entry.id == current
+        else Span(f" {entry.key} {entry.short} ", "dim")
+        for entry in SCREENS
+    )
+
+
+def screen_at(x: int, width: int) -> str:
+    """The id of the screen whose name stands in a cell of the first line; empty for none."""
+    right = width
+    for entry in reversed(SCREENS):
+        left = right - len(f" {entry.key} {entry.short} ")
+        if left <= x < right:
+            return entry.id
+        right = left
+    return ""
+
+
+def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
+    """The first line of a screen: what is shown, runs in progress, and the screens."""
+    screens = narrowed(screens_line(current, runs), width - 1)
+    room = max(width - line_width(screens) - 1, 0)
+    left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
+    return fitted((*left, Span(" "), *screens), width)

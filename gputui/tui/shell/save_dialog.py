@@ -1,0 +1,40 @@
+"""Asks where to save what a screen shows, and saves it in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gputui.store.opening import expanded
+from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.shell.shell_screen import ShellScreen
+
+
+def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[Path], str]) -> None:
+    """Ask for a path, `name` in the working directory at first; before a file is replaced, ask again.
+
+    `save` writes it, in a thread, and gives what to say then; what it raises is told by the screen.
+    """
+
+    def write(path: Path) -> None:
+        screen.begin(
+            lambda job: save(path),
+            lambda said: screen.say(said, "good"),
+            lambda message, hint: screen.say(f"{message}: {hint}" if hint else message, "warn"),
+        )
+
+    def named(text: str | None) -> None:
+        if text is None or not text.strip():
+            return
+        path = expanded(Path(text.strip())).absolute()
+        if path.is_file():
+
+            def answered(is_yes: bool | None) -> None:
+                if is_yes:
+                    write(path)
+
+            screen.app.push_screen(Confirm(f"{path} is already there. Replace it?"), answered)
+        else:
+            write(path)
+
+    screen.app.push_screen(AskText(question, name), named)

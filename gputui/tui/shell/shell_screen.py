@@ -1,0 +1,279 @@
+"""What every screen beside the monitor has: a header with the screens, a line for messages, and its keys."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from gputui.errors import GputuiError
+from gputui.services.support.background import Job
+from gputui.services.support.paths import copies_directory
+from gputui.store.text import clean_text
+from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.shell.clipboard import copy
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.widgets.cells import cut, fitted, line_width
+from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.shell.registry import header_line, screen_at
+from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.terminal.theme import Depth
+
+T = TypeVar("T")
+_NARROW = 80
+"""Below this width the way back has its place among the keys before all others."""
+
+
+
+
+
+
+def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
+    """Textual's bindings for actions: `next-tab` calls `action_next_tab`."""
+    return [
+        Binding(action.key, action.id.replace("-", "_"), action.title, show=False, tooltip=action.tooltip)
+        for action in actions
+    ]
+
+
+class JobTold(Message, bubble=False):
+    """A job says what it does now."""
+
+    def __init__(self, job: Job[Any], text: str) -> None:
+        super().__init__()
+        self.job = job
+        self.text = text
+
+
+class JobArrived(Message, bubble=False):
+    """A job has ended."""
+
+    def __init__(self, job: Job[Any], outcome: object) -> None:
+        super().__init__()
+        self.job = job
+        self.outcome = outcome
+
+
+class ShellScreen(Screen[None]):
+    """A header, a body that the subclass composes, a line for messages, and the keys of the moment."""
+
+    DEFAULT_CSS = """
+    ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
+    ShellScreen.-ascii Underline { display: none; }
+    ShellScreen.-ascii DataTable, ShellScreen.-ascii LinesPage { scrollbar-size: 0 0; }
+    ShellScreen > .shell-line { height: 1; width: 100%; }
+    ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
+    ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
+    ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
+    ShellScreen Underline:ansi > .underline--bar { color: $accent; background: $border-blurred; }
+    ShellScreen Tabs Tab:ansi.-active {
+        text-style: $block-cursor-text-style;
+        color: $block-cursor-foreground;
+        background: $block-cursor-background;
+    }
+    ShellScreen DataTable > .datatable--even-row { background: ansi_default; }
+    """
+    ID = ""
+    ACTIONS: tuple[Action, ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown_actions = self.ACTIONS
+        self._job: Job[Any] | None = None
+        self._then: Callable[[Any], None] = lambda outcome: None
+        self._failed: Callable[[str, str], None] = lambda message, hint: None
+        self._message: Line = ()
+        self.is_ready = False
+        """Whether its widgets are there."""
+
+    def compose(self) -> ComposeResult:
+        """Header, body, message, keys."""
+        depth = shell_of(self).depth
+        self._header, self._told, self._hints = (LinesView(depth) for _ in range(3))
+        for view in (self._header, self._told, self._hints):
+            view.add_class("shell-line")
+        self.set_class(shell_of(self).ascii_only, "-ascii")
+        yield self._header
+        yield from self.compose_body()
+        yield self._told
+        yield self._hints
+
+    def compose_body(self) -> ComposeResult:
+        """What the screen is about."""
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        """Another width: other cuts."""
+        self.call_after_refresh(self.refresh_lines)
+
+    def on_screen_resume(self) -> None:
+        """Shown again."""
+        self.refresh_lines()
+
+    def heading(self) -> str:
+        """What is shown, for the header."""
+        return ""
+
+    def hints(self) -> tuple[str, ...]:
+        """The ids of the actions that matter now, the most useful first."""
+        return tuple(action.id for action in self.ACTIONS)
+
+    def refresh_lines(self) -> None:
+        """Draw header, message and keys anew."""
+        if not self.is_ready:
+            return
+        width, shell = self.size.width, shell_of(self)
+        self._show(self._header, header_line(self.ID, self.heading(), width, shell.runs_in_progress))
+        self._show(self._told, fitted(self._message, width))
+        self._show(self._hints, self._hints_line(width))
+
+    def say(self, text: str, style: str = "") -> None:
+        """One line for the user, until the next."""
+        self._message = (Span(cut(clean_text(text), 1000), style),) if text else ()
+        self.refresh_lines()
+
+    def say_error(self, error: GputuiError) -> None:
+        """What happened, and what to do next; kept in the log too."""
+        said = f"{error.message}: {error.hint}" if error.hint else error.message
+        shell_of(self).keep_error(self.ID, said)
+        self.say(said, "warn")
+
+    def begin(
+        self,
+        work: Callable[[Job[T]], T],
+        then: Callable[[T], None],
+        failed: Callable[[str, str], None],
+        *,
+        writes: bool = False,
+    ) -> None:
+        """Do something that takes a while; what was under way is given up.
+
+        `then` gets the result; `failed` what happened and what to do next. What `writes` is given time to
+        end when the app is left.
+        """
+        self.give_up()
+        self._then, self._failed = then, failed
+        self._job = Job(work, self._arrived, self._job_told, writes=writes)
+        self._job.start()
+        self.refresh_lines()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+        return self._job is not None
+
+    def give_up(self) -> bool:
+        """Cancel what is under way; whether anything was."""
+        if self._job is None:
+            return False
+        self._job.cancel()
+        self._job = None
+        return True
+
+    def on_click(self, event: events.Click) -> None:
+        """The name of a screen opens it."""
+        found = screen_at(event.screen_x, self.size.width) if event.screen_y == 0 else ""
+        if found:
+            event.stop()
+            shell_of(self).open_screen(found)
+
+    def press(self, action_id: str) -> None:
+        """Do one of its actions, as its key does."""
+        self.call_later(self.run_action, action_id.replace("-", "_"))
+
+    def action_down(self) -> None:
+        """As the arrow."""
+        self._step(1)
+
+    def action_up(self) -> None:
+        """As the arrow."""
+        self._step(-1)
+
+    def action_copy(self) -> None:
+        """The table or page that has the keys, as text."""
+        text = getattr(self.focused, "text", "")
+        if text:
+            self.say(copy(self.app, text, copies_directory()), "good")
+
+    def _step(self, lines: int) -> None:
+        step = getattr(self.focused, "step", None)
+        if step is not None:
+            step(lines)
+
+    def on_unmount(self) -> None:
+        """Nothing is waited for."""
+        self.give_up()
+
+    def on_job_told(self, event: JobTold) -> None:
+        """Progress is shown as long as the job is the one that matters."""
+        if event.job is self._job:
+            self.say(f"{event.text} ... (esc gives up)", "dim")
+
+    def on_job_arrived(self, event: JobArrived) -> None:
+        """The result of the job that matters; of any other nobody wants to know."""
+        if event.job is not self._job:
+            return
+        self._job = None
+        self.say("")
+        outcome = event.outcome
+        if isinstance(outcome, Exception):
+            shell_of(self).keep_error(self.ID, _logged(outcome))
+        if isinstance(outcome, GputuiError):
+            self._failed(outcome.message, outcome.hint)
+        elif isinstance(outcome, Exception):
+            self._failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
+        else:
+            self._then(outcome)
+        self.refresh_lines()
+
+    def _arrived(self, job: Job[Any], outcome: object) -> None:
+        self._post(JobArrived(job, outcome))
+
+    def _job_told(self, job: Job[Any], text: str) -> None:
+        self._post(JobTold(job, text))
+
+    def _post(self, message: Message) -> None:
+        try:
+            self.post_message(message)
+        except RuntimeError:  # the app has ended in the meantime
+            return
+
+    def _show(self, view: LinesView, line: Line) -> None:
+        view.show((in_ascii(line) if shell_of(self).ascii_only else line,))
+
+    def _hints_line(self, width: int) -> Line:
+        by_id = {action.id: action for action in self.ACTIONS}
+        end: Line = (Span("?", "accent"), Span(" Help", "dim"))
+        names = self.hints()
+        if width < _NARROW and "back" in names:
+            names = tuple(name for name in names if name != "back")
+            end = (*_hint(by_id["back"]), *end)
+        spans: list[Span] = []
+        for name in names:
+            hint = _hint(by_id[name])
+            if line_width((*spans, *hint, *end)) > width:
+                break
+            spans += hint
+        palette = (Span("ctrl-p", "accent"), Span(" Palette  ", "dim"))
+        if line_width((*spans, *palette, *end)) <= width:
+            spans += palette
+        return fitted((*spans, *end), width)
+
+
+def _hint(action: Action) -> Line:
+    return (Span(shown_key(action), "accent"), Span(f" {action.title}  ", "dim"))
+
+
+def _logged(error: Exception) -> str:
+    """What happened and what to do next; where it happened if it should not have."""
+    if isinstance(error, GputuiError):
+        return f"{error.message}: {error.hint}" if error.hint else error.message
+    return "".join(traceback.format_exception(error)).rstrip()

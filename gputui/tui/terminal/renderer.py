@@ -1,0 +1,207 @@
+"""The output stage of the screens: only changed cells are written, and never more than one frame ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import monotonic
+
+from rich.console import RenderableType
+from textual import events
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.app import App
+from textual.geometry import Offset
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gputui.tui.terminal.cell_diff import CellDiff, Placed
+from gputui.tui.terminal.flow_control import FrameGate
+from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.driver import QuietDriver
+from gputui.tui.terminal.theme import Depth, depth_of
+
+SYNC_BEGIN, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+LEAST_PATIENCE_S = 0.1
+_REPAINT_REOPENS_S = 1.0
+
+
+class FastPaint(App[int]):
+    """An app that writes what changed since the last frame it sent, one frame in flight.
+
+    What a dropped frame held is not lost: it stands in the widgets, and the next frame shows it.
+    """
+
+    def __init__(self, depth: Depth | None = None) -> None:
+        self.depth = depth_of(os.environ) if depth is None else depth
+        super().__init__(driver_class=QuietDriver, ansi_color=True)
+        self._shown = CellDiff(self.depth)
+        self._gate = FrameGate(monotonic())
+        self._is_behind = False
+        self._look_again: asyncio.TimerHandle | None = None
+        self._cursor_sent = Offset(0, 0)
+
+    @property
+    def round_trip_s(self) -> float:
+        """How long the terminal takes to answer a frame, its way there included; 0 while not known."""
+        return max(self._gate.round_trip_s, self._gate.in_flight_s(monotonic()) if self._is_behind else 0.0)
+
+    def paint_now(self, widget: Widget) -> None:
+        """Write what was refreshed of a widget of the top screen without waiting for Textual's next frame."""
+        screen = self.screen
+        if widget.screen is screen and self._running and not self._batch_count:
+            screen._compositor.update_widgets({widget})
+            screen._compositor_refresh()
+
+    def paint_rows(self, view: LinesView, rows: Sequence[int]) -> None:
+        """Write rows of a view that is all there is to see of its screen, and newer than Textual knows.
+
+        Past Textual's compositor, which would take as long again as the difference itself.
+        """
+        driver = self._driver
+        if (
+            not (isinstance(driver, QuietDriver) and view.screen is self.screen and view.size == self.size)
+            or self._is_held()
+        ):
+            view.refresh_rows(rows)
+            self.paint_now(view)
+            return
+        try:
+            now = monotonic()
+            if not self._gate.may_write(now, driver.is_backlogged):
+                self._fall_behind(driver, now)
+            elif self._is_behind or self._shown.forgotten or self._shown.size != tuple(self.size):
+                self._show(driver, self._whole_picture())
+            else:
+                self._write(driver, self._shown.diff_lines({y: view.line(y) for y in rows}), now)
+        finally:
+            self.post_display_hook()
+
+    def repaint(self) -> None:
+        """Send the whole picture again, whatever the terminal is thought to show."""
+        self._shown.forget()
+        if self._gate.in_flight_s(monotonic()) > _REPAINT_REOPENS_S:
+            self._gate.reopen(monotonic())  # the answer went to another terminal
+        self._catch_up()
+
+    def on_mount(self) -> None:
+        """Watch for the return from the background."""
+        self._gate = FrameGate(monotonic())
+        self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
+
+    def on_unmount(self) -> None:
+        """Nothing is painted any more."""
+        if self._look_again is not None:
+            self._look_again.cancel()
+
+    def on_cursor_position(self, event: events.CursorPosition) -> None:
+        """The terminal has parsed a frame: the next one may follow."""
+        event.stop()
+        self._gate.answered(monotonic())
+        if isinstance(self._driver, QuietDriver):
+            self._driver.patience_s = max(3 * self._gate.round_trip_s, LEAST_PATIENCE_S)
+        self._catch_up_if_behind()
+
+    def _resumed(self, _: App[object]) -> None:
+        self._gate.reopen(monotonic())
+        self._shown.forget()
+        self._catch_up()
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        driver = self._driver
+        if (
+            not isinstance(renderable, LayoutUpdate | ChopsUpdate)
+            or not isinstance(driver, QuietDriver)
+            or self._is_held()
+        ):
+            super()._display(screen, renderable)
+            return
+        try:
+            self._show(driver, renderable)
+        finally:
+            self.post_display_hook()
+
+    def _show(self, driver: QuietDriver, update: LayoutUpdate | ChopsUpdate) -> None:
+        now = monotonic()
+        if not self._gate.may_write(now, driver.is_backlogged):
+            self._fall_behind(driver, now)
+            return
+        size = (self.size.width, self.size.height)
+        if size != self._shown.size:
+            self._shown.resize(*size)
+        whole = isinstance(update, LayoutUpdate)
+        if not whole and (self._is_behind or self._shown.forgotten):
+            update = self._whole_picture()
+        self._is_behind = False
+        self._write(driver, self._shown.diff(rows_of(update)), now)
+
+    def _is_held(self) -> bool:
+        """Whether nothing is to be painted now: not yet, not any more, or not before a batch is complete."""
+        return bool(self._batch_count) or not self._running or self._closed
+
+    def _write(self, driver: QuietDriver, sequence: str, now: float) -> None:
+        if self.cursor_position != self._cursor_sent:
+            self._cursor_sent = self.cursor_position
+            sequence += f"\x1b[{self.cursor_position.y + 1};{self.cursor_position.x + 1}H"
+        if not sequence:
+            return
+        if self._sync_available:
+            sequence = f"{SYNC_BEGIN}{sequence}{SYNC_END}"
+        self._send(driver, sequence, now)
+
+    def _send(self, driver: QuietDriver, sequence: str, now: float) -> None:
+        if self._gate.is_deaf(now):
+            driver.patience_s = 0.0
+        else:
+            sequence += driver.ask()
+            self._gate.sent(now)
+        driver.write(sequence)
+
+    def _fall_behind(self, driver: QuietDriver, now: float) -> None:
+        self._is_behind = True
+        if self._gate.ask_again(now) and not driver.is_backlogged:
+            self._send(driver, "", now)
+        if self._look_again is None:
+            wait_s = self._gate.look_again_s(now)
+            self._look_again = asyncio.get_running_loop().call_later(wait_s, self._looked_again)
+
+    def _looked_again(self) -> None:
+        self._look_again = None
+        self.call_later(self._catch_up_if_behind)
+
+    def _catch_up_if_behind(self) -> None:
+        if self._is_behind:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._running and self.screen_stack and not self._batch_count:
+            self._display(self.screen, self._whole_picture())
+
+    def shown_rows(self) -> list[list[Strip]]:
+        """What stands on the screen, row by row, as if all of it were drawn anew."""
+        return [list(row) for row in self._whole_picture().strips]
+
+    def _whole_picture(self) -> LayoutUpdate:
+        picture = self.screen._compositor.render_update(full=True, screen_stack=self._background_screens)
+        assert isinstance(picture, LayoutUpdate)
+        return picture
+
+
+def rows_of(update: LayoutUpdate | ChopsUpdate) -> Mapping[int, Iterable[Placed]]:
+    """The strips of an update with their columns, by row."""
+    if isinstance(update, LayoutUpdate):
+        left, top = update.region.offset
+        return {y: tuple(_side_by_side(left, line)) for y, line in enumerate(update.strips, top)}
+    rows = {y for y, _, _ in update.spans}
+    return {
+        y: tuple((x, strip) for x, strip in update.chops[y].items() if strip is not None)
+        for y in sorted(rows)
+        if y < len(update.chops)
+    }
+
+
+def _side_by_side(x: int, strips: Iterable[Strip]) -> Iterator[Placed]:
+    for strip in strips:
+        yield x, strip
+        x += strip.cell_length

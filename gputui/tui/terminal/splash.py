@@ -1,0 +1,80 @@
+"""The first picture, on the screen before anything heavy is imported. Standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gputui.tui.terminal.signals import ending_as_exit
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[m\x1b[2J"
+_LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
+
+
+class _Terminal:
+    """Who has the terminal."""
+
+    is_taken = False
+    """Whether the alternate screen is on and the cursor hidden."""
+    attributes: list[Any] | None = None
+    """As they are to be given back; None while nothing is drawn."""
+
+
+@contextmanager
+def first_picture(fd: int, heading: str, note: str = "starting") -> Iterator[None]:
+    """The alternate screen with a heading, for as long as the block lasts; then the terminal as it was.
+
+    `heading` and `note` must be safe to show. Keys that are typed meanwhile are kept for who reads next, and
+    not echoed. An ending signal leaves the block as SystemExit. `fd` is a terminal.
+    """
+    _Terminal.attributes = _quiet(fd)
+    with ending_as_exit():
+        try:
+            width = os.get_terminal_size(fd).columns or 80
+            picture = f"{_ENTER}\x1b[1;1H\x1b[1m{heading[:width]}\x1b[m\x1b[2;1H{note[:width]}"
+            _Terminal.is_taken = True
+            os.write(fd, picture.encode("utf-8", "replace"))
+            yield
+        finally:
+            if _Terminal.is_taken:
+                with contextlib.suppress(OSError):
+                    os.write(fd, _LEAVE.encode())
+            _restore(fd, _Terminal.attributes)
+            _Terminal.is_taken, _Terminal.attributes = False, None
+
+
+def is_drawn() -> bool:
+    """Whether a first picture stands on the terminal, so that its driver need not take it again."""
+    return _Terminal.is_taken
+
+
+def attributes_before() -> list[Any] | None:
+    """Of the terminal before the first picture; None where there was none."""
+    return _Terminal.attributes
+
+
+def given_back() -> None:
+    """The driver that took over has left the alternate screen."""
+    _Terminal.is_taken = False
+
+
+def _quiet(fd: int) -> list[Any] | None:
+    """No echo, and keys at once; the attributes before."""
+    try:
+        attributes = termios.tcgetattr(fd)
+        changed = termios.tcgetattr(fd)
+        changed[3] &= ~(termios.ECHO | termios.ICANON)
+        termios.tcsetattr(fd, termios.TCSANOW, changed)
+    except termios.error:
+        return None
+    return attributes
+
+
+def _restore(fd: int, attributes: list[Any] | None) -> None:
+    if attributes is not None:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(fd, termios.TCSANOW, attributes)

@@ -1,0 +1,2 @@
+"""What several screens draw: charts, tables, pages of lines, dialogs, texts cut and wrapped to cells.
+"""

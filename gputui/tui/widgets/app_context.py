@@ -1,0 +1,28 @@
+"""What widgets and screens ask of the app."""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+from textual.widget import Widget
+
+from gputui.tui.terminal.theme import Depth
+
+
+class Shell(Protocol):
+    """What screens ask of the app."""
+
+    depth: Depth
+    ascii_only: bool
+    runs_in_progress: int
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
+        """Show a screen."""
+
+    def keep_error(self, screen_id: str, text: str) -> None:
+        """Write an error to the log."""
+
+
+def shell_of(widget: Widget) -> Shell:
+    """The app of a widget."""
+    return cast(Shell, widget.app)

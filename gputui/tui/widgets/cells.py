@@ -1,0 +1,159 @@
+"""Text counted in cells: cleaned, cut and put beside each other."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from rich.cells import cell_len
+
+from gputui.store.text import clean_text
+from gputui.tui.terminal.lines import Line, Span
+
+_NO_WIDTH = frozenset({"Mn", "Me", "Mc"})
+"""Marks that sit on the letter before."""
+
+
+def clean(text: str) -> str:
+    """A name as `clean_text` shows it, without marks whose width terminals disagree about."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _kept(text) if len(text) <= _REMEMBERED else _cleaned(text)
+
+
+_REMEMBERED = 256
+"""Longer texts are not worth the memory."""
+
+
+@lru_cache(maxsize=1024)
+def _kept(text: str) -> str:
+    return _cleaned(text)
+
+
+def _cleaned(text: str) -> str:
+    composed = clean_text(unicodedata.normalize("NFC", text[:4096]))
+    return "".join(c for c in composed if unicodedata.category(c) not in _NO_WIDTH and cell_len(c) > 0)
+
+
+def width_of(text: str) -> int:
+    """Cells that a cleaned text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most so many cells; what is cut off is marked with `…`."""
+    if width_of(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    taken = 0
+    for count, character in enumerate(text):
+        taken += width_of(character)
+        if taken > width - 1:
+            return text[:count] + "…"
+    return text
+
+
+def end_of(text: str, width: int) -> str:
+    """The last of the text in at most so many cells; what is cut off before it is marked with `…`."""
+    if width_of(text) <= width:
+        return text
+    while text and width_of(text) > width - 1:
+        text = text[1:]
+    return f"…{text}" if width > 0 else ""
+
+
+def left(text: str, width: int) -> str:
+    """Cut or filled on the right to exactly so many cells."""
+    short = cut(text, width)
+    return short + " " * (width - width_of(short))
+
+
+def right(text: str, width: int) -> str:
+    """Cut or filled on the left to exactly so many cells."""
+    short = cut(text, width)
+    return " " * (width - width_of(short)) + short
+
+
+def line_width(line: Line) -> int:
+    """Cells that a line takes."""
+    return sum(width_of(span.text) for span in line)
+
+
+def fitted(spans: Iterable[Span], width: int) -> Line:
+    """A line of exactly so many cells: cut with `…`, or filled; neighbours of one style are one."""
+    line: list[Span] = []
+    room = width
+    for span in spans:
+        text = span.text
+        if not text:
+            continue
+        taken = len(text) if text.isascii() else cell_len(text)
+        if taken > room:
+            if room > 0:
+                _append(line, Span(left(text, room), span.style))
+            elif line:
+                last = line.pop()
+                _append(line, Span(left(last.text + "…", width_of(last.text)), last.style))
+            return tuple(line)
+        room -= taken
+        _append(line, span)
+    if room > 0:
+        _append(line, Span(" " * room))
+    return tuple(line)
+
+
+def _append(line: list[Span], span: Span) -> None:
+    if line and line[-1].style == span.style:
+        line[-1] = Span(line[-1].text + span.text, span.style)
+    else:
+        line.append(span)
+
+
+def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
+    """A heading drawn into a horizontal rule: `─ 0 H200 SXM ── 71 °C ────`.
+
+    Parts that do not fit are left out, but the first is cut.
+    """
+    spans: list[Span] = [Span(rule + " ", "dim")]
+    room = width - 2
+    for number, part in enumerate(parts):
+        text = part.text
+        lead = f" {rule}{rule} " if number else ""
+        if number == 0:
+            text = cut(text, max(0, room - 2))
+        need = width_of(text) + len(lead)
+        if not text or need > room - 2:
+            continue
+        if lead:
+            spans.append(Span(lead, "dim"))
+        spans.append(Span(text, part.style))
+        room -= need
+    if room > 0:
+        spans.append(Span(" " + rule * (room - 1), "dim"))
+    return fitted(spans, width)
+
+
+def filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
+    """Exactly so many lines: cut, or filled with empty ones."""
+    blank = fitted((), width)
+    return [*lines[:height], *[blank] * (height - len(lines))]
+
+
+def side_by_side(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
+    """Blocks with a column of cells between, the shorter ones filled."""
+    if len(blocks) == 1 and line_width(blocks[0][0]) == width:
+        return list(blocks[0])
+    widths = [line_width(block[0]) for block in blocks]
+    between = (Span(" "),)
+    behind = width - sum(widths) - len(blocks) + 1
+    lines = []
+    for row in range(max(len(block) for block in blocks)):
+        line: Line = ()
+        for place, block in enumerate(blocks):
+            if place:
+                line += between
+            line += block[row] if row < len(block) else (Span(" " * widths[place]),)
+        lines.append((*line, Span(" " * behind)) if behind > 0 else line)
+    return lines

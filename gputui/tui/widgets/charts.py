@@ -1,0 +1,139 @@
+"""Charts and bars made of characters: braille, or ASCII where a terminal has no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from gputui.tui.widgets.history import SECOND_NS, Ring, Series
+
+STEP_NS = 5 * SECOND_NS
+"""A chart moves at most this often once it is half full: a moved chart is sent anew as a whole."""
+GAP = -1
+"""In place of a level: nothing is known of that time."""
+
+_LEFT = (0x40, 0x04, 0x02, 0x01)
+_RIGHT = (0x80, 0x20, 0x10, 0x08)
+_BRAILLE = 0x2800
+_LEFT_FILLED = tuple(sum(_LEFT[:dots]) for dots in range(5))
+_RIGHT_FILLED = tuple(sum(_RIGHT[:dots]) for dots in range(5))
+_ASCII = " .:-=+*#@"
+_HEAT = "▁▂▃▄▅▆▇█"
+_ASCII_HEAT = "0123456789"
+
+Glyph = tuple[str, ...]
+"""One cell of a chart, a character for each of its rows, the upper one first."""
+
+
+def braille_glyph(older: int, newer: int, rows: int) -> Glyph:
+    """Two columns of dots filled from below to a level of 0 to 4 per row; a gap stays empty."""
+    if older == GAP and newer == GAP:
+        return (" ",) * rows
+    cell = []
+    for row in reversed(range(rows)):
+        dots = _LEFT_FILLED[min(max(older - 4 * row, 0), 4)] | _RIGHT_FILLED[min(max(newer - 4 * row, 0), 4)]
+        cell.append(chr(_BRAILLE + dots) if dots else " ")
+    return tuple(cell)
+
+
+def ascii_glyph(older: int, newer: int, rows: int) -> Glyph:
+    """The same picture in ASCII: both columns become one character."""
+    level = max(older, newer)
+    if level == GAP:
+        return (" ",) * rows
+    return tuple(_ASCII[min(max(2 * (level - 4 * row), 0), 8)] for row in reversed(range(rows)))
+
+
+class Chart:
+    """The recent past of one series as rows of characters, the newest at the right.
+
+    Cells lie on a fixed grid of time, so a cell that is past never changes: it is drawn once and kept.
+    A value of 0 has the lowest dot, a gap has none.
+    """
+
+    def __init__(self, width: int, rows: int, span_ns: int, *, ascii_only: bool = False) -> None:
+        self.width = width
+        self.rows = rows
+        self.span_ns = span_ns
+        self._make: Callable[[int, int, int], Glyph] = ascii_glyph if ascii_only else braille_glyph
+        self._kept: list[Glyph] = []
+        """Cells that will not change any more, the oldest first."""
+        self._first = 0
+        """The number of the first of them."""
+        self._high = 0.0
+        self._seen: tuple[int, int | None, float] | None = None
+        self._drawn: tuple[str, ...] = ()
+
+    def draw(self, series: Series | None, now_ns: int, high: float) -> tuple[str, ...]:
+        """The rows, the upper one first; values at or above `high` fill it."""
+        if series is None or self.width <= 0 or series.first_ns is None:
+            return (" " * max(self.width, 0),) * self.rows
+        last, is_open = self._last_cell(series.first_ns, now_ns)
+        seen = (last, series.last_ns if is_open else None, high)
+        if seen == self._seen:
+            return self._drawn
+        if high != self._high:
+            self._kept = []
+            self._high = high
+        ring = series.ring_for(self.span_ns)
+        ring_ns = ring.length_ns
+        settled_ns = (now_ns if series.last_ns is None else series.last_ns) // ring_ns * ring_ns
+        first = last - self.width + 1
+        glyphs = self._kept[first - self._first :] if first >= self._first else []
+        for cell in range(first + len(glyphs), last + 1):
+            glyphs.append(self._make(self._level(ring, 2 * cell), self._level(ring, 2 * cell + 1), self.rows))
+        self._drawn = tuple(map("".join, zip(*glyphs, strict=True)))
+        settled = ((settled_ns + 1) * self.width - 1) // self.span_ns  # cells that end no later than this
+        self._kept, self._first = glyphs[: max(settled - first, 0)], first
+        self._seen = seen
+        return self._drawn
+
+    def _last_cell(self, first_ns: int, now_ns: int) -> tuple[int, bool]:
+        """The newest cell to draw, and whether its time is still going on."""
+        current = now_ns * self.width // self.span_ns
+        step = -(-STEP_NS * self.width // self.span_ns)
+        if step <= 1 or now_ns - first_ns < self.span_ns // 2:
+            return current, True
+        return current // step * step - 1, False
+
+    def _level(self, ring: Ring, half: int) -> int:
+        halves = 2 * self.width
+        mean = ring.mean_over(half * self.span_ns // halves, (half + 1) * self.span_ns // halves)
+        return GAP if mean is None else level_of(mean, self._high, 4 * self.rows)
+
+
+def level_of(value: float, high: float, dots: int) -> int:
+    """How many of so many dots a value fills: at least one, at most all."""
+    if high <= 0:
+        return 1
+    return min(max(round(value / high * dots), 1), dots)
+
+
+def bar(value: float | None, high: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
+    """A bar and the empty rest of its track; both together have the width."""
+    if value is None or high <= 0 or width <= 0:
+        return "", " " * max(width, 0)
+    halves = min(max(round(value / high * 2 * width), 0), 2 * width)
+    if ascii_only:
+        filled = "#" * (halves // 2)
+        return filled, "." * (width - len(filled))
+    filled = "⣿" * (halves // 2) + "⡇" * (halves % 2)
+    return filled, "⠤" * (width - len(filled))
+
+
+def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = False) -> str:
+    """One character per value, the fuller the higher; `?` where there is none."""
+    scale = _ASCII_HEAT if ascii_only else _HEAT
+    top = len(scale) - 1
+    return "".join(
+        "?" if value is None else scale[min(max(math.floor(value / high * (top + 0.999)), 0), top)]
+        for value in values
+    )
+
+
+def round_ceiling(value: float) -> float:
+    """The next of 1, 2, 5, 10, 20 ... at or above a value: the top of a chart without a limit of its own."""
+    if value <= 1:
+        return 1.0
+    decade = 10.0 ** math.floor(math.log10(value))
+    return next(step * decade for step in (1.0, 2.0, 5.0, 10.0) if step * decade >= value * 0.999999)

@@ -1,0 +1,62 @@
+"""A page of lines that is longer than the screen: stock scrolling over lines of our own."""
+
+from __future__ import annotations
+
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.lines_view import strip_of
+from gputui.tui.widgets.cells import fitted, line_width
+from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.app_context import (shell_of)
+
+
+class LinesPage(ScrollView, can_focus=True):
+    """Shows lines, those that are too long cut with a mark; arrows and page keys scroll."""
+
+    DEFAULT_CSS = (
+        "LinesPage { height: 1fr; background: ansi_default; overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    )
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: tuple[Line, ...] = ()
+
+    def on_mount(self) -> None:
+        """A scrollbar is drawn with blocks."""
+        if shell_of(self).ascii_only:
+            self.styles.scrollbar_size_vertical = 0
+
+    @property
+    def text(self) -> str:
+        """What it holds, as plain text."""
+        return "\n".join(_text_of(line).rstrip() for line in self._lines)
+
+    def show(self, lines: tuple[Line, ...], *, keeps_place: bool = False) -> None:
+        """Have these lines shown, from the top unless the place is kept."""
+        shell = shell_of(self)
+        self._lines = tuple(in_ascii(line) for line in lines) if shell.ascii_only else lines
+        self.virtual_size = Size(self.size.width, len(lines))
+        if not keeps_place:
+            self.scroll_to(0, 0, animate=False)
+        self.refresh()
+
+    def step(self, lines: int) -> None:
+        """Scroll."""
+        self.scroll_relative(y=lines, animate=False)
+
+    def render_line(self, y: int) -> Strip:
+        """The line at a row of what is in sight."""
+        place = y + self.scroll_offset.y
+        line, width = self._lines[place] if place < len(self._lines) else (), self.size.width
+        shell, room = shell_of(self), self.scrollable_content_region.width
+        if line_width(line) > room > 0 and _text_of(line)[room:].strip():
+            line = fitted(line, room)
+            line = in_ascii(line) if shell.ascii_only else line
+        return strip_of(line, width, shell.depth)
+
+
+def _text_of(line: Line) -> str:
+    return "".join(span.text for span in line)

@@ -1,0 +1,21 @@
+"""Words broken to the width of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from textwrap import wrap
+
+from gputui.tui.terminal.lines import Line, Span
+
+
+def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
+    """A text broken at spaces, so that paths and options stay whole; lines after the first are indented."""
+    broken: Iterable[str] = wrap(
+        text,
+        max(width - 1, 20),
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        drop_whitespace=True,
+        break_on_hyphens=False,
+    )
+    return tuple((Span(line, style),) for line in broken)

@@ -1,0 +1,129 @@
+"""A stock table whose cells are plain text: nothing in them is taken for markup, and nothing cut unmarked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from rich.segment import Segment
+from rich.text import Text
+from textual.coordinate import Coordinate
+from textual.strip import Strip
+from textual.widgets import DataTable
+
+from gputui.store.text import clean_text
+from gputui.tui.widgets.cells import cut, width_of
+from gputui.tui.widgets.plain_ascii import text_in_ascii
+from gputui.tui.widgets.app_context import (shell_of)
+
+CUT = "…"
+"""Stands where something goes on beyond the edge; `left` and `right` lead there."""
+
+
+class PlainTable(DataTable[Text]):
+    """Rows of text under headings; the cursor is a row."""
+
+    DEFAULT_CSS = """
+    PlainTable:ansi > .datatable--header {
+        background: ansi_default; color: ansi_default; text-style: bold;
+    }
+    """
+
+    def __init__(self, headings: Sequence[str] = (), id: str | None = None) -> None:
+        super().__init__(id=id, cursor_type="row", cell_padding=1)
+        self._headings = tuple(headings)
+        self._texts: list[tuple[str, ...]] = []
+        self._widest: dict[int, int] = {}
+
+    @property
+    def text(self) -> str:
+        """What it holds, as lines with tabs; also what there is no room to show."""
+        return "\n".join("\t".join(cells) for cells in (self._headings, *self._texts))
+
+    def fill(
+        self,
+        rows: Sequence[Sequence[str]],
+        headings: Sequence[str] | None = None,
+        widest: Mapping[int, int] | None = None,
+    ) -> None:
+        """Show these rows; the cursor stays in its place as far as there are rows.
+
+        `widest` is by column how many cells are shown at most.
+        """
+        place = self.cursor_row
+        self._headings = tuple(headings) if headings is not None else self._headings
+        self._widest = dict(widest or {})
+        self._texts = [tuple(clean_text(cell) for cell in cells) for cells in rows]
+        shown = [[self._shown(column, text) for column, text in enumerate(cells)] for cells in self._texts]
+        # Columns are made anew with their widths: those of the stock table only grow, when it idles.
+        self.clear(columns=True)
+        for column, heading in enumerate(self._headings):
+            width = max(map(width_of, (heading, *(cells[column] for cells in shown))))
+            self.add_column(Text(heading), width=width)
+        for cells in shown:
+            self.add_row(*(Text(cell, no_wrap=True) for cell in cells))
+        self.move_cursor(row=min(place, max(len(rows) - 1, 0)))
+
+    def change(self, row: int, column: int, text: str) -> None:
+        """Another text in one cell: quicker than to fill a long table again."""
+        cells = self._texts[row]
+        text = clean_text(text)
+        if text == cells[column]:
+            return
+        self._texts[row] = (*cells[:column], text, *cells[column + 1 :])
+        shown = self._shown(column, text)
+        if width_of(shown) > self.ordered_columns[column].width:
+            self.fill(self._texts, widest=self._widest)
+        else:
+            self.update_cell_at(Coordinate(row, column), Text(shown, no_wrap=True))
+
+    def step(self, rows: int) -> None:
+        """Move the cursor."""
+        self.move_cursor(row=max(self.cursor_row + rows, 0))
+
+    def render_line(self, y: int) -> Strip:
+        """A row, with a mark at each edge beyond which it goes on."""
+        strip = super().render_line(y)
+        width, left = self.scrollable_content_region.width, self.scroll_offset.x
+        if width < 2 or self.virtual_size.width <= width:
+            return strip
+        begins, ends = self._extent(y)
+        mark = self._plain(CUT)
+        if ends - left > width:
+            strip = _marked(strip, width - 1, mark)
+        if begins < left:
+            strip = _marked(strip, 0, mark)
+        return strip
+
+    def _extent(self, y: int) -> tuple[int, int]:
+        """Where the text of a line of the picture begins and ends, in cells from the left of the table."""
+        columns = self.ordered_columns
+        starts = [0, *accumulate(column.get_render_width(self) for column in columns)]
+        row = y + self.scroll_offset.y - 1
+        if y == 0:
+            texts = [column.label.plain for column in columns]
+        elif row < self.row_count:
+            texts = [cell.plain for cell in self.get_row_at(row)]
+        else:
+            return 0, 0
+        told = [
+            (start + self.cell_padding, start + self.cell_padding + width_of(text))
+            for start, text in zip(starts, texts, strict=False)
+            if text.strip()
+        ]
+        return (told[0][0], told[-1][1]) if told else (0, 0)
+
+    def _shown(self, column: int, text: str) -> str:
+        """What there is room for, in the characters that the terminal has."""
+        return self._plain(cut(text, self._widest[column]) if column in self._widest else text)
+
+    def _plain(self, text: str) -> str:
+        return text_in_ascii(text) if shell_of(self).ascii_only else text
+
+
+def _marked(strip: Strip, x: int, mark: str) -> Strip:
+    """With a mark in one cell, drawn as what it covers."""
+    covered = list(strip.crop(x, x + 1))
+    style = covered[0].style if covered else None
+    cells = strip.cell_length
+    return Strip([*strip.crop(0, x), Segment(mark, style), *strip.crop(x + 1, cells)], cells)

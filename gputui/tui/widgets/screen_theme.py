@@ -1,0 +1,59 @@
+"""The theme of stock widgets: the colours of `theme`, on the terminal's own background."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+from gputui.tui.terminal.theme import WIDGET_COLOURS, Depth
+
+NAME = "gputui"
+
+
+def theme_for(depth: Depth) -> Theme:
+    """The theme at a depth; where there are no colours, the cursor is seen by being reversed."""
+    colours = WIDGET_COLOURS[depth]
+    plain = depth in (Depth.NONE, Depth.ANSI)
+    chosen, behind_chosen = (
+        ("ansi_default", colours["dim"]) if plain else (colours["selected"], colours["selected on"])
+    )
+    return Theme(
+        name=NAME,
+        ansi=True,
+        dark=depth is not Depth.LIGHT,
+        primary=colours["accent"],
+        secondary=colours["accent"],
+        accent=colours["accent"],
+        success=colours["good"],
+        warning=colours["warn"],
+        error=colours["alarm"],
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        boost="ansi_default",
+        variables={
+            "block-cursor-foreground": chosen,
+            "block-cursor-background": "ansi_default" if plain else behind_chosen,
+            "block-cursor-text-style": "reverse" if plain else "bold",
+            "block-cursor-blurred-foreground": "ansi_default",
+            "block-cursor-blurred-background": "ansi_default",
+            "block-cursor-blurred-text-style": "underline",
+            "border": colours["accent"],
+            "border-blurred": colours["dim"],
+            "scrollbar": colours["dim"],
+            "scrollbar-hover": colours["dim"],
+            "scrollbar-active": colours["accent"],
+            "scrollbar-background": "ansi_default",
+            "scrollbar-background-hover": "ansi_default",
+            "scrollbar-background-active": "ansi_default",
+            "input-cursor-text-style": "reverse",
+            "input-cursor-foreground": "ansi_default",
+            "input-cursor-background": "ansi_default",
+            "input-selection-foreground": chosen,
+            "input-selection-background": behind_chosen,
+            "screen-selection-foreground": chosen,
+            "screen-selection-background": behind_chosen,
+            "ansi-background": "ansi_default",
+            "ansi-foreground": "ansi_default",
+        },
+    )

@@ -1,0 +1,70 @@
+"""No module and no room of gputui imports itself by a detour, not even lazily or for its types alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+Graph = dict[str, set[str]]
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_of(repository: Path) -> Graph:
+    """Every module with those it imports, wherever the statement stands."""
+    files = {module_name(p.relative_to(repository)): p for p in (repository / "gputui").rglob("*.py")}
+    found: Graph = {}
+    for name, path in files.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        imported: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+                source = ".".join([*base, *filter(None, [node.module])])
+                imported |= {
+                    inner if (inner := f"{source}.{alias.name}") in files else source for alias in node.names
+                }
+        found[name] = {other for other in imported if other in files and other != name}
+    return found
+
+
+def room_of(module: str) -> str:
+    """The room a module lies in; a module that lies on a floor itself is one."""
+    parts = module.split(".")
+    depth = 4 if parts[1:3] == ["tui", "screens"] else 3 if parts[1:2] in (["services"], ["tui"]) else 2
+    return ".".join(parts[:depth])
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """What is left when all that imports nothing, or that nothing imports, is taken away again and again."""
+    left = {name: set(others) for name, others in graph.items()}
+    while True:
+        imported = set().union(*left.values()) if left else set()
+        ends = {name for name, others in left.items() if not others or name not in imported}
+        if not ends:
+            return [sorted(left)] if left else []
+        left = {name: others - ends for name, others in left.items() if name not in ends}
+
+
+def test_no_module_imports_itself_by_a_detour(repository: Path) -> None:
+    graph = imports_of(repository)
+    assert len(graph) > 300
+    assert circles(graph) == []
+
+
+def test_no_room_imports_itself_by_a_detour(repository: Path) -> None:
+    rooms: Graph = {}
+    for module, others in imports_of(repository).items():
+        mine = rooms.setdefault(room_of(module), set())
+        mine |= {room_of(other) for other in others} - {room_of(module)}
+    assert {"gputui.services.compare", "gputui.tui.screens.run", "gputui.tui.terminal"} <= rooms.keys()
+    assert circles(rooms) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
