@@ -13,10 +13,16 @@ from typing import Any  # JSON, and torch's own types
 import torch
 
 from gputui.worker.contract import Request
-from gputui.worker.memory import PhaseOf, no_phases, peak_of_a_step, points_of_a_step, storage_bytes
 from gputui.worker.models.gpt import Gpt
-from gputui.worker.precision import resolve
-from gputui.worker.shapes import GptShape
+from gputui.worker.profiling.allocations import (
+    PhaseOf,
+    no_phases,
+    peak_of_a_step,
+    points_of_a_step,
+    storage_bytes,
+)
+from gputui.worker.steps.flops import GptShape
+from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import WORKLOADS
 
 SHAPE = ("layers", "heads", "width", "context", "vocabulary")

@@ -27,10 +27,10 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
-from gputui.services.runs.progress import Course, LastWords
 from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
+from gputui.services.runs.progress import Course, LastWords
 from gputui.services.runs.start import Checked
 from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import click
 
-from gputui.version import __version__
 from gputui.cli.output import readable_output
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
+from gputui.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

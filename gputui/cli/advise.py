@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gputui.model.result import RunSummary
-    from gputui.services.advise.rent import Advice, Box, Offer, Pick, Span
     from gputui.services.advise.buy import Buying
+    from gputui.services.advise.rent import Advice, Box, Offer, Pick, Span
     from gputui.services.results.selectors import Selection
 
 
@@ -99,8 +99,8 @@ def command(
 ) -> int:
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
     from gputui.analysis.job import parse_job
-    from gputui.services.advise.rent import Choice, advise
     from gputui.services.advise.buy import Terms, weigh
+    from gputui.services.advise.rent import Choice, advise
     from gputui.services.results.conditions import Evidence
     from gputui.services.results.selectors import select_all
 
@@ -145,7 +145,7 @@ def command(
     if not answers:
         raise refusals[0]
     if as_json:
-        from gputui.services.advise.json import (advice_as_json)
+        from gputui.services.advise.json import advice_as_json
 
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))

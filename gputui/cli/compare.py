@@ -12,9 +12,6 @@ import click
 from click.core import ParameterSource
 
 from gputui.errors import EXIT_CANNOT_TELL, EXIT_CASE_FAILED, EXIT_DONE, GputuiError
-from gputui.services.compare.session import Answer, Asked, Request, ask, columns_of
-from gputui.services.compare.pairing import DIMENSIONS, Comparison
-from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.columns import (
     COLUMNS,
     LONG_COLUMNS,
@@ -30,9 +27,12 @@ from gputui.services.compare.columns import (
     remarks,
     row_table,
 )
-from gputui.services.compare.why import Why
+from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
+from gputui.services.compare.pairing import DIMENSIONS, Comparison
 from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
+from gputui.services.compare.session import Answer, Asked, Request, ask, columns_of
+from gputui.services.compare.why import Why
 
 if TYPE_CHECKING:
     from gputui.cli.tables import Page

@@ -43,8 +43,8 @@ def command(gpus: int, screenshots: Path | None, measure: str | None, is_ascii: 
     from collections.abc import Callable
 
     from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
-    from gputui.tui.launch import (LiveOptions, show_live)
-    from gputui.tui.widgets.plain_ascii import (wants_ascii)
+    from gputui.tui.launch import LiveOptions, show_live
+    from gputui.tui.widgets.plain_ascii import wants_ascii
 
     def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
         return DemoFeed(DemoBox(gpus), interval_s, on_sample)

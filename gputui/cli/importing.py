@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from gputui.errors import EXIT_DONE
-from gputui.services.support.paths import default_result_file
 from gputui.services.runs.recovery import import_journal
+from gputui.services.support.paths import default_result_file
 
 
 @click.command()

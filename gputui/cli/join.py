@@ -15,7 +15,7 @@ from gputui.errors import EXIT_INTERRUPTED, EXIT_USAGE, GputuiError, MachineLack
 from gputui.model.absent import Missing
 from gputui.recording.deployment import copy_worker
 from gputui.services.profiles.interpreters import choose_interpreter
-from gputui.worker.hosts import address_of
+from gputui.worker.procs.multihost import address_of
 
 
 @click.command()

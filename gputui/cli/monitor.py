@@ -48,8 +48,8 @@ def show_app(
 ) -> int:
     """The app on this terminal: the monitor, and what `opens` names on top of it; the exit status."""
     from gputui.services.live.collector import live_collector
-    from gputui.tui.launch import (LiveOptions, show_live)
-    from gputui.tui.widgets.plain_ascii import (wants_ascii)
+    from gputui.tui.launch import LiveOptions, show_live
+    from gputui.tui.widgets.plain_ascii import wants_ascii
 
     options = LiveOptions(
         title=platform.node() or "this box",

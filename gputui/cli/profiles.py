@@ -48,9 +48,9 @@ def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
 def _show(name: str, python: str | None, as_json: bool) -> None:
     from gputui.machine import describe_machine
     from gputui.services.profiles.interpreters import choose_interpreter
+    from gputui.services.profiles.planner import resolve_plan
     from gputui.services.profiles.user_workload import is_step_file, profile_of_step
     from gputui.services.support.paths import hash_key
-    from gputui.services.profiles.planner import resolve_plan
 
     shipped = None if is_step_file(name) else find_profile(name)
     chosen = choose_interpreter(python)

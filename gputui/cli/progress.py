@@ -24,8 +24,8 @@ from gputui.model.journal import (
 from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_rate
-from gputui.services.runs.progress import INTERVAL_BLOCKS, Pace
 from gputui.services.results.throughput import speed_of_launch
+from gputui.services.runs.progress import INTERVAL_BLOCKS, Pace
 
 _ERASE = "\r\x1b[K"
 """Back to the first column, and the line is empty."""

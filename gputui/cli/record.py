@@ -15,7 +15,6 @@ from gputui.machine import describe_machine
 from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground, ProgramEnd
 from gputui.recording.recorder import Recorder
-from gputui.services.support.paths import default_result_file, hash_key
 from gputui.services.prices.pricing import price_of
 from gputui.services.runs.recording import (
     Outcome,
@@ -26,6 +25,7 @@ from gputui.services.runs.recording import (
     signal_name,
     store,
 )
+from gputui.services.support.paths import default_result_file, hash_key
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable

@@ -36,8 +36,8 @@ def command(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse:
             "replay: there is no terminal to draw on", "gputui show RUN FILE prints what was sampled"
         )
     from gputui.services.playback.replay import Playback, open_replay
-    from gputui.tui.launch import (LiveOptions, show_live)
-    from gputui.tui.widgets.plain_ascii import (wants_ascii)
+    from gputui.tui.launch import LiveOptions, show_live
+    from gputui.tui.widgets.plain_ascii import wants_ascii
 
     replay = open_replay(run, file)
 

@@ -21,10 +21,7 @@ from gputui.model.units import (
     format_seconds,
     format_usd,
 )
-from gputui.services.results.metrics import figures_of
 from gputui.services.results.expected import normality_of
-from gputui.services.results.throughput import cost_of, speed_of
-from gputui.services.results.roofline import uses_of
 from gputui.services.results.labels import (
     case_name,
     figure_seen,
@@ -33,6 +30,9 @@ from gputui.services.results.labels import (
     outcome_words,
     run_notes,
 )
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.roofline import uses_of
+from gputui.services.results.throughput import cost_of, speed_of
 
 
 def print_results(out: Console, run: Run) -> None:

@@ -9,8 +9,8 @@ import click
 
 from gputui.cli.recovered import tell_recovered
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.services.support.paths import default_result_file
 from gputui.services.runs.process import called, runs_in_progress
+from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 

@@ -11,9 +11,9 @@ import click
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent
+from gputui.services.results.labels import run_heading
 from gputui.services.results.selectors import run_and_file
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.labels import run_heading
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run

@@ -20,12 +20,12 @@ from gputui.cli.progress import Progress
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.notices import Notices
 from gputui.services.runs.notifications import notification
 from gputui.services.runs.process import LiveRun, called, follow, stop
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.worker_logs import where_messages_are
 
 if TYPE_CHECKING:
     from gputui.model.result import Run

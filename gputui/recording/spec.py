@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # JSON that was not looked at yet
 
-from gputui.version import __version__
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import JOURNAL_SCHEMA, SPEC_NAME, Price, RunStart, to_plain
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan
+from gputui.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.version import __version__
 from gputui.errors import GputuiError, NotStored
 from gputui.model.telemetry import Reading
 from gputui.store import schema
@@ -30,6 +29,7 @@ from gputui.store.opening import (
     retrying,
 )
 from gputui.store.rows import Cell, Row, damage_rows, run_rows, telemetry_tuples
+from gputui.version import __version__
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

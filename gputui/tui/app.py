@@ -13,15 +13,15 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 
+from gputui.services.runs.active import RunsWatch
 from gputui.services.runs.notices_watch import NoticesWatch
 from gputui.services.runs.notifications import notification
-from gputui.services.runs.active import RunsWatch
-from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.monitor.screen import Collector, KeyAction, Model, MonitorScreen, Says
-from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.driver import TerminalClosed
+from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.shell.registry import ScreenEntry, screens_line
+from gputui.tui.terminal.driver import TerminalClosed
+from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.signals import end_by_signal
 from gputui.tui.terminal.theme import Depth
 

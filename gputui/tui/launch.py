@@ -94,10 +94,10 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         feed.start()
         try:
             with without_collecting():
-                from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
                 from gputui.tui.app import MonitorApp
                 from gputui.tui.monitor.model import MonitorModel
                 from gputui.tui.monitor.recording import Recording
+                from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
                 from gputui.tui.shell.registry import SCREENS, screens_line
 
             screens = SCREENS if options.has_screens else ()
@@ -170,8 +170,6 @@ def _end_before_python(status: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-
-
 
 
 class _Errands:

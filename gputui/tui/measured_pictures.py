@@ -18,11 +18,11 @@ from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.services.live.collector import live_collector
 from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
-from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.picture import pieces_of, svg_of_pieces
+from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.screen import RunScreen

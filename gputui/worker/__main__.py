@@ -21,8 +21,8 @@ EXIT_TOO_OLD = 3
 """As that of start.py."""
 
 if TYPE_CHECKING:
-    from .measure import Launch
-    from .profiled_launch import ProfiledLaunch
+    from .launch.profiled_launch import ProfiledLaunch
+    from .launch.timed_launch import Launch
 
 
 def main(arguments: list[str]) -> int:
@@ -35,12 +35,12 @@ def main(arguments: list[str]) -> int:
         Path(arguments[1]).write_text(json.dumps(probe()))
         return 0
     if len(arguments) == 3 and arguments[0] == "describe":
-        from .own_step import described as described_step
+        from .user_workload import described as described_step
 
         Path(arguments[2]).write_text(json.dumps(described_step(Path(arguments[1]))))
         return 0
     if len(arguments) == 2 and arguments[0] == "join":
-        from .hosts import Refused, join
+        from .procs.multihost import Refused, join
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the ranks are ended with it
         threading.Thread(target=_end_with_who_started_it, daemon=True).start()
@@ -83,12 +83,12 @@ def main(arguments: list[str]) -> int:
         threads = torch.get_num_threads()
     launch: Launch | ProfiledLaunch
     if described.get("purpose") == "profiled":
-        from .profiled_launch import ProfiledLaunch
+        from .launch.profiled_launch import ProfiledLaunch
 
         workload = workload_named(described["cases"][0]["workload"])
         launch = ProfiledLaunch(described, channel, started_ns, workload)
     else:
-        from .measure import Launch
+        from .launch.timed_launch import Launch
 
         launch = Launch(described, channel, started_ns, workload_named=workload_named)
     channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())
@@ -111,7 +111,7 @@ def _workloads(cases: list[dict[str, Any]]) -> Callable[[str], Workload]:
     path = str(cases[0].get("step_file") or "")
     if not path:
         return workload_named
-    from .own_step import load
+    from .user_workload import load
 
     own = load(Path(path))
     return lambda name: own if name == own.name else workload_named(name)

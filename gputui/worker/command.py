@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any  # JSON of the launch
 
 from .channel import Channel
-from .measure import MIN_BLOCKS
+from .launch.timed_launch import MIN_BLOCKS
 
 MAX_BLOCKS = 100_000
 """Of one launch; a program that has come so far is ended."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any  # Any: torch's own types, where torch may be absent
 
 if TYPE_CHECKING:
-    from .timing import BlockTime
+    from .timing.stopwatch import BlockTime
 
 Parameter = int | float | str | bool
 

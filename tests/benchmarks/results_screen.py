@@ -30,8 +30,8 @@ from gputui.services.results.browser import PIECES
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.screens.results.screen import ResultsScreen
+from gputui.tui.widgets.lines_page import LinesPage
 
 GPUS, HERTZ = 8, 10
 

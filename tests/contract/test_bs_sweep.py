@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputui.worker.contract import Parameter, Request, Value
-from gputui.worker.precision import resolve
+from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import bs_sweep, workload_named
 from gputui.worker.workloads.bs_sweep import Sweep, Tried, figures_of_sweep, sweep, usable_memory_bytes
 
@@ -118,7 +118,7 @@ def test_memory_that_may_be_used_is_the_least_of_what_is_free_and_every_limit(
 
 def test_a_process_is_refused_what_goes_beyond_its_limit() -> None:
     code = (
-        "from gputui.worker.bs_probe import limit_data\nlimit_data(64 * 2**20)\n"
+        "from gputui.worker.workloads.batch_probe import limit_data\nlimit_data(64 * 2**20)\n"
         "kept = bytearray(32 * 2**20)\n"
         "try:\n bytearray(96 * 2**20)\nexcept MemoryError:\n print('refused')"
     )

@@ -9,10 +9,10 @@ import pytest
 from command_line import gputui
 from test_workloads import TINY, losses
 
-from gputui.worker import compiling
-from gputui.worker.compiling import what_is_lacking
 from gputui.worker.contract import Request, Step, Unsupported
-from gputui.worker.precision import resolve
+from gputui.worker.steps import compiling
+from gputui.worker.steps.compiling import what_is_lacking
+from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import WORKLOADS, workload_named
 
 COMPILED = [workload.name for workload in WORKLOADS if "compile" in workload.modes]

@@ -20,10 +20,10 @@ from supervised import Supervised, ends_by_itself
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, CaseEnd, Figure, RunEnd
 from gputui.worker.contract import Parameter, Request
-from gputui.worker.ddp_rank import built
-from gputui.worker.peers import PeerLost, Peers
-from gputui.worker.precision import resolve
+from gputui.worker.procs.ranks import PeerLost, Peers
+from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads.ddp import bus_bytes_per_s, start_ranks
+from gputui.worker.workloads.ddp_rank import built
 
 TINY: dict[str, Parameter] = {
     "layers": 2,
@@ -38,7 +38,7 @@ TINY: dict[str, Parameter] = {
 START = f"""
 import sys
 from gputui.worker.contract import Request
-from gputui.worker.precision import resolve
+from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads.ddp import start_ranks
 ranks = start_ranks(Request({TINY!r}, "cpu", resolve("fp32", "cpu"), 2, 1))
 print(ranks.pid, flush=True)
@@ -145,7 +145,7 @@ def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
 
 def test_a_launcher_that_starts_nothing_is_told_at_once() -> None:
     with pytest.raises(PeerLost, match="the launcher ended with status 3"):
-        Peers("ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+        Peers("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 
 
 def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
@@ -155,7 +155,7 @@ def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
     monkeypatch.setattr(tempfile, "tempdir", None)
     leaves = "import tempfile; tempfile.mkdtemp(); raise SystemExit(3)"
     with pytest.raises(PeerLost):
-        Peers("ddp_rank", 2, launcher=(sys.executable, "-c", leaves))
+        Peers("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", leaves))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -167,7 +167,7 @@ def test_a_long_temporary_directory_leaves_room_for_the_name_of_a_socket(
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
     with pytest.raises(PeerLost, match="the launcher ended with status 3"):
-        Peers("ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+        Peers("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 
 
 @pytest.mark.slow

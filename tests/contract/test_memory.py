@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gputui.worker.contract import Parameter, Request, Step, Unsupported
-from gputui.worker.memory import Event, Phase, PhaseOf, peak_of_a_step, split_at_peak
-from gputui.worker.precision import resolve
+from gputui.worker.profiling.allocations import Event, Phase, PhaseOf, peak_of_a_step, split_at_peak
+from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import memory_tricks
 
 FORWARD, BACKWARD, OPTIMIZER = Phase("forward", 0, 9), Phase("backward", 10, 19), Phase("optimizer", 20, 29)

@@ -17,8 +17,8 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, ProfiledPass
 from gputui.recording.supervisor import _profiled
 from gputui.worker.contract import Request, Size, Step, Workload
-from gputui.worker.memory import Event, Phase, points_of_a_step, split_at_points
-from gputui.worker.profiled_launch import ProfiledLaunch
+from gputui.worker.launch.profiled_launch import ProfiledLaunch
+from gputui.worker.profiling.allocations import Event, Phase, points_of_a_step, split_at_points
 from gputui.worker.workloads import workload_named
 
 WIDTH, BATCH = 64, 8
@@ -173,7 +173,7 @@ def test_a_step_without_operators_is_not_believed() -> None:
 
 
 def test_what_a_device_of_another_kind_would_need_is_told() -> None:
-    from gputui.worker.tracing import NoTrace, traced
+    from gputui.worker.profiling.profiler import NoTrace, traced
 
     with pytest.raises(NoTrace, match="cannot watch what cuda does"):
         traced(lambda: None, 1, "cuda", lambda: None)

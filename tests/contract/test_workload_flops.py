@@ -6,9 +6,8 @@ import pytest
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from gputui.worker.contract import Request, Workload
-from gputui.worker.contract import (Precision)
-from gputui.worker.shapes import (
+from gputui.worker.contract import Precision, Request, Workload
+from gputui.worker.steps.flops import (
     EncoderShape,
     GptShape,
     ResNetShape,

@@ -24,19 +24,19 @@ from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSE
 from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.advise.rent import ALONE, ANSWERS, SERVES
-from gputui.worker import contract_check, serving
-from gputui.worker.classification import classifier_and_input
-from gputui.worker.contract import Figure, Parameter, Request, Size, Step, Unsupported, Workload
+from gputui.worker import contract_check
+from gputui.worker.contract import Figure, Parameter, Precision, Request, Size, Step, Unsupported, Workload
 from gputui.worker.contract_check import mistake_in
+from gputui.worker.models.classifiers import classifier_and_input
 from gputui.worker.models.encoder import Encoder
 from gputui.worker.models.gpt import Gpt
 from gputui.worker.models.llama import Llama
 from gputui.worker.models.lstm import Lstm
 from gputui.worker.models.resnet import ResNet
 from gputui.worker.models.style import Style, shown
-from gputui.worker.precision import (resolve)
-from gputui.worker.contract import (Precision)
-from gputui.worker.shapes import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
+from gputui.worker.steps import serving
+from gputui.worker.steps.flops import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
+from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 
 torch.set_num_threads(1)  # tiny steps gain nothing from more, and on a busy box threads wait for each other

@@ -134,8 +134,8 @@ def sample_number(number: int) -> LiveSample:
 
 def wait_for_answers() -> None:
     """On a busy machine the terminal's answer takes longer than a user would wait."""
-    from gputui.tui.terminal import renderer as painting
     from gputui.tui.terminal import driver as quiet_input
+    from gputui.tui.terminal import renderer as painting
 
     painting.LEAST_PATIENCE_S = quiet_input.LONGEST_PATIENCE_S = 60.0
 

@@ -7,8 +7,8 @@ import asyncio
 from textual.binding import Binding
 from textual.screen import Screen
 
-from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.screens.run.screen import RunScreen
+from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.signals import end_by_signal
 from gputui.tui.terminal.theme import Depth
 

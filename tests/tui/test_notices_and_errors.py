@@ -11,8 +11,8 @@ from command_line import first_seed, gputui, only_run_dir, wait_until_ended, wri
 from pty_harness import Terminal
 from shell_app import make_app, picture, press, settled
 
-from gputui.services.support.error_log import keep_error
 from gputui.services.support.background import Job
+from gputui.services.support.error_log import keep_error
 from gputui.services.support.monitor_file import monitor_file
 from gputui.services.support.paths import error_log
 from gputui.tui.launch import LiveOptions

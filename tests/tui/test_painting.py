@@ -20,12 +20,12 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from gputui.tui.monitor.screen import ending_with
 from gputui.tui.terminal.cell_diff import width_of
+from gputui.tui.terminal.driver import ASK, QuietDriver
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.monitor.screen import ending_with
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.driver import ASK, QuietDriver
 from gputui.tui.terminal.theme import Depth
 
 DEADLINE_S = 300.0

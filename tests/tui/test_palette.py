@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from shell_app import make_app, picture, press, settled
 
+from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.shell.palette import Palette, found
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
 
 
 def test_words_are_looked_for_in_titles_and_sentences_and_titles_come_first() -> None:

@@ -22,12 +22,12 @@ from gputui.store.editing import remove_run
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
 from gputui.tui.app import MonitorApp
-from gputui.tui.widgets.dialogs import AskText, Confirm
 from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.results.telemetry_page import course_place
 from gputui.tui.shell.registry import SCREENS
+from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
 def labels(db: Path) -> dict[str, str]:

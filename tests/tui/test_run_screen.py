@@ -39,11 +39,11 @@ from gputui.services.runs.start import Asked, Draft, DraftChecker, command_line,
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
-from gputui.tui.terminal.cell_diff import width_of
-from gputui.tui.shell.clipboard import has_osc_52, osc_52
 from gputui.tui.screens.run.actions import ACTIONS, keys_table
 from gputui.tui.screens.run.form import Text
 from gputui.tui.screens.run.pictures import picture
+from gputui.tui.shell.clipboard import has_osc_52, osc_52
+from gputui.tui.terminal.cell_diff import width_of
 
 DEADLINE_S = 300.0
 

@@ -14,17 +14,17 @@ from pty_harness import Terminal
 from screen_goldens import FLOW, GPU_FLOW, SIZES, pictures, store_on_gpu, store_three
 from shell_app import DEADLINE_S, make_app, picture, press, settled
 from stored_runs import run_id_of, store
+from textual.screen import Screen
 
 from gputui.recording.lock import Holder, take_lock
 from gputui.services.support.paths import run_directories
-from gputui.tui.shell.keymap import APP_ACTIONS, Action, table_of
-from gputui.tui.screens.compare.actions import ACTIONS as COMPARE_ACTIONS
-from gputui.tui.screens.doctor.actions import ACTIONS as DOCTOR_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.screens.compare.actions import ACTIONS as COMPARE_ACTIONS
+from gputui.tui.screens.doctor.actions import ACTIONS as DOCTOR_ACTIONS
 from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
-from textual.screen import Screen
-from gputui.tui.shell.registry import load_screen, SCREENS, header_line, SCREENS, screens_line
+from gputui.tui.shell.keymap import APP_ACTIONS, Action, table_of
+from gputui.tui.shell.registry import SCREENS, header_line, load_screen, screens_line
 
 LOADED = """
 import json, sys

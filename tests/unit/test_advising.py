@@ -18,8 +18,8 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
-from gputui.services.advise.rent import Advice, Box, Choice, Load, Offer, Pick, Span, advise
 from gputui.services.advise.buy import Terms, weigh
+from gputui.services.advise.rent import Advice, Box, Choice, Load, Offer, Pick, Span, advise
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.profiles.loader import find_profile
 from gputui.store.reading import CaseConditions

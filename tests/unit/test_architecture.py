@@ -65,9 +65,9 @@ def modules_of(room: str, repository: Path) -> list[str]:
 
 NEED_TORCH = (
     "gputui.worker.models",
-    "gputui.worker.training",
-    "gputui.worker.serving",
-    "gputui.worker.pictures",
+    "gputui.worker.steps.training",
+    "gputui.worker.steps.serving",
+    "gputui.worker.workloads.image_data",
 )
 """Imported by a workload when it is built."""
 

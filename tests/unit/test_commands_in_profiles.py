@@ -17,8 +17,8 @@ from gputui.model.absent import Missing
 from gputui.model.case import program_case
 from gputui.model.plan import Plan, PlannedCommand
 from gputui.services.profiles.loader import Profile, read_profile
-from gputui.services.runs.recording import recorded_case
 from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.runs.recording import recorded_case
 
 HEAD = """
 schema = 1

@@ -22,16 +22,16 @@ from gputui.cli import main
 from gputui.errors import EXIT_DONE
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
-from gputui.services.compare.svg import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
-from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
-from gputui.services.compare.csv import (comparisons_as_csv)
-from gputui.services.support.csv_cells import (harmless)
-from gputui.services.compare.markdown import comparisons_as_markdown, escaped
-from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.columns import Form, Naming, cost_table, energy_table, row_table
-from gputui.services.results.conditions import Evidence
-from gputui.services.compare.json import (comparison_as_json)
+from gputui.services.compare.csv import comparisons_as_csv
+from gputui.services.compare.html import comparisons_as_page
+from gputui.services.compare.json import comparison_as_json
+from gputui.services.compare.markdown import comparisons_as_markdown, escaped
+from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
 from gputui.services.compare.row_values import value_of
+from gputui.services.compare.svg import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
+from gputui.services.results.conditions import Evidence
+from gputui.services.support.csv_cells import harmless
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

@@ -28,12 +28,12 @@ from gputui.errors import (
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_energy
-from gputui.services.compare.session import ask
-from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
 from gputui.services.compare.columns import Form, Naming, normal_lines, remarks, row_table
-from gputui.services.results.energy import energy_of
-from gputui.services.results.conditions import Evidence
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
+from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
+from gputui.services.compare.session import ask
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.energy import energy_of
 from gputui.services.results.references import reference_directory, reference_file, reference_names
 from gputui.services.results.selectors import Selection, split_selector
 from gputui.services.support.atomic_write import write_whole

@@ -9,8 +9,8 @@ import pytest
 from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
-from gputui.services.compare.telemetry_overlay import SideCourse, courses_of
 from gputui.services.compare.session import Request, ask, request_of
+from gputui.services.compare.telemetry_overlay import SideCourse, courses_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run

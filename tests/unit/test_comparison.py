@@ -19,6 +19,8 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult, Run
+from gputui.services.compare.columns import Form, Naming, remarks, row_table
+from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.pairing import (
     Comparison,
     GroupMean,
@@ -28,8 +30,6 @@ from gputui.services.compare.pairing import (
     sides_by,
     telling_dimension,
 )
-from gputui.services.compare.columns import Form, Naming, remarks, row_table
-from gputui.services.compare.json import (comparison_as_json)
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,

@@ -43,7 +43,14 @@ from gputui.model.case import Case
 from gputui.model.journal import CaseEnd, Figure, LaunchEnd, LaunchStart, Line
 from gputui.model.plan import PROFILED
 from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass, TimeSlice
-from gputui.services.advise.memory_fit import KEPT_BY_THE_DRIVER, Report, Wish, memory_of, report, whole_number
+from gputui.services.advise.memory_fit import (
+    KEPT_BY_THE_DRIVER,
+    Report,
+    Wish,
+    memory_of,
+    report,
+    whole_number,
+)
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI

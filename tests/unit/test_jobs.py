@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from gputui.errors import GputuiError
+from gputui.services.printed import printed
 from gputui.services.results.browser import recent_files
 from gputui.services.support.background import Job
-from gputui.services.printed import printed
 
 DEADLINE_S = 300.0
 

@@ -8,9 +8,9 @@ from statistics import fmean
 
 import pytest
 
-from gputui.worker import latencies
 from gputui.worker.contract import Value
-from gputui.worker.latencies import (
+from gputui.worker.steps import latencies
+from gputui.worker.steps.latencies import (
     OpenLoop,
     Stopwatched,
     arrivals,

@@ -12,7 +12,6 @@ from textual.binding import Binding
 
 from gputui.model.absent import Missing
 from gputui.model.live import GpuUse
-from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, keys_table, shown_keys
 from gputui.tui.monitor.metrics import Units
@@ -21,6 +20,7 @@ from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessTable
 from gputui.tui.monitor.requests import SetInterval, WantProcesses
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.shell.keymap import APP_ACTIONS
 
 
 def monitor(gpus: int = 2, processes: int = 12) -> MonitorModel:

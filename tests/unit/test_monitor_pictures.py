@@ -12,11 +12,11 @@ from monitor_samples import HOST, SECOND, START, process, sample, text_of, with_
 from rich.cells import cell_len
 from rich.text import Text
 
-from gputui.tui.terminal.lines import Line
 from gputui.tui.monitor.actions import ACTIONS
-from gputui.tui.widgets.cells import line_width
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.terminal.lines import Line
+from gputui.tui.widgets.cells import line_width
 
 STYLES = {"", "dim", "title", "accent", "good", "warn", "alarm", "chart", "selected"}
 

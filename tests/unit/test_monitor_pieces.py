@@ -15,13 +15,13 @@ from rich.cells import cell_len
 
 from gputui.errors import GputuiError
 from gputui.services.support.monitor_file import monitor_file
+from gputui.tui.monitor.layout import NOWHERE, Box, laid_out
+from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
+from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, line_width, right, ruled, width_of
 from gputui.tui.widgets.charts import Chart, ascii_glyph, bar, braille_glyph, heat, level_of, round_ceiling
 from gputui.tui.widgets.history import RINGS, History, Series
-from gputui.tui.monitor.layout import NOWHERE, Box, laid_out
-from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
-from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND

@@ -9,8 +9,8 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from gputui.analysis.normal import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, Normality
 from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult
-from gputui.services.results.expected import normality_of
 from gputui.services.profiles.planner import case_of
+from gputui.services.results.expected import normality_of
 from gputui.worker.workloads import workload_named
 
 H200 = "NVIDIA H200"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, PHASES, TIME_CLASSES
-from gputui.worker.categories import category_of
-from gputui.worker.partition import MOST_ROWS, Partition, TraceEvent, partition
+from gputui.worker.profiling.op_categories import category_of
+from gputui.worker.profiling.step_breakdown import MOST_ROWS, Partition, TraceEvent, partition
 
 MAIN, AUTOGRAD = 1, 2
 

@@ -28,8 +28,8 @@ from gputui.model.journal import (
     WorkerReady,
 )
 from gputui.model.plan import Plan
-from gputui.services.support.paths import run_directories
 from gputui.services.runs.recovery import recover_orphans
+from gputui.services.support.paths import run_directories
 
 WELL = "\nfor case_id in ids: measure(case_id)\nend()\n"
 THREE = (make_case(), make_case(size="base"), make_case(threads="all"))

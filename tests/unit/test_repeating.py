@@ -8,14 +8,14 @@ import pytest
 from hand_made import make_run, measured, steady, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
 
-from gputui.version import __version__
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, program_case
 from gputui.model.result import CaseResult
-from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, ProfileCommand
 from gputui.services.compare.rerun import Model, Repetition, differences_here, repetition_of
+from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, ProfileCommand
 from gputui.services.profiles.planner import case_of
+from gputui.version import __version__
 from gputui.worker.workloads import workload_named
 
 

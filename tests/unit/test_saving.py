@@ -19,14 +19,14 @@ from stored_runs import HOSTILE, run_id_of, store
 from gputui.errors import EXIT_NOT_STORED, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import trace_name
+from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
+from gputui.services.compare.session import ask
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail, read_detail, read_runs
-from gputui.services.compare.session import ask
-from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
-from gputui.services.support.background import Job
 from gputui.services.results.table_export import Sheet, save_sheet, save_trace, sheet_as_csv, sheet_as_json
 from gputui.services.results.traces import traces_directory
 from gputui.services.support.atomic_write import write, write_whole
+from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

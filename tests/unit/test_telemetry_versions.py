@@ -28,10 +28,10 @@ from gputui.model.telemetry import (
     TelemetryFormat,
 )
 from gputui.recording.lock import Holder
-from gputui.services.runs.progress import box_now
-from gputui.services.support.paths import hash_key, run_directories
-from gputui.services.runs.recovery import import_journal, recover_orphans
 from gputui.services.playback.replay import open_replay
+from gputui.services.runs.progress import box_now
+from gputui.services.runs.recovery import import_journal, recover_orphans
+from gputui.services.support.paths import hash_key, run_directories
 from gputui.store.reading import open_result
 
 FAN = Metric("fan_pct", "f", "gpu", "speed of the fan")

@@ -20,8 +20,8 @@ from gputui.model import plan
 from gputui.model.plan import MOST_BLOCKS
 from gputui.worker.channel import Channel
 from gputui.worker.contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from gputui.worker.measure import ENOUGH_HALF_WIDTH, MAX_VOID_BLOCKS, MIN_BLOCKS, Launch
-from gputui.worker.timing import BlockTime, agree, cpu_stopwatch, median_half_width, steps_for
+from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MAX_VOID_BLOCKS, MIN_BLOCKS, Launch
+from gputui.worker.timing.stopwatch import BlockTime, agree, cpu_stopwatch, median_half_width, steps_for
 
 SECOND = 1_000_000_000
 NOISY = random.Random(3).choices([0.2, 0.25, 0.3, 0.35], k=1000)

@@ -24,9 +24,9 @@ from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.pairing import Cell, ConditionsOf, Side, SideCase, estimate_pair, flags_of
 from gputui.services.results.metrics import figures_of
-from gputui.services.results.throughput import devices_of, speed_of
 from gputui.services.results.roofline import is_impossible, uses_of
-from gputui.worker.latencies import QUEUE_GREW
+from gputui.services.results.throughput import devices_of, speed_of
+from gputui.worker.steps.latencies import QUEUE_GREW
 
 START_S = 600.0
 """Assumed: a rented box is paid for 10 minutes beside the work, for starting, fetching data and ending."""

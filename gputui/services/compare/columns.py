@@ -10,10 +10,7 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_percent, format_ratio
-from gputui.services.compare.pairing import Cell, Comparison, Row
-from gputui.services.results.metrics import figures_of
-from gputui.services.compare.pairing import (normality_of_side)
-from gputui.services.compare.row_values import value_of
+from gputui.services.compare.pairing import Cell, Comparison, Row, normality_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
@@ -27,8 +24,10 @@ from gputui.services.compare.row_text import (
     time_text,
     unmeasured_words,
 )
-from gputui.services.results.roofline import IMPOSSIBLE
+from gputui.services.compare.row_values import value_of
 from gputui.services.results.labels import figure_text
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.roofline import IMPOSSIBLE
 
 COLUMNS = ("rate", "time", "ratio", "n", "peak", "cost", "energy")
 """What may be chosen for the table of rows, in their order; its name and verdict are always there."""

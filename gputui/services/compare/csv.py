@@ -11,10 +11,9 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.services.support.csv_cells import Value, harmless
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side
 from gputui.services.compare.why import Why, sentence
-
+from gputui.services.support.csv_cells import Value, harmless
 
 
 def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str) -> str:
@@ -34,8 +33,6 @@ def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore
     for row in rows:
         writer.writerow([harmless(value) if isinstance(value, str) else value for value in row.values()])
     return made.getvalue()
-
-
 
 
 def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict[str, Value]:

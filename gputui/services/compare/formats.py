@@ -48,7 +48,7 @@ def comparison_text(asked: Asked, answer: Answer, form: str, columns: Collection
     if form == "json":
         import json
 
-        from gputui.services.compare.json import (comparison_as_json)
+        from gputui.services.compare.json import comparison_as_json
 
         plain = [comparison_as_json(*pair) for pair in pairs]
         return json.dumps({"schema": 1, "by": asked.ignore, "comparisons": plain}, indent=1) + "\n"

@@ -9,9 +9,9 @@ from gputui.analysis.verdict import BAND, Estimate, RatioEstimate, are_slower
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import CROWDED, Comparison, Row
-from gputui.services.results.conditions import Evidence
-from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.compare.row_text import change_text, is_told, row_name
+from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
+from gputui.services.results.conditions import Evidence
 from gputui.services.results.roofline import is_impossible
 
 PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"

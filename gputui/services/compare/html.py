@@ -6,23 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
-from gputui.version import __version__
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.result import CaseResult
 from gputui.model.telemetry import HOST
-from gputui.services.compare.svg import (
-    Bar,
-    IntervalMark,
-    Line,
-    Strip,
-    bar_chart,
-    interval_chart,
-    line_chart,
-    safe,
-    strip_chart,
-)
-from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.columns import (
     COLUMNS,
     Form,
@@ -36,8 +23,7 @@ from gputui.services.compare.columns import (
     remarks,
     row_table,
 )
-from gputui.services.results.conditions import Evidence
-from gputui.services.compare.why import Why, part_name, sentence, signed
+from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import (
     change_text,
     choice_words,
@@ -45,8 +31,22 @@ from gputui.services.compare.row_text import (
     no_difference_words,
     side_words,
 )
-from gputui.services.results.throughput import launches_of
+from gputui.services.compare.svg import (
+    Bar,
+    IntervalMark,
+    Line,
+    Strip,
+    bar_chart,
+    interval_chart,
+    line_chart,
+    safe,
+    strip_chart,
+)
+from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.throughput import launches_of
+from gputui.version import __version__
 
 _PIECES = 180
 """Of a run over time: two for each unit of a chart's width would not be seen."""

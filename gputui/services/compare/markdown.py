@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution
-from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.columns import (
     Form,
     Naming,
@@ -19,8 +18,9 @@ from gputui.services.compare.columns import (
     remarks,
     row_table,
 )
-from gputui.services.compare.why import Why, sentence
+from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
+from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 from gputui.store.text import clean_text
 

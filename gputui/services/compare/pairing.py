@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.normal import NO_REFERENCE, Normality
 from gputui.analysis.priors import band_between_models, instance_prior_sd
 from gputui.analysis.verdict import (
     BAND,
@@ -33,9 +34,9 @@ from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
-from gputui.services.results.metrics import figures_of
-from gputui.analysis.normal import NO_REFERENCE, Normality
 from gputui.services.results.expected import normality_of
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import (
     contention_of,
     cost_of,
@@ -45,7 +46,6 @@ from gputui.services.results.throughput import (
     prior_of,
     speed_of,
 )
-from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}

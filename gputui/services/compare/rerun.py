@@ -6,18 +6,24 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from gputui.version import __version__
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.machine import Machine, Runtime
 from gputui.model.result import Run, RunSummary
 from gputui.services.compare.pairing import differences
-from gputui.services.profiles.loader import Profile, ProfileCase, ProfileCommand, can_be_profiled, shipped_profiles
+from gputui.services.profiles.loader import (
+    Profile,
+    ProfileCase,
+    ProfileCommand,
+    can_be_profiled,
+    shipped_profiles,
+)
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
+from gputui.version import __version__
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 

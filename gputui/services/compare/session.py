@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.pairing import (
     DIMENSIONS,
     Cell,
@@ -21,9 +22,8 @@ from gputui.services.compare.pairing import (
     sides_by,
     telling_dimension,
 )
-from gputui.services.compare.columns import COLUMNS
-from gputui.services.results.conditions import Evidence
 from gputui.services.compare.why import Why, explain
+from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all, split_selector
 from gputui.store.reading import LaunchPower
 

@@ -11,19 +11,15 @@ from gputui.analysis.attribution import (
     Part,
     ProfiledSide,
     attribute,
-    doubtful,
 )
-from gputui.analysis.findings import Finding, StepFacts, findings_of
-from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.analysis.findings import Finding
+from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import RATES, counted, format_percent, format_seconds, three_digits, with_prefix
 from gputui.services.compare.pairing import Cell, Comparison, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import SeenStep, own_peak, profiled_side, seen_step, step_findings
-from gputui.services.results.throughput import speed_of
-from gputui.services.results.roofline import own_ceiling, sheet_peak
+from gputui.services.results.roofline import sheet_peak
 
 _SAID = {
     "cast_copy": "casts and copies",
@@ -51,8 +47,6 @@ class Why:
     findings_b: tuple[Finding, ...]
 
 
-
-
 def explain(comparison: Comparison, evidence: Evidence) -> tuple[Why, ...]:
     """One entry for each row whose verdict is `faster` or `slower`, in the order of the table.
 
@@ -63,8 +57,6 @@ def explain(comparison: Comparison, evidence: Evidence) -> tuple[Why, ...]:
         for row in comparison.rows
         if row.verdict.word in ("faster", "slower") and isinstance(row.estimate, RatioEstimate)
     )
-
-
 
 
 def part_name(part: Part) -> str:
@@ -133,8 +125,6 @@ def _why(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Why:
     else:
         found = attribute(*_sides(a, b, evidence), estimate)
     return Why(row, found, *findings)
-
-
 
 
 def _sides(a: SeenStep, b: SeenStep, evidence: Evidence) -> tuple[ProfiledSide, ProfiledSide]:

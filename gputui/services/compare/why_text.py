@@ -8,8 +8,8 @@ from gputui.analysis.attribution import Attribution, Part
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_ratio, format_seconds
 from gputui.services.compare.columns import Naming, Words
-from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.compare.why import Why, part_name, signed
+from gputui.services.results.conditions import NOT_PROFILED
 
 _LEAST_NS = 500
 """A cell that would say less than half a microsecond stays empty."""

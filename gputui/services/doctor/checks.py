@@ -18,10 +18,10 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
 from gputui.model.units import counted, format_bytes, three_digits
-from gputui.services.profiles.interpreters import choose_interpreter
-from gputui.services.support.paths import default_result_file, hash_key, run_directories
-from gputui.services.runs.process import runs_in_progress
 from gputui.services.live.snapshot import take_snapshot
+from gputui.services.profiles.interpreters import choose_interpreter
+from gputui.services.runs.process import runs_in_progress
+from gputui.services.support.paths import default_result_file, hash_key, run_directories
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text

@@ -18,7 +18,13 @@ from gputui.model.case import PRECISIONS, Case, Variant, Work
 from gputui.model.machine import Interpreter, Machine, TorchDevice
 from gputui.model.plan import PROFILED, Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
 from gputui.model.units import counted
-from gputui.services.profiles.loader import Profile, ProfileCase, ProfileCommand, can_be_profiled, shipped_with
+from gputui.services.profiles.loader import (
+    Profile,
+    ProfileCase,
+    ProfileCommand,
+    can_be_profiled,
+    shipped_with,
+)
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 

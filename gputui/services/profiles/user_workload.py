@@ -74,7 +74,9 @@ def write_template(path: Path) -> None:
     """Write a commented workload that runs at once. Raises GputuiError if something is there already."""
     if path.suffix != ".py":
         raise GputuiError(f"{path}: is not the name of a Python file", f"name it {path.stem or 'my_step'}.py")
-    text = importlib.resources.files("gputui.services.profiles").joinpath("step_template.txt").read_text("utf-8")
+    text = (
+        importlib.resources.files("gputui.services.profiles").joinpath("step_template.txt").read_text("utf-8")
+    )
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

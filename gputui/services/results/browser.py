@@ -13,11 +13,11 @@ from gputui.analysis.findings import Finding
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.findings import (findings_of_case)
-from gputui.services.support.background import Job
-from gputui.services.support.paths import default_result_file, run_directories
+from gputui.services.results.findings import findings_of_case
 from gputui.services.results.selectors import Selection
 from gputui.services.results.worker_logs import end_of_log, logs_of
+from gputui.services.support.background import Job
+from gputui.services.support.paths import default_result_file, run_directories
 from gputui.store.reading import (
     BlockReasons,
     CaseConditions,

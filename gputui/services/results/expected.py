@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.analysis.normal import NO_REFERENCE, Ceiling, Expectation, Normality, judge_normality
+from gputui.analysis.normal import Ceiling, Expectation, Normality, judge_normality
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.facts.gpus import find_gpu
 from gputui.facts.plausible import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult, Run
-from gputui.services.compare.pairing import Side
 from gputui.services.results.throughput import speed_of
 
 _CEILINGS = {"gemm": "matmul", "membw": "copy"}
@@ -19,8 +18,6 @@ _LINKS = {"256m-h2d": "h2d_pinned", "256m-d2h": "d2h_pinned"}
 """Sizes of `xfer` that are what the figures of links were measured with: large copies, pinned memory."""
 _SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
 """Sizes that do not fill a large GPU: the figures known from elsewhere are not of these."""
-
-
 
 
 def normality_of(run: Run) -> tuple[Normality, ...]:

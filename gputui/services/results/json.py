@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any  # JSON
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
-from gputui.analysis.job import Serving
-from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import to_plain
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.services.advise.rent import Advice
-from gputui.services.results.step_breakdown import timed_step_ns
-from gputui.services.advise.buy import Buying
-from gputui.services.compare.pairing import Cell, Comparison, Row, Side
-from gputui.services.compare.why import Why, sentence
+from gputui.services.results.expected import normality_of
 from gputui.services.results.metrics import figures_of
-from gputui.services.results.expected import (normality_of)
-from gputui.services.compare.pairing import (normality_of_side)
-from gputui.services.results.throughput import cost_of, speed_of, waited_share
 from gputui.services.results.roofline import uses_of
+from gputui.services.results.step_breakdown import timed_step_ns
+from gputui.services.results.throughput import cost_of, speed_of, waited_share
 
 
 def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:
@@ -58,18 +51,8 @@ def summary_as_json(run: RunSummary) -> dict[str, Any]:
     return {"short_id": run.short_id, **plain}
 
 
-
-
-
-
-
-
-
-
 def _number(value: float | Missing) -> float | None:
     return None if isinstance(value, Missing) else value
-
-
 
 
 def case_identity(case: Case) -> dict[str, Any]:
@@ -78,8 +61,6 @@ def case_identity(case: Case) -> dict[str, Any]:
         **case.identity(),
         "units_per_step": case.units_per_step,
     }
-
-
 
 
 def figures_as_json(case: CaseResult) -> list[dict[str, Any]]:
@@ -113,7 +94,3 @@ def cost_as_json(cost: Cost | Missing, unit: str) -> dict[str, Any]:
     if isinstance(bought, Missing):
         return {**plain, "units_per_usd": None}
     return {**plain, "units_per_usd": dict(zip(("value", "low", "high"), bought, strict=True))}
-
-
-
-

@@ -11,8 +11,8 @@ from typing import TypeVar
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
-from gputui.services.support.paths import default_result_file
 from gputui.services.results.references import PREFIX, reference_file
+from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
 from gputui.store.opening import expanded
 from gputui.store.reading import (

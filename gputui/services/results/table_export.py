@@ -20,16 +20,15 @@ from gputui.model.journal import to_plain, trace_name
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, RunSummary
 from gputui.model.telemetry import HOST, METRICS
-from gputui.services.results.step_breakdown import anatomy_of
 from gputui.services.results.browser import FileEntry, RunDetail
-from gputui.services.support.csv_cells import (Value)
-from gputui.services.support.csv_cells import (harmless)
-from gputui.services.results.metrics import CaseFigure, figures_of
 from gputui.services.results.expected import normality_of
+from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
+from gputui.services.results.metrics import CaseFigure, figures_of
+from gputui.services.results.step_breakdown import anatomy_of
 from gputui.services.results.throughput import speed_of, waited_share
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.support.atomic_write import write, write_whole
+from gputui.services.support.csv_cells import Value, harmless
 from gputui.store.reading import TelemetrySeries
 
 SCHEMA = 1

@@ -6,8 +6,8 @@ import shlex
 
 from gputui.errors import NotStored
 from gputui.model.journal import Stored
-from gputui.services.runs.recovery import recover_now
 from gputui.services.runs.process import LiveRun, wait_until_begun
+from gputui.services.runs.recovery import recover_now
 
 
 def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:

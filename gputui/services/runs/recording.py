@@ -16,9 +16,9 @@ from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
 from gputui.recording.foreground import ProgramEnd
 from gputui.recording.spec import Spec
-from gputui.services.support.paths import hash_key, run_directories
-from gputui.services.runs.recovery import import_journal
 from gputui.services.runs.process import new_run_id, remove_old_directories
+from gputui.services.runs.recovery import import_journal
+from gputui.services.support.paths import hash_key, run_directories
 from gputui.store.writing import StoredRun
 
 PROFILE = "record"

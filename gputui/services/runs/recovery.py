@@ -13,9 +13,9 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, LaunchEnd
 from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
-from gputui.services.support.paths import hash_key, run_directories
-from gputui.services.runs.process import holds_a_journal, mark_stored
 from gputui.services.results.traces import keep_traces
+from gputui.services.runs.process import holds_a_journal, mark_stored
+from gputui.services.support.paths import hash_key, run_directories
 from gputui.store.journal_reader import JournalContents, read_journal, read_telemetry
 from gputui.store.writing import StoredRun, store_run
 

@@ -16,17 +16,17 @@ from gputui.machine import describe_machine, storage_warning
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.plan import MIN_BLOCKS, Plan
-from gputui.services.profiles.interpreters import Chosen, choose_interpreter, executable_at
-from gputui.services.profiles.user_workload import is_step_file, profile_of_step
-from gputui.services.support.paths import default_result_file, hash_key
 from gputui.services.prices.pricing import price_of
+from gputui.services.profiles.interpreters import Chosen, choose_interpreter, executable_at
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.profiles.user_workload import is_step_file, profile_of_step
 from gputui.services.runs.process import RunRequest
+from gputui.services.support.paths import default_result_file, hash_key
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
-from gputui.worker.hosts import address_of
+from gputui.worker.procs.multihost import address_of
 
 _SHOWN = 40
 """Letters of a wrong value in an error."""

@@ -8,13 +8,13 @@ from gputui.analysis.health import CAUSES, Finding, age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
+from gputui.tui.monitor.actions import OF_THE_APP
+from gputui.tui.monitor.look import Look, account_text, device_title
+from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
 from gputui.tui.shell.keymap import Action, shown_keys
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.monitor.actions import OF_THE_APP
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
-from gputui.tui.monitor.look import (Look, account_text, device_title)
-from gputui.tui.widgets.wrapping import (wrapped)
-from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
+from gputui.tui.widgets.wrapping import wrapped
 
 REASONS: tuple[tuple[int, str], ...] = (
     (0x1, "idle"),

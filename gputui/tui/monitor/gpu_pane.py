@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from gputui.analysis.health import Finding
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, ruled
-from gputui.tui.widgets.charts import bar
-from gputui.tui.monitor.look import (Look, account_text, device_title, instance_state, instances_text, is_full, metric_lines, profile_text)
-from gputui.tui.widgets.wrapping import (wrapped)
+from gputui.tui.monitor.look import (
+    Look,
+    account_text,
+    device_title,
+    instance_state,
+    instances_text,
+    is_full,
+    metric_lines,
+    profile_text,
+)
 from gputui.tui.monitor.metrics import (
     ALWAYS,
     Metric,
@@ -20,6 +25,10 @@ from gputui.tui.monitor.metrics import (
     number,
     percent,
 )
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, fitted, left, ruled
+from gputui.tui.widgets.charts import bar
+from gputui.tui.widgets.wrapping import wrapped
 
 TWO_METRICS = 104
 """From this width on, two metrics stand beside each other if there are more than rows."""

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from gputui.analysis.health import Finding
 from gputui.model.live import DeviceSample
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, side_by_side
-from gputui.tui.widgets.charts import heat
 from gputui.tui.monitor.layout import STRIP_LABEL, Box, Layout
 from gputui.tui.monitor.look import (
     Look,
@@ -20,6 +17,9 @@ from gputui.tui.monitor.look import (
     profile_text,
 )
 from gputui.tui.monitor.metrics import ABSENT, degrees, memory, memory_of, number, percent, watts, word
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, side_by_side
+from gputui.tui.widgets.charts import heat
 
 
 class RowColumns:

@@ -8,13 +8,13 @@ from gputui.analysis.health import age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.monitor.accounts import Account
+from gputui.tui.monitor.look import Look, account_text, metric_lines, used_in_short
+from gputui.tui.monitor.metrics import HOST_METRICS, memory_of, number, percent, rate, word
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.widgets.charts import heat
-from gputui.tui.monitor.look import (Look, account_text, metric_lines, used_in_short)
-from gputui.tui.widgets.wrapping import (wrapped)
-from gputui.tui.monitor.metrics import HOST_METRICS, memory_of, number, percent, rate, word
+from gputui.tui.widgets.wrapping import wrapped
 
 MOST_CHART_ROWS = 3
 

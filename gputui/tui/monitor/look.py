@@ -9,12 +9,12 @@ from gputui.analysis.health import Finding
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import counted, format_usd, with_prefix
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.monitor.accounts import IDLE_PCT, Account, Ledger
+from gputui.tui.monitor.metrics import Metric, Units, number, word
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of
 from gputui.tui.widgets.charts import Chart, bar, round_ceiling
 from gputui.tui.widgets.history import History, Series
-from gputui.tui.monitor.metrics import Metric, Units, number, word
 
 NEARLY_FULL = 0.95
 """From this share on, memory and temperature are drawn as a warning."""
@@ -218,5 +218,3 @@ def _elapsed(nanoseconds: float) -> str:
     if minutes < 1:
         return "<1 min"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-

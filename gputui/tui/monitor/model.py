@@ -9,21 +9,15 @@ from dataclasses import dataclass, field, replace
 from gputui.analysis.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
-from gputui.tui.shell.keymap import Action
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
 from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import gpu_pane, has_account
 from gputui.tui.monitor.gpu_rows import GpuRows
-from gputui.tui.widgets.history import SECOND_NS, History
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, laid_out
-from gputui.tui.monitor.look import (ChartPool, Look)
-from gputui.tui.widgets.wrapping import (wrapped)
+from gputui.tui.monitor.look import ChartPool, Look
 from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
-from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessTable
 from gputui.tui.monitor.recording import Recording, change_speed, pause_or_go_on, position_spans
@@ -44,7 +38,13 @@ from gputui.tui.monitor.status import (
     hints_line,
     question_line,
 )
+from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.registry import narrowed
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
+from gputui.tui.widgets.history import SECOND_NS, History
+from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.wrapping import wrapped
 
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gputui.model.absent import Missing
 from gputui.model.devices import MIG_PER_GPU, device_label, device_order
 from gputui.model.live import ENDED, FOREIGN, HIDDEN, ProcessSample
-from gputui.tui.widgets.cells import clean
 from gputui.tui.monitor.metrics import ABSENT, Units, memory
+from gputui.tui.widgets.cells import clean
 
 Key = float | str | None
 """What a column is sorted by; None stands last, whichever way round."""

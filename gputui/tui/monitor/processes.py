@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from gputui.model.absent import Missing
 from gputui.model.live import ProcessSample
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, left, right
 from gputui.tui.monitor.metrics import Units
 from gputui.tui.monitor.process_columns import (
     COLUMNS,
@@ -22,6 +20,8 @@ from gputui.tui.monitor.process_columns import (
     slices_text,
     user_text,
 )
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import fitted, left, right
 
 Identity = tuple[int, int | None]
 """PID and start time: together one process."""

@@ -17,11 +17,11 @@ from textual.strip import Strip
 
 from gputui.model.live import LiveSample
 from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.shell.registry import screen_at
 from gputui.tui.terminal.cell_diff import width_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.shell.registry import screen_at
 from gputui.tui.terminal.theme import Depth
 
 PAINT_EVERY_S = 1.0

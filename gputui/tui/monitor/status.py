@@ -6,8 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.health import Finding
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.monitor.actions import OF_THE_APP, Action, shown_key
+from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
 
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")

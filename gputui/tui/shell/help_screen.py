@@ -10,9 +10,9 @@ from textual.binding import Binding
 from textual.screen import ModalScreen
 
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action, shown_keys
+from gputui.tui.shell.registry import ScreenEntry
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.shell.registry import ScreenEntry
 
 _SENTENCES_FROM = 29
 """The column in which it stands what a key does."""

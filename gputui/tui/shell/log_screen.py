@@ -13,7 +13,7 @@ from gputui.services.support.paths import copies_directory
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.wrapping import (wrapped)
+from gputui.tui.widgets.wrapping import wrapped
 
 
 class LogScreen(ModalScreen[None]):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gputui.store.opening import expanded
-from gputui.tui.widgets.dialogs import AskText, Confirm
 from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
 def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[Path], str]) -> None:

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widget import Widget
 
 from gputui.errors import GputuiError
 from gputui.services.support.background import Job
 from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
-from gputui.tui.shell.keymap import Action, shown_key
 from gputui.tui.shell.clipboard import copy
+from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.shell.registry import header_line, screen_at
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import cut, fitted, line_width
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.shell.registry import header_line, screen_at
-from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.terminal.theme import Depth
 
 T = TypeVar("T")
 _NARROW = 80
 """Below this width the way back has its place among the keys before all others."""
-
-
-
-
 
 
 def bindings_of(actions: Iterable[Action]) -> list[BindingType]:

@@ -17,9 +17,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputui.tui.terminal.cell_diff import CellDiff, Placed
+from gputui.tui.terminal.driver import QuietDriver
 from gputui.tui.terminal.flow_control import FrameGate
 from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.terminal.driver import QuietDriver
 from gputui.tui.terminal.theme import Depth, depth_of
 
 SYNC_BEGIN, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"

@@ -1,2 +1,1 @@
-"""What several screens draw: charts, tables, pages of lines, dialogs, texts cut and wrapped to cells.
-"""
+"""What several screens draw: charts, tables, pages of lines, dialogs, texts cut and wrapped to cells."""

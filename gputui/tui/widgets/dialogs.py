@@ -10,8 +10,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from gputui.store.text import clean_text
+from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.plain_ascii import text_in_ascii
-from gputui.tui.widgets.app_context import (shell_of)
 
 _CSS = """
 {0} {{ align: center middle; background: ansi_default; }}

@@ -8,9 +8,9 @@ from textual.strip import Strip
 
 from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.lines_view import strip_of
+from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted, line_width
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.widgets.app_context import (shell_of)
 
 
 class LinesPage(ScrollView, can_focus=True):

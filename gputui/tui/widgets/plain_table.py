@@ -12,9 +12,9 @@ from textual.strip import Strip
 from textual.widgets import DataTable
 
 from gputui.store.text import clean_text
+from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import cut, width_of
 from gputui.tui.widgets.plain_ascii import text_in_ascii
-from gputui.tui.widgets.app_context import (shell_of)
 
 CUT = "…"
 """Stands where something goes on beyond the edge; `left` and `right` lead there."""

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..shapes import EncoderShape
+from ..steps.flops import EncoderShape
 
 
 class _Layer(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..shapes import GptShape
+from ..steps.flops import GptShape
 
 
 class _Layer(nn.Module):

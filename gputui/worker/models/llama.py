@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..shapes import LlamaShape
+from ..steps.flops import LlamaShape
 
 ROTARY_BASE = 10000.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..shapes import LstmShape
+from ..steps.flops import LstmShape
 
 
 class Lstm(nn.Module):

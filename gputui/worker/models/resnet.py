@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..shapes import STAGE_WIDTHS, STEM_CHANNELS, ResNetShape
+from ..steps.flops import STAGE_WIDTHS, STEM_CHANNELS, ResNetShape
 
 
 def _conv_norm(channels_in: int, channels_out: int, kernel: int, stride: int = 1) -> nn.Sequential:

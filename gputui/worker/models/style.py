@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from ..shapes import STYLE_CONVOLUTIONS
+from ..steps.flops import STYLE_CONVOLUTIONS
 
 
 def _conv(kernel: int, channels_in: int, channels_out: int, stride: int = 1) -> nn.Module:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from ..classification import TEXT_BASE, TEXT_MINI
 from ..contract import Request, Size, Step, Workload
-from ..shapes import EncoderShape, encoder_forward_flops
+from ..models.classifiers import TEXT_BASE, TEXT_MINI
+from ..steps.flops import EncoderShape, encoder_forward_flops
 
 LONG = replace(TEXT_BASE, context=384)
 """BERT-base at the length that question answering is tuned with."""
@@ -34,7 +34,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models.encoder import Encoder
-    from ..training import training_step
+    from ..steps.training import training_step
 
     shape = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     torch.manual_seed(request.seed)

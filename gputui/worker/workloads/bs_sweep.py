@@ -11,8 +11,8 @@ from typing import Any  # JSON
 
 from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import OutOfMemory, is_out_of_memory
-from ..shapes import GptShape
-from ..timing import BlockTime
+from ..steps.flops import GptShape
+from ..timing.stopwatch import BlockTime
 from .gpt_train import BASE, MINI
 
 SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
@@ -139,7 +139,7 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
     CPU_MEMORY_SHARE of the memory that may be used here, and no more: the system refuses what goes beyond,
     as a GPU does.
     """
-    from ..peers import Peers
+    from ..procs.ranks import Peers
 
     limit_bytes = _limit_bytes(request.device)
     refused_bytes = limit_bytes if request.device == "cpu" else None
@@ -155,7 +155,7 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
         is_time_up=is_time_up,
     )
     best = max(found.fitting(), key=lambda t: t.samples_per_s)
-    peers = Peers("bs_probe", 1)
+    peers = Peers("workloads.batch_probe", 1)
     try:
         peers.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
     except BaseException:
@@ -178,10 +178,10 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
 
 def _probe(question: dict[str, Any]) -> Tried:
     """One batch in a process of its own, which is gone afterwards with all its memory."""
-    from ..peers import PeerLost, Peers
+    from ..procs.ranks import PeerLost, Peers
 
     batch = int(question["batch"])
-    peers = Peers("bs_probe", 1)
+    peers = Peers("workloads.batch_probe", 1)
     try:
         answer = peers.ask(0, **question)
     except PeerLost:

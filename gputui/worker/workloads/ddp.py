@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import is_out_of_memory
-from ..shapes import GptShape
-from ..timing import BlockTime, steps_for
+from ..steps.flops import GptShape
+from ..timing.stopwatch import BlockTime, steps_for
 from .gpt_train import BASE, MINI
 
 XL = GptShape(layers=32, heads=32, width=4096, context=1024, vocabulary=50304)
 """GPT-3's 6.7B: 107 GB of weights, gradients and AdamW's state in fp32, more than a GPU of 80 GB has."""
 
 if TYPE_CHECKING:
-    from ..peers import Peers
+    from ..procs.ranks import Peers
 
 ALONE_BLOCKS = 5
 ALONE_BLOCK_S = 0.2
@@ -152,11 +152,11 @@ def start_ranks(request: Request) -> Peers:
 
 def _here(ranks: int, threads: int) -> Peers:
     """All ranks on this host."""
-    from ..hosts import thread_counts
-    from ..peers import Peers
+    from ..procs.multihost import thread_counts
+    from ..procs.ranks import Peers
 
     return Peers(
-        "ddp_rank",
+        "workloads.ddp_rank",
         ranks,
         launcher=(
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"),
@@ -168,16 +168,16 @@ def _here(ranks: int, threads: int) -> Peers:
 
 def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> Peers:
     """As many ranks on each host; the first are on this one."""
-    from ..hosts import Hosts, thread_counts
-    from ..peers import Peers
+    from ..procs.multihost import Hosts, thread_counts
+    from ..procs.ranks import Peers
 
     if not request.rendezvous:
         raise Unsupported(f"{count} hosts are needed, and no address was given where they join")
     hosts = Hosts(request.rendezvous, count)
     try:
-        hosts.call("ddp_rank", per_host, threads, request.time_s / 2)
+        hosts.call("workloads.ddp_rank", per_host, threads, request.time_s / 2)
         return Peers(
-            "ddp_rank",
+            "workloads.ddp_rank",
             count * per_host,
             launcher=hosts.launcher(per_host),
             environment={**thread_counts(threads), **hosts.interface()},

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any  # torch's own types, where torch may be absent
 
 from ..contract import Request, Size, Step, Workload
-from ..shapes import LlamaShape, decode_bytes, decode_flops
+from ..steps.flops import LlamaShape, decode_bytes, decode_flops
 
 MINI = LlamaShape(layers=12, heads=12, width=768, hidden=2048, vocabulary=32000, cache=256)
 """0.1B multiplied weights."""
@@ -44,9 +44,9 @@ def build(request: Request) -> Step:
     """
     import torch
 
-    from ..compiling import compiled
     from ..models.llama import Llama
-    from ..serving import served
+    from ..steps.compiling import compiled
+    from ..steps.serving import served
 
     names = ("layers", "heads", "width", "hidden", "vocabulary", "cache")
     shape = LlamaShape(**{name: request.integer(name) for name in names})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any  # torch's own types
 
 from ..contract import Request, Size, Step, Workload
-from ..shapes import GptShape, gpt_training_flops
+from ..steps.flops import GptShape, gpt_training_flops
 
 MINI = GptShape(layers=6, heads=6, width=384, context=256, vocabulary=256)
 """The character-level shape of nanoGPT, over bytes."""
@@ -56,7 +56,7 @@ def build(request: Request) -> Step:
     """Forward, backward and optimizer on the same tokens in every step."""
     import torch
 
-    from ..training import training_step
+    from ..steps.training import training_step
 
     model, tokens, optimizer = made(request)
     vocabulary = request.integer("vocabulary")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..classification import IMAGE_BASE, IMAGE_MINI, TEXT_BASE, TEXT_MINI, described
 from ..contract import Parameter, Request, Size, Step, Workload
-from ..shapes import EncoderShape, ResNetShape
+from ..models.classifiers import IMAGE_BASE, IMAGE_MINI, TEXT_BASE, TEXT_MINI, described
+from ..steps.flops import EncoderShape, ResNetShape
 from .bs_sweep import FIGURES, SMALLEST, at_best_batch
 
 SMALLEST_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 2}

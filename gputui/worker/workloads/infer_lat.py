@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..classification import (
+from ..contract import Figure, Request, Size, Step, Value, Workload
+from ..models.classifiers import (
     IMAGE_BASE,
     IMAGE_MINI,
     TEXT_BASE,
@@ -15,9 +16,8 @@ from ..classification import (
     described,
     forward_flops,
 )
-from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..latencies import Stopwatched, percentile_value
-from ..shapes import EncoderShape, ResNetShape
+from ..steps.flops import EncoderShape, ResNetShape
+from ..steps.latencies import Stopwatched, percentile_value
 
 SHARES = (0.5, 0.9, 0.99)
 
@@ -36,7 +36,7 @@ def build(request: Request) -> Step:
     """A step is one request: its input leaves the host, its scores are back on the host."""
     import torch
 
-    from ..serving import request_step
+    from ..steps.serving import request_step
 
     model, host_input = classifier_and_input(request)
     answer = torch.zeros(1, request.integer("classes"), dtype=request.precision.product_dtype())

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from ..classification import (
+from ..contract import Request, Size, Step, Value, Workload
+from ..models.classifiers import (
     IMAGE_BASE,
     IMAGE_MINI,
     TEXT_BASE,
@@ -15,10 +16,9 @@ from ..classification import (
     described,
     forward_flops,
 )
-from ..compiling import COMPILE
-from ..contract import Request, Size, Step, Value, Workload
-from ..latencies import open_loop_figures, open_loop_values
-from ..shapes import EncoderShape, ResNetShape
+from ..steps.compiling import COMPILE
+from ..steps.flops import EncoderShape, ResNetShape
+from ..steps.latencies import open_loop_figures, open_loop_values
 
 OPEN_S = 2.0
 """For each fraction of the throughput, at most."""
@@ -40,7 +40,7 @@ def build(request: Request) -> Step:
     After the last block requests come from the host at random (Poisson) at fractions of the throughput the
     blocks had; whoever waits is answered together, in batches filled up to a power of two.
     """
-    from ..serving import answering, batch_step
+    from ..steps.serving import answering, batch_step
 
     model, host_batch = classifier_and_input(request)
     step = batch_step(model, host_batch, request)

@@ -8,8 +8,8 @@ from statistics import mean, median
 from typing import Any  # torch's own types
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..shapes import ResNetShape
-from ..timing import steps_for, stopwatch_for
+from ..steps.flops import ResNetShape
+from ..timing.stopwatch import steps_for, stopwatch_for
 from .conv_train import BASE, MINI
 
 CACHED_BLOCKS = 5
@@ -55,8 +55,8 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models.resnet import ResNet
-    from ..pictures import Pictures, loader_of
-    from ..training import training_step
+    from ..steps.training import training_step
+    from .image_data import Pictures, loader_of
 
     shape = ResNetShape.described(request.parameters)
     batch, device = request.integer("batch"), request.device

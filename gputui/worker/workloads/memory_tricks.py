@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any  # torch's own types
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from ..shapes import GptShape
+from ..steps.flops import GptShape
 from .gpt_train import BASE, MINI, made
 
 PARTS_OF_A_BATCH = 4
@@ -57,7 +57,7 @@ def build(request: Request) -> Step:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from ..memory import PARTS, NotTold, PhaseOf, no_phases, peak_of_a_step
+    from ..profiling.allocations import PARTS, NotTold, PhaseOf, no_phases, peak_of_a_step
 
     trick, precision = str(request.parameters["trick"]), request.precision
     if trick == "offload" and request.device == "cpu":

@@ -13,9 +13,9 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gputui.store.text import clean_text
+from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import cut
 from gputui.tui.widgets.plain_ascii import text_in_ascii
-from gputui.tui.widgets.app_context import (shell_of)
 
 FILES = "files"
 _WIDTH = 76

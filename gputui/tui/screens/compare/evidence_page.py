@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_percent, format_ratio, format_seconds
-from gputui.services.compare.telemetry_overlay import SideCourse
 from gputui.services.compare.pairing import Cell, Row
-from gputui.services.compare.why import Why
-from gputui.services.compare.row_values import value_of
 from gputui.services.compare.row_text import boxes_text, change_text, rate_text, time_text
+from gputui.services.compare.row_values import value_of
+from gputui.services.compare.telemetry_overlay import SideCourse
+from gputui.services.compare.why import Why
 from gputui.services.results.throughput import launches_of
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.screens.compare.why_lines import why_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
-from gputui.tui.widgets.paragraphs import (paragraph)
+from gputui.tui.widgets.paragraphs import paragraph
 
 _ROWS = 3
 _LABEL = 3

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any  # whatever a job is for
 
-from gputui.services.compare.session import Answer, Asked, Request, ask, request_of
 from gputui.services.compare.pairing import Comparison, Row, Side
-from gputui.services.compare.why import Why
-from gputui.services.support.background import Job
 from gputui.services.compare.row_values import VALUES, Value
+from gputui.services.compare.session import Answer, Asked, Request, ask, request_of
+from gputui.services.compare.why import Why
 from gputui.services.results.selectors import from_here
+from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import cut
 

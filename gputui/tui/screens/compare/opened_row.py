@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.compare.telemetry_overlay import SideCourse, courses_of
 from gputui.services.compare.pairing import Row
-from gputui.services.support.background import Job
-from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.row_text import row_name
+from gputui.services.compare.suggestions import next_steps
+from gputui.services.compare.telemetry_overlay import SideCourse, courses_of
+from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_page import evidence_page
 from gputui.tui.screens.compare.loaded import Loaded, with_energy
 from gputui.tui.screens.compare.pages import side_lines

@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputui.services.compare.pairing import Comparison, Side
+from gputui.services.compare.row_text import (
+    difference_words,
+    no_difference_words,
+    side_words,
+    unmeasured_words,
+)
 from gputui.services.results.references import PREFIX, reference_directory, reference_names
-from gputui.services.compare.row_text import difference_words, no_difference_words, side_words, unmeasured_words
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, short_name
 from gputui.tui.screens.compare.rows_table import Sheet
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted
-from gputui.tui.widgets.paragraphs import (paragraph)
+from gputui.tui.widgets.paragraphs import paragraph
 
 _ANY_WIDTH = 10_000
 _LETTER = 3

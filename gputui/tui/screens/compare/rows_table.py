@@ -9,8 +9,8 @@ from gputui.analysis.verdict import Estimate, Verdict
 from gputui.model.absent import Missing
 from gputui.model.units import RATES
 from gputui.services.compare.pairing import Cell, Comparison, Row, pairing, table_order
-from gputui.services.compare.row_values import Value, absences, value_of
 from gputui.services.compare.row_text import change_text, row_name, shared_words, short_change_text
+from gputui.services.compare.row_values import Value, absences, value_of
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import cut, width_of
 

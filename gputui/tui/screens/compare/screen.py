@@ -10,13 +10,12 @@ from textual.app import ComposeResult
 from textual.widgets import ContentSwitcher, DataTable
 
 from gputui.analysis.attribution import Attribution
-from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
-from gputui.services.support.paths import copies_directory
-from gputui.services.printed import printed
+from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_values import VALUES, Value
+from gputui.services.printed import printed
+from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
-from gputui.tui.shell.clipboard import copy
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
 from gputui.tui.screens.compare.loaded import (
@@ -30,16 +29,17 @@ from gputui.tui.screens.compare.loaded import (
 from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.screens.compare.pages import differing, sides_lines, teaching
 from gputui.tui.screens.compare.rows_table import RowOfSides, Sheet, row_line, rows_of_sides, sheet_of
-from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.shell.clipboard import copy
+from gputui.tui.shell.save_dialog import ask_and_save
+from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.paragraphs import (paragraph)
-from gputui.tui.shell.save_dialog import ask_and_save
-from gputui.tui.shell.shell_screen import (ShellScreen, bindings_of)
-from gputui.tui.widgets.app_context import (shell_of)
 
 _HINTS = {
     "rows": ("enter", "values", "baseline", "by", "text", "save", "differs", "command", "open-files", "back"),

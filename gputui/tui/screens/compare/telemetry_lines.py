@@ -10,7 +10,7 @@ from gputui.model.units import format_seconds, three_digits
 from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, Course, SideCourse
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
-from gputui.tui.widgets.paragraphs import (paragraph)
+from gputui.tui.widgets.paragraphs import paragraph
 
 _LABEL = 32
 """Cells of name, side and numbers at the left."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from gputui.analysis.attribution import Attribution
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_percent
-from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, time_text
+from gputui.services.results.conditions import NOT_PROFILED
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import left
-from gputui.tui.widgets.paragraphs import (paragraph)
+from gputui.tui.widgets.paragraphs import paragraph
 
 _NAME = 24
 _CELL = 10

@@ -13,10 +13,10 @@ from gputui.services.doctor.checks import Box, Check, Terminal, gathered, judged
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.screens.doctor.actions import ACTIONS
+from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.shell.shell_screen import (ShellScreen, bindings_of)
-from gputui.tui.widgets.app_context import (shell_of)
 
 _STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
 _WORDS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}

@@ -10,8 +10,8 @@ from gputui.model.result import RunSummary
 from gputui.services.results.labels import day
 from gputui.store.editing import label_run, remove_run
 from gputui.store.selecting import check_label
-from gputui.tui.widgets.dialogs import AskText, Confirm
 from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.widgets.dialogs import AskText, Confirm
 
 Change = Callable[[Callable[[], None], str], None]
 """Does something to the file in the background, and says so afterwards."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gputui.services.results.browser import FileEntry
 from gputui.services.results.table_export import Sheet, files_sheet
-from gputui.tui.widgets.plain_table import PlainTable
 from gputui.tui.screens.results.tables import FILE_HEADINGS, file_row
+from gputui.tui.widgets.plain_table import PlainTable
 
 
 class FilesTable(PlainTable):

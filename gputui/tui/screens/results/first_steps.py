@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from gputui.services.support.paths import default_result_file
+from gputui.tui.shell.registry import SCREENS
 from gputui.tui.terminal.lines import Line
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.shell.registry import SCREENS
 
 
 def first_steps(width: int, runs_in_progress: int) -> tuple[Line, ...]:

@@ -8,16 +8,16 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import MemoryPoint, ProfiledPass
 from gputui.model.result import CaseResult
 from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
-from gputui.services.results.step_breakdown import Anatomy, anatomy_of, is_believed
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.expected import normality_of
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.labels import case_name, run_heading, run_notes
+from gputui.services.results.step_breakdown import Anatomy, anatomy_of, is_believed
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.store.reading import CaseConditions
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import bar
 from gputui.tui.screens.results.block_chart import block_chart, chart_words
 from gputui.tui.screens.results.last_words import last_words
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.charts import bar
 from gputui.tui.widgets.paragraphs import paragraph
 
 POINTS = {

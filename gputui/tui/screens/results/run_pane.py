@@ -14,15 +14,11 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
-from gputui.services.results.step_breakdown import Anatomy
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.table_export import Sheet
 from gputui.services.results.labels import case_name
+from gputui.services.results.step_breakdown import Anatomy
+from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.terminal.lines import Line
-from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.screens.results import pages
 from gputui.tui.screens.results.tables import (
     CASE_HEADINGS,
@@ -36,7 +32,11 @@ from gputui.tui.screens.results.tables import (
 )
 from gputui.tui.screens.results.telemetry_page import course_place, telemetry_page
 from gputui.tui.screens.results.window import Window
-from gputui.tui.widgets.app_context import (shell_of)
+from gputui.tui.terminal.lines import Line
+from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.plain_table import PlainTable
 
 TABS = ("cases", "blocks", "operators", "step", "memory", "telemetry", "environment", "findings")
 OF_A_CASE = ("blocks", "operators", "step", "memory")

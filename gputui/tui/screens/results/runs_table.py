@@ -8,7 +8,6 @@ from gputui.model.result import RunSummary
 from gputui.services.results.browser import FileRuns
 from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.store.selecting import MAX_LABEL
-from gputui.tui.widgets.plain_table import PlainTable
 from gputui.tui.screens.results.tables import (
     MARK,
     RUN_HEADINGS,
@@ -17,6 +16,7 @@ from gputui.tui.screens.results.tables import (
     run_row,
     sorted_runs,
 )
+from gputui.tui.widgets.plain_table import PlainTable
 
 _MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
 _WIDE, _LABEL_CELLS = 100, 14

@@ -7,7 +7,14 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.table_export import TRACE_ENDING, Sheet, default_name, save_sheet, save_trace, trace_of
+from gputui.services.results.table_export import (
+    TRACE_ENDING,
+    Sheet,
+    default_name,
+    save_sheet,
+    save_trace,
+    trace_of,
+)
 from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.shell.save_dialog import ask_and_save
 from gputui.tui.shell.shell_screen import ShellScreen

@@ -20,13 +20,12 @@ from gputui.services.results.browser import (
     read_series,
     recent_files,
 )
+from gputui.services.results.labels import day
+from gputui.services.results.selectors import split_selector
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file
-from gputui.services.results.selectors import split_selector
-from gputui.services.results.labels import day
 from gputui.store.opening import expanded
 from gputui.store.selecting import find_run
-from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.changing import ask_label, ask_removal
 from gputui.tui.screens.results.files_table import FilesTable
@@ -36,8 +35,9 @@ from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
 from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, tell_nothing
 from gputui.tui.screens.results.window import Window
-from gputui.tui.shell.shell_screen import (ShellScreen, bindings_of)
-from gputui.tui.widgets.app_context import (shell_of)
+from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
+from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.dialogs import AskText
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),

@@ -12,8 +12,6 @@ from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_bytes, format_percent, format_rate, format_seconds
 from gputui.services.results.browser import FileEntry, RunDetail
-from gputui.services.results.metrics import figures_of
-from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -23,6 +21,8 @@ from gputui.services.results.labels import (
     interval_words,
     measured_first,
 )
+from gputui.services.results.metrics import figures_of
+from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 from gputui.store.text import clean_text
 
 FILE_HEADINGS = ("file", "size", "changed", "in")

@@ -14,10 +14,10 @@ from gputui.model.units import format_bytes, format_seconds, three_digits
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
 from gputui.store.reading import TelemetrySeries
+from gputui.tui.screens.results.window import Window
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
 from gputui.tui.widgets.paragraphs import paragraph
-from gputui.tui.screens.results.window import Window
 
 CURSOR, TIMED = "v", "-"
 _NAME, _NUMBER = 26, 10

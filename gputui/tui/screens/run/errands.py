@@ -16,12 +16,12 @@ from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.runs.progress import Course, LastWords, box_now
-from gputui.services.support.error_log import keep_error
-from gputui.services.runs.finishing import see_stored
-from gputui.services.support.paths import error_log
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.runs.recovery import recover_orphans
+from gputui.services.results.labels import case_name, interval_words, outcome_words
+from gputui.services.results.throughput import speed_of
+from gputui.services.results.traces import HOW_TO_OPEN, traces_of
+from gputui.services.results.worker_logs import end_of_log
+from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.process import (
     LiveRun,
     called,
@@ -31,11 +31,11 @@ from gputui.services.runs.process import (
     stop,
     wait_until_begun,
 )
-from gputui.services.results.throughput import speed_of
+from gputui.services.runs.progress import Course, LastWords, box_now
+from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.labels import case_name, interval_words, outcome_words
-from gputui.services.results.worker_logs import end_of_log
+from gputui.services.support.error_log import keep_error
+from gputui.services.support.paths import error_log
 from gputui.store.text import clean_text
 from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.requests import Check, Start, Stop

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
-from gputui.services.runs.progress import CoursePicture
 from gputui.services.profiles.loader import Profile
+from gputui.services.runs.progress import CoursePicture
 from gputui.services.runs.start import FIELDS, Checked, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.form import Form, Text
 from gputui.tui.screens.run.requests import (

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_seconds
-from gputui.services.runs.progress import CaseCourse, CoursePicture, Strip
 from gputui.services.profiles.loader import Profile
+from gputui.services.runs.progress import CaseCourse, CoursePicture, Strip
 from gputui.services.runs.start import Checked, reasons_of
+from gputui.tui.screens.run.actions import KEYS, TITLES
+from gputui.tui.screens.run.form import FIELDS, Text
+from gputui.tui.screens.run.model import Ended, ResultRow, RunModel
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -24,11 +27,8 @@ from gputui.tui.widgets.cells import (
     width_of,
 )
 from gputui.tui.widgets.charts import heat
-from gputui.tui.widgets.wrapping import (wrapped)
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.screens.run.actions import KEYS, TITLES
-from gputui.tui.screens.run.form import FIELDS, Text
-from gputui.tui.screens.run.model import Ended, ResultRow, RunModel
+from gputui.tui.widgets.wrapping import wrapped
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""

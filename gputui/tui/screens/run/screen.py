@@ -16,11 +16,6 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputui.services.support.paths import copies_directory
-from gputui.tui.shell.clipboard import copy
-from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.widgets.plain_ascii import (wants_ascii)
-from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
 from gputui.tui.screens.run.errands import Errands
 from gputui.tui.screens.run.model import RunModel
@@ -36,8 +31,12 @@ from gputui.tui.screens.run.requests import (
     Unwatch,
     Watch,
 )
+from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import header_line
+from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.theme import depth_of
+from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
 
 PAINT_EVERY_S = 1.0
 """While a run is watched: its clock moves."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any  # torch's own types, and JSON
 
-from .contract import Request, Step, Unsupported
-from .peers import Link
-from .timing import stopwatch_for, with_waiting
+from ..contract import Request, Step, Unsupported
+from ..procs.ranks import Link
+from ..timing.stopwatch import stopwatch_for, with_waiting
 
 
 def serve(link: Link) -> None:
@@ -41,7 +41,7 @@ class _Rank:
         import torch
         from torch import distributed
 
-        from .precision import resolve
+        from ..steps.precision import resolve
 
         torch.set_num_threads(threads)
         if device == "cuda":
@@ -122,9 +122,9 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    from .models.gpt import Gpt
-    from .shapes import GptShape
-    from .training import training_step
+    from ..models.gpt import Gpt
+    from ..steps.flops import GptShape
+    from ..steps.training import training_step
 
     shape = GptShape(**{n: request.integer(n) for n in ("layers", "heads", "width", "context", "vocabulary")})
     torch.manual_seed(request.seed)

@@ -26,8 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any  # Any: JSON
 
-from .contract import Unsupported
-from .failures import ToldByAnother, is_ours, is_out_of_memory, log
+from ..contract import Unsupported
+from ..failures import ToldByAnother, is_ours, is_out_of_memory, log
 
 CONNECT_S = 120.0
 """For all of them to start: a launcher, and an interpreter that imports torch, from a cold disk."""
@@ -70,7 +70,7 @@ class Peers:
         `launcher` is what stands before `-m MODULE ...`. Some of them may be those of other `hosts`, which
         were called and are let go with the rest. Raises PeerLost if they do not all connect.
         """
-        package = __name__.rpartition(".")[0]
+        package = __name__.rsplit(".", 2)[0]
         self._guests = hosts.guests if hosts else []
         self._per_host = count // (len(self._guests) + 1)
         self._folder = _folder()

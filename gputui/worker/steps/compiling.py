@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any  # torch's own types
 
-from .contract import Figure, Request, Unsupported
+from ..contract import Figure, Request, Unsupported
 
 COMPILE = "compile"
 COMPILE_FIGURE = Figure("compile_s", "compiling, before the first step", "s", "less", "median")

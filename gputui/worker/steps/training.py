@@ -7,8 +7,8 @@ from typing import Any  # torch's own types
 
 import torch
 
+from ..contract import Request, Step
 from .compiling import compiled
-from .contract import Request, Step
 
 
 def training_step(loss: Callable[[], Any], optimizer: Any, request: Request) -> Step:

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any  # JSON of the launch
 
-from .channel import Channel
-from .contract import Request, Step, Workload
-from .failures import reason_of
-from .heap import keep_heap
-from .memory import points_of_a_step
-from .partition import Partition, partition
-from .precision import resolve
-from .tracing import NoTrace, Window, event_cost_ns, traced
+from ..channel import Channel
+from ..contract import Request, Step, Workload
+from ..failures import reason_of
+from ..profiling.allocations import points_of_a_step
+from ..profiling.profiler import NoTrace, Window, event_cost_ns, traced
+from ..profiling.step_breakdown import Partition, partition
+from ..steps.precision import resolve
+from .malloc_tuning import keep_heap
 
 MOST_EVENTS = 50_000
 """Of a window: reading as many takes under a second and 300 MiB (measured; memory grows by 3 KiB each)."""

@@ -7,7 +7,7 @@ from typing import Any  # torch's own types
 
 import torch
 
-from .contract import Request, Step
+from ..contract import Request, Step
 
 
 def served(make: Callable[[], Any], request: Request) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # torch's own types
 
-from .partition import TraceEvent
+from .step_breakdown import TraceEvent
 
 _WINDOW = "gputui::window"
 _LONGEST_SHAPES = 120

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .contract import Figure, Value
+from ..contract import Figure, Value
 
 CONFIDENCE = 0.99
 """A percentile is told if, this surely, at least one of the requests lay beyond the true one."""

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any  # JSON of the launch
 
-from .channel import Channel
-from .compiling import COMPILE, COMPILE_FIGURE
-from .contention import waited_between, waited_ns
-from .contract import Precision, Request, Step, Value, Workload
-from .failures import Failed, kept_from_file, outcome_of, reason_of
-from .precision import resolve
-from .timing import BlockTime, Stopwatch, agree, median_half_width, steps_for, stopwatch_for
-from .workloads import workload_named
+from ..channel import Channel
+from ..contract import Precision, Request, Step, Value, Workload
+from ..failures import Failed, kept_from_file, outcome_of, reason_of
+from ..steps.compiling import COMPILE, COMPILE_FIGURE
+from ..steps.precision import resolve
+from ..timing.cpu_wait import waited_between, waited_ns
+from ..timing.stopwatch import BlockTime, Stopwatch, agree, median_half_width, steps_for, stopwatch_for
+from ..workloads import workload_named
 
 MIN_BLOCK_S = 0.2
 MIN_BLOCKS = 5

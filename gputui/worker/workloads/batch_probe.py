@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any  # JSON
 
-from .contract import Request, Step
-from .memory import NotTold, highest_allocated
-from .peers import Link
-from .timing import stopwatch_for, with_waiting
+from ..contract import Request, Step
+from ..procs.ranks import Link
+from ..profiling.allocations import NotTold, highest_allocated
+from ..timing.stopwatch import stopwatch_for, with_waiting
 
 TIMED_STEPS = 3
 
@@ -48,8 +48,8 @@ class _Probe:
         """Build it, take two steps, then time three. What does not fit raises what torch raises."""
         import torch
 
-        from .precision import resolve
-        from .workloads import workload_named
+        from ..steps.precision import resolve
+        from . import workload_named
 
         torch.set_num_threads(threads)
         build = workload_named(workload).build

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any  # JSON
 
-from .contract import Unsupported
-from .peers import END_S, HELLO_S, Lines, OtherHosts, PeerLost, noticing_loss, package_root
+from ..contract import Unsupported
+from .ranks import END_S, HELLO_S, Lines, OtherHosts, PeerLost, noticing_loss, package_root
 
 JOIN_S = 120.0
 """For the other hosts to join, at most."""
 RETRY_S = 1.0
-RANKS = ("ddp_rank",)
+RANKS = ("workloads.ddp_rank",)
 """Modules whose ranks a host that joined may be asked to start."""
 _ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR of netdevice(7)
 
@@ -144,13 +144,13 @@ def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> str:
     launcher = _torchrun(rendezvous, int(told["hosts"]), int(told["node"]), int(told["per_host"]))
     if told["module"] not in RANKS:
         raise Refused(f"ranks of {told['module']!r} are not known here: use the same gputui on both")
-    package = __name__.rpartition(".")[0]
+    package = __name__.rsplit(".", 2)[0]
     with (
         tempfile.TemporaryDirectory(prefix="gputui-", ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryFile() as log,
     ):
         process = subprocess.Popen(
-            [*launcher, "-m", f"{package}.peers", rendezvous, f"{package}.{told['module']}"],
+            [*launcher, "-m", f"{package}.procs.ranks", rendezvous, f"{package}.{told['module']}"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

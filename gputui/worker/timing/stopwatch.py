@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol  # Any: torch's own types, where torch may be absent
 
-from .contention import waited_between, waited_ns
+from .cpu_wait import waited_between, waited_ns
 
 
 @dataclass(frozen=True)

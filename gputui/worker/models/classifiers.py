@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any  # torch's own types, where torch may be absent
 
-from .contract import Parameter, Request
-from .shapes import EncoderShape, ResNetShape, encoder_forward_flops, resnet_forward_flops
+from ..contract import Parameter, Request
+from ..steps.flops import EncoderShape, ResNetShape, encoder_forward_flops, resnet_forward_flops
 
 TEXT_MINI = EncoderShape(layers=4, heads=4, width=256, context=128, vocabulary=30522, classes=2)
 """BERT-mini."""
@@ -38,10 +38,10 @@ def classifier_and_input(request: Request) -> tuple[Any, Any]:
     """Random weights on the device, as `serving.served` holds them, and a random batch on the host."""
     import torch
 
-    from .compiling import compiled
-    from .models.encoder import Encoder
-    from .models.resnet import ResNet
-    from .serving import served
+    from ..steps.compiling import compiled
+    from ..steps.serving import served
+    from .encoder import Encoder
+    from .resnet import ResNet
 
     generator = torch.Generator().manual_seed(request.seed)
     batch = request.integer("batch")

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any  # torch's own types, where torch may be absent
-
-from .contract import Precision, Unsupported
-
-
+from ..contract import Precision, Unsupported
 
 
 def resolve(requested: str, device: str) -> Precision:
