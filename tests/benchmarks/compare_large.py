@@ -17,7 +17,7 @@ from pathlib import Path
 
 import duckdb
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from journals import GPU_MACHINE, make_case, make_journal, make_telemetry, write_telemetry
 

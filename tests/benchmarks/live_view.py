@@ -27,6 +27,7 @@ from pathlib import Path
 from time import monotonic
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from nvml.standin import standin_environment
 from pty_harness import Terminal

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import duckdb
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from journals import GPU_MACHINE, make_case, make_journal
 from shell_app import make_app, picture, settled

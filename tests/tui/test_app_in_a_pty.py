@@ -14,7 +14,7 @@ from time import monotonic
 import pytest
 from pty_harness import DEADLINE_S, END_SIGNALS, Terminal
 
-PROGRAM = Path(__file__).with_name("moving_lines.py")
+PROGRAM = Path(__file__).parents[1] / "makers" / "moving_lines.py"
 SHOWN = "the last line"
 
 

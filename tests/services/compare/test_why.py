@@ -167,7 +167,7 @@ def test_json_has_parts_that_sum_exactly_and_the_documented_keys(
 ) -> None:
     row = why_of(said, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]
     why = row["why"]
-    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
     told = {line.split("|")[1].strip(" `"): line for line in page.splitlines() if line.startswith("| `")}
 
     assert sum(part["difference_ns"] for part in why["parts"]) == why["difference_ns"]

@@ -1,6 +1,6 @@
 """Pictures of the Results and Compare screens, kept as text in tests/tui/golden, looked at when they change.
 
-    python tests/tui/screen_goldens.py
+    python tests/makers/screen_goldens.py
 
 writes them anew.
 """
@@ -24,7 +24,7 @@ from stored_runs import HOSTILE, store
 
 from gputui.services.results import labels as wording
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "tui" / "golden"
 SIZES = ((80, 24), (120, 40), (200, 50))
 FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-runs", ("3",)),

@@ -18,7 +18,7 @@ from pty_harness import DEADLINE_S, END_SIGNALS, Terminal
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 NOBODY = 65534
 
 

@@ -1,6 +1,6 @@
-"""Pictures of the Run screen, kept as text in tests/unit/golden and looked at when they change.
+"""Pictures of the Run screen, kept as text in tests/tui/golden and looked at when they change.
 
-    python tests/run_screen_golden.py
+    python tests/makers/run_screen_golden.py
 
 writes them anew.
 """
@@ -35,7 +35,7 @@ from gputui.services.runs.start import Checked
 from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
-FOLDER = Path(__file__).parent / "unit" / "golden"
+FOLDER = Path(__file__).parents[1] / "tui" / "golden"
 SIZES = ((80, 24), (120, 40))
 SECOND = 10**9
 HOSTILE = "x\x1b]0;gone\x07\x1b[31m温度\u202ereversed"

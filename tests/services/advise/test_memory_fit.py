@@ -55,7 +55,7 @@ from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI
 
-PROGRAM = Path(__file__).parents[1] / "measured_steps.py"
+PROGRAM = Path(__file__).parents[2] / "makers" / "measured_steps.py"
 NARROW = {"layers": 3, "heads": 4, "width": 256, "context": 128, "vocabulary": 2048, "batch": 4}
 FEW_TOKENS = {"layers": 4, "heads": 4, "width": 256, "context": 16, "vocabulary": 512, "batch": 1}
 MINI_OF_2 = {

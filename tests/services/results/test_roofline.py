@@ -8,7 +8,7 @@ import pytest
 from hand_made import make_run, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE
 from rich.console import Console
-from test_normality_of_runs import at_rate
+from test_expected import at_rate
 
 from gputui.cli.results import print_uses
 from gputui.model.absent import Missing

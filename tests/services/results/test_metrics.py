@@ -155,7 +155,7 @@ def test_json_holds_the_figures_of_a_case_and_why_one_is_absent(said: Callable[.
         "key": "errors_count", "title": "bit errors", "unit": "count", "better": "less", "combine": "sum",
         "value": 2.0, "low": 0.0, "high": 2.0, "observations": 80, "launches": 2,
     }  # fmt: skip
-    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
     (told,) = re.findall(r"^\| `figures` \|.*$", page, re.MULTILINE)
     assert set(figures[0]) <= set(re.findall(r"`(\w+)`", told))
 

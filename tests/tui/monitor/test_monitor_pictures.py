@@ -32,7 +32,9 @@ def names() -> list[str]:
 
 @pytest.mark.parametrize("name", names())
 def test_pictures_are_those_that_were_looked_at(name: str) -> None:
-    assert drawn()[name] == (FOLDER / name).read_text(encoding="utf-8"), "python tests/monitor_golden.py"
+    assert drawn()[name] == (FOLDER / name).read_text(encoding="utf-8"), (
+        "python tests/makers/monitor_golden.py"
+    )
 
 
 def test_every_picture_was_looked_at() -> None:

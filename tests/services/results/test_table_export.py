@@ -5,15 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import sys
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from journals import GPU_MACHINE, RUN_ID, make_journal
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
-
 from stored_runs import HOSTILE, run_id_of, store
 
 from gputui.errors import EXIT_NOT_STORED, GputuiError

@@ -1,6 +1,6 @@
-"""Pictures of the Monitor screen, kept as text in tests/unit/golden and looked at when they change.
+"""Pictures of the Monitor screen, kept as text in tests/tui/golden and looked at when they change.
 
-    python tests/monitor_golden.py
+    python tests/makers/monitor_golden.py
 
 writes them anew.
 """
@@ -19,7 +19,7 @@ from gputui.model.nvml_codes import LIBRARY_NOT_FOUND, nvml_reason
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 
-FOLDER = Path(__file__).parent / "unit" / "golden"
+FOLDER = Path(__file__).parents[1] / "tui" / "golden"
 SIZES = ((80, 24), (120, 40), (200, 50), (40, 10))
 COUNTS = (1, 2, 4, 8, 16, 72)
 SECONDS = 90
