@@ -49,7 +49,7 @@ class OutOfMemory(MemoryError):
     """There is too little memory; the message is ours."""
 
 
-class ToldByAnother(RuntimeError):
+class RemoteError(RuntimeError):
     """What a process of this worker raised, or one on another host: its text may be of foreign code."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -60,7 +60,7 @@ class ToldByAnother(RuntimeError):
 def is_ours(error: BaseException) -> bool:
     """Whether code of this package raised an error of this package, so that its message is ours."""
     module = type(error).__module__
-    if isinstance(error, ToldByAnother) or not (module == _PACKAGE or module.startswith(f"{_PACKAGE}.")):
+    if isinstance(error, RemoteError) or not (module == _PACKAGE or module.startswith(f"{_PACKAGE}.")):
         return False
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and Path(frames[-1].filename).resolve().is_relative_to(_HERE)
@@ -120,7 +120,7 @@ def log(error: BaseException) -> None:
 
 
 def _type_of(error: BaseException) -> str:
-    name = error.kind if isinstance(error, ToldByAnother) else type(error).__name__
+    name = error.kind if isinstance(error, RemoteError) else type(error).__name__
     return name if name.isidentifier() and len(name) <= _TYPE_LETTERS else "an error"
 
 

@@ -22,7 +22,7 @@ from importlib import metadata
 from typing import Any  # JSON
 
 from ..contract import Unsupported
-from .ranks import END_S, HELLO_S, Lines, OtherHosts, PeerLost, noticing_loss, package_root
+from .ranks import END_S, HELLO_S, Lines, OtherHosts, RankLost, noticing_loss, package_root
 
 JOIN_S = 120.0
 """For the other hosts to join, at most."""
@@ -71,18 +71,18 @@ class Hosts:
     def call(self, module: str, per_host: int, threads: int, patience_s: float) -> None:
         """Wait for the others and have each start its ranks, `threads` for each of them.
 
-        Raises PeerLost if they do not come, Unsupported if one has another torch.
+        Raises RankLost if they do not come, Unsupported if one has another torch.
         """
         deadline_s = time.monotonic() + min(patience_s, JOIN_S)
         wanted = self._count - 1
         while len(self.guests) < wanted:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not select.select([self.listener], [], [], left_s)[0]:
-                raise PeerLost(
+                raise RankLost(
                     f"{len(self.guests)} of {wanted} other hosts joined: start gputui join there first"
                 )
             guest = Lines(noticing_loss(self.listener.accept()[0]))
-            with contextlib.suppress(OSError, EOFError, PeerLost, ValueError, KeyError):
+            with contextlib.suppress(OSError, EOFError, RankLost, ValueError, KeyError):
                 self._receive(guest)
                 continue
             guest.socket.close()  # something else that found the port

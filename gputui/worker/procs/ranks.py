@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any  # Any: JSON
 
 from ..contract import Unsupported
-from ..failures import ToldByAnother, is_ours, is_out_of_memory, log
+from ..failures import RemoteError, is_ours, is_out_of_memory, log
 
 CONNECT_S = 120.0
 """For all of them to start: a launcher, and an interpreter that imports torch, from a cold disk."""
@@ -38,7 +38,7 @@ _LONGEST_PLACE_BYTES = 80
 """Of a temporary directory: the whole name of a socket may have about 100."""
 
 
-class PeerLost(Exception):
+class RankLost(Exception):
     """One of the processes ended, or gave no answer in time."""
 
 
@@ -53,7 +53,7 @@ class OtherHosts:
     """The hosts that joined; a connection ends when its host is gone."""
 
 
-class Peers:
+class RankGroup:
     """The processes of one case, as the worker sees them. `close` ends them all."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Peers:
         """Start `count` processes that run `serve(link)` of a module of this package.
 
         `launcher` is what stands before `-m MODULE ...`. Some of them may be those of other `hosts`, which
-        were called and are let go with the rest. Raises PeerLost if they do not all connect.
+        were called and are let go with the rest. Raises RankLost if they do not all connect.
         """
         package = __name__.rsplit(".", 2)[0]
         self._guests = hosts.guests if hosts else []
@@ -106,14 +106,14 @@ class Peers:
                 link = Lines(noticing_loss(listener.accept()[0]))
                 try:
                     self._links[int(link.take(time.monotonic() + HELLO_S)["rank"])] = link
-                except (EOFError, PeerLost, ValueError, KeyError):
+                except (EOFError, RankLost, ValueError, KeyError):
                     link.socket.close()  # a host that is not needed, or something else that found the port
             elif readable:
-                raise PeerLost("another host left before its ranks began")
+                raise RankLost("another host left before its ranks began")
             elif self._process.poll() is not None:
-                raise PeerLost(f"the launcher ended with status {self._process.returncode} before they began")
+                raise RankLost(f"the launcher ended with status {self._process.returncode} before they began")
             elif time.monotonic() > deadline_s:
-                raise PeerLost(f"{len(self._links)} of {count} processes began within {CONNECT_S:.0f} s")
+                raise RankLost(f"{len(self._links)} of {count} processes began within {CONNECT_S:.0f} s")
 
     @property
     def pid(self) -> int:
@@ -121,11 +121,11 @@ class Peers:
         return self._process.pid
 
     def ask(self, rank: int, **message: object) -> dict[str, Any]:
-        """What one of them answers. Raises PeerLost."""
+        """What one of them answers. Raises RankLost."""
         return self._answers([rank], message)[0]
 
     def ask_all(self, **message: object) -> list[dict[str, Any]]:
-        """What each answers, by rank, when all have. Raises PeerLost as soon as one is gone."""
+        """What each answers, by rank, when all have. Raises RankLost as soon as one is gone."""
         return self._answers(sorted(self._links), message)
 
     def _answers(self, ranks: Sequence[int], message: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -142,18 +142,18 @@ class Peers:
                     [*watched, *guests], [], [], max(deadline_s - time.monotonic(), 0)
                 )
                 if not readable:
-                    raise PeerLost(f"rank {min(waiting.values())} gave no answer for {ANSWER_S:.0f} s")
+                    raise RankLost(f"rank {min(waiting.values())} gave no answer for {ANSWER_S:.0f} s")
                 if any(guest in readable for guest in guests):
-                    raise PeerLost("another host is gone: gputui join waits there no longer")
+                    raise RankLost("another host is gone: gputui join waits there no longer")
                 for ready in readable:  # one that is gone reads as ready, whether it was asked or not
                     rank = watched[ready]
                     answers[rank] = self._links[rank].take(deadline_s)
                     waiting.pop(ready, None)
         except OSError as error:
-            raise PeerLost(f"rank {error.args[0] if error.args else '?'} is gone") from error
+            raise RankLost(f"rank {error.args[0] if error.args else '?'} is gone") from error
         except EOFError as error:
             where = "" if rank < self._per_host else " on another host"
-            raise PeerLost(f"rank {rank}{where} ended before its work was done") from error
+            raise RankLost(f"rank {rank}{where} ended before its work was done") from error
         for rank in ranks:
             if "error" in answers[rank]:
                 _raise(answers[rank])
@@ -185,7 +185,7 @@ def _raise(answer: Mapping[str, Any]) -> None:
     """What was raised there is raised here; what it means is told from its type and words."""
     if answer["kind"] == "Unsupported" and answer["is_ours"]:
         raise Unsupported(answer["error"])
-    raise ToldByAnother(str(answer["kind"]), str(answer["error"]))
+    raise RemoteError(str(answer["kind"]), str(answer["error"]))
 
 
 def package_root() -> dict[str, str]:
@@ -216,12 +216,12 @@ class Lines:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def take(self, deadline_s: float) -> dict[str, Any]:
-        """The next line. Raises EOFError if there will be none, PeerLost if it does not come in time."""
+        """The next line. Raises EOFError if there will be none, RankLost if it does not come in time."""
         while b"\n" not in self._pending:
             left_s = min(max(deadline_s - time.monotonic(), 0), 10**6)
             readable, _, _ = select.select([self.socket], [], [], left_s)
             if not readable:
-                raise PeerLost("half an answer came, and then nothing")
+                raise RankLost("half an answer came, and then nothing")
             try:
                 data = self.socket.recv(1 << 16)
             except OSError as error:  # reset, or nothing heard of the other box any more

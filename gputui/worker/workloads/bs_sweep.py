@@ -139,7 +139,7 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
     CPU_MEMORY_SHARE of the memory that may be used here, and no more: the system refuses what goes beyond,
     as a GPU does.
     """
-    from ..procs.ranks import Peers
+    from ..procs.ranks import RankGroup
 
     limit_bytes = _limit_bytes(request.device)
     refused_bytes = limit_bytes if request.device == "cpu" else None
@@ -155,15 +155,15 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
         is_time_up=is_time_up,
     )
     best = max(found.fitting(), key=lambda t: t.samples_per_s)
-    peers = Peers("workloads.batch_probe", 1)
+    group = RankGroup("workloads.batch_probe", 1)
     try:
-        peers.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
+        group.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
     except BaseException:
-        peers.close()
+        group.close()
         raise
 
     def timed(samples: int) -> BlockTime:
-        return BlockTime(**peers.ask(0, do="time", samples=samples))
+        return BlockTime(**group.ask(0, do="time", samples=samples))
 
     def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
         return {
@@ -172,19 +172,19 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
         }
 
     return Step(
-        run=lambda: timed(best.batch), timed=timed, multiple=best.batch, figures=figures, close=peers.close
+        run=lambda: timed(best.batch), timed=timed, multiple=best.batch, figures=figures, close=group.close
     )
 
 
 def _probe(question: dict[str, Any]) -> Tried:
     """One batch in a process of its own, which is gone afterwards with all its memory."""
-    from ..procs.ranks import PeerLost, Peers
+    from ..procs.ranks import RankGroup, RankLost
 
     batch = int(question["batch"])
-    peers = Peers("workloads.batch_probe", 1)
+    group = RankGroup("workloads.batch_probe", 1)
     try:
-        answer = peers.ask(0, **question)
-    except PeerLost:
+        answer = group.ask(0, **question)
+    except RankLost:
         if question["limit_bytes"] is None:
             raise
         return Tried(batch, fits=False)  # a library that was refused memory may end the process
@@ -193,7 +193,7 @@ def _probe(question: dict[str, Any]) -> Tried:
             raise
         return Tried(batch, fits=False)
     finally:
-        peers.close()
+        group.close()
     return Tried(batch, True, float(answer["step_s"]), answer["peak_bytes"])
 
 
