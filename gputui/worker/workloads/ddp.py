@@ -1,4 +1,4 @@
-"""Data parallel training of a GPT: one process per rank, started by torchrun, gradients summed over all."""
+"""Data-parallel training of a GPT: one process per rank, started by torchrun, gradients summed over all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..timing.stopwatch import BlockTime, steps_for
 from .gpt_train import BASE, MINI
 
 XL = GptShape(layers=32, heads=32, width=4096, context=1024, vocabulary=50304)
-"""GPT-3's 6.7B: 107 GB of weights, gradients and AdamW's state in fp32, more than a GPU of 80 GB has."""
+"""GPT-3 6.7B: 107 GB of weights, gradients and AdamW state in fp32, more than a GPU of 80 GB has."""
 
 if TYPE_CHECKING:
     from ..procs.ranks import RankGroup
@@ -62,9 +62,9 @@ def _size(
 
 
 def build(request: Request) -> Step:
-    """Start the ranks, each with its share of the threads; a step is one of all of them together.
+    """Start the ranks, each with its share of the threads; a step is one step of all of them together.
 
-    The batch is that of one rank, so more ranks do more work a step (weak scaling).
+    The batch is per rank, so more ranks do more work per step (weak scaling).
     """
 
     ranks = request.integer("ranks")
@@ -122,7 +122,7 @@ def build(request: Request) -> Step:
 
 
 def start_ranks(request: Request) -> RankGroup:
-    """The ranks, built and ready. Raises RankLost, or Unsupported if this box cannot have so many."""
+    """The ranks, built and ready. Raises RankLost, or Unsupported if this machine cannot run that many."""
     ranks, hosts = request.integer("ranks"), int(request.parameters.get("hosts", 1))
     per_host = ranks // hosts
     if request.device not in ("cpu", "cuda"):
@@ -167,7 +167,7 @@ def _here(ranks: int, threads: int) -> RankGroup:
 
 
 def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> RankGroup:
-    """As many ranks on each host; the first are on this one."""
+    """Equally many ranks on each host; the first ones are on this host."""
     from ..procs.multihost import Hosts, thread_counts
     from ..procs.ranks import RankGroup
 
@@ -189,7 +189,7 @@ def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> Rank
 
 
 def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
-    """What each link carries in an all-reduce of so many bytes: S / t * 2 (n - 1) / n.
+    """Bytes per second on each link in an all-reduce of this size: S / t * 2 (n - 1) / n.
 
     Independent of the number of ranks where the links are the limit. Source: NVIDIA/nccl-tests,
     doc/PERFORMANCE.md.
@@ -198,7 +198,7 @@ def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
 
 
 def _interface() -> dict[str, str]:
-    """All ranks are on this host: gloo need not resolve its name, which containers often cannot."""
+    """The loopback interface: gloo need not resolve the host's name, which containers often cannot."""
     return (
         {} if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux" else {"GLOO_SOCKET_IFNAME": "lo"}
     )
