@@ -171,7 +171,7 @@ def format_hourly(usd: float) -> str:
     return f"${usd:.2f}/h" if "e" not in plain and len(plain.partition(".")[2]) < 2 else f"${plain}/h"
 
 
-def format_figure(value: float, unit: str) -> str:
+def format_metric(value: float, unit: str) -> str:
     """A figure in its unit: `12.3 ms`, `4.10 GiB`, `61 %`, `0.98x`, `0`; an unknown one as `12.3 W`."""
     if unit == "s":
         return format_seconds(value)

@@ -31,7 +31,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
@@ -343,7 +343,7 @@ def _ratio_of(result: CaseResult, profiled: ProfiledPass | None, training: Train
     )
     if after is not None:
         return (after.activations_bytes - whole.copies - whole.loss) / whole.activations
-    figures = {f.key: f.value for f in figures_of(result)}
+    figures = {f.key: f.value for f in metrics_of(result)}
     activations = figures.get("activations_at_peak_bytes")
     gradients = figures.get("gradients_at_peak_bytes")
     if not isinstance(activations, (int, float)) or not isinstance(gradients, (int, float)):

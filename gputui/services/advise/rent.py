@@ -23,7 +23,7 @@ from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.pairing import Cell, ConditionsOf, Side, SideCase, estimate_pair, flags_of
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import is_impossible, uses_of
 from gputui.services.results.throughput import devices_of, speed_of
 from gputui.worker.steps.latencies import QUEUE_GREW
@@ -416,10 +416,10 @@ def waits_of(result: CaseResult, percentile: str) -> list[tuple[float, list[floa
     """The percentile in each launch at each measured fraction of the throughput, the least first."""
     found: dict[float, list[float | Missing]] = {}
     for measurement in result.measurements:
-        for figure in measurement.figures if measurement.outcome == "ok" else ():
-            named = _UNDER_LOAD.fullmatch(figure.key)
+        for metric in measurement.figures if measurement.outcome == "ok" else ():
+            named = _UNDER_LOAD.fullmatch(metric.key)
             if named is not None and named[1] == percentile:
-                found.setdefault(int(named[2]) / 100, []).append(figure.value)
+                found.setdefault(int(named[2]) / 100, []).append(metric.value)
     return sorted(found.items(), key=lambda pair: pair[0])
 
 
@@ -452,11 +452,11 @@ def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[s
         return
     if _task(alike[0].work) != _task(alike[1].work) or job.bound_s is None:
         return
-    for figure in figures_of(case.result):
-        is_asked = figure.key == f"{job.percentile}_s" and isinstance(figure.value, float)
-        if is_asked and isinstance(figure.value, float) and figure.value > job.bound_s:
+    for metric in metrics_of(case.result):
+        is_asked = metric.key == f"{job.percentile}_s" and isinstance(metric.value, float)
+        if is_asked and isinstance(metric.value, float) and metric.value > job.bound_s:
             yield (
-                f"one request at a time waits {format_seconds(figure.value)} already"
+                f"one request at a time waits {format_seconds(metric.value)} already"
                 f" ({alike[1].work.workload} {alike[1].work.size})"
             )
 

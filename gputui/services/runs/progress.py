@@ -88,7 +88,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseCourse:
+class CaseProgress:
     """One case of a run in progress."""
 
     run: int
@@ -154,12 +154,12 @@ class LastWords:
 
 
 @dataclass(frozen=True, slots=True)
-class CoursePicture:
+class ProgressSnapshot:
     """All that is shown of runs in progress at one moment."""
 
     begun_ns: int
     left_s: float | None
-    cases: tuple[CaseCourse, ...]
+    cases: tuple[CaseProgress, ...]
     strip: Strip | None
     events: tuple[Happened, ...]
     """The newest last."""
@@ -225,7 +225,7 @@ class _Case:
     """A launch of it was `ok`: the result file will call it so."""
 
 
-class Course:
+class ProgressTracker:
     """Hears journals and knows how far they are. For one thread, as `follow` is."""
 
     def __init__(self, plans: Sequence[Plan], *, is_of_this_clock: bool = False) -> None:
@@ -295,13 +295,13 @@ class Course:
         elif isinstance(line, Stored):
             self.stored[index] = line
 
-    def picture(self) -> CoursePicture:
+    def picture(self) -> ProgressSnapshot:
         """How things stand."""
-        return CoursePicture(
+        return ProgressSnapshot(
             begun_ns=self.pace.begun_ns,
             left_s=self.pace.left_s(),
             cases=tuple(
-                CaseCourse(
+                CaseProgress(
                     index,
                     self._name(index, case_id),
                     case.state,

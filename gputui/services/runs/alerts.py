@@ -13,7 +13,7 @@ LEAST_APART_S = 10.0
 _WORDS = {"failed": "failed", "oom": "ran out of memory"}
 
 
-class Notices:
+class Alerts:
     """Hears journals and says what a person who looks elsewhere should be told. For one thread.
 
     With `is_late` what was written before the first `tick` is history, and nothing is said of it.

@@ -15,7 +15,7 @@ LOOK_EVERY_S = 2.0
 READ_EVERY_S = 0.5
 
 
-class NoticesWatch:
+class AlertsWatch:
     """Tells of runs, whoever started them. `tell` is called in threads, which nobody waits for."""
 
     def __init__(self, tell: Callable[[str], None], look_every_s: float = LOOK_EVERY_S) -> None:
@@ -48,22 +48,22 @@ class NoticesWatch:
 
     def _follow(self, runs: tuple[LiveRun, ...], is_late: bool) -> None:
         from gputui.recording.spec import Spec
-        from gputui.services.runs.notices import Notices
+        from gputui.services.runs.alerts import Alerts
         from gputui.services.runs.process import called, follow
 
         try:
             plans = [Spec.read(run.run_dir).plan for run in runs]
         except GputuiError:
             return  # of another version: whoever shows the run says so
-        notices = Notices(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+        alerts = Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
         for index, line in follow(runs, READ_EVERY_S):
             if self._ends.is_set():
                 return
             if line is not None:
-                notices.hear(index, line)
+                alerts.hear(index, line)
             else:
-                self._say(notices.tick())
-        self._say(notices.end())
+                self._say(alerts.tick())
+        self._say(alerts.end())
 
     def _say(self, text: str) -> None:
         if text and not self._ends.is_set():

@@ -31,7 +31,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class PeakTest:
     """One ceiling measured here, with what is expected of the device."""
 
     label: str
@@ -46,73 +46,73 @@ class Ceiling:
 
 
 @dataclass(frozen=True, slots=True)
-class CeilingJudgement:
+class JudgedPeakTest:
     """One ceiling beside what is expected."""
 
-    ceiling: Ceiling
+    peak_test: PeakTest
     word: str
     share: float | None
     """Of the lowest figure measured elsewhere: 1 or more is as fast as there. None without a reference."""
 
 
 @dataclass(frozen=True, slots=True)
-class Normality:
+class PerformanceCheck:
     """Is this box normal: one word, one line, and each ceiling."""
 
     word: str
     """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
     text: str
-    ceilings: tuple[CeilingJudgement, ...]
+    peak_tests: tuple[JudgedPeakTest, ...]
 
 
-def judge_normality(device_name: str, ceilings: Sequence[Ceiling]) -> Normality:
+def check_performance(device_name: str, peak_tests: Sequence[PeakTest]) -> PerformanceCheck:
     """Compare the ceilings of one device with what its kind reaches elsewhere.
 
     The worst word wins: an impossible figure before a low one, a low one before a normal one. Ceilings
     without a reference do not count, and are not in the line unless all are without.
     """
-    judged = tuple(_judge(ceiling) for ceiling in ceilings)
+    judged = tuple(_judge(peak_test) for peak_test in peak_tests)
     known = [one for one in judged if one.word != NO_REFERENCE]
     if not known:
-        return Normality(NO_REFERENCE, _text_without_reference(device_name, ceilings), judged)
+        return PerformanceCheck(NO_REFERENCE, _text_without_reference(device_name, peak_tests), judged)
     for word in (ABOVE_LIMIT, BELOW_NORMAL):
         hits = [one for one in known if one.word == word]
         if hits:
             rest = [one for one in known if one.word != word]
-            return Normality(word, f"{word}: {'; '.join(_phrase(one) for one in hits + rest)}", judged)
-    return Normality(NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}", judged)
+            return PerformanceCheck(word, f"{word}: {'; '.join(_phrase(one) for one in hits + rest)}", judged)
+    return PerformanceCheck(NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}", judged)
 
 
-def _judge(ceiling: Ceiling) -> CeilingJudgement:
-    expectation = ceiling.expectation
+def _judge(peak_test: PeakTest) -> JudgedPeakTest:
+    expectation = peak_test.expectation
     if expectation is None:
-        return CeilingJudgement(ceiling, NO_REFERENCE, None)
-    if ceiling.units_per_s > expectation.suspicious_above:
+        return JudgedPeakTest(peak_test, NO_REFERENCE, None)
+    if peak_test.units_per_s > expectation.suspicious_above:
         word = ABOVE_LIMIT
-    elif ceiling.units_per_s < expectation.warn_below:
+    elif peak_test.units_per_s < expectation.warn_below:
         word = BELOW_NORMAL
     else:
         word = NORMAL
-    return CeilingJudgement(ceiling, word, ceiling.units_per_s / expectation.measured_low)
+    return JudgedPeakTest(peak_test, word, peak_test.units_per_s / expectation.measured_low)
 
 
-def _phrase(judged: CeilingJudgement) -> str:
-    ceiling, expectation = judged.ceiling, judged.ceiling.expectation
+def _phrase(judged: JudgedPeakTest) -> str:
+    peak_test, expectation = judged.peak_test, judged.peak_test.expectation
     if expectation is None or judged.share is None:
         raise ValueError("a ceiling without a reference has no phrase")
-    rate = format_rate(ceiling.units_per_s, ceiling.unit)
+    rate = format_rate(peak_test.units_per_s, peak_test.unit)
     if judged.word == ABOVE_LIMIT:
-        limit = format_rate(expectation.suspicious_above, ceiling.unit)
+        limit = format_rate(expectation.suspicious_above, peak_test.unit)
         return (
-            f"{ceiling.label} {rate} is above the physical limit of {limit}: an error of measurement, "
+            f"{peak_test.label} {rate} is above the physical limit of {limit}: an error of measurement, "
             "or this is another device than its name says"
         )
-    phrase = f"{ceiling.label} {rate} (elsewhere {_elsewhere(expectation, ceiling.unit, rate)})"
+    phrase = f"{peak_test.label} {rate} (elsewhere {_elsewhere(expectation, peak_test.unit, rate)})"
     if round(judged.share, 2) < 1:
         least = "" if expectation.measured_high is not None else "at least "
         phrase = f"{phrase}, {format_percent(judged.share)} of what this GPU does {least}elsewhere"
     if judged.word == BELOW_NORMAL:
-        return f"{phrase}: likely {_REASONS.get(ceiling.measure, _OTHER_REASONS)}"
+        return f"{phrase}: likely {_REASONS.get(peak_test.measure, _OTHER_REASONS)}"
     return phrase
 
 
@@ -133,7 +133,7 @@ def _without_unit(rate: str, beside: str) -> str:
     return rate.split()[0] if rate.split()[1:] == beside.split()[1:] else rate
 
 
-def _text_without_reference(device_name: str, ceilings: Sequence[Ceiling]) -> str:
+def _text_without_reference(device_name: str, peak_tests: Sequence[PeakTest]) -> str:
     name = device_name or "a device without a name"
-    figures = ", ".join(f"{c.label} {format_rate(c.units_per_s, c.unit)}" for c in ceilings)
+    figures = ", ".join(f"{c.label} {format_rate(c.units_per_s, c.unit)}" for c in peak_tests)
     return f"{NO_REFERENCE} for {name}" + (f": {figures}" if figures else ": no ceiling was measured")
