@@ -31,7 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("run", "run", "Measure a profile and store the result."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("doctor", "doctor", "Can this box measure, and is it healthy."),
-    Command("demo", "demo", "The monitor on made-up GPUs, and pictures of the screens."),
+    Command("demo", "demo", "The monitor on made-up GPUs."),
     Command("attach", "attach", "Watch a run in progress again."),
     Command("join", "join", "Lend this box to a run of several hosts."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
