@@ -46,7 +46,7 @@ _RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
 
 _LONG_WORDS = " in progress: key"
 """A colon where there is no room."""
-_BEFORE_SCREENS = 3
+_BEFORE_SCREENS = 5
 """Cells of the first line that the screens leave free, at the least."""
 
 
