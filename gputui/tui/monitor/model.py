@@ -586,7 +586,7 @@ class MonitorModel:
         elif self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
         if self._screens:
-            screens = narrowed(self._screens, width - 3)
+            screens = narrowed(self._screens, width)
             fits = width - line_width((*rights, *screens)) >= _LEAST_LEFT
             words_kept = rights if fits else rights[:1] if self._paused is not None else []
             rights = [*words_kept, Span("  "), *screens]
