@@ -12,6 +12,15 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.judgement import (
+    COST,
+    ENERGY,
+    RATE,
+    Judgement,
+    judgements,
+    work_per_dollar,
+    work_per_joule,
+)
 from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
 from gputui.analysis.verdict import (
@@ -132,12 +141,29 @@ class Row:
     case: Case
     a: Cell
     b: Cell
-    estimate: RatioEstimate | Missing
-    """Of B against A; above 1 B is faster."""
-    verdict: Verdict
+    rate: Judgement
+    cost: Judgement
+    """Of what a unit of work costs."""
+    energy: Judgement
+    """Of the joules that the GPU takes for a unit of work."""
     note: str
     """What else a reader must know, such as another type behind `amp`; empty otherwise."""
     flags: tuple[Flag, ...] = ()
+
+    @property
+    def estimate(self) -> RatioEstimate | Missing:
+        """Of the rate of B against A; above 1 B is faster."""
+        found = self.rate.estimate
+        return found if isinstance(found, RatioEstimate | Missing) else Missing("not of one case")
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the rate."""
+        return self.rate.verdict
+
+    @property
+    def judgements(self) -> tuple[Judgement, Judgement, Judgement]:
+        return self.rate, self.cost, self.energy
 
     @property
     def models_band(self) -> float | Missing:
@@ -162,11 +188,19 @@ class GroupMean:
     """The geometric mean of the common rows of one class."""
 
     group: str
-    mean: GeometricMean | Missing
-    verdict: Verdict
+    rate: Judgement
     """Of the mean by its own interval, judged together with the rows."""
     common: int
     rows: int
+
+    @property
+    def mean(self) -> GeometricMean | Missing:
+        found = self.rate.estimate
+        return found if isinstance(found, GeometricMean | Missing) else Missing("not a mean")
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.rate.verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +365,7 @@ def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
         for pair, letters, verdict in zip(measured, impossible, judged, strict=False)
     )
     groups = tuple(
-        GroupMean(group, mean, verdict, common, rows)
+        GroupMean(group, Judgement(RATE, mean, verdict), common, rows)
         for (group, mean, common, rows), verdict in zip(means, judged[len(estimates) :], strict=True)
     )
     return Judged(
@@ -352,9 +386,20 @@ def compared(
     """
     a, b, ignore = judged.a, judged.b, judged.ignore
     known = {} if known is None else known
+    cells = [_cells_of(pair, (a, b), powers, known) for pair in judged.pairs]
+    costs = judgements(
+        COST, [work_per_dollar(e, x.cost, y.cost) for e, (x, y) in zip(judged.estimates, cells, strict=True)]
+    )
+    energies = judgements(
+        ENERGY,
+        [work_per_joule(e, x.energy, y.energy) for e, (x, y) in zip(judged.estimates, cells, strict=True)],
+    )
+    rates = [
+        Judgement(RATE, estimate, verdict)
+        for estimate, verdict in zip(judged.estimates, judged.verdicts, strict=True)
+    ]
     rows_found = [
-        _row(pair, (a, b), estimate, verdict, conditions, powers, known)
-        for pair, estimate, verdict in zip(judged.pairs, judged.estimates, judged.verdicts, strict=True)
+        _row(*each, conditions) for each in zip(judged.pairs, cells, rates, costs, energies, strict=True)
     ]
     one_sided = [row for row in rows_found if ignore and (row.a.result is None or row.b.result is None)]
     rows = tuple(row for row in rows_found if row not in one_sided)
@@ -519,38 +564,40 @@ def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str
     ]
 
 
-def _row(
+def _cells_of(
     pair: tuple[SideCase | None, SideCase | None],
     sides: tuple[Side, Side],
-    estimate: RatioEstimate | Missing,
-    verdict: Verdict,
-    conditions: ConditionsOf | None,
     powers: PowerOf | None,
     known: dict[int, Cell],
-) -> Row:
+) -> tuple[Cell, Cell]:
     a, b = pair
     cell_a = _cell(a, sides[0], powers) if a is None or id(a) not in known else known[id(a)]
     if a is not None:
         known[id(a)] = cell_a  # by identity: the side holds its cases as long as this is used
-    cells = [cell_a, _cell(b, sides[1], powers)]
+    return cell_a, _cell(b, sides[1], powers)
+
+
+def _row(
+    pair: tuple[SideCase | None, SideCase | None],
+    cells: tuple[Cell, Cell],
+    rate: Judgement,
+    cost: Judgement,
+    energy: Judgement,
+    conditions: ConditionsOf | None,
+) -> Row:
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-    clock = _explained_by_clock(cells, estimate, verdict, conditions)
-    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, verdict), clock)))
+    clock = _explained_by_clock(cells, rate, conditions)
+    note = "; ".join(filter(None, (note, _when_compiling_pays(pair, rate.verdict), clock)))
     flags = tuple(
         flag for cell, side in zip(cells, "ab", strict=True) for flag in flags_of(cell, side, conditions)
     )
-    return Row(_either(pair).result.case, cells[0], cells[1], estimate, verdict, note, flags)
+    return Row(_either(pair).result.case, *cells, rate, cost, energy, note, flags)
 
 
-def _explained_by_clock(
-    cells: Sequence[Cell],
-    estimate: RatioEstimate | Missing,
-    verdict: Verdict,
-    conditions: ConditionsOf | None,
-) -> str:
+def _explained_by_clock(cells: Sequence[Cell], rate: Judgement, conditions: ConditionsOf | None) -> str:
     """That the difference is one of clocks, between two of one chip; empty if it is not, or unknown."""
-    if verdict.word not in ("faster", "slower") or isinstance(estimate, Missing):
+    if not rate.differs or not isinstance(rate.estimate, RatioEstimate):
         return ""
     names = [cell.result.device_name for cell in cells if cell.result is not None]
     if len(names) != 2 or names[0] != names[1] or not names[0]:
@@ -558,7 +605,7 @@ def _explained_by_clock(
     seen = [_conditions(cell, conditions) for cell in cells]
     clocks = [s.clock_median_mhz for s in seen if not isinstance(s, Missing)]
     known = [mhz for mhz in clocks if not isinstance(mhz, Missing)]
-    if len(known) != 2 or not is_explained_by_clock(estimate, known[0], known[1]):
+    if len(known) != 2 or not is_explained_by_clock(rate.estimate, known[0], known[1]):
         return ""
     return f"explained by clock: {known[1] / 1000:.2f} GHz on b, {known[0] / 1000:.2f} GHz on a"
 
