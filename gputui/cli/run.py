@@ -46,7 +46,12 @@ if TYPE_CHECKING:
 )
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or the UUID of a GPU.")
-@click.option("--only", multiple=True, metavar="WORKLOAD", help="Only this workload; repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="W[:SIZE[:PREC]]",
+    help="Only this workload, or one size or precision of it; repeatable.",
+)
 @click.option(
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
 )

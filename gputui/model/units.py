@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -16,26 +17,28 @@ class Rate:
     """True: prefix belongs to the unit (`1.9 TFLOP/s`); False: it belongs to the number (`1.9k img/s`)."""
     per_million: str
     """What a million of it is called in a price column."""
+    noun: str
+    """One of it, in a sentence: `22 % cheaper per token`."""
 
 
 class Rates(dict[str, Rate]):
     """The known units; one of a newer gputui goes by its own name."""
 
     def __missing__(self, unit: str) -> Rate:
-        return Rate(f"{unit}/s", False, f"1M {unit}")
+        return Rate(f"{unit}/s", False, f"1M {unit}", unit)
 
 
 RATES = Rates(
     {
-        "flop": Rate("FLOP/s", True, "1M TFLOP"),
-        "B": Rate("B/s", True, "1M GB"),
-        "img": Rate("img/s", False, "1M img"),
-        "tok": Rate("tok/s", False, "1M tok"),
-        "seq": Rate("seq/s", False, "1M seq"),
-        "frame": Rate("fps", False, "1M frames"),
-        "req": Rate("req/s", False, "1M req"),
-        "step": Rate("step/s", False, "1M step"),
-        "run": Rate("run/s", False, "1 run"),
+        "flop": Rate("FLOP/s", True, "1M TFLOP", "TFLOP"),
+        "B": Rate("B/s", True, "1M GB", "GB"),
+        "img": Rate("img/s", False, "1M img", "image"),
+        "tok": Rate("tok/s", False, "1M tok", "token"),
+        "seq": Rate("seq/s", False, "1M seq", "sequence"),
+        "frame": Rate("fps", False, "1M frames", "frame"),
+        "req": Rate("req/s", False, "1M req", "request"),
+        "step": Rate("step/s", False, "1M step", "step"),
+        "run": Rate("run/s", False, "1 run", "run"),
     }
 )
 
@@ -98,6 +101,14 @@ def format_change_interval(low: float, high: float, ratio: float) -> str:
     return f"{_signed_percent(low)} to {_signed_percent(high)}"
 
 
+def format_size_of_change(ratio: float, low: float, high: float) -> tuple[str, str]:
+    """A change whose direction a word tells, and its ends, the smaller one first: (`36 %`, `34 to 38`)."""
+    if ratio >= _FACTOR_FROM:
+        return format_ratio(ratio), format_change_interval(low, high, ratio)
+    ends = [_signed_percent(low).lstrip("+-"), _signed_percent(high).lstrip("+-")]
+    return f"{_signed_percent(ratio).lstrip('+-')} %", " to ".join(ends if ratio >= 1 else ends[::-1])
+
+
 def _signed_percent(ratio: float) -> str:
     """As many decimals as tell it from nothing, and a rate that is next to nothing from none."""
     percent = max(100 * (ratio - 1), -99.99)
@@ -150,6 +161,12 @@ def counted(number: int, noun: str) -> str:
     """How many there are of something: `1 case`, `3 launches`."""
     plural = "es" if noun.endswith(("h", "x")) else "s"
     return f"{number} {noun}{plural if number != 1 else ''}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def format_ratio(ratio: float) -> str:

@@ -4,12 +4,72 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge
 from gputui.model.absent import Missing
+from gputui.model.result import CaseResult
 from gputui.services.compare.pairing import CROWDED, Cell, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import from_here
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A measurement that would settle a row."""
+
+    box: str
+    """`a` or `b`."""
+    command: str
+    seconds: float
+    """About how long it takes, from how long a launch took before."""
+    usd: float | None
+    """What the box costs in that time; None where no price is known."""
+
+
+def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
+    """One for each box that has to measure an undecided row again; none where that hardly pays."""
+    if not isinstance(row.estimate, RatioEstimate):
+        return ()
+    wanted = launches_needed(row.estimate, nearest_edge(row.estimate))
+    if isinstance(wanted, Missing):
+        return ()
+    sides = ((row.a, row.estimate.launches_a, "a"), (row.b, row.estimate.launches_b, "b"))
+    is_crowded = any(flag.word == CROWDED for flag in row.flags)
+    found: dict[str, Step] = {}
+    for cell, launches, letter in sides:
+        if cell.run is None or cell.result is None or (launches >= wanted and not is_crowded):
+            continue
+        number = max(wanted, launches)
+        seconds = number * _launch_s(cell.result)
+        price = cell.run.price
+        usd = None if isinstance(price, Missing) else price.usd_per_hour * seconds / 3600
+        command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
+        found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd))
+    return tuple(found.values())
+
+
+def only_text(row: Row) -> str:
+    """The row's case for `--only`: `gpt_train:mini:amp`."""
+    case = row.case
+    return (
+        case.work.workload
+        if case.is_program
+        else f"{case.work.workload}:{case.work.size}:{case.variant.precision}"
+    )
+
+
+_START_S = 8.0
+"""A worker that imports torch, and the probe before it."""
+
+
+def _launch_s(result: CaseResult) -> float:
+    taken = [
+        ((m.first_step_ns or 0) + (m.warmup_ns or 0) + sum(block.wall_ns for block in m.blocks)) * 1e-9
+        for m in result.measurements
+        if m.outcome == "ok"
+    ]
+    return _START_S + (max(taken) if taken else 0.0)
 
 
 def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class Choices:
     device: str = ""
     """Empty for all the profile names; `cpu`, `gpu`, `gpu:N` or a GPU's UUID."""
     only: tuple[str, ...] = ()
-    """Workloads; empty for all."""
+    """Each `WORKLOAD[:SIZE[:PRECISION]]`; empty for all."""
     precisions: tuple[str, ...] = ()
     """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out where any is named."""
     replicates: int | None = None
@@ -74,17 +74,19 @@ def resolve_plan(
     Raises MachineLacks if a device was asked for that is not here, GputuiError for a `device` that is no
     device, an `only` or a precision that the profile does not have, or if no case is left.
     """
-    choices = replace(choices, only=_workloads_meant(profile, choices.only))
+    only = _meant(profile, choices.only)
     _check_precisions(profile, choices.precisions)
     classes = _device_classes(choices.device)
-    has_workloads = any(not choices.only or entry.workload in choices.only for entry in profile.cases)
+    has_workloads = any(
+        not only or any(o.workload == entry.workload for o in only) for entry in profile.cases
+    )
     targets = {c: _target(c, choices.device, interpreter, machine) for c in classes} if has_workloads else {}
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
     profiled: list[PlannedLaunch] = []
     commands: list[PlannedCommand] = []
     for command in () if choices.precisions else profile.commands:
-        if command.device in classes and (not choices.only or command.workload in choices.only):
+        if command.device in classes and (not only or any(o.workload == command.workload for o in only)):
             target = _command_target(command, choices.device, interpreter, machine)
             case, launch = _planned_command(command, target, len(cases), machine)
             cases.append(case)
@@ -94,18 +96,23 @@ def resolve_plan(
                     PlannedCommand(case.case_id, command.argv, command.pattern, _working_directory())
                 )
     for entry in profile.cases:
-        if choices.only and entry.workload not in choices.only:
+        meant = [one for one in only if one.workload == entry.workload]
+        if only and not meant:
             continue
-        wanted = tuple(p for p in entry.precisions if not choices.precisions or p in choices.precisions)
-        if not wanted:
-            continue
-        entry = replace(entry, precisions=wanted)
         for device_class in (d for d in entry.devices if d in classes):
             for size in entry.sizes:
+                precisions = tuple(
+                    p
+                    for p in entry.precisions
+                    if (not choices.precisions or p in choices.precisions)
+                    and (not meant or any(one.holds(size, p) for one in meant))
+                )
+                if not precisions:
+                    continue
                 all_threads = entry.threads if device_class == "cpu" else ("host",)
                 for threads, mode in product(all_threads, entry.modes):
                     planned, launches = _group(
-                        entry,
+                        replace(entry, precisions=precisions),
                         profile.workload_named(entry.workload),
                         size,
                         device_class,
@@ -233,20 +240,57 @@ def _planned_command(
     return PlannedCase(case_id, command.case, None, ""), launch
 
 
-def _workloads_meant(profile: Profile, only: Sequence[str]) -> tuple[str, ...]:
-    """The workloads of these names; of `step:NAME` and `command:NAME` the name is enough."""
+@dataclass(frozen=True, slots=True)
+class _Only:
+    """What one `--only` names."""
+
+    workload: str
+    size: str = ""
+    precision: str = ""
+    """Empty for all, as `size`."""
+
+    def holds(self, size: str, precision: str) -> bool:
+        return self.size in ("", size) and self.precision in ("", precision)
+
+
+def _meant(profile: Profile, only: Sequence[str]) -> list[_Only]:
+    """What `WORKLOAD[:SIZE[:PRECISION]]` names; of `step:NAME` and `command:NAME` the name is enough."""
     has = sorted({e.workload for e in profile.cases} | {c.workload for c in profile.commands})
-    found = []
-    for name in only:
-        meant = [one for one in has if name in (one, one.rpartition(":")[2])]
-        if not meant:
+    found: list[_Only] = []
+    for text in only:
+        words = text.split(":")
+        for count in range(len(words), max(len(words) - 3, 0), -1):
+            name, rest = ":".join(words[:count]), words[count:]
+            meant = [one for one in has if name in (one, one.rpartition(":")[2])]
+            if meant:
+                found += [_narrowed(profile, text, workload, rest) for workload in meant]
+                break
+        else:
+            name = words[0]
             known = name in {w.name for w in WORKLOADS}
             what = f"is not in profile {profile.name}" if known else "is not a workload"
             others = shipped_with(name) if known else ()
-            there = f"; {', '.join(others)} would: gputui run {others[0]} --only {name}" if others else ""
-            raise GputuiError(f"--only {name}: {what}", f"it has {', '.join(has)}{there}")
-        found += meant
-    return tuple(found)
+            there = f"; {', '.join(others)} would: gputui run {others[0]} --only {text}" if others else ""
+            raise GputuiError(
+                f"--only {text}: {what if text == name else f'{name} {what}'}",
+                f"it has {', '.join(has)}{there}",
+            )
+    return found
+
+
+def _narrowed(profile: Profile, text: str, workload: str, rest: Sequence[str]) -> _Only:
+    """Raises GputuiError for a size or a precision that the profile does not measure of the workload."""
+    entries = [entry for entry in profile.cases if entry.workload == workload]
+    sizes = list(dict.fromkeys(size for entry in entries for size in entry.sizes))
+    precisions = list(dict.fromkeys(p for entry in entries for p in entry.precisions))
+    for value, known, what in zip(rest, (sizes, precisions), ("size", "precision"), strict=False):
+        if value and value not in known:
+            listed = ", ".join(known) or "none"
+            raise GputuiError(
+                f"--only {text}: {value} is not a {what} of {workload} in profile {profile.name}",
+                f"it has {listed}",
+            )
+    return _Only(workload, *rest)
 
 
 def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:

@@ -469,3 +469,37 @@ def test_what_measures_memory_or_heat_shares_its_worker_with_nothing() -> None:
 def test_a_sweep_has_the_form_in_which_the_batch_is_a_result() -> None:
     plan = resolve_plan(one_case("bs_sweep", "mini", "cpu", "fp32"), make_interpreter(), make_machine())
     assert [case.case.work.form for case in plan.cases] == ["best"]
+
+
+@pytest.mark.parametrize(
+    ("only", "cases"),
+    [
+        (("gpt_train:base",), {("gpt_train", "base", p) for p in ("fp32", "tf32", "amp")}),
+        (("gpt_train:base:amp",), {("gpt_train", "base", "amp")}),
+        (("gpt_train::amp",), {("gpt_train", "mini", "amp"), ("gpt_train", "base", "amp")}),
+        (
+            ("gpt_train:base:amp", "gemm:large:fp32"),
+            {("gpt_train", "base", "amp"), ("gemm", "large", "fp32")},
+        ),
+        (("gemm:large:fp32", "gemm:mini:amp"), {("gemm", "large", "fp32"), ("gemm", "mini", "amp")}),
+    ],
+)
+def test_only_names_a_workload_and_may_name_its_size_and_precision(
+    only: tuple[str, ...], cases: set[tuple[str, str, str]]
+) -> None:
+    plan = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(device="gpu", only=only))
+    found = {(c.case.work.workload, c.case.work.size, c.case.variant.precision) for c in plan.cases}
+    assert found == cases
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [
+        ("gpt_train:huge", "huge is not a size of gpt_train in profile quick"),
+        ("gpt_train:mini:fp8", "fp8 is not a precision of gpt_train in profile quick"),
+        ("gpt:mini", "--only gpt:mini: gpt is not a workload"),
+    ],
+)
+def test_a_size_or_precision_that_only_cannot_find_is_named(only: str, said: str) -> None:
+    with pytest.raises(GputuiError, match=said):
+        resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=(only,)))

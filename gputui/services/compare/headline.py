@@ -1,0 +1,349 @@
+"""The answer of a comparison in one or two sentences: who, for what, by how much, at what cost, how sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.attribution import Attribution
+from gputui.analysis.cost import Cost
+from gputui.analysis.judgement import Judgement
+from gputui.analysis.verdict import Estimate, SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.units import (
+    RATES,
+    format_change_interval,
+    format_percent,
+    format_rate,
+    format_size_of_change,
+    listed,
+)
+from gputui.services.compare.pairing import Cell, Comparison, GroupMean, Row
+from gputui.services.compare.row_text import words_of
+from gputui.services.compare.suggestions import Step, settling_steps
+from gputui.services.compare.why import Why, part_name
+from gputui.services.results.conditions import Evidence
+from gputui.worker.workloads import WORKLOADS
+
+_MAIN_CLASSES = ("training", "inference", "ceiling", "host")
+_MAIN_PRECISIONS = ("amp", "tf32", "fp32")
+_SIZES = ("xl", "large", "base", "mini")
+_TITLES = {workload.name: workload.title for workload in WORKLOADS}
+_RUNS = {
+    "training": "training runs",
+    "inference": "inference runs",
+    "ceilings": "peak tests run",
+    "host": "host work runs",
+}
+_WITH: dict[str, Callable[[str], str]] = {
+    "precision": "with {}".format,
+    "device": lambda value: f"on the {value.upper()}",
+    "threads": lambda value: {"1": "on one thread", "all": "on all cores"}.get(value, f"on {value} threads"),
+    "mode": lambda value: {"eager": "in eager mode", "compile": "with torch.compile"}.get(
+        value, f"in {value} mode"
+    ),
+    "machine": "on {}".format,
+    "runtime": "in {}".format,
+}
+_LEAST_SHARE = 0.2
+"""Of a difference: a part that holds less of it is not why."""
+_LEAST_GAP = math.log(1.1)
+"""Between two cases: closer ones change nobody's choice."""
+
+
+_NOTHING = "Nothing to compare: a and b measured no case in common."
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What a comparison says before anything else."""
+
+    sentences: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+    """What would settle the main case if it is undecided: one for each box that has to measure again."""
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.sentences)
+
+
+def headline_of(
+    comparisons: Sequence[Comparison], whys: Sequence[Sequence[Why]], ignore: str, evidence: Evidence
+) -> Headline:
+    """For two sides, for the values of one dimension within them, or a ranking of three sides and more."""
+    if len(comparisons) > 1:
+        return _ranking(comparisons)
+    comparison, why = comparisons[0], whys[0]
+    main = main_row(comparison.rows)
+    if main is None:
+        return Headline((_out_of_memory(comparison, None) or _NOTHING,))
+    return (
+        _of_values(comparison, main, ignore, evidence)
+        if ignore
+        else _of_boxes(comparison, main, why, evidence)
+    )
+
+
+def main_row(rows: Iterable[Row]) -> Row | None:
+    """The case people come for: training, then inference, then peak tests; on the GPU, with amp, the largest.
+
+    Only of those that both sides measured.
+    """
+    return min((row for row in rows if not isinstance(row.estimate, Missing)), key=_place, default=None)
+
+
+def _place(row: Row) -> tuple[int, ...]:
+    case, variant = row.case, row.case.variant
+    return (
+        _index(_MAIN_CLASSES, case.workload_class),
+        variant.device_class != "gpu",
+        _index(("gpt_train", "decode", "gemm"), case.work.workload),
+        variant.mode != "eager",
+        _index(_SIZES, case.work.size.partition("-")[0]),
+        _index(_MAIN_PRECISIONS, variant.precision),
+        variant.threads != "all",
+    )
+
+
+def _index(order: Sequence[str], value: str) -> int:
+    return order.index(value) if value in order else len(order)
+
+
+def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
+    sentences = [_out_of_memory(comparison, main)]
+    name = subject(main, comparison.rows)
+    if main.rate.is_decided:
+        sentences.append(f"{name}: b is {_phrase(main)}{_because(main, whys)}.")
+        steps: tuple[Step, ...] = ()
+    else:
+        cost = f"; b is {_cost_phrase(main)}" if main.cost.differs else ""
+        sentences.append(f"{name}: can't tell which is faster ({_ends(main.rate)}){cost}.")
+        steps = settling_steps(main, evidence)
+    sentences.append(_what_changes_the_choice(main, comparison.rows))
+    return Headline(tuple(filter(None, sentences)), steps)
+
+
+def subject(row: Row, rows: Sequence[Row]) -> str:
+    """What was measured, with as many words as tell it from the other rows: `GPT training with amp`."""
+    title = _TITLES.get(row.case.work.workload, row.case.work.workload)
+    words = words_of(row)
+    alike = [other for other in rows if not isinstance(other.estimate, Missing)]
+    same_work = [words_of(other) for other in alike if other.case.work.workload == row.case.work.workload]
+    others = [words_of(other) for other in alike]
+
+    def varies(key: str, among: Sequence[dict[str, str]]) -> bool:
+        return len({other[key] for other in among}) > 1
+
+    parts = [title[0].upper() + title[1:]]
+    if varies("size", same_work):
+        parts.append(f"({words['size']})")
+    if words["precision"] and varies("precision", same_work):
+        parts.append(f"with {words['precision']}")
+    if words["mode"]:
+        parts.append(f"with torch.{words['mode']}")
+    if words["device"] and varies("device", others):
+        parts.append(f"on the {words['device'].upper()}")
+    if words["threads"] == "1t" or varies("threads", same_work):
+        parts.append({"1t": "on one thread", "all": "on all cores"}.get(words["threads"], ""))
+    return " ".join(filter(None, parts))
+
+
+def _phrase(row: Row) -> str:
+    """`36 % slower (34 to 38) and 22 % cheaper per token`."""
+    rate = f"as fast as a ({_ends(row.rate)})" if row.rate.word == "same" else _size(row.rate)
+    return f"{rate} and {_cost_phrase(row)}" if row.cost.is_decided else rate
+
+
+def _cost_phrase(row: Row) -> str:
+    if row.cost.word == "same":
+        return f"costs the same per {RATES[row.case.unit].noun}"
+    return f"{_size(row.cost, with_ends=False)} per {RATES[row.case.unit].noun}"
+
+
+def _size(judgement: Judgement, *, with_ends: bool = True) -> str:
+    """How much, and which way: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`."""
+    if judgement.ratio is None:
+        return judgement.word
+    ratio, low, high = judgement.ratio
+    size, ends = format_size_of_change(ratio, low, high)
+    comparative = "as fast" if size.endswith("x") and judgement.word == "faster" else judgement.word
+    return f"{size} {comparative} ({ends})" if with_ends else f"{size} {comparative}"
+
+
+def _ends(judgement: Judgement) -> str:
+    if judgement.ratio is None:
+        return ""
+    ratio, low, high = judgement.ratio
+    ends = format_change_interval(low, high, ratio)
+    return f"{ends} %" if ratio < 3 else f"{ends}x"
+
+
+def _because(main: Row, whys: Sequence[Why]) -> str:
+    """The part of the step that holds most of the difference, where the case was profiled on both sides."""
+    for why in whys:
+        if why.row is main and isinstance(why.attribution, Attribution) and why.attribution.difference_ns:
+            found = why.attribution
+            part = max(found.parts, key=lambda part: part.difference_ns / found.difference_ns)
+            share = part.difference_ns / found.difference_ns
+            if share >= _LEAST_SHARE:
+                return f"; {part_name(part)} is {format_percent(min(share, 1.0))} of the difference"
+    return ""
+
+
+def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
+    """The decided case that speaks most against what the main case says, else the one that differs most."""
+    respect = "cost" if main.cost.is_decided else "rate"
+
+    def of(row: Row) -> Judgement:
+        return row.cost if respect == "cost" else row.rate
+
+    decided = [
+        row for row in rows if row is not main and of(row).differs and row.case.workload_class != "ceiling"
+    ]
+    decided = decided or [row for row in rows if row is not main and of(row).differs]
+    if not decided:
+        return ""
+    mine = of(main).verdict.word
+    against = [row for row in decided if of(main).is_decided and of(row).verdict.word != mine]
+    found = max(
+        against or decided,
+        key=lambda row: abs(_log(of(row)) - (_log(of(main)) if of(main).is_decided else 0)),
+    )
+    if not against and of(main).is_decided and abs(_log(of(found)) - _log(of(main))) < _LEAST_GAP:
+        return ""
+    better = "b" if of(found).verdict.word == "faster" else "a"
+    take = f": take {better} for that" if against else ""
+    return f"{subject(found, rows)}: b is {_phrase(found)}{take}."
+
+
+def _log(judgement: Judgement) -> float:
+    return math.log(judgement.estimate.ratio) if isinstance(judgement.estimate, Estimate) else 0.0
+
+
+def _out_of_memory(comparison: Comparison, main: Row | None) -> str:
+    """A case that matters more than the main one, and that only one side has the memory for."""
+    for row in sorted(comparison.rows, key=_place):
+        if row is main:
+            return ""
+        for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
+            if cell.result is None or cell.result.outcome != "oom" or isinstance(other.speed, Missing):
+                continue
+            name = subject(row, [*comparison.rows, row])
+            size = "" if f"({row.case.work.size})" in name else f" ({row.case.work.size})"
+            rate = format_rate(other.speed.units_per_s, row.case.unit)
+            return f"{name}{size}: {letters[0]} runs out of memory, {letters[1]} does {rate}."
+    return ""
+
+
+def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidence) -> Headline:
+    """`Training runs 72 % faster with amp than with fp32 (66 to 78): worth it for ..., not for ...`."""
+    a, b = (_WITH[ignore](side.name) for side in (comparison.a, comparison.b))
+    group = next((g for g in _means(comparison) if g.rate.is_decided), None) or next(
+        iter(_means(comparison)), None
+    )
+    rate = main.rate if group is None else group.rate
+    runs = _RUNS.get(group.group if group else "", f"{subject(main, [main])} runs")
+    if rate.differs and rate.ratio is not None:
+        size, ends = format_size_of_change(*rate.ratio)
+        than = f"{size} as fast {b} as {a}" if size.endswith("x") else f"{size} {rate.word} {b} than {a}"
+        first = f"{runs} {than} ({ends})"
+    elif rate.word == "same":
+        first = f"{runs} as fast {b} as {a} ({_ends(rate)})"
+    else:
+        first = f"can't tell whether {runs} faster {b} than {a} ({_ends(rate)})"
+    kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
+    rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
+    for workload in dict.fromkeys(row.case.work.workload for row in rows):
+        words = {row.rate.word for row in rows if row.case.work.workload == workload}
+        title = _TITLES.get(workload, workload)
+        if words == {"faster"}:
+            kinds["faster"].append(title)
+        elif words & {"slower", "same"} and "faster" not in words:
+            kinds["not"].append(title)
+        elif words - {"not comparable"}:
+            kinds["unknown"].append(title)
+    said = [
+        f"worth it for {listed(kinds['faster'])}" if kinds["faster"] else "",
+        f"not for {listed(kinds['not'])}" if kinds["not"] and kinds["faster"] else "",
+        f"worth it for none of {listed(kinds['not'])}" if kinds["not"] and not kinds["faster"] else "",
+        f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
+    ]
+    rest = ", ".join(filter(None, said))
+    sentence = f"{first[0].upper()}{first[1:]}{': ' if rest else ''}{rest}."
+    return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))
+
+
+def _means(comparison: Comparison) -> list[GroupMean]:
+    order = ("training", "inference", "ceilings", "host")
+    known = [group for group in comparison.groups if not isinstance(group.mean, Missing)]
+    return sorted(known, key=lambda group: _index(order, group.group))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    name: str
+    cell: Cell
+    low: float
+    high: float
+    """Of what is ranked: the smallest comes first."""
+
+
+def _ranking(comparisons: Sequence[Comparison]) -> Headline:
+    """The main case on every side, the fastest first; sides whose intervals overlap tie."""
+    shared = [
+        row
+        for row in comparisons[0].rows
+        if all(_same_case(row, other) is not None for other in comparisons[1:])
+    ]
+    main = main_row(shared or comparisons[0].rows)
+    if main is None:
+        return Headline(
+            ("Nothing to compare: the baseline and the first other side measured no case in common.",)
+        )
+    cells = [(comparisons[0].a.name, main.a)]
+    cells += [(c.b.name, row.b) for c in comparisons if (row := _same_case(main, c)) is not None]
+    speeds = [
+        _Ranked(name, cell, -cell.speed.high, -cell.speed.low)
+        for name, cell in cells
+        if isinstance(cell.speed, SpeedEstimate)
+    ]
+    tiers = [f"{_tier(tied)} {_rates(tied, main)}" for tied in _tied(speeds)]
+    sentences = [f"{subject(main, comparisons[0].rows)}, fastest first: {', then '.join(tiers)}."]
+    costs = [
+        _Ranked(name, cell, cell.cost.low, cell.cost.high)
+        for name, cell in cells
+        if isinstance(cell.cost, Cost)
+    ]
+    if len(costs) > 1:
+        cheapest = ", then ".join(_tier(tied) for tied in _tied(costs))
+        sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
+    return Headline(tuple(sentences))
+
+
+def _same_case(row: Row, comparison: Comparison) -> Row | None:
+    return next(
+        (r for r in comparison.rows if r.case == row.case and not isinstance(r.estimate, Missing)), None
+    )
+
+
+def _tied(sides: Iterable[_Ranked]) -> list[list[_Ranked]]:
+    """In order; whoever overlaps with the first of a tier is in it."""
+    tiers: list[list[_Ranked]] = []
+    for side in sorted(sides, key=lambda side: side.low + side.high):
+        if tiers and side.low <= tiers[-1][0].high:
+            tiers[-1].append(side)
+        else:
+            tiers.append([side])
+    return tiers
+
+
+def _tier(tied: Sequence[_Ranked]) -> str:
+    names = listed([side.name for side in tied])
+    return names if len(tied) == 1 else f"{names} (not told apart)"
+
+
+def _rates(tied: Sequence[_Ranked], main: Row) -> str:
+    rates = [s.cell.speed.units_per_s for s in tied if isinstance(s.cell.speed, SpeedEstimate)]
+    ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
