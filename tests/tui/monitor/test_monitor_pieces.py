@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from gputui.errors import GputuiError
 from gputui.services.support.monitor_file import monitor_file
-from gputui.tui.monitor.layout import NOWHERE, Box, laid_out
+from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.terminal.lines import Span
@@ -204,7 +204,7 @@ def test_amounts_are_short_and_have_their_unit() -> None:
 # Places
 
 
-def overlap(one: Box, other: Box) -> bool:
+def overlap(one: Rect, other: Rect) -> bool:
     return one.x < other.right and other.x < one.right and one.y < other.bottom and other.y < one.bottom
 
 
