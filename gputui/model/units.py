@@ -106,7 +106,9 @@ def format_size_of_change(ratio: float, low: float, high: float) -> tuple[str, s
     """A change whose direction a word tells, and its ends, the smaller one first: (`36 %`, `34 to 38`)."""
     if ratio >= _FACTOR_FROM:
         return format_ratio(ratio), format_change_interval(low, high, ratio)
-    ends = [_signed_percent(low).lstrip("+-"), _signed_percent(high).lstrip("+-")]
+    ends = [_signed_percent(end).lstrip("+-") for end in (low, high)]
+    if ends[0] == ends[1]:
+        ends = [f"{abs(100 * (end - 1)):.1f}" for end in (low, high)]
     return f"{_signed_percent(ratio).lstrip('+-')} %", " to ".join(ends if ratio >= 1 else ends[::-1])
 
 
