@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.errors import GputuiError
+from gputui.services.compare.columns import ENERGY, ComparisonColumn
 from gputui.services.compare.session import Answer, Asked
 
 WITH_ENERGY = ("csv", "json", "html")
@@ -24,7 +25,7 @@ def form_of(path: Path) -> str:
     return form
 
 
-def save_comparison(path: Path, asked: Asked, baseline: int, columns: Collection[str] = ()) -> str:
+def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[ComparisonColumn] = ()) -> str:
     """Write what the command prints in the form of the file's ending; what is there now.
 
     `columns` are of markdown, empty for those it has by itself; other forms have all of them.
@@ -33,16 +34,22 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Collection
     from gputui.services.support.atomic_write import write, write_whole  # only who saves needs it
 
     form = form_of(path)
-    answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or "energy" in columns)
-    text = comparison_text(asked, answer, form, columns or None)
+    answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or ENERGY in columns)
+    text = comparison_text(asked, answer, form, columns)
     write(path, lambda: write_whole(path, text))
     return f"saved the comparison in {path}"
 
 
-def comparison_text(asked: Asked, answer: Answer, form: str, columns: Collection[str] | None = None) -> str:
-    """What `gputui compare --format FORM` prints; `columns` only of markdown.
+def comparison_text(
+    asked: Asked,
+    answer: Answer,
+    form: str,
+    columns: Sequence[ComparisonColumn] = (),
+    width: int | None = None,
+) -> str:
+    """What `gputui compare --format FORM` prints; `columns` of text and markdown, `width` of text.
 
-    Forms are loaded when they are asked for: printing a table needs none of them.
+    Each form is loaded when it is asked for.
     """
     pairs = list(zip(answer.comparisons, answer.whys, strict=True))
     if form == "json":
@@ -60,6 +67,10 @@ def comparison_text(asked: Asked, answer: Answer, form: str, columns: Collection
         from gputui.services.compare.markdown import comparisons_as_markdown
 
         return comparisons_as_markdown(pairs, asked.ignore, columns)
+    if form == "text":
+        from gputui.services.compare.text import comparisons_as_text
+
+        return comparisons_as_text(pairs, asked.ignore, columns, width)
     from gputui.services.compare.html import comparisons_as_page
 
     return comparisons_as_page(pairs, asked.ignore, asked.evidence)

@@ -10,19 +10,7 @@ from gputui.analysis.attribution import Attribution
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.result import CaseResult
 from gputui.model.telemetry import HOST
-from gputui.services.compare.columns import (
-    COLUMNS,
-    Form,
-    Naming,
-    Words,
-    cost_table,
-    energy_table,
-    figure_table,
-    left_out,
-    normal_lines,
-    remarks,
-    row_table,
-)
+from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import (
     change_text,
@@ -41,6 +29,16 @@ from gputui.services.compare.svg import (
     line_chart,
     safe,
     strip_chart,
+)
+from gputui.services.compare.tables import (
+    Naming,
+    TextTable,
+    column_table,
+    figure_table,
+    left_out,
+    normal_lines,
+    remarks,
+    row_table,
 )
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
@@ -91,12 +89,10 @@ def comparisons_as_page(
 
 def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence: Evidence) -> str:
     naming = Naming(comparison, ignore)
-    columns = [column for column in COLUMNS if column not in ("time", "cost", "energy")]
-    table = _table(row_table(comparison, naming, Form(), columns))
+    table = _table(row_table(comparison, naming))
     differs = [difference_words(difference) for difference in comparison.differs]
     if not differs and not ignore:
         differs = [no_difference_words(comparison)]
-    costs, figures = cost_table(comparison, naming), figure_table(comparison, naming)
     parts = [
         f"<h1>{safe(comparison.b.name)} <small>against</small> {safe(comparison.a.name)}</h1>",
         "".join(
@@ -111,9 +107,12 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
         _list((*remarks(comparison, naming), *normal_lines(comparison))),
         _part("Why", "".join(_why(why, naming) for why in whys) + _list(unattributed(whys, naming))),
         _part("Times of blocks", "".join(_strips(row, naming) for row in comparison.rows)),
-        _part("Cost", _table(costs)),
-        _part("Energy", _table(energy_table(comparison, naming))),
-        _part("Figures", _table(figures)),
+        *(
+            _part(column.name.capitalize(), _table(column_table(column, comparison, naming)))
+            for column in COLUMNS
+            if column.table_heading
+        ),
+        _part("Figures", _table(figure_table(comparison, naming))),
         _part("Telemetry", _telemetry(comparison, evidence)),
         _list(left_out(comparison, naming)),
     ]
@@ -206,15 +205,15 @@ def _list(lines: Iterable[str], kind: str = "") -> str:
     return f'\n<ul class="{kind}">{items}</ul>' if items else ""
 
 
-def _table(words: Words | None) -> str:
-    if words is None:
+def _table(table: TextTable | None) -> str:
+    if table is None:
         return ""
     head = "".join(
-        _cell("th", heading, place in words.numeric) for place, heading in enumerate(words.headings)
+        _cell("th", heading, place in table.numeric) for place, heading in enumerate(table.headings)
     )
     rows = "".join(
-        f"<tr>{''.join(_cell('td', cell, place in words.numeric) for place, cell in enumerate(cells))}</tr>\n"
-        for cells in words.rows
+        f"<tr>{''.join(_cell('td', cell, place in table.numeric) for place, cell in enumerate(cells))}</tr>\n"
+        for cells in table.rows
     )
     return f'\n<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>'
 

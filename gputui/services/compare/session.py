@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.compare.columns import COLUMNS
+from gputui.services.compare.columns import ComparisonColumn, columns_of
 from gputui.services.compare.pairing import (
     DIMENSIONS,
     Cell,
@@ -40,8 +40,8 @@ class Request:
     """A side; empty for the first."""
     pool: bool = False
     trust: bool = False
-    columns: tuple[str, ...] = ()
-    """What is shown of rows; empty for what there is room for."""
+    columns: tuple[ComparisonColumn, ...] = ()
+    """Empty for those that there is room for."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Request:
         by = ("--by", self.by) if self.by else ()
         baseline = ("--baseline", self.baseline) if self.baseline else ()
         flags = [flag for flag, is_on in (("--pool", self.pool), ("--trust", self.trust)) if is_on]
-        columns = ("--columns", ",".join(self.columns)) if self.columns else ()
+        columns = ("--columns", ",".join(column.name for column in self.columns)) if self.columns else ()
         return (*self.files, *by, *baseline, *flags, *columns)
 
 
@@ -91,18 +91,6 @@ def request_of(words: Sequence[str]) -> Request:
         raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
     columns = columns_of(values["columns"]) if values["columns"] else ()
     return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns)
-
-
-def columns_of(text: str) -> tuple[str, ...]:
-    """Names of columns from a list with commas. Raises GputuiError, with those there are, for any other."""
-    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
-    unknown = [word for word in chosen if word not in COLUMNS]
-    if unknown or not chosen:
-        raise GputuiError(
-            f"--columns {text}: {f'{unknown[0]} is not a column' if unknown else 'names none'}",
-            f"one or more of {', '.join(COLUMNS)}, with commas between them",
-        )
-    return chosen
 
 
 @dataclass(frozen=True, slots=True)
