@@ -129,10 +129,11 @@ def command(
         click.echo(comparison_text(asked, answer, form, columns), nl=False)
     else:
         from gputui.cli.output import console
-        from gputui.services.compare.text import print_comparisons
+        from gputui.services.compare.text import comparison_pages
 
         pairs = list(zip(answer.comparisons, answer.whys, strict=True))
-        print_comparisons(pairs, asked.ignore, columns, console())
+        for page in comparison_pages(pairs, asked.ignore, columns, console()):
+            page.show()
     if not is_gate:
         return EXIT_DONE
     result = check_gate(answer.comparisons, asked.ignore, slower_pct, asked.evidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from rich.console import Console
@@ -39,69 +39,55 @@ def comparisons_as_text(
 ) -> str:
     """Each comparison, without escape sequences; without a width in that of the terminal."""
     made = StringIO()
-    print_comparisons(pairs, ignore, columns, console_on(made, width, is_terminal=False))
+    for page in comparison_pages(pairs, ignore, columns, console_on(made, width, is_terminal=False)):
+        page.show()
     return made.getvalue()
 
 
-def print_comparisons(
+def comparison_pages(
     pairs: Sequence[tuple[Comparison, Sequence[Why]]],
     ignore: str,
     columns: Sequence[ComparisonColumn],
     out: Console,
-) -> None:
-    """Each comparison as soon as it is laid out."""
+) -> Iterator[Page]:
+    """Each comparison once it is laid out."""
+    widths: list[Width] = ["narrow", "short"] if out.width < _LEAST_WIDE else ["wide", "narrow", "short"]
     for place, (comparison, whys) in enumerate(pairs):
         page = Page(out)
         if place:
             page.line()
-        _write(page, comparison, whys, ignore, columns)
-        page.show()
-
-
-def _write(
-    page: Page,
-    comparison: Comparison,
-    whys: Sequence[Why],
-    ignore: str,
-    columns: Sequence[ComparisonColumn],
-) -> None:
-    for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
-    for line in choice_words(comparison, ignore):
-        page.line(line)
-    if comparison.differs:
-        page.line("differs: " + ", ".join(difference_words(d) for d in comparison.differs))
-    elif not ignore:
-        page.line(f"differs: {no_difference_words(comparison)}")
-    page.line()
-    naming = Naming(comparison, ignore)
-    beside = columns or None
-    table = _row_table(page, comparison, naming, beside)
-    if columns and not _fits(page, table):
-        beside = [column for column in columns if not column.table_heading]
-        table = _row_table(page, comparison, naming, beside)
-    styles = ["bold" if row.verdict.word in ("faster", "slower") else "" for row in comparison.rows]
-    styles += ["italic"] * (len(table.rows) - len(comparison.rows))
-    page.table(table.headings, table.rows, table.numeric, styles)
-    for number, note in enumerate(naming.notes, 1):
-        page.line(f"[{number}] {note}")
-    absent = absent_lines(comparison, columns)
-    for line in (*remarks(comparison, naming), *absent, *normal_lines(comparison)):
-        page.line(line)
-    _write_whys(page, whys, naming)
-    _write_table(page, figure_table(comparison, naming))
-    for column in COLUMNS:
-        if column.default == "below" if beside is None else column in columns and column not in beside:
-            _write_table(page, column_table(column, comparison, naming))
-    for line in left_out(comparison, naming):
-        page.line(line)
-
-
-def _row_table(
-    page: Page, comparison: Comparison, naming: Naming, columns: Sequence[ComparisonColumn] | None
-) -> TextTable:
-    widths: list[Width] = ["narrow", "short"] if page.width < _LEAST_WIDE else ["wide", "narrow", "short"]
-    return _first_that_fits(page, [row_table(comparison, naming, width, columns) for width in widths])
+        for letter, side in (("a", comparison.a), ("b", comparison.b)):
+            page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
+        for line in choice_words(comparison, ignore):
+            page.line(line)
+        if comparison.differs:
+            page.line("differs: " + ", ".join(difference_words(d) for d in comparison.differs))
+        elif not ignore:
+            page.line(f"differs: {no_difference_words(comparison)}")
+        page.line()
+        naming = Naming(comparison, ignore)
+        beside: Sequence[ComparisonColumn] | None
+        for beside in (columns, [c for c in columns if not c.table_heading]) if columns else (None,):
+            tables = [row_table(comparison, naming, width, beside) for width in widths]
+            table = _first_that_fits(page, tables)
+            if _fits(page, table):
+                break
+        styles = ["bold" if row.verdict.word in ("faster", "slower") else "" for row in comparison.rows]
+        styles += ["italic"] * (len(table.rows) - len(comparison.rows))
+        page.table(table.headings, table.rows, table.numeric, styles)
+        for number, note in enumerate(naming.notes, 1):
+            page.line(f"[{number}] {note}")
+        absent = absent_lines(comparison, columns)
+        for line in (*remarks(comparison, naming), *absent, *normal_lines(comparison)):
+            page.line(line)
+        _write_whys(page, whys, naming)
+        _write_table(page, figure_table(comparison, naming))
+        for column in COLUMNS:
+            if column.default == "below" if beside is None else column in columns and column not in beside:
+                _write_table(page, column_table(column, comparison, naming))
+        for line in left_out(comparison, naming):
+            page.line(line)
+        yield page
 
 
 def _write_table(page: Page, table: TextTable | None) -> None:
