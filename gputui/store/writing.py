@@ -350,7 +350,7 @@ def _insert(connection: DuckDBPyConnection, name: str, rows: list[tuple[Cell, ..
         return
     table = schema.TABLE_BY_NAME[name]
     where = f"{CATALOG}.main.{name}"
-    if hasattr(connection, "appender"):  # since DuckDB 2.0
+    if _has_appender(connection):
         with connection.appender(where, columns=list(table.column_names)) as appender:
             appender.append_rows(rows)
         return
@@ -360,3 +360,7 @@ def _insert(connection: DuckDBPyConnection, name: str, rows: list[tuple[Cell, ..
         part = rows[start : start + _ROWS_AT_A_TIME]
         parameters = [list(cells) for cells in zip(*part, strict=True)]
         connection.execute(f"INSERT INTO {where} ({columns}) SELECT {lists}", parameters)
+
+
+def _has_appender(connection: DuckDBPyConnection) -> bool:
+    return hasattr(connection, "appender")  # since DuckDB 2.0

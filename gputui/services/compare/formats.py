@@ -1,4 +1,4 @@
-"""A comparison in each of the forms that go to a file."""
+"""Makes and saves a comparison in any of its forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORM_OF_ENDING = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "h
 
 
 def form_of(path: Path) -> str:
-    """The form that the ending of a file asks for. Raises GputuiError for any other ending."""
+    """The form for a file's extension. Raises GputuiError for an unknown one."""
     form = FORM_OF_ENDING.get(path.suffix.lower())
     if form is None:
         raise GputuiError(
@@ -26,10 +26,10 @@ def form_of(path: Path) -> str:
 
 
 def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[ComparisonColumn] = ()) -> str:
-    """Write what the command prints in the form of the file's ending; what is there now.
+    """Write a comparison in the form of the file's extension; returns a message that says so.
 
-    `columns` are of markdown, empty for those it has by itself; other forms have all of them.
-    Raises GputuiError for another ending, if a file can no longer be read or this one not be written.
+    `columns` apply to Markdown, empty for its defaults; other forms have all of them.
+    Raises GputuiError for another extension, if a file can no longer be read, or this one not be written.
     """
     from gputui.services.support.atomic_write import write, write_whole  # only who saves needs it
 

@@ -1,4 +1,4 @@
-"""A comparison as one page of HTML that needs nothing else: to be sent to a colleague."""
+"""A comparison as one self-contained HTML page, to send to a colleague."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from gputui.services.compare.tables import (
     Naming,
     TextTable,
     column_table,
-    figure_table,
     left_out,
-    normal_lines,
+    metric_table,
+    performance_lines,
     remarks,
     row_table,
 )
@@ -66,7 +66,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 def comparisons_as_page(
     pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence
 ) -> str:
-    """The page. Nothing in it is fetched or run, and names from files cannot become markup.
+    """A page that fetches and runs nothing; names from files cannot become markup.
 
     Raises GputuiError if the telemetry of a file can no longer be read.
     """
@@ -104,7 +104,7 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
         _part("Verdicts", interval_chart(list(_marks(comparison, naming)))),
         table,
         _list((f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)), "notes"),
-        _list((*remarks(comparison, naming), *normal_lines(comparison))),
+        _list((*remarks(comparison, naming), *performance_lines(comparison))),
         _part("Why", "".join(_why(why, naming) for why in whys) + _list(unattributed(whys, naming))),
         _part("Times of blocks", "".join(_strips(row, naming) for row in comparison.rows)),
         *(
@@ -112,7 +112,7 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
             for column in COLUMNS
             if column.table_heading
         ),
-        _part("Figures", _table(figure_table(comparison, naming))),
+        _part("Figures", _table(metric_table(comparison, naming))),
         _part("Telemetry", _telemetry(comparison, evidence)),
         _list(left_out(comparison, naming)),
     ]
@@ -146,7 +146,7 @@ def _why(why: Why, naming: Naming) -> str:
 
 
 def _strips(row: Row, naming: Naming) -> str:
-    """Seconds for as much work as a step of the row, launch by launch."""
+    """Seconds per step of each launch, block by block."""
     strips = []
     for letter, cell in (("a", row.a), ("b", row.b)):
         launches = [] if cell.result is None else launches_of(cell.result)
@@ -158,7 +158,7 @@ def _strips(row: Row, naming: Naming) -> str:
 
 
 def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
-    """The GPUs of the rows over the newest run of each side; the host where no GPU was measured."""
+    """Telemetry of the newest run of each side: the GPUs that were measured, otherwise the host."""
     is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
     sides = (("a", comparison.a), ("b", comparison.b))[: 1 if is_one_run else 2]
     lines: dict[str, list[Line]] = {}
@@ -186,7 +186,7 @@ def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
 
 
 def _devices(side: Side) -> Sequence[int]:
-    """The GPUs that measured anything in the newest run of a side, the first ones; else the host."""
+    """The first GPUs that measured anything in the newest run of a side, otherwise the host."""
     results: list[CaseResult] = [
         case.result
         for case in side.cases

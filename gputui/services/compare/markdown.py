@@ -1,4 +1,4 @@
-"""A comparison as markdown, to be pasted into a pull request."""
+"""A comparison as Markdown, to paste into a pull request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gputui.services.compare.tables import (
     TextTable,
     absent_lines,
     column_table,
-    figure_table,
     left_out,
-    normal_lines,
+    metric_table,
+    performance_lines,
     remarks,
     row_table,
 )
@@ -34,12 +34,12 @@ _ANY_WIDTH = 10_000
 def comparisons_as_markdown(
     pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, columns: Sequence[ComparisonColumn] = ()
 ) -> str:
-    """Each comparison with the tables that the text has; names from files cannot become markup."""
+    """Each comparison, with the same tables as the text; names from files cannot become markup."""
     return "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
 
 
 def escaped(text: str) -> str:
-    """Text that markdown shows as it is, within a line or a cell of a table."""
+    """Text escaped for a line or a table cell of Markdown."""
     plain = _SPECIAL.sub(lambda found: f"\\{found.group()}", " ".join(clean_text(text).split()))
     plain = _NUMBERED.sub(r"[\1]", plain)
     return _LINKS.sub(lambda found: f"{found.group()}<!-- -->", plain)
@@ -69,12 +69,12 @@ def _one(
             (
                 *remarks(comparison, naming),
                 *absent_lines(comparison, columns),
-                *normal_lines(comparison),
+                *performance_lines(comparison),
             )
         ),
         *(_why(why, naming) for why in whys),
         _list(unattributed(whys, naming)),
-        _table(figure_table(comparison, naming)),
+        _table(metric_table(comparison, naming)),
         *(
             _table(column_table(column, comparison, naming))
             for column in COLUMNS

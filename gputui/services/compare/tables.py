@@ -1,4 +1,4 @@
-"""A comparison as tables and lines of words: what every format of `compare` lays out in its own way."""
+"""A comparison as tables and lines of text, which each format lays out in its own way."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_ratio
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
-from gputui.services.compare.pairing import Comparison, GroupMean, Row, normality_of_side
+from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
 from gputui.services.compare.row_text import boxes_text, common_words, row_name, unmeasured_words
-from gputui.services.results.labels import figure_text
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.labels import metric_text
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import IMPOSSIBLE
 
 
@@ -28,7 +28,7 @@ class TextTable:
 
 
 class Naming:
-    """What the rows of a comparison are called, and the notes that they refer to by number."""
+    """Names the rows of a comparison and numbers their notes."""
 
     def __init__(self, comparison: Comparison, ignore: str) -> None:
         self.common = common_words(comparison, ignore)
@@ -104,19 +104,19 @@ def _is_absent(comparison: Comparison, column: ComparisonColumn) -> bool:
     )
 
 
-def figure_table(comparison: Comparison, naming: Naming) -> TextTable | None:
-    """What the cases gave besides their speed, side by side and without a verdict; None if nothing."""
+def metric_table(comparison: Comparison, naming: Naming) -> TextTable | None:
+    """Metrics other than speed, side by side and without a verdict; None if there are none."""
     rows: list[tuple[str, str, str]] = []
     for row in comparison.rows:
         sides = [
-            {f.key: f for f in figures_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
+            {f.key: f for f in metrics_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
         ]
         found = {**sides[1], **sides[0]}
         if found:
             rows.append((naming.name(row), "", ""))
-        for key, figure in found.items():
-            on_a, on_b = (figure_text(side[key]) if key in side else "—" for side in sides)
-            rows.append((f"  {figure.title}", on_a, on_b))
+        for key, metric in found.items():
+            on_a, on_b = (metric_text(side[key]) if key in side else "—" for side in sides)
+            rows.append((f"  {metric.title}", on_a, on_b))
     return TextTable(("figures, not judged", "a", "b"), tuple(rows), (1, 2)) if rows else None
 
 
@@ -133,7 +133,7 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
 
 
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
-    """What would have shown where nothing did, what disturbed rows, and what cannot be; a line each."""
+    """Smallest detectable ratios, disturbances, and impossible rates; a line each."""
     told = [
         f"{naming.name(row)} {format_ratio(row.estimate.resolvable)}"
         for row in comparison.rows
@@ -172,15 +172,15 @@ def _impossible(comparison: Comparison, place: int) -> Iterable[tuple[Row, float
             yield row, max(known)
 
 
-def normal_lines(comparison: Comparison) -> Iterable[str]:
-    """Whether each side's devices reach what they reach elsewhere; nothing where no figures are known."""
+def performance_lines(comparison: Comparison) -> Iterable[str]:
+    """Whether each side's devices perform as elsewhere; nothing without reference figures."""
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        for normality in normality_of_side(side):
-            yield f"{letter} {normality.text}"
+        for performance in performance_checks_of_side(side):
+            yield f"{letter} {performance.text}"
 
 
 def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:
-    """Cases that no row tells of, and why."""
+    """Cases without a row, and why."""
     yield from unmeasured_words(comparison)
     for side, letter in ((comparison.a, "a"), (comparison.b, "b")):
         alone: Sequence[Row] = [

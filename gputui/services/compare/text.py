@@ -17,9 +17,9 @@ from gputui.services.compare.tables import (
     TextTable,
     absent_lines,
     column_table,
-    figure_table,
     left_out,
-    normal_lines,
+    metric_table,
+    performance_lines,
     remarks,
     row_table,
 )
@@ -78,10 +78,10 @@ def comparison_pages(
         for number, note in enumerate(naming.notes, 1):
             page.line(f"[{number}] {note}")
         absent = absent_lines(comparison, columns)
-        for line in (*remarks(comparison, naming), *absent, *normal_lines(comparison)):
+        for line in (*remarks(comparison, naming), *absent, *performance_lines(comparison)):
             page.line(line)
         _write_whys(page, whys, naming)
-        _write_table(page, figure_table(comparison, naming))
+        _write_table(page, metric_table(comparison, naming))
         for column in COLUMNS:
             if column.default == "below" if beside is None else column in columns and column not in beside:
                 _write_table(page, column_table(column, comparison, naming))

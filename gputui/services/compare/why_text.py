@@ -16,7 +16,7 @@ _LEAST_NS = 500
 
 
 def part_table(found: Attribution, *, with_peak: bool) -> TextTable:
-    """All that moved by as much as counts, the rest in one row, and the sum."""
+    """Parts with a relevant difference, the rest in one row, and the sum."""
     shown = found.shown()
     has_peak = with_peak and any(not isinstance(part.peak_ns, Missing) for part in shown)
     headings = ["part of a step", "a", "b", "b - a", "more calls", "per call"]
@@ -51,7 +51,7 @@ def finding_lines(why: Why) -> Iterable[str]:
 
 
 def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
-    """Rows whose difference is not attributed, by reason; nothing of those that were not profiled."""
+    """Rows whose difference is not attributed, by reason; omits those that were not profiled."""
     absent: dict[str, list[str]] = {}
     for why in whys:
         if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:

@@ -1,4 +1,4 @@
-"""How much of a device a case used: its FLOP/s and B/s beside the data sheet's peaks and this box's own."""
+"""How much of a device a case used: its FLOP/s and B/s against the data sheet and this box's own peaks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gputui.services.results.throughput import devices_of, speed_of
 
 IMPOSSIBLE = 1.1
 """Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far."""
-_CEILINGS = {"flop": "gemm", "B": "membw"}
+_PEAK_TESTS = {"flop": "gemm", "B": "membw"}
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Operations, or bytes of memory traffic, per second, by the workload's own count of them."""
+    """FLOPs or bytes of memory traffic per second, as the workload counts them."""
 
     unit: str
     """`flop` or `B`."""
@@ -31,12 +31,12 @@ class Use:
 
     @property
     def is_impossible(self) -> bool:
-        """Whether it is so far above the physical peak that the measurement must be wrong."""
+        """Whether it exceeds the physical peak so far that the measurement must be wrong."""
         return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
 
 
 def is_impossible(uses: Sequence[Use]) -> bool:
-    """Whether any of them is so far above the physical peak that the measurement must be wrong."""
+    """Whether any exceeds the physical peak so far that the measurement must be wrong."""
     return any(use.is_impossible for use in uses)
 
 
@@ -56,7 +56,7 @@ def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) ->
             unit,
             steps_per_s * per_step,
             _share(steps_per_s * per_step, sheet_peak(unit, case, machine)),
-            _share(steps_per_s * per_step, own_ceiling(unit, case, beside)),
+            _share(steps_per_s * per_step, measured_peak(unit, case, beside)),
         )
         for unit, per_step in counted
         if per_step and not _crosses_a_bus(case)
@@ -64,7 +64,7 @@ def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) ->
 
 
 def _crosses_a_bus(case: CaseResult) -> bool:
-    """Whether the bytes it counts are not memory traffic of its device."""
+    """Whether its bytes cross a bus rather than the memory of its device."""
     return case.case.work.workload == "xfer"
 
 
@@ -87,16 +87,16 @@ def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing
     return peak if isinstance(peak, Missing) else devices_of(case.case) * peak
 
 
-def own_ceiling(
+def measured_peak(
     unit: str, case: CaseResult, beside: Sequence[CaseResult], precision_used: str = ""
 ) -> float | Missing:
     """What `gemm` (unit `flop`) or `membw` (`B`) reached per second on the devices of a case.
 
     `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
     """
-    workload = _CEILINGS[unit]
+    workload = _PEAK_TESTS[unit]
     wanted = precision_used or _type_of(case)
-    if case.case.work.workload in _CEILINGS.values():
+    if case.case.work.workload in _PEAK_TESTS.values():
         return Missing("it is a ceiling itself")
     found = [
         speed.units_per_s

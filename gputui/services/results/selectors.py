@@ -1,4 +1,4 @@
-"""From what a user types to runs: `F`, `F@RUN`, or a run and a file."""
+"""Resolves what a user types to runs: `F`, `F@RUN`, or a run and a file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def split_selector(text: str) -> tuple[Path, str]:
 
 
 def from_here(word: str) -> str:
-    """A path below the working directory without the way to it, to be typed in a shell that stands there."""
+    """A path relative to the working directory if it lies below, to type in a shell there."""
     try:
         here = Path.cwd()
     except FileNotFoundError:  # removed while we were at work
@@ -78,7 +78,7 @@ def from_here(word: str) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists; one that cannot be looked for does not."""
+    """Whether a path exists; false if that cannot be found out."""
     try:
         return path.exists()
     except OSError:
@@ -86,9 +86,9 @@ def is_there(path: Path) -> bool:
 
 
 def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
-    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as None.
+    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is None.
 
-    Raises GputuiError where run and file have changed places.
+    Raises GputuiError if run and file are swapped.
     """
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
@@ -143,12 +143,12 @@ def select_all(
 
 
 def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
-    """Files in groups that may be open at a time."""
+    """Files in groups that may be open at the same time."""
     return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
 
 
 def _identity(path: Path) -> object:
-    """What tells one file from another: DuckDB opens none twice."""
+    """The identity of a file, since DuckDB opens none twice."""
     try:
         found = path.stat()
     except OSError:
@@ -157,7 +157,7 @@ def _identity(path: Path) -> object:
 
 
 def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) -> list[Selection]:
-    """As `select_all` of files that may be open at a time."""
+    """`select_all` for files that may be open at the same time."""
     selectors: list[tuple[Path, str]] = []
     file_of: list[int] = []
     places: dict[object, int] = {}

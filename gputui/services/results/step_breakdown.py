@@ -1,4 +1,4 @@
-"""Where the time and the memory of a step go: the profiled pass of a case, made ready to be shown."""
+"""Where the time and memory of a step go, from the profiled pass of a case."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class StepBreakdown:
     """One profiled pass, per step."""
 
     step_ns: float
@@ -40,8 +40,8 @@ class Anatomy:
     """Of equal phase, name and shapes added up over types; the largest first."""
 
 
-def anatomy_of(found: ProfiledPass, case: CaseResult) -> Anatomy | Missing:
-    """The shares of a profiled pass; Missing with the reason if it is not believed."""
+def breakdown_of(found: ProfiledPass, case: CaseResult) -> StepBreakdown | Missing:
+    """The shares of a profiled pass; Missing with the reason if it is unreliable."""
     if not found.is_valid:
         return Missing(found.reason)
     step_ns = found.window_ns / found.steps
@@ -58,7 +58,7 @@ def anatomy_of(found: ProfiledPass, case: CaseResult) -> Anatomy | Missing:
         )
         for name, by_phase in phases.items()
     ]
-    return Anatomy(
+    return StepBreakdown(
         step_ns=step_ns,
         inflation=timed_ns if isinstance(timed_ns, Missing) else step_ns / timed_ns,
         shares=tuple(sorted(shares, key=lambda s: -s.share)),
@@ -67,15 +67,15 @@ def anatomy_of(found: ProfiledPass, case: CaseResult) -> Anatomy | Missing:
 
 
 def timed_step_ns(case: CaseResult) -> float | Missing:
-    """Nanoseconds on the wall of the median timed step, over all launches that measured the case."""
+    """Wall time of the median timed step in nanoseconds, over all launches that measured the case."""
     steps = [b.wall_ns / b.steps for m in case.measurements if m.outcome == "ok" for b in m.blocks]
     return median(steps) if steps else Missing("no step was timed")
 
 
-def is_believed(anatomy: Anatomy) -> bool:
-    """Whether the profiled steps were about as fast as the timed ones."""
+def is_believed(breakdown: StepBreakdown) -> bool:
+    """Whether profiled steps were about as fast as timed ones."""
     low, high = BELIEVED_INFLATION
-    return not isinstance(anatomy.inflation, Missing) and low <= anatomy.inflation <= high
+    return not isinstance(breakdown.inflation, Missing) and low <= breakdown.inflation <= high
 
 
 def _over_types(rows: Sequence[Operator]) -> tuple[Operator, ...]:
