@@ -263,10 +263,10 @@ async def _start(camera: _Camera, model: RunModel) -> None:
 
 def _is_well_on(model: RunModel) -> bool:
     """A case is being timed, others have their rates, and there is something to see of it."""
-    course = model.course
-    if course is None or course.strip is None or course.strip.blocks < _BLOCKS:
+    progress = model.progress
+    if progress is None or progress.strip is None or progress.strip.blocks < _BLOCKS:
         return False
-    planned = [case for case in course.cases if case.launches]
+    planned = [case for case in progress.cases if case.launches]
     return len(planned) < 2 or any(case.rate and not case.is_now for case in planned)
 
 

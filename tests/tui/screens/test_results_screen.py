@@ -26,7 +26,7 @@ from gputui.tui.app import MonitorApp
 from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
-from gputui.tui.screens.results.telemetry_page import course_place
+from gputui.tui.screens.results.telemetry_page import chart_place
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
@@ -471,7 +471,7 @@ async def test_a_part_of_the_telemetry_is_chosen_by_dragging_and_a_click_moves_t
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
         await press(pilot, *["tab"] * 5)
-        place = course_place(120)
+        place = chart_place(120)
         middle = place.left + place.cells // 2
         await pilot.mouse_down(offset=(place.left + place.cells // 4, 10))
         await pilot.mouse_up(offset=(middle, 10))

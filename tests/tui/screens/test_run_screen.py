@@ -96,8 +96,8 @@ async def choose_file(pilot: Pilot[int], profile: Path) -> None:
 
 
 def is_timing(app: RunScreenApp) -> bool:
-    course = app.run_screen.model.course
-    return course is not None and course.strip is not None
+    progress = app.run_screen.model.progress
+    return progress is not None and progress.strip is not None
 
 
 def stored(file: Path) -> Run:

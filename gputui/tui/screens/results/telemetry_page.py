@@ -25,14 +25,14 @@ _NAME, _NUMBER = 26, 10
 _NARROW, _WIDE = 67, 100
 """Below the first width there is room for the median alone, from the second on also for the value at the
 cursor."""
-_LEAST_COURSE, _MOST_COURSE = 8, 120
+_LEAST_CHART, _MOST_CHART = 8, 120
 _SCROLLBAR = 1
 _HOLD_US = 1_500_000
 """A value is drawn on for so long: outside of blocks the sampler reads once a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class CoursePlace:
+class ChartPlace:
     """Where on the page the courses are drawn."""
 
     left: int
@@ -44,11 +44,11 @@ class CoursePlace:
         return (x - self.left + 0.5) / self.cells if self.cells else -1.0
 
 
-def course_place(width: int) -> CoursePlace:
+def chart_place(width: int) -> ChartPlace:
     """Where the courses are drawn on a page of this width."""
     left = _NAME + _NUMBER * len(_headings(width)) + 2
-    cells = min(width - left - _SCROLLBAR, _MOST_COURSE)
-    return CoursePlace(left, cells if cells >= _LEAST_COURSE else 0)
+    cells = min(width - left - _SCROLLBAR, _MOST_CHART)
+    return ChartPlace(left, cells if cells >= _LEAST_CHART else 0)
 
 
 def _headings(width: int) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def telemetry_page(
 
     Of `series` only what lies in the window is drawn.
     """
-    place = course_place(width)
+    place = chart_place(width)
     parts = [_Part(one, window, 2 * place.cells) for one in series]
     pieces = max((part.end - part.start for part in parts), default=0)
     lines: list[Line] = list(paragraph(_span_words(window, pieces), width, "dim"))
@@ -101,7 +101,7 @@ class _Part:
         self._dots = [self._pieces(*pair) for pair in pairwise(ends)]
         self._here = self._pieces(window.cursor_us, window.cursor_us + 1)
 
-    def course(self, column: Sequence[float]) -> list[float]:
+    def chart(self, column: Sequence[float]) -> list[float]:
         """The highest value in each dot of the course; NaN where nothing was measured."""
         return [_highest(column[start:end]) for start, end in self._dots]
 
@@ -122,7 +122,7 @@ def _highest(values: Sequence[float]) -> float:
 
 
 def _metric_lines(
-    part: _Part, place: CoursePlace, headings: Sequence[str], *, ascii_only: bool
+    part: _Part, place: ChartPlace, headings: Sequence[str], *, ascii_only: bool
 ) -> Iterator[Line]:
     for metric in METRICS:
         column: Sequence[float] = part.series.columns.get(metric.key, ())
@@ -136,13 +136,13 @@ def _metric_lines(
             CURSOR: part.here(column),
         }
         text = "".join(f"{_number(numbers[heading], metric.key):>{_NUMBER}}" for heading in headings)
-        course = _course(part, column, ascii_only=ascii_only) if place.cells else ""
-        yield (Span(f"  {metric.key[: _NAME - 2]:{_NAME - 2}}{text}"), Span(f"  {course}", "chart"))
+        chart = _chart(part, column, ascii_only=ascii_only) if place.cells else ""
+        yield (Span(f"  {metric.key[: _NAME - 2]:{_NAME - 2}}{text}"), Span(f"  {chart}", "chart"))
 
 
-def _course(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
+def _chart(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
     """One row of a chart over the time of the window, from the least to the most; gaps stay empty."""
-    values = part.course(column)
+    values = part.chart(column)
     finite = [v for v in column[part.start : part.end] if math.isfinite(v)]
     low, high = min(finite), max(finite)
     levels = [max(level_of(v - low, high - low, 4), 0) if math.isfinite(v) else -1 for v in values]

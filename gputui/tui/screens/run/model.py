@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.progress import CoursePicture
+from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, Checked, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.form import RunForm, Text
 from gputui.tui.screens.run.requests import (
@@ -102,7 +102,7 @@ class RunModel:
         self.view = "choose"
         """`choose`, `starting`, `watch` or `ended`."""
         self.watched: WatchedRuns | None = None
-        self.course: CoursePicture | None = None
+        self.progress: ProgressSnapshot | None = None
         self.ended: EndedRuns | None = None
         self.shows_logs = False
         """Whether the last words of workers stand where cases or results would."""
@@ -253,10 +253,10 @@ class RunModel:
         self.watched = watched
         self.view = "watch"
 
-    def know_course(self, run_id: str, picture: CoursePicture) -> None:
+    def know_progress(self, run_id: str, picture: ProgressSnapshot) -> None:
         """How far the runs are."""
         if self.watched is not None and run_id == self.watched.in_progress.run_ids[0]:
-            self.course = picture
+            self.progress = picture
 
     def know_ended(self, ended: EndedRuns) -> None:
         """The runs that were watched are stored, or lost."""
@@ -283,7 +283,7 @@ class RunModel:
 
     def _watch(self, run: InProgress) -> None:
         self.view = "watch"
-        self.watched = self.course = self.ended = None
+        self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
         self._ask(Watch(run.run_ids[0]))
 
@@ -372,7 +372,7 @@ class RunModel:
         elif action_id == "back" and self.shows_logs:
             self.shows_logs, self.scrolled = False, 0
         elif action_id == "copy" and self.shows_logs:
-            words = () if self.course is None else self.course.last_words
+            words = () if self.progress is None else self.progress.last_words
             self._ask(Copy("\n".join(row for said in words for row in (said.launch, *said.lines))))
         else:
             return False
@@ -417,7 +417,7 @@ class RunModel:
 
     def _choose_again(self) -> None:
         self.view, self.region = "choose", "profiles"
-        self.watched = self.course = self.ended = None
+        self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
         self._ask(Unwatch())
         self._check()
