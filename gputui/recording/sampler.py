@@ -1,4 +1,4 @@
-"""The one sampling thread: reads the sources at absolute deadlines and writes telemetry rows."""
+"""The only sampling thread: reads the sources at absolute deadlines and writes telemetry rows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ FULL_PERIOD_S = 1.0
 FAST_PERIOD_S = 0.1
 """Clocks, throttle reasons and power of the GPUs in use, while a case is timed."""
 CAP_BYTES = 64 * 2**20
-"""Telemetry of 8 GPUs at 10 Hz for 2.6 hours, or at 1 Hz for a day; beyond it is thinned."""
+"""Telemetry of 8 GPUs at 10 Hz for 2.6 hours, or at 1 Hz for a day; beyond this it is thinned."""
 
 
 class Sampler:
     """Telemetry of the host and of the GPUs into one file, from start to stop.
 
-    Everything is read once in `period_s`. Between `focus(devices)` and `focus(())` the named GPUs are read
-    ten times a second, their quick values only. A source that blocks delays its own rows and nothing else.
-    A file that reaches `cap_bytes` loses every second reading of each device, and from then on readings are
-    twice as far apart; `on_problem` is told.
+    Reads everything once per `period_s`. Between `focus(devices)` and `focus(())` it reads the quick values
+    of these GPUs ten times a second. A source that blocks only delays its own rows. When the file reaches
+    `cap_bytes`, every second reading of each device is dropped and the periods are doubled; `on_problem` gets
+    a message.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Sampler:
                 source.close()
 
     def _thinned(self) -> FileIO:
-        """The file anew with every second reading of each device, open for more; periods are doubled.
+        """Rewrite the file with every second reading of each device, open for appending; doubles the periods.
 
-        The old file stays whole until the new one is.
+        The old file stays intact until the new one is complete.
         """
         draft = self._path.with_name(self._path.name + ".thinned")
         taken: Counter[int] = Counter()
@@ -147,13 +147,13 @@ class Sampler:
 
 
 def usable_sources() -> list[Source]:
-    """One of each source that works on this box."""
+    """One of each source that works on this machine."""
     sources: list[Source] = [make() for make in SOURCES]
     return [source for source in sources if not isinstance(source.probe(), Missing)]
 
 
 def _next_deadline(previous: float, period_s: float) -> float:
-    """The next multiple of the period that lies ahead: a late reading is not made up for."""
+    """The next multiple of the period in the future: missed readings are skipped."""
     now = time.monotonic()
     missed = max(int((now - previous) / period_s), 0)
     return previous + (missed + 1) * period_s
