@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar  # psutil may be absent
@@ -38,7 +37,7 @@ class HostSource:
         self._last: _Ticks | None = None
         self._psutil_started = False
         self._clock_files: tuple[Path, ...] = ()
-        self._problems: dict[int, Missing] = {}
+        self._problem: Missing | None = None
 
     def probe(self) -> Missing | None:
         """Find out how the host can be read."""
@@ -67,18 +66,12 @@ class HostSource:
             values = self._clock() if full or self._cpus <= _QUICK_CLOCK_MAX_CPUS else {}
             if full:
                 values |= self._processor_time() | self._memory() | self._load()
-        if full and not values:
-            self._problems[HOST] = Missing("/proc cannot be read")
-        else:
-            self._problems.pop(HOST, None)
+        self._problem = Missing("/proc cannot be read") if full and not values else None
         return Reading(device, time.monotonic_ns(), values)
 
-    def problems(self) -> Mapping[int, Missing]:
-        """The host, if nothing of it could be read."""
-        return dict(self._problems)
-
-    def close(self) -> None:
-        pass
+    def problem(self, device: int) -> Missing | None:
+        """Why nothing of the host could be read, if so."""
+        return self._problem
 
     def _text(self, path: str) -> str:
         try:

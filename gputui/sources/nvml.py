@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar  # Any: pynvml has no types
 
@@ -64,13 +64,16 @@ class NvmlSource:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._nvml: Any = None
-        self._devices: dict[int, _Device] = {}
         self._indices: tuple[int, ...] = ()
+        self._devices: dict[int, _Device | None] = {}
+        """Those that were asked for; None for one without a handle, or lost since."""
         self._problems: dict[int, Missing] = {}
 
     def probe(self) -> Missing | None:
-        """Open the library and get a handle of each GPU; takes seconds if persistence mode is off."""
-        self.close()
+        """Open the library and count the GPUs; with persistence mode off this takes seconds.
+
+        The library stays open until the process ends, as `gputui.machine` leaves it too.
+        """
         try:
             import pynvml
         except ImportError:
@@ -85,13 +88,6 @@ class NvmlSource:
         except pynvml.NVMLError as error:
             return Missing(nvml_codes.nvml_reason(error.value))
         self._indices = tuple(range(count))
-        for index in self._indices:
-            try:
-                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            except pynvml.NVMLError as error:
-                self._problems[index] = Missing(nvml_codes.nvml_reason(error.value))
-            else:
-                self._devices[index] = _Device(handle, [list(ways) for ways in (*_FULL, *_SELDOM)])
         return None if count else Missing("the NVIDIA driver sees no GPU")
 
     def devices(self) -> tuple[int, ...]:
@@ -101,10 +97,13 @@ class NvmlSource:
     def read(self, device: int, *, full: bool) -> Reading:
         """The metrics of one GPU; none of a lost GPU, which is not queried again."""
         values: Numbers = {}
-        if device in self._devices:
-            failure = self._ask_all(self._devices[device], self._due(self._devices[device], full), values)
+        if device not in self._devices:
+            self._devices[device] = self._found(device)
+        found = self._devices[device]
+        if found is not None:
+            failure = self._ask_all(found, self._due(found, full), values)
             if failure == nvml_codes.GPU_IS_LOST:
-                del self._devices[device]  # such a GPU comes back only after a restart
+                self._devices[device] = None  # such a GPU comes back only with a restart
                 values = {}
             if failure is not None and not values:
                 self._problems[device] = Missing(nvml_codes.nvml_reason(failure))
@@ -112,18 +111,18 @@ class NvmlSource:
                 self._problems.pop(device, None)
         return Reading(device, time.monotonic_ns(), values)
 
-    def problems(self) -> Mapping[int, Missing]:
-        """GPUs that returned nothing at the last query, and why."""
-        return dict(self._problems)
+    def problem(self, device: int) -> Missing | None:
+        """Why a GPU gave nothing when last asked, if so."""
+        return self._problems.get(device)
 
-    def close(self) -> None:
-        self._devices, self._indices, self._problems = {}, (), {}
-        nvml, self._nvml = self._nvml, None
-        if nvml is not None:
-            try:
-                nvml.nvmlShutdown()
-            except nvml.NVMLError:
-                return  # nothing is left to close
+    def _found(self, index: int) -> _Device | None:
+        """A GPU with its handle, asked for in the thread that reads it: this call may hang, too."""
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        except self._nvml.NVMLError as error:
+            self._problems[index] = Missing(nvml_codes.nvml_reason(error.value))
+            return None
+        return _Device(handle, [list(ways) for ways in (*_FULL, *_SELDOM)])
 
     def _due(self, device: _Device, full: bool) -> int:
         """How many of its queries are due."""

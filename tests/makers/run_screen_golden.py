@@ -32,7 +32,7 @@ from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
-from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
@@ -144,7 +144,7 @@ def ended(wrong: GputuiError | None = None) -> RunModel:
     )
     said = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
     model.know_ended(
-        Ended(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
     )
     return model
 

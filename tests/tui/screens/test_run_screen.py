@@ -481,7 +481,7 @@ def test_the_command_line_shown_means_the_same() -> None:
 @pytest.mark.parametrize("name", [name for name, _ in pictures()])
 def test_pictures_are_as_they_were(name: str) -> None:
     assert dict(pictures())[name] == (FOLDER / name).read_text(encoding="utf-8"), (
-        "python tests/makers/run_screen_golden.py"
+        "python tests/makers/goldens.py makes it anew; look at it"
     )
 
 

@@ -12,7 +12,7 @@ from gputui.services.runs.progress import CaseProgress, ProgressSnapshot, TimedC
 from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.form import FIELDS, Text
-from gputui.tui.screens.run.model import Ended, ResultRow, RunModel
+from gputui.tui.screens.run.model import EndedRuns, ResultRow, RunModel
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -438,7 +438,7 @@ def _events(progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
     return filled(lines, width, rows + 1)
 
 
-def _ended(model: RunModel, ended: Ended, width: int, height: int) -> list[Line]:
+def _ended(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
     style = "good" if ended.status == "finished" else "warn"
     heading = [Span(f"run {ended.in_progress.called}", "title"), Span(clean(ended.status), style)]
     lines: list[Line] = []

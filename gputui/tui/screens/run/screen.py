@@ -21,7 +21,7 @@ from gputui.tui.screens.run.background_tasks import BackgroundTasks
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture
 from gputui.tui.screens.run.requests import (
-    Check,
+    CheckDraft,
     Copy,
     Leave,
     OpenResults,
@@ -216,7 +216,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def _do(self, request: Request) -> None:
         match request:
-            case Check():
+            case CheckDraft():
                 self._tasks.check(request)
             case Start():
                 self._tasks.start(request)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from terminal_svg import pieces_of, svg_of_pieces
 from textual.pilot import Pilot
 
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
@@ -21,7 +22,6 @@ from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.picture import pieces_of, svg_of_pieces
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.screens.run.model import RunModel
