@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from gputui.errors import EXIT_CANNOT_TELL, EXIT_CASE_FAILED, EXIT_DONE, GputuiError
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiError
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
@@ -116,7 +116,7 @@ def command(
     if unsure == "pass" and slower_pct is None:
         raise GputuiError("--unsure pass: goes with --fail-if-slower PCT", "such as --fail-if-slower 5")
     is_gate = slower_pct is not None or unsure is not None
-    unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_CANNOT_TELL)
+    unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_UNDECIDED)
     try:
         answer = asked.compared(first, with_energy=with_energy)
     except GputuiError as error:

@@ -150,10 +150,10 @@ def _print_gpus(out: Console, found: Report, is_named: bool) -> None:
     """A line for each size of memory; where no GPU `is_named`, for those that tell most."""
     from gputui.model.absent import Missing
     from gputui.model.units import format_bytes
-    from gputui.services.advise.memory_fit import telling_classes
+    from gputui.services.advise.memory_fit import notable_classes
     from gputui.services.support.text_tables import add_row, table
 
-    classes = found.classes if is_named else telling_classes(found.classes)
+    classes = found.classes if is_named else notable_classes(found.classes)
     rows = table(("memory", "GPUs", "will it fit", "batch", "ckpt"), right=(0, 3, 4), breaks=(1, 2))
     for one in classes:
         names = one.names if is_named else one.names[:_NAMES]

@@ -1,4 +1,4 @@
-"""Reads what a run wrote about itself: everything that is intact, and nothing that is not."""
+"""Reads a journal: everything that is intact, and nothing that is not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OF_CASES = (CaseWarm, Block, Figure, ProfiledPass, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
 _LATEST_ROWS = 256
-"""The host and many GPUs, a few times each."""
+"""Enough for the host and many GPUs, a few times each."""
 _LONGEST_LINE = 16 * 2**20
 _LONGEST_HEADER = 2**16
 _UNKNOWN_LISTED = 5
@@ -57,31 +57,30 @@ class JournalContents:
 
     start: RunStart
     lines: tuple[Line, ...]
-    """All of them, `start` included."""
+    """All lines, including `start`."""
     damage: tuple[str, ...]
-    """What was left out and why, one sentence each; empty for a whole journal."""
+    """What was left out and why, one sentence each; empty for an intact journal."""
 
     def of(self, kind: type[L]) -> tuple[L, ...]:
-        """The lines of one kind."""
         return tuple(line for line in self.lines if isinstance(line, kind))
 
     @property
     def machine(self) -> MachineFound | None:
-        """The box, or None if the run ended before it was known."""
+        """The machine, or None if the run ended before it was described."""
         return next(iter(self.of(MachineFound)), None)
 
     @property
     def runtime(self) -> RuntimeFound | None:
-        """The measured interpreter, or None if the run ended before it was known."""
+        """The measured interpreter, or None if the run ended before it was described."""
         return next(iter(self.of(RuntimeFound)), None)
 
     @property
     def end(self) -> RunEnd | None:
-        """How the supervisor ended, or None if it did not come to that."""
+        """The end of the run, or None if it is missing."""
         return next(iter(self.of(RunEnd)), None)
 
     def utc_us(self, t_ns: int) -> int:
-        """A monotonic instant of this run as UTC epoch microseconds."""
+        """Convert a monotonic instant of this run to UTC epoch microseconds."""
         return self.start.started_utc_us + (t_ns - self.start.started_ns) // 1000
 
 
@@ -90,10 +89,10 @@ _Numbered = tuple[int, Line]
 
 
 def read_journal(run_dir: Path) -> JournalContents:
-    """Read the journal of a run directory, whatever happened to it.
+    """Read the journal of a run directory, even if it is damaged.
 
-    Lines are put in order, repeated ones dropped, damaged ones left out and named.
-    Raises GputuiError if there is no journal, or not even its first line can be read.
+    Sorts the lines, drops repeated ones, and leaves out damaged ones, naming them. Raises GputuiError if
+    there is no journal, or its first line cannot be read.
     """
     path = run_dir / JOURNAL_NAME
     try:
@@ -113,15 +112,15 @@ def read_journal(run_dir: Path) -> JournalContents:
 
 
 class Telemetry:
-    """The intact telemetry of a run directory, oldest first; nothing if there is none.
+    """The intact telemetry of a run directory, oldest first; empty if there is none.
 
-    Reads as it goes: memory does not grow with the file.
+    Reads incrementally: memory does not grow with the file.
     """
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / TELEMETRY_NAME
         self.damage: tuple[str, ...] = ()
-        """What the last iteration left out and why, one sentence each. Complete when it has ended."""
+        """What the last iteration left out and why, one sentence each. Complete once it has ended."""
         self.is_readable = True
         """False if the last iteration could not read the file, or only its beginning."""
 
@@ -170,9 +169,9 @@ def read_telemetry(run_dir: Path) -> Telemetry:
 
 
 def latest_readings(run_dir: Path) -> tuple[Reading, ...] | Missing:
-    """The newest reading of each device in the telemetry that is being written, the host first.
+    """The newest reading of each device in a growing telemetry file, the host first.
 
-    Reads the end of the file alone. Nothing if none is written yet; Missing if its header cannot be read.
+    Reads only the end of the file. Empty if there is none yet; Missing if its header cannot be read.
     """
     try:
         with (run_dir / TELEMETRY_NAME).open("rb") as file:
@@ -196,16 +195,16 @@ def _format_of(file: BufferedReader) -> TelemetryFormat:
 
 
 class JournalTail:
-    """Follows a journal that is being written. Not thread-safe; one call reads what was added."""
+    """Follows a growing journal. Not thread-safe; one call reads what was added."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / JOURNAL_NAME
         self._offset = 0
 
     def poll(self) -> list[Line]:
-        """Complete, intact lines since the last call, in the order of the file; blocks for one read.
+        """Complete, intact lines since the last call, in file order; blocks for one read.
 
-        A line that is still being written waits for the next call; a damaged one is passed over.
+        An incomplete line waits for the next call; a damaged one is skipped.
         """
         try:
             with self._path.open("rb") as file:
@@ -221,7 +220,7 @@ class JournalTail:
 
 
 def _intact(raw: bytes, damage: list[str]) -> list[_Numbered]:
-    """Lines of known kind and right type; says in `damage` what became of the others."""
+    """Lines of known kind and correct types; reports the others in `damage`."""
     found: list[_Numbered] = []
     pieces = raw.split(b"\n")
     torn = pieces.pop()
@@ -306,7 +305,7 @@ def _start(path: Path, lines: list[Line]) -> RunStart:
 
 
 def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[Line]:
-    """Drop lines that repeat what may be said once, or speak of a case or launch nobody announced."""
+    """Drop lines that repeat what may occur once, or refer to a case or launch that was not announced."""
     kept: list[Line] = []
     said: set[object] = set()
     cases = {line.planned.case_id for line in lines if isinstance(line, CasePlanned)}
@@ -319,7 +318,7 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         elif isinstance(line, _OF_CASES) and line.case_id not in cases:
             why = f"case {line.case_id} was never planned"
         elif isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
-            pass  # it says why its launch was never begun
+            pass  # it explains why its launch never started
         elif isinstance(line, CaseWarm | Block | Figure | ProfiledPass) and line.case_id not in launches.get(
             line.launch_id, ()
         ):

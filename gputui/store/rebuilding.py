@@ -1,4 +1,4 @@
-"""Rows of a result file as model values: the way out. `rows` is the way in."""
+"""Converts rows of a result file to model values; `rows` is the opposite direction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUN_COLUMNS = (
     "layers_json",
     "absent_json",
 )
-"""Columns of `runs` that a summary is made of."""
+"""Columns of `runs` that a summary needs."""
 BLOCK_COLUMNS = ("run_id", *("block_index" if f.name == "index" else f.name for f in fields(Block)))
 
 
@@ -59,7 +59,7 @@ def case_from(
 ) -> CaseResult:
     """One case with its launches; `measurements` joined with the threads of their launch.
 
-    Raises NotValid if a value cannot be.
+    Raises NotValid for an impossible value.
     """
     by_launch: dict[Cell, list[Row]] = {}
     for block in blocks:
@@ -91,7 +91,8 @@ def case_from(
 
 
 def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
-    """The profiled pass of one case; `parts` are its rows by table. Raises NotValid if a value cannot be."""
+    """The profiled pass of one case; `parts` are its rows by table. Raises NotValid for an impossible
+    value."""
     absent = {"missing": "there is no caching allocator"}
     memory = [
         {**point, "reserved_bytes": absent if point["reserved_bytes"] is None else point["reserved_bytes"]}
@@ -113,7 +114,7 @@ _CASE_COLUMNS = (
 )
 
 
-@functools.lru_cache(maxsize=256)  # the same work is in most files, and in all runs of one
+@functools.lru_cache(maxsize=256)  # most files, and all runs of a file, contain the same work
 def _case(*values: Cell) -> Case:
     case = dict(zip(_CASE_COLUMNS, values, strict=True))
     plain = {
@@ -158,7 +159,7 @@ def _machine(run: Row, machine: Row | None, gpus: Sequence[Row]) -> Machine:
 
 
 def _unknown_machine() -> Machine:
-    """The box of a run that ended before it was looked at: such a run has measured nothing."""
+    """The machine of a run that ended before it was described: such a run has no measurements."""
     unknown = Missing(_NEVER_KNOWN)
     return Machine(
         machine_id="",
@@ -178,7 +179,7 @@ def _unknown_machine() -> Machine:
 
 
 def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:
-    """Plain fields from columns, each NULL as a Missing with the reason the row has for it."""
+    """Plain fields from columns, each NULL as a Missing with the row's reason for it."""
     absent = row.get("absent_json")
     reasons = converted(_decoded(absent), dict[str, str]) if absent is not None else {}
     return {
@@ -190,7 +191,7 @@ def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:
 
 
 def _decoded(text: Cell) -> object:
-    """The JSON of a column, its strings cleaned: control characters may hide behind escapes."""
+    """The JSON of a column, its strings cleaned: escapes may hide control characters."""
     if not isinstance(text, str):
         raise NotValid("a JSON column is empty")
     try:

@@ -1,4 +1,4 @@
-"""A run as rows of the result file's tables: the way in. `rebuilding` is the way out."""
+"""Converts a run to rows of the result file's tables; `rebuilding` is the opposite direction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Row = dict[str, Cell]
 
 LAYERS = ("platform", "scheduler", "container", "vm", "os")
 RENAMED = {"torch_cuda": "cuda_version", "torch_hip": "hip_version"}
-"""Fields of a runtime whose column has another name."""
+"""Fields of a runtime whose column has a different name."""
 GPU_RENAMED = {"index": "device_index", "name": "device_name"}
 End = tuple[str, str]
 """An outcome, and the reason if it is not `ok`."""
@@ -43,8 +43,8 @@ End = tuple[str, str]
 def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> dict[str, list[Row]]:
     """All rows of a run but its telemetry, by table.
 
-    A case, launch or run without its last line is `interrupted`; blocks of a case that did not end are
-    not among them. Raises nothing for what `read_journal` gives.
+    A case, launch or run without its last line is `interrupted`; blocks of a case that did not end are left
+    out. Raises nothing for a result of `read_journal`.
     """
     measurements, blocks = _measurement_rows(contents)
     machine = contents.machine.machine if contents.machine else None
@@ -66,7 +66,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
 def telemetry_tuples(
     contents: JournalContents, readings: Iterable[Reading]
 ) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Table name and row, in that table's column order without `run_id`, of each reading."""
+    """Table name and row of each reading, in that table's column order without `run_id`."""
     gpu_keys = TABLE_BY_NAME["telemetry"].column_names[3:]
     host_keys = TABLE_BY_NAME["host_telemetry"].column_names[2:]
     for reading in readings:
@@ -223,7 +223,7 @@ def _launch_rows(contents: JournalContents) -> list[Row]:
 
 
 def _measurement_rows(contents: JournalContents) -> tuple[list[Row], list[Row]]:
-    """Rows of `measurements` and of `blocks`; the blocks of what ended, and no others."""
+    """Rows of `measurements` and of `blocks`; only blocks of cases that ended."""
     warm = {(line.launch_id, line.case_id): line for line in contents.of(CaseWarm)}
     ends = {(line.launch_id, line.case_id): line for line in contents.of(CaseEnd)}
     blocks: dict[tuple[int, int], list[Block]] = {}
@@ -287,7 +287,7 @@ def _block_row(contents: JournalContents, block: Block) -> Row:
 
 
 def _figure_rows(contents: JournalContents) -> list[Row]:
-    """The figures of what ended, and no others: as with blocks."""
+    """The figures of cases that ended, like their blocks."""
     ended = {(line.launch_id, line.case_id) for line in contents.of(CaseEnd)}
     rows: list[Row] = []
     for index, figure in enumerate(contents.of(Figure)):
@@ -335,7 +335,7 @@ def _event_rows(contents: JournalContents) -> list[Row]:
 
 
 def damage_rows(left_out: Iterable[str], level: str = "warning") -> list[Row]:
-    """Events that say what of a journal could not be read."""
+    """Events that describe what could not be read of a journal."""
     return [
         {"t_us": None, "level": level, "message": f"left out of the journal: {what}"} for what in left_out
     ]

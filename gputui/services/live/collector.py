@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HANGS_AFTER_S = 3.0
 """A call that takes longer is said to hang."""
-LOOK_EVERY_S = 3.0
+POLL_EVERY_S = 3.0
 """How often is asked which GPUs there are, and whether a driver has come."""
 PROCESSES_EVERY_S = 2.0
 """Process lists are the dearest call of the driver: milliseconds each."""
@@ -123,14 +123,14 @@ class Collector:
         *,
         on_sample: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.monotonic_ns,
-        look_every_s: float = LOOK_EVERY_S,
+        poll_every_s: float = POLL_EVERY_S,
     ) -> None:
         self._sources = tuple(sources)
         self._host = host
         self._process_table = processes
         self._on_sample = on_sample
         self._clock = clock
-        self._look_every_s = look_every_s
+        self._poll_every_s = poll_every_s
         self._rounds = _Rounds(interval_s)
         self._closed = threading.Event()
         self._wants_processes = False
@@ -243,7 +243,7 @@ class Collector:
                 is_open = self._open(source)
             if is_open:
                 self._list(position, source)
-            self._closed.wait(self._look_every_s)
+            self._closed.wait(self._poll_every_s)
         with self._lock:
             threads = [slot.thread for slot in self._slots.values() if slot.source is source]
         for thread in threads:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputui.analysis.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
+from gputui.analysis.health import STALE_AFTER_S, GpuFinding, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.monitor.accounts import Ledger
@@ -550,7 +550,7 @@ class MonitorModel:
         sample: LiveSample,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[Finding]],
+        findings: Mapping[int, Sequence[GpuFinding]],
         width: int,
         height: int,
     ) -> tuple[list[Line], int, int]:
@@ -602,7 +602,7 @@ class MonitorModel:
         layout: Layout,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[Finding]],
+        findings: Mapping[int, Sequence[GpuFinding]],
         width: int,
     ) -> tuple[list[Line], int]:
         """Panes or rows, and how many GPUs are out of sight."""
@@ -651,7 +651,7 @@ class MonitorModel:
         self,
         look: Look,
         gpus: Sequence[DeviceSample],
-        findings: Mapping[int, Sequence[Finding]],
+        findings: Mapping[int, Sequence[GpuFinding]],
         sample: LiveSample,
         width: int,
         height: int,
@@ -686,7 +686,11 @@ class MonitorModel:
         return max(self._scroll + 2 - height, 0)
 
     def _status(
-        self, width: int, findings: Mapping[int, Sequence[Finding]], hidden_processes: int, hidden_gpus: int
+        self,
+        width: int,
+        findings: Mapping[int, Sequence[GpuFinding]],
+        hidden_processes: int,
+        hidden_gpus: int,
     ) -> Line:
         if self._question is not None:
             return question_line(self._question, width)

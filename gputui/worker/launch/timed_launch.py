@@ -13,7 +13,7 @@ from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
-from ..failures import Failed, kept_from_file, outcome_of, reason_of
+from ..failures import Failed, outcome_of, reason_of, text_for_file
 from ..steps.compiling import COMPILE, COMPILE_FIGURE
 from ..steps.precision import resolve
 from ..timing.cpu_wait import waited_between, waited_ns
@@ -330,7 +330,7 @@ class Launch:
         elif not math.isfinite(result):
             self._end(case.case_id, "failed", f"the output became {result}", len(case.block_ns))
         elif fault:
-            reason = kept_from_file(str(fault), "the step found its work wrong", self._step_file)
+            reason = text_for_file(str(fault), "the step found its work wrong", self._step_file)
             self._end(case.case_id, "failed", reason, len(case.block_ns))
         else:
             self._end(case.case_id, "ok", "", len(case.block_ns))
@@ -345,7 +345,7 @@ class Launch:
         for declared in case.workload.figures:
             found = given.get(declared.key, Value(None, 0, "not measured"))
             if declared.key in given:
-                reason = kept_from_file(found.reason, "not measured", self._step_file)
+                reason = text_for_file(found.reason, "not measured", self._step_file)
                 found = replace(found, reason=reason)
             self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(found))
         if case.compile_s is not None:

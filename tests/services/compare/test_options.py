@@ -17,10 +17,10 @@ from scipy import stats
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.cli import main
 from gputui.errors import (
-    EXIT_CANNOT_TELL,
     EXIT_CASE_FAILED,
     EXIT_DONE,
     EXIT_NOT_STORED,
+    EXIT_UNDECIDED,
     EXIT_USAGE,
     GputuiError,
     NotStored,
@@ -243,7 +243,7 @@ def test_the_gate_exits_1_only_for_what_is_surely_slower(ran: Ran) -> None:
 
 def test_what_cannot_be_told_exits_5_or_as_it_is_asked_to(ran: Ran) -> None:
     status, _, err = ran("a.db", "one.db", "--fail-if-slower", "5")
-    assert status == EXIT_CANNOT_TELL
+    assert status == EXIT_UNDECIDED
     assert "gate: cannot tell" in err
     assert "gemm mini cpu fp32 all: " in err
     assert "gputui run --like " in err

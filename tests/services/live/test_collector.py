@@ -130,7 +130,7 @@ def collecting(
         FakeTable(),
         on_sample=called.release,
         clock=clock,
-        look_every_s=SOON_S,
+        poll_every_s=SOON_S,
     )
     collector.start()
     try:
