@@ -57,6 +57,7 @@ def command(gpus: int, screenshots: Path | None, measure: str | None, is_ascii: 
         has_mouse=not no_mouse,
         keeps_settings=False,
         user=USER,
+        is_demo=True,
     )
     return show_live(feed, options)
 

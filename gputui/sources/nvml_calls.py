@@ -44,11 +44,11 @@ def field_number(nvml: Any, field: Any) -> float | int:
     """The number in an entry of `nvmlDeviceGetFieldValues`; raises NVMLError if there is none."""
     if field.nvmlReturn != nvml.NVML_SUCCESS:
         raise nvml.NVMLError(field.nvmlReturn)
-    number: float | int = getattr(field.value, _UNION_MEMBERS[field.valueType])
+    number: float | int = getattr(field.value, UNION_MEMBERS[field.valueType])
     return number
 
 
-_UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """By nvmlValueType_t."""
 
 
