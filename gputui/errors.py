@@ -7,7 +7,7 @@ EXIT_CASE_FAILED = 1
 EXIT_USAGE = 2
 EXIT_MACHINE_LACKS = 3
 EXIT_NOT_STORED = 4
-EXIT_CANNOT_TELL = 5
+EXIT_UNDECIDED = 5
 """The data can neither pass nor fail a gate."""
 EXIT_BUG = 70
 """An error that gputui did not foresee; EX_SOFTWARE of sysexits.h."""

@@ -7,7 +7,7 @@ peaks that the same machine reached in the same run. It is reported from a tenth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, divide_step, inflation
@@ -90,12 +90,8 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
-        found = [_as_rough(finding) for finding in found]
+        found = [replace(finding, confidence="low") for finding in found]
     return tuple(sorted(found, key=lambda finding: finding.at_best_ns))
-
-
-def _as_rough(finding: Finding) -> Finding:
-    return Finding(finding.kind, finding.evidence, finding.step_ns, finding.at_best_ns, "low")
 
 
 def _starved(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

@@ -35,7 +35,7 @@ MOST_BATCH = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
+class PrecisionBytes:
     """Bytes of one number, by its purpose."""
 
     name: str
@@ -56,14 +56,14 @@ class Precision:
     """Of each weight's copy that autocast makes and the backward pass keeps."""
 
 
-PRECISIONS: dict[str, Precision] = {
+PRECISIONS: dict[str, PrecisionBytes] = {
     p.name: p
     for p in (
-        Precision("fp32", "all in fp32", 4, 4, 4, 0, 4, 4, 4, 0),
-        Precision("tf32", "fp32 numbers, products in TF32", 4, 4, 4, 0, 4, 4, 4, 0),
-        Precision("amp", "torch.autocast: fp32 weights, 16-bit products", 4, 4, 4, 0, 4, 2, 4, 2),
-        Precision("bf16", "all in bf16, optimizer state too", 2, 2, 2, 0, 2, 2, 2, 0),
-        Precision(
+        PrecisionBytes("fp32", "all in fp32", 4, 4, 4, 0, 4, 4, 4, 0),
+        PrecisionBytes("tf32", "fp32 numbers, products in TF32", 4, 4, 4, 0, 4, 4, 4, 0),
+        PrecisionBytes("amp", "torch.autocast: fp32 weights, 16-bit products", 4, 4, 4, 0, 4, 2, 4, 2),
+        PrecisionBytes("bf16", "all in bf16, optimizer state too", 2, 2, 2, 0, 2, 2, 2, 0),
+        PrecisionBytes(
             "mixed", "16-bit weights and gradients, fp32 master copy and state", 2, 2, 4, 4, 2, 2, 4, 0
         ),
     )
@@ -151,7 +151,7 @@ class Training:
     params: int
     optimizer: str
     """One of STATES_PER_WEIGHT."""
-    precision: Precision
+    precision: PrecisionBytes
     blocks: Blocks
     batch: int
     """Sequences per GPU and optimizer step."""
@@ -219,7 +219,7 @@ class Peak:
     parts: Parts
 
 
-def state_bytes(params: int, optimizer: str, precision: Precision) -> Parts:
+def state_bytes(params: int, optimizer: str, precision: PrecisionBytes) -> Parts:
     """Weights, gradients and optimizer state, exactly: they depend on nothing else."""
     per_weight = STATES_PER_WEIGHT[optimizer] * precision.state + precision.master
     return Parts(
@@ -229,7 +229,7 @@ def state_bytes(params: int, optimizer: str, precision: Precision) -> Parts:
     )
 
 
-def layer_bytes_per_token(blocks: Blocks, precision: Precision) -> int:
+def layer_bytes_per_token(blocks: Blocks, precision: PrecisionBytes) -> int:
     """What the forward pass of one block keeps of each token for the backward pass.
 
     GPT: both inputs of the norms (2 d in the type of the stream); both norms' outputs, q, k, v and what
@@ -484,12 +484,15 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
             ),
         ),
     )
-    looked_up = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
+    embedding_bytes = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
     yield Peak(
         "the embedding, backward",
         _sum(
             fixed,
-            Parts(gradients=gradients, temporary=looked_up + lent + tokens * blocks.width * precision.stream),
+            Parts(
+                gradients=gradients,
+                temporary=embedding_bytes + lent + tokens * blocks.width * precision.stream,
+            ),
         ),
     )
     yield Peak("the optimizer", _sum(fixed, Parts(gradients=gradients)))

@@ -33,7 +33,7 @@ CAUSES: tuple[tuple[Cause, str, int], ...] = (
 STALE_AFTER_S = 3.0
 BUSY_PCT = 10.0
 """From here on a GPU counts as busy: an idle one trains its link down to save power."""
-TOLD_SHARE = 0.005
+REPORTED_SHARE = 0.005
 """A smaller share of throttled time is not reported once it is over."""
 
 
@@ -48,7 +48,7 @@ class Slowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GpuFinding:
     """One thing the user should know about a GPU."""
 
     word: str
@@ -70,7 +70,7 @@ def health(
     slowed: Slowed = Slowed(),
     foreign: int = 0,
     stale_after_s: float = STALE_AFTER_S,
-) -> tuple[Finding, ...]:
+) -> tuple[GpuFinding, ...]:
     """The problems of a GPU, worst first.
 
     `foreign` processes of other users run on it (`foreign_processes`). With intervals above a second,
@@ -81,7 +81,7 @@ def health(
         found += [*_slowed(gpu, slowed), *_errors(gpu), *_link(gpu)]
         if foreign:
             who = "1 process" if foreign == 1 else f"{foreign} processes"
-            found.append(Finding("SHARED", "warn", f"{who} of other users on this GPU"))
+            found.append(GpuFinding("SHARED", "warn", f"{who} of other users on this GPU"))
     return tuple(sorted(found, key=lambda finding: finding.severity != "alarm"))
 
 
@@ -126,39 +126,39 @@ def throttle_words(bits: int) -> tuple[str, ...]:
     return tuple(word for mask, word in words if bits & mask)
 
 
-def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Finding]:
+def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[GpuFinding]:
     age_s = (now_ns - gpu.t_ns) / 1e9
     stale = f"STALE {age(age_s)}" if age_s >= stale_after_s else ""
     if gpu.problem is None:
-        return [Finding(stale, "warn", f"the last reading is {age(age_s)} old")] if stale else []
+        return [GpuFinding(stale, "warn", f"the last reading is {age(age_s)} old")] if stale else []
     reason = gpu.problem.reason
     if is_lost(gpu.problem):
-        return [Finding("LOST", "alarm", reason)]
-    return [Finding(stale or "NO READING", "alarm", reason)]
+        return [GpuFinding("LOST", "alarm", reason)]
+    return [GpuFinding(stale or "NO READING", "alarm", reason)]
 
 
-def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[Finding]:
+def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
     bits = int(_number(gpu, "throttle_bits") or 0)
-    found: list[Finding] = []
-    if bits & POWER_CAP or (slowed.shares.get("power") or 0) >= TOLD_SHARE:
-        found.append(_told("POWER-CAPPED", "warn", _power_sentence(gpu), slowed, "power"))
-    if bits & (SW_THERMAL | HW_THERMAL) or (slowed.shares.get("thermal") or 0) >= TOLD_SHARE:
-        found.append(_told("THERMAL", "alarm", _heat_sentence(gpu), slowed, "thermal"))
+    found: list[GpuFinding] = []
+    if bits & POWER_CAP or (slowed.shares.get("power") or 0) >= REPORTED_SHARE:
+        found.append(_slowed_finding("POWER-CAPPED", "warn", _power_sentence(gpu), slowed, "power"))
+    if bits & (SW_THERMAL | HW_THERMAL) or (slowed.shares.get("thermal") or 0) >= REPORTED_SHARE:
+        found.append(_slowed_finding("THERMAL", "alarm", _heat_sentence(gpu), slowed, "thermal"))
     if bits & HW_POWER_BRAKE:
         why = "the box tells the GPU to draw less: its power supply is at its limit"
-        found.append(_told("POWER BRAKE", "alarm", why, slowed, "other"))
+        found.append(_slowed_finding("POWER BRAKE", "alarm", why, slowed, "other"))
     elif bits & HW_SLOWDOWN and not bits & HW_THERMAL:
         why = "the hardware has halved the clocks or worse: heat, or the power supply"
-        found.append(_told("HW SLOWDOWN", "alarm", why, slowed, "other"))
+        found.append(_slowed_finding("HW SLOWDOWN", "alarm", why, slowed, "other"))
     return found
 
 
-def _told(word: str, severity: Severity, why: str, slowed: Slowed, cause: Cause) -> Finding:
+def _slowed_finding(word: str, severity: Severity, why: str, slowed: Slowed, cause: Cause) -> GpuFinding:
     share = slowed.shares.get(cause)
-    if share is None or share < TOLD_SHARE:
-        return Finding(word, severity, why)
+    if share is None or share < REPORTED_SHARE:
+        return GpuFinding(word, severity, why)
     part = format_percent(share)
-    return Finding(f"{word} {part} of {age(slowed.span_s)}", severity, why, f"{word} {part}")
+    return GpuFinding(f"{word} {part} of {age(slowed.span_s)}", severity, why, f"{word} {part}")
 
 
 def _power_sentence(gpu: DeviceSample) -> str:
@@ -179,25 +179,25 @@ def _heat_sentence(gpu: DeviceSample) -> str:
     return why
 
 
-def _errors(gpu: DeviceSample) -> list[Finding]:
+def _errors(gpu: DeviceSample) -> list[GpuFinding]:
     count = _number(gpu, "ecc_uncorrected_count")
     if not count:
         return []
     many = "1 memory error" if count == 1 else f"{count:.0f} memory errors"
     why = f"{many} could not be corrected: results may be wrong"
-    return [Finding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}")]
+    return [GpuFinding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}")]
 
 
-def _link(gpu: DeviceSample) -> list[Finding]:
+def _link(gpu: DeviceSample) -> list[GpuFinding]:
     width, widest = _number(gpu, "pcie_width"), _number(gpu, "pcie_width_max")
     if width and widest and width < widest:
         why = f"the PCIe link has trained {width:.0f} of {widest:.0f} lanes: copies to the GPU are slow"
-        return [Finding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)]
+        return [GpuFinding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)]
     generation, best = _number(gpu, "pcie_generation"), _number(gpu, "pcie_generation_max")
     busy = _number(gpu, "sm_busy_pct")
     if generation and best and generation < best and busy is not None and busy >= BUSY_PCT:
         why = f"the PCIe link runs at generation {generation:.0f} of {best:.0f} while the GPU is busy"
-        return [Finding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)]
+        return [GpuFinding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)]
     return []
 
 

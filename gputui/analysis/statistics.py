@@ -16,7 +16,7 @@ from gputui.model.absent import Missing
 MERGE_ABOVE = 0.3
 MERGED_AT_LEAST = 10  # rank intervals keep their coverage from 5 blocks on; 10 leave room for the next merge
 _ALPHA = 0.05
-_BLOCKS_THAT_TELL = 8
+_LEAST_BLOCKS = 8
 _EXACT_PAIRS = 400  # up to this many pairs the rank statistic's own distribution is used
 _SORTED_PAIRS = 10_000  # up to this many pairs sorting them all is faster than counting
 
@@ -97,7 +97,7 @@ def dependence_factor(blocks: Sequence[float]) -> float:
     autocorrelation; r is taken as at most 0.9. 1 below 8 blocks, which tell nothing of it.
     """
     count = len(blocks)
-    if count < _BLOCKS_THAT_TELL:
+    if count < _LEAST_BLOCKS:
         return 1.0
     r = min((count * rank_autocorrelation(blocks) + 1) / (count - 4), 0.9)
     return math.sqrt((1 + r) / (1 - r)) if r > 0 else 1.0

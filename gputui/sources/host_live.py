@@ -58,7 +58,7 @@ class HostLive:
         self._root = str(root)
         self._clock = clock
         self._confinement = FREE
-        self._looked_up_ns: int | None = None
+        self._limits_read_ns: int | None = None
         self._interfaces: frozenset[str] = frozenset()
         """Those with hardware behind them; empty if none is known to have any."""
         self._disks: frozenset[str] = frozenset()
@@ -72,9 +72,9 @@ class HostLive:
         if not self._has_proc:
             return self._with_psutil()
         now_ns = self._clock()
-        if self._looked_up_ns is None or now_ns - self._looked_up_ns >= _LIMITS_KEPT_NS:
-            self._looked_up_ns = now_ns
-            self._look_up()
+        if self._limits_read_ns is None or now_ns - self._limits_read_ns >= _LIMITS_KEPT_NS:
+            self._limits_read_ns = now_ns
+            self._read_limits()
         stat = self._text("/proc/stat")
         counters = _Counters(
             now_ns,
@@ -92,7 +92,7 @@ class HostLive:
         problem = None if stat else Missing("/proc/stat cannot be read")
         return DeviceSample(HOST, self.NAME, self._clock(), values, problem=problem)
 
-    def _look_up(self) -> None:
+    def _read_limits(self) -> None:
         self._confinement = self._ask_confinement()
         self._interfaces = self._with_device("/sys/class/net")
         self._disks = self._with_device("/sys/block")

@@ -85,11 +85,11 @@ class ProcessTable:
         by_pid: dict[int, list[GpuUse]] = {}
         for use in uses:
             by_pid.setdefault(use.pid, []).append(use)
-        samples = tuple(self._look_at(pid, tuple(of_pid)) for pid, of_pid in by_pid.items())
+        samples = tuple(self._sample(pid, tuple(of_pid)) for pid, of_pid in by_pid.items())
         self._known = {pid: known for pid, known in self._known.items() if pid in by_pid}
         return samples
 
-    def _look_at(self, pid: int, uses: tuple[GpuUse, ...]) -> ProcessSample:
+    def _sample(self, pid: int, uses: tuple[GpuUse, ...]) -> ProcessSample:
         if not self._has_proc:
             return _unresolved(pid, uses, NO_PROC)
         try:
@@ -101,10 +101,10 @@ class ProcessTable:
         now_ns = self._clock()
         known = self._known.get(pid)
         if known is None or known.start_ticks != stat.start_ticks:  # the PID was reused
-            known = self._first_look(pid, stat, now_ns)
+            known = self._start_tracking(pid, stat, now_ns)
             self._known[pid] = known
         else:
-            self._look_again(pid, known, stat, now_ns)
+            self._update(pid, known, stat, now_ns)
         if known.refused is not None:
             return _unresolved(pid, uses, known.refused)
         has_ended = stat.state in "ZX"
@@ -131,7 +131,7 @@ class ProcessTable:
             return NOT_OF_HERE
         return HIDDEN if self._hides else ENDED
 
-    def _first_look(self, pid: int, stat: Stat, now_ns: int) -> _Known:
+    def _start_tracking(self, pid: int, stat: Stat, now_ns: int) -> _Known:
         return _Known(
             start_ticks=stat.start_ticks,
             user=self._user(pid),
@@ -144,7 +144,7 @@ class ProcessTable:
             refused=self._refused(pid),
         )
 
-    def _look_again(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:
+    def _update(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:
         if known.name != stat.name or now_ns - known.command_ns >= _COMMAND_KEPT_NS:
             known.name, known.command_ns = stat.name, now_ns
             known.command = self._command(pid, stat.name)

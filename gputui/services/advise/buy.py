@@ -97,11 +97,11 @@ def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str],
 
 
 def _left_out(terms: Terms) -> list[str]:
-    said = []
+    left_out = []
     if terms.power_usd_per_kwh == 0:
-        said.append("power")
+        left_out.append("power")
     elif terms.cooling == 0:
-        said.append("cooling")
+        left_out.append("cooling")
     if terms.staff_usd_per_month == 0:
-        said.append("staff")
-    return [*said, "space, interest, repairs, resale"]
+        left_out.append("staff")
+    return [*left_out, "space, interest, repairs, resale"]

@@ -17,8 +17,8 @@ def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, 
     plain: dict[str, Any] = to_plain(advice)
     kind = "serving" if isinstance(advice.job, Serving) else "batch"
     offers = [
-        {**told, "case": case_identity(offer.case)}
-        for told, offer in zip(plain["offers"], advice.offers, strict=True)
+        {**as_json, "case": case_identity(offer.case)}
+        for as_json, offer in zip(plain["offers"], advice.offers, strict=True)
     ]
     return {
         **plain,

@@ -144,7 +144,7 @@ def report(wish: Wish) -> Report:
     )
 
 
-def telling_classes(classes: Sequence[GpuClass]) -> tuple[GpuClass, ...]:
+def notable_classes(classes: Sequence[GpuClass]) -> tuple[GpuClass, ...]:
     """The smallest and the largest, two on either side of where the answer changes, and `fewest_gpus`."""
     words = [one.fit.word for one in classes]
     fewest = fewest_gpus(classes)
@@ -270,11 +270,11 @@ def _classes(rows: Iterable[GpuRow], training: Training) -> tuple[GpuClass, ...]
             by_size.setdefault(row.memory_gib, []).append(row)
     classes = []
     for memory_gib, members in by_size.items():
-        told = [row for row in members if row.nvml_memory_mib is not None]
-        sizes = [size for size in map(memory_of, told or members) if not isinstance(size, Missing)]
+        reported = [row for row in members if row.nvml_memory_mib is not None]
+        sizes = [size for size in map(memory_of, reported or members) if not isinstance(size, Missing)]
         least = min(sizes)
         names = tuple(row.name for row in members)
-        classes.append(GpuClass(memory_gib, least, not told, names, fit(training, least)))
+        classes.append(GpuClass(memory_gib, least, not reported, names, fit(training, least)))
     return tuple(sorted(classes, key=lambda one: one.memory_bytes))
 
 

@@ -48,7 +48,7 @@ _UNDER_LOAD = re.compile(r"(p50|p99)_at_([0-9]{1,3})_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class PricedSide:
     """One measured side, and its price."""
 
     side: Side
@@ -67,15 +67,15 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Estimated:
     """A value with the 95 % interval from the speed."""
 
     value: float
     low: float
     high: float
 
-    def scaled(self, factor: float) -> Span:
-        return Span(self.value * factor, self.low * factor, self.high * factor)
+    def scaled(self, factor: float) -> Estimated:
+        return Estimated(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class Load:
     """The highest measured one that meets the bound."""
     wait_s: float | Missing
     """The percentile there, in the worst launch; Missing if any wait will do and too few requests arrived."""
-    per_s: Span
+    per_s: Estimated
     """Requests per second at that load, per GPU or CPU."""
-    needed: Span
+    needed: Estimated
     """Number of such devices; whole numbers."""
-    boxes: Span
+    boxes: Estimated
     """Machines with that many; whole numbers."""
 
 
@@ -109,11 +109,11 @@ class Offer:
     price: Price | Missing
     share: float | Missing
     """The part of the price that the job pays."""
-    time_s: Span | Missing
+    time_s: Estimated | Missing
     """Of the work, without the start; Missing for serving."""
     load: Load | Missing
     """Missing for a job that ends, or with the reason why the bound is not met."""
-    usd: Span | Missing
+    usd: Estimated | Missing
     """Of the job including its start; per month for serving."""
     meets: bool
     """Whether it meets the deadline or the bound, also at the worse end of the interval; True without one."""
@@ -139,7 +139,7 @@ class _Candidate:
 
     offer: Offer
     case: SideCase
-    span: Span
+    span: Estimated
     weight: float | None
     """Its value is this over its speed, apart from start-up; None if it does not depend on speed that way."""
 
@@ -170,7 +170,7 @@ class Advice:
 
 def advise(
     job: Job,
-    boxes: Sequence[Box],
+    boxes: Sequence[PricedSide],
     choice: Choice = Choice(),
     *,
     start_s: float = START_S,
@@ -186,7 +186,7 @@ def advise(
     made: list[tuple[Offer, SideCase]] = []
     left_out: list[tuple[str, str]] = []
     for box in boxes:
-        said = len(made) + len(left_out)
+        count = len(made) + len(left_out)
         for device_class in ("gpu", "cpu"):
             found = _measured_cases(box.side, work, device_class, choice.precision)
             if isinstance(found, Missing):
@@ -197,7 +197,7 @@ def advise(
                 (_offer(job, box, case, start_s, hours_per_month, conditions), case) for case in found
             ]
             made.append(max(variants, key=lambda pair: (pair[0].meets, _pace(pair[0]))))
-        if said == len(made) + len(left_out):
+        if count == len(made) + len(left_out):
             row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
             left_out.append((box.side.name, f"has no {row}"))
     made.sort(key=lambda pair: _order(pair[0]))
@@ -218,7 +218,7 @@ def advise(
     )
 
 
-def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
+def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
     """What most machines have measured; if several, the likeliest workload, then the largest model."""
     names = SERVES if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
     if choice.workload and choice.workload not in names:
@@ -247,11 +247,11 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
     if not having:
         from gputui.services.profiles.loader import shipped_with  # only an error needs profiles
 
-        names_said = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
-        said = " ".join(filter(None, (names_said, choice.size, choice.precision)))
+        names_text = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
+        request = " ".join(filter(None, (names_text, choice.size, choice.precision)))
         profile = next(iter(shipped_with(wanted[0])), "PROFILE")
         raise GputuiError(
-            f"no box has measured {said}, which would answer {job.text!r}"
+            f"no box has measured {request}, which would answer {job.text!r}"
             + (f" ({_why(tried[0])})" if tried else ""),
             f"measure it: gputui run {profile} --only {wanted[0]}",
         )
@@ -290,7 +290,7 @@ def _pace(offer: Offer) -> float:
 
 
 def _offer(
-    job: Job, box: Box, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
+    job: Job, box: PricedSide, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
 ) -> Offer:
     case = found.result.case
     speed = speed_of(found.result)
@@ -302,9 +302,9 @@ def _offer(
         price = box.cpu_price
     gpus = devices_of(case)
     share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
-    time_s: Span | Missing = Missing("a service has no end")
+    time_s: Estimated | Missing = Missing("a service has no end")
     load: Load | Missing = Missing("a job that ends has no load")
-    usd: Span | Missing
+    usd: Estimated | Missing
     if isinstance(job, Batch):
         time_s = _time(job, case, speed)
         meets = job.within_s is None or time_s.high + start_s <= job.within_s
@@ -332,9 +332,9 @@ def _offer(
     )
 
 
-def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Span:
+def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Estimated:
     units = job.amount / _units_in(job, case)
-    return Span(units / speed.units_per_s, units / speed.high, units / speed.low)
+    return Estimated(units / speed.units_per_s, units / speed.high, units / speed.low)
 
 
 def _is_counted_in(job: Job, unit: str) -> bool:
@@ -357,17 +357,17 @@ def _units_in(job: Batch, case: Case) -> float:
 
 
 def _usd_of_job(
-    time_s: Span, price: Price | Missing, share: float | Missing, start_s: float
-) -> Span | Missing:
+    time_s: Estimated, price: Price | Missing, share: float | Missing, start_s: float
+) -> Estimated | Missing:
     if isinstance(price, Missing) or isinstance(share, Missing):
         return price if isinstance(price, Missing) else Missing(_reason(share))
-    paid_s = Span(time_s.value + start_s, time_s.low + start_s, time_s.high + start_s)
+    paid_s = Estimated(time_s.value + start_s, time_s.low + start_s, time_s.high + start_s)
     return paid_s.scaled(price.usd_per_hour * share / 3600)
 
 
 def _usd_per_month(
     load: Load, price: Price | Missing, share: float | Missing, hours: float
-) -> Span | Missing:
+) -> Estimated | Missing:
     if isinstance(price, Missing) or isinstance(share, Missing):
         return price if isinstance(price, Missing) else Missing(_reason(share))
     return load.boxes.scaled(price.usd_per_hour * hours)
@@ -405,10 +405,10 @@ def _load(
     if best is None:
         return Missing(refusal or unknown), bool(refusal)
     fraction, wait_s = best
-    per_s = Span(speed.units_per_s, speed.low, speed.high).scaled(fraction)
-    needed = Span(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
+    per_s = Estimated(speed.units_per_s, speed.low, speed.high).scaled(fraction)
+    needed = Estimated(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
     part = 1.0 if isinstance(share, Missing) else share
-    boxes = Span(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
+    boxes = Estimated(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
     return Load(fraction, wait_s, per_s, needed, boxes), True
 
 
@@ -469,7 +469,7 @@ def _task(work: Work) -> tuple[object, ...]:
 
 
 def _order(offer: Offer) -> tuple[bool, bool, float, float]:
-    usd = offer.usd.value if isinstance(offer.usd, Span) else math.inf
+    usd = offer.usd.value if isinstance(offer.usd, Estimated) else math.inf
     return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
 
 
@@ -479,7 +479,7 @@ def _cheapest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missin
     found = [
         _Candidate(offer, case, offer.usd, _usd_per_hour(offer) if isinstance(job, Batch) else None)
         for offer, case in able
-        if isinstance(offer.usd, Span)
+        if isinstance(offer.usd, Estimated)
     ]
     only = "meets the job" if len(able) == 1 else "has a price"
     return _pick(found, "no offer has a price" if able else "nothing meets the job", only)
@@ -495,11 +495,11 @@ def _fastest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing
     """By the time of the work; for serving by what one device serves within the bound."""
     found: list[_Candidate] = []
     for offer, case in able:
-        if isinstance(offer.time_s, Span):
+        if isinstance(offer.time_s, Estimated):
             found.append(_Candidate(offer, case, offer.time_s, 1.0))
         elif isinstance(offer.load, Load):
             per_s = offer.load.per_s
-            between = Span(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
+            between = Estimated(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
             found.append(_Candidate(offer, case, between, 1 / offer.load.fraction))
     target = "deadline" if isinstance(job, Batch) else "bound"
     return _pick(found, f"nothing meets the {target}", "meets the job")
@@ -577,8 +577,8 @@ def _gpu_word_of_batch(
     job: Batch, cpus: Sequence[Offer], gpus: Sequence[Offer], cheapest: str, start_s: float
 ) -> str:
     """Time and cost are those of one GPU: the fastest that is surely better in both, else the fastest."""
-    cpu_s = min((o.time_s for o in cpus if isinstance(o.time_s, Span)), key=lambda span: span.value)
-    timed = [(o, o.time_s) for o in gpus if isinstance(o.time_s, Span)]
+    cpu_s = min((o.time_s for o in cpus if isinstance(o.time_s, Estimated)), key=lambda span: span.value)
+    timed = [(o, o.time_s) for o in gpus if isinstance(o.time_s, Estimated)]
     timed.sort(key=lambda pair: pair[1].value)
     if cpu_s.high <= start_s:
         return (
@@ -611,7 +611,7 @@ def _costs_word(cheapest: str) -> str:
 def _cheaper(cpus: Sequence[Offer], gpus: Sequence[Offer]) -> str:
     """`cpu`, `gpu` or `tie`; empty if a price is missing."""
     cpu, gpu = (
-        min((o.usd for o in some if isinstance(o.usd, Span)), key=lambda span: span.value, default=None)
+        min((o.usd for o in some if isinstance(o.usd, Estimated)), key=lambda span: span.value, default=None)
         for some in (cpus, gpus)
     )
     if cpu is None or gpu is None:
@@ -674,5 +674,5 @@ def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float
             yield "all GPUs of a box serve as well together as the measured one did alone"
     shares = {o.share for o in offers if isinstance(o.share, float) and o.share < 1}
     if shares and isinstance(job, Batch):
-        said = " and ".join(format_percent(share) for share in sorted(shares))
-        yield f"the job carries only its share of a box's price ({said}): its other GPUs are used otherwise"
+        shown = " and ".join(format_percent(share) for share in sorted(shares))
+        yield f"the job carries only its share of a box's price ({shown}): its other GPUs are used otherwise"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gputui.analysis.health import BUSY_PCT, Finding, foreign_processes, health
+from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.errors import GputuiError
 from gputui.machine import describe_machine, storage_warning
 from gputui.machine.tree import Tree
@@ -69,7 +69,7 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class SystemState:
     """The input of all checks, gathered once."""
 
     machine: Machine
@@ -96,7 +96,7 @@ class Box:
     """Number of gputui runs in progress, whose load does not count as foreign."""
 
 
-def look(
+def run_checks(
     terminal: Terminal,
     *,
     python: str | None = None,
@@ -111,7 +111,7 @@ def look(
     return judged(gathered(terminal, python=python, db=db, on_step=on_step))
 
 
-def judged(box: Box) -> tuple[Check, ...]:
+def judged(box: SystemState) -> tuple[Check, ...]:
     """The results of all CHECKS, in order."""
     return tuple(check for check_of in CHECKS for check in check_of(box))
 
@@ -122,7 +122,7 @@ def gathered(
     python: str | None = None,
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
-) -> Box:
+) -> SystemState:
     on_step("the driver and the host")
     measuring = sum(map(len, runs_in_progress()))
     sample = take_snapshot(processes=True)
@@ -141,7 +141,7 @@ def gathered(
     result_file = expanded(default_result_file() if db is None else db).absolute()
     state_directory = run_directories()
     places = (result_file.parent, state_directory)
-    return Box(
+    return SystemState(
         machine=machine,
         sample=sample,
         user=_user(),
@@ -163,7 +163,7 @@ def gathered(
 # The checks
 
 
-def _driver(box: Box) -> Iterator[Check]:
+def _driver(box: SystemState) -> Iterator[Check]:
     machine = box.machine
     if not machine.gpus:
         step = "CPU cases run without one; on a GPU box see that its driver reaches in here"
@@ -178,14 +178,14 @@ def _driver(box: Box) -> Iterator[Check]:
     )
 
 
-def _torch(box: Box) -> Iterator[Check]:
+def _torch(box: SystemState) -> Iterator[Check]:
     yield from _chosen_torch(box)
     for found in box.passed_over:
         step = "update it if it is the one to be measured, or name another: --python EXE"
         yield Check("torch", "note", f"passed over: {found}", step)
 
 
-def _chosen_torch(box: Box) -> Iterator[Check]:
+def _chosen_torch(box: SystemState) -> Iterator[Check]:
     if isinstance(box.interpreter, GputuiError):
         yield Check("torch", "problem", box.interpreter.message, box.interpreter.hint)
         return
@@ -215,7 +215,7 @@ def _torch_device(device: TorchDevice) -> Check:
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
 
 
-def _why_no_gpu(box: Box) -> str:
+def _why_no_gpu(box: SystemState) -> str:
     if isinstance(box.interpreter, GputuiError):
         return box.interpreter.message
     runtime, driver = box.interpreter.runtime, box.machine.cuda_driver_version
@@ -226,7 +226,7 @@ def _why_no_gpu(box: Box) -> str:
     return "CUDA_VISIBLE_DEVICES, or the container, may hide it"
 
 
-def _gpu_step(box: Box) -> str:
+def _gpu_step(box: SystemState) -> str:
     if isinstance(box.interpreter, GputuiError):
         return box.interpreter.hint
     if isinstance(box.interpreter.runtime.torch_cuda, Missing):
@@ -234,7 +234,7 @@ def _gpu_step(box: Box) -> str:
     return "install a torch built for this driver, or a newer driver; nvidia-smi tells what is visible"
 
 
-def _gpus(box: Box) -> Iterator[Check]:
+def _gpus(box: SystemState) -> Iterator[Check]:
     foreign = foreign_processes(box.sample.processes, box.user)
     lost = {gpu.device for gpu in box.sample.gpus if gpu.problem is not None}
     for gpu in box.sample.gpus:
@@ -252,7 +252,7 @@ def _gpus(box: Box) -> Iterator[Check]:
             yield Check(f"GPU {gpu.device} use", "note", found_busy, step)
 
 
-def _of_finding(gpu: DeviceSample, finding: Finding) -> Check:
+def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
     is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
     step = "" if is_noted else "have the box looked after, or take another one"
     found = f"{finding.word}: {finding.why}"
@@ -261,17 +261,17 @@ def _of_finding(gpu: DeviceSample, finding: Finding) -> Check:
 
 def _gpu_in_words(gpu: DeviceSample) -> str:
     values = gpu.values
-    said = []
+    parts = []
     temperature, width = values.get("temperature_c"), values.get("pcie_width")
     if isinstance(temperature, int | float):
-        said.append(f"{temperature:.0f} °C")
+        parts.append(f"{temperature:.0f} °C")
     if isinstance(width, int | float):
-        said.append(f"PCIe x{width:.0f}")
-    said.append("not slowed, no memory errors" if "ecc_uncorrected_count" in values else "not slowed")
-    return ", ".join(said)
+        parts.append(f"PCIe x{width:.0f}")
+    parts.append("not slowed, no memory errors" if "ecc_uncorrected_count" in values else "not slowed")
+    return ", ".join(parts)
 
 
-def _gpu_settings(box: Box) -> Iterator[Check]:
+def _gpu_settings(box: SystemState) -> Iterator[Check]:
     for gpu in box.machine.gpus:
         limit, default = gpu.power_limit_w, gpu.power_default_limit_w
         if not isinstance(limit, Missing) and not isinstance(default, Missing) and limit < default - 0.5:
@@ -292,7 +292,7 @@ def _mig(gpu: Gpu, sample: LiveSample) -> str:
     return f"{gpu.name} is divided into instances ({names}): a figure is that of a part"
 
 
-def _cpus(box: Box) -> Iterator[Check]:
+def _cpus(box: SystemState) -> Iterator[Check]:
     cpu = box.machine.cpu
     if cpu.usable_threads < cpu.host_threads:
         found = f"{three_digits(cpu.usable_threads)} of {cpu.host_threads} threads, set by {cpu.limited_by}"
@@ -310,7 +310,7 @@ def _cpus(box: Box) -> Iterator[Check]:
         yield Check("neighbours", "ok", f"load {load:.1f} on {cpu.host_threads} threads")
 
 
-def _memory(box: Box) -> Iterator[Check]:
+def _memory(box: SystemState) -> Iterator[Check]:
     memory = box.machine.memory
     found = f"{format_bytes(memory.usable_bytes)} of {format_bytes(memory.host_bytes)}"
     if memory.usable_bytes < memory.host_bytes:
@@ -327,7 +327,7 @@ def _memory(box: Box) -> Iterator[Check]:
         yield Check("/dev/shm", "ok", format_bytes(shm))
 
 
-def _clocks(box: Box) -> Iterator[Check]:
+def _clocks(box: SystemState) -> Iterator[Check]:
     source = box.clock_source
     if isinstance(source, Missing):
         yield Check("clock", "unknown", source.reason)
@@ -341,7 +341,7 @@ def _clocks(box: Box) -> Iterator[Check]:
         yield Check("CPU clock", "note", found, "as root: cpupower frequency-set -g performance")
 
 
-def _files(box: Box) -> Iterator[Check]:
+def _files(box: SystemState) -> Iterator[Check]:
     path, parent = box.result_file, box.result_file.parent
     if box.file_error is not None:
         yield Check("result file", "problem", box.file_error.message, box.file_error.hint)
@@ -363,7 +363,7 @@ def _files(box: Box) -> Iterator[Check]:
             yield Check("disk", "note", found, "make room, or a run ends early; what is finished is kept")
 
 
-def _terminal(box: Box) -> Iterator[Check]:
+def _terminal(box: SystemState) -> Iterator[Check]:
     terminal = box.terminal
     if not terminal.is_terminal:
         yield Check("terminal", "note", "none: commands print plain lines, the screens need one")
@@ -378,20 +378,20 @@ def _terminal(box: Box) -> Iterator[Check]:
         yield Check("terminal", "ok", size)
 
 
-def _platform(box: Box) -> Iterator[Check]:
+def _platform(box: SystemState) -> Iterator[Check]:
     layers = ", ".join(layer.name for layer in box.machine.layers)
     if layers:
         yield Check("runs in", "ok", layers)
 
 
-def _measuring(box: Box) -> Iterator[Check]:
+def _measuring(box: SystemState) -> Iterator[Check]:
     if box.measuring:
         runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
         step = "gputui attach shows it; look again when it has ended"
         yield Check("in progress", "note", f"{runs} being measured: use and load are its own", step)
 
 
-CHECKS: tuple[Callable[[Box], Iterator[Check]], ...] = (
+CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _driver,
     _gpus,
     _gpu_settings,
@@ -411,8 +411,8 @@ def worst(checks: tuple[Check, ...]) -> str:
     """A summary line: `2 problems, 1 note`, or that nothing is wrong."""
     problems = sum(check.state == "problem" for check in checks)
     notes = sum(check.state == "note" for check in checks)
-    said = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
-    return ", ".join(said) if said else "nothing wrong was found"
+    parts = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
+    return ", ".join(parts) if parts else "nothing wrong was found"
 
 
 def _known(value: str | Missing) -> str:

@@ -26,7 +26,7 @@ from gputui.services.support.paths import probe_cache
 from gputui.worker.probe import OLDEST_TORCH
 from gputui.worker.start import OLDEST_PYTHON
 
-_LOOK = """
+_PROBE = """
 import sys
 sys.path[:] = [p for p in sys.path if p]
 try:
@@ -142,7 +142,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _has_torch(path: str) -> bool:
     """Whether it has any torch, without importing it. Raises MachineLacks if only the Python is too old."""
     try:
-        done = subprocess.run([path, "-c", _LOOK], capture_output=True, timeout=20, check=False)
+        done = subprocess.run([path, "-c", _PROBE], capture_output=True, timeout=20, check=False)
         version, has_torch = done.stdout.decode(errors="replace").split()
         is_old = tuple(map(int, version.split("."))) < OLDEST_PYTHON
     except (OSError, ValueError, subprocess.TimeoutExpired):

@@ -385,8 +385,8 @@ class _Reader:
         for value in values:
             if value not in possible:
                 known = isinstance(value, str) and value in words
-                told = f"this workload has {', '.join(possible)}" if known else _allowed(value, possible)
-                raise self._wrong(place + key, value, told)
+                expected = f"this workload has {', '.join(possible)}" if known else _allowed(value, possible)
+                raise self._wrong(place + key, value, expected)
         return tuple(dict.fromkeys(values))
 
     def _text(self, table: Mapping[str, Any], key: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 EVERY_S = 3.0
-LOOKS = 10
+POLLS = 10
 """Polls after a change: a supervisor takes a while until it locks the directory of its run."""
 
 
@@ -33,12 +33,12 @@ class RunsWatch:
     def _run(self) -> None:
         from gputui.services.support.paths import run_directories  # after the first frame is drawn
 
-        last, seen_ns, looks = 0, 0, 0
+        last, seen_ns, polls = 0, 0, 0
         while not self._ends.is_set():
             changed_ns = _changed_ns(run_directories())
             # A new run creates a directory and locks it soon after; until then one timestamp is enough.
-            looks = LOOKS if changed_ns != seen_ns else looks - 1
-            if last or looks > 0:
+            polls = POLLS if changed_ns != seen_ns else polls - 1
+            if last or polls > 0:
                 from gputui.services.runs.held_runs import held_runs  # only if there was ever a run
 
                 seen_ns = changed_ns

@@ -31,7 +31,7 @@ class Alerts:
         self._called = called
         self._is_history = is_late
         self._clock_s = clock_s
-        self._told_s: float | None = None
+        self._alerted_s: float | None = None
         self._waiting: list[str] = []
         """Sentences about cases, oldest first."""
         self._seen: set[tuple[int, int, str]] = set()
@@ -51,19 +51,19 @@ class Alerts:
         """The alert to raise now, empty for none; call it when there are no more lines to read."""
         self._is_history = False
         now_s = self._clock_s()
-        is_soon = self._told_s is not None and now_s - self._told_s < LEAST_APART_S
+        is_soon = self._alerted_s is not None and now_s - self._alerted_s < LEAST_APART_S
         if not self._waiting or is_soon:
             return ""
-        self._told_s = now_s
+        self._alerted_s = now_s
         return f"run {self._called}: {self._taken()}"
 
     def end(self) -> str:
         """The alert to raise when all runs are stored, or their supervisor is gone."""
-        said = [f"{end.status}: {end.reason}" if end.reason else end.status for end in self._ends.values()]
-        if len(said) < len(self._plans):
-            said.append("its supervisor was killed")
+        endings = [f"{end.status}: {end.reason}" if end.reason else end.status for end in self._ends.values()]
+        if len(endings) < len(self._plans):
+            endings.append("its supervisor was killed")
         cases = f"; {self._taken()}" if self._waiting else ""
-        return f"run {self._called} {', '.join(dict.fromkeys(said))}{cases}"
+        return f"run {self._called} {', '.join(dict.fromkeys(endings))}{cases}"
 
     def _sentence(self, index: int, line: CaseEnd) -> str:
         planned = self._plans[index].cases

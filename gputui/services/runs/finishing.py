@@ -27,6 +27,6 @@ def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
     wait_until_begun([run])
     found = recover_now(run.run_dir)
     if found is not None and found.stored is None:
-        raise NotStored(found.said)
+        raise NotStored(found.message)
     killed = f"the supervisor of run {run.short_id} was killed"
-    return (killed, found.said) if found is not None and found.said else (killed,)
+    return (killed, found.message) if found is not None and found.message else (killed,)

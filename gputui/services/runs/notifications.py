@@ -28,9 +28,9 @@ def notification(text: str, environment: Mapping[str, str] = os.environ) -> byte
     term = environment.get("TERM", "")
     if term in _BELL_ALONE:
         return _BELL
-    said = clean_text(text).replace(";", ",")[:LONGEST].encode("utf-8", "replace")
-    osc_9 = b"\x1b]9;%s: %s\x07" % (_TITLE.encode(), said)
-    osc_777 = b"\x1b]777;notify;%s;%s\x07" % (_TITLE.encode(), said)
+    shown = clean_text(text).replace(";", ",")[:LONGEST].encode("utf-8", "replace")
+    osc_9 = b"\x1b]9;%s: %s\x07" % (_TITLE.encode(), shown)
+    osc_777 = b"\x1b]777;notify;%s;%s\x07" % (_TITLE.encode(), shown)
     program = environment.get("TERM_PROGRAM", "")
     if environment.get("TMUX") or term.startswith("tmux"):
         return _BELL + _through_tmux(osc_9) + _through_tmux(osc_777)

@@ -248,10 +248,10 @@ def new_run_id() -> str:
 
 def _last_words(run: LiveRun) -> str:
     try:
-        said = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
+        last_line = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
     except OSError:
         return ""
-    return f": {said}" if said else ""
+    return f": {last_line}" if last_line else ""
 
 
 def _label(run: LiveRun) -> str:

@@ -37,7 +37,7 @@ LAST_WORDS_KEPT = 50
 READING_HOLDS_S = 10.0
 
 
-class Pace:
+class TimeLeft:
     """Elapsed and remaining time of all runs of one supervisor."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
@@ -112,7 +112,7 @@ class CaseProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class TimedCase:
     """The case that is being timed."""
 
     name: str
@@ -136,7 +136,7 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
+class LogTail:
     """The end of a worker's log after its launch or a case of it failed, or after it did not exit cleanly."""
 
     run: int
@@ -159,14 +159,14 @@ class ProgressSnapshot:
     begun_ns: int
     left_s: float | None
     cases: tuple[CaseProgress, ...]
-    strip: Strip | None
+    strip: TimedCase | None
     events: tuple[Happened, ...]
     """Newest last."""
     is_storing: bool
     """Whether everything is measured."""
     box: tuple[str, ...] = ()
     """The sampler's last reading, a line per GPU; of the host if there is none."""
-    last_words: tuple[LastWords, ...] = ()
+    last_words: tuple[LogTail, ...] = ()
     """Newest last."""
 
 
@@ -187,7 +187,7 @@ def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
 
 def _gpu_words(reading: Reading) -> str:
     values = reading.values
-    said = [f"GPU {reading.device}"]
+    parts = [f"GPU {reading.device}"]
     for key, form in (
         ("sm_busy_pct", "{:.0f} % busy"),
         ("power_w", "{:.0f} W"),
@@ -195,22 +195,22 @@ def _gpu_words(reading: Reading) -> str:
         ("temperature_c", "{:.0f} °C"),
     ):
         if key in values:
-            said.append(form.format(values[key]))
-    return " · ".join([*said, *throttle_words(int(values.get("throttle_bits", 0)))])
+            parts.append(form.format(values[key]))
+    return " · ".join([*parts, *throttle_words(int(values.get("throttle_bits", 0)))])
 
 
 def _host_words(reading: Reading) -> str:
     values = reading.values
-    said = ["host"]
+    parts = ["host"]
     if "cpu_busy_pct" in values:
-        said.append(f"CPU {values['cpu_busy_pct']:.0f} %")
+        parts.append(f"CPU {values['cpu_busy_pct']:.0f} %")
     if values.get("cpu_steal_pct", 0) >= 1:
-        said.append(f"{values['cpu_steal_pct']:.0f} % taken by the hypervisor")
+        parts.append(f"{values['cpu_steal_pct']:.0f} % taken by the hypervisor")
     if "cpu_clock_mhz" in values:
-        said.append(f"{values['cpu_clock_mhz']:.0f} MHz")
+        parts.append(f"{values['cpu_clock_mhz']:.0f} MHz")
     if "memory_used_bytes" in values:
-        said.append(f"{format_bytes(values['memory_used_bytes'])} in use")
-    return " · ".join(said)
+        parts.append(f"{format_bytes(values['memory_used_bytes'])} in use")
+    return " · ".join(parts)
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class ProgressTracker:
     """Tracks the progress of runs from their journals. For one thread, as `follow` is."""
 
     def __init__(self, plans: Sequence[Plan], *, is_of_this_clock: bool = False) -> None:
-        self.pace = Pace(plans)
+        self.pace = TimeLeft(plans)
         if is_of_this_clock:
             self.pace.trust_clock()
         self._plans = plans
@@ -238,7 +238,7 @@ class ProgressTracker:
         self._timed: tuple[int, int] | None = None
         self._events: list[Happened] = []
         self._launched: dict[tuple[int, int], str] = {}
-        self._last_words: list[LastWords] = []
+        self._last_words: list[LogTail] = []
         self._failed: dict[tuple[int, int], str] = {}
         """By run and launch, why its first failed case failed."""
         self.ended: dict[int, RunEnd] = {}
@@ -356,12 +356,12 @@ class ProgressTracker:
             if run == index and case.state in ("starting", "warm", "timing", "profiling"):
                 case.state, case.reason = line.outcome, line.reason
         if line.outcome != "ok" or line.exit_status:
-            said = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
-            self._note(index, line.t_ns, "warning", said)
+            parts = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
+            self._note(index, line.t_ns, "warning", parts)
         failed = self._failed.get((index, line.launch_id))
         if line.log_tail or failed is not None:
             names = self._launched.get((index, line.launch_id), "")
-            said_last = LastWords(
+            tail = LogTail(
                 index,
                 line.launch_id,
                 self._since_start_s(index, line.t_ns),
@@ -370,7 +370,7 @@ class ProgressTracker:
                 clean_text(line.reason or failed or ""),
                 tuple(clean_text(row) for row in line.log_tail.splitlines()),
             )
-            self._last_words.append(said_last)
+            self._last_words.append(tail)
             del self._last_words[:-LAST_WORDS_KEPT]
 
     def _since_start_s(self, index: int, t_ns: int) -> float:
@@ -397,11 +397,11 @@ class ProgressTracker:
         self._rates[index, case_id] = (len(steps), rate)
         return rate
 
-    def _strip(self) -> Strip | None:
+    def _strip(self) -> TimedCase | None:
         if self._timed is None:
             return None
         steps = self._steps_ns[self._timed]
         step_s = tuple(ns / 1e9 for ns in steps[-INTERVAL_BLOCKS:])
         interval = hodges_lehmann_interval(step_s)
         centre_s = median(step_s) if isinstance(interval, Missing) else interval.estimate
-        return Strip(self._name(*self._timed), step_s, len(steps), centre_s, interval)
+        return TimedCase(self._name(*self._timed), step_s, len(steps), centre_s, interval)

@@ -30,7 +30,7 @@ class Recovered:
     run_id: str
     stored: StoredRun | None
     """None if it could not be stored; its journal is then kept."""
-    said: str
+    message: str
     """A line for the user."""
 
 
@@ -108,10 +108,10 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")
-    said = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
+    message = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
     if stored.left_out:
-        said += f"; left out: {'; '.join(stored.left_out)}"
-    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else said)
+        message += f"; left out: {'; '.join(stored.left_out)}"
+    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else message)
 
 
 def _how_much(contents: JournalContents) -> str:

@@ -33,7 +33,7 @@ _SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunOptions:
     """The options of `gputui run`."""
 
     profile: str = "quick"
@@ -71,7 +71,7 @@ class Prepared:
 
 
 def prepare(
-    asked: Asked,
+    options: RunOptions,
     *,
     on_probe: Callable[[str], None] = lambda path: None,
     on_planned: Callable[[Plan, Chosen, Path], None] = lambda plan, chosen, target: None,
@@ -82,32 +82,32 @@ def prepare(
     Blocks while interpreters are probed, up to a minute each; calls `on_probe` before. `profile_of` supplies
     what is measured if it is not the requested profile. Raises GputuiError for the first thing that is wrong.
     """
-    check_label(asked.label)
-    is_shipped = bool(asked.profile) and not is_step_file(asked.profile)
-    shipped = find_profile(asked.profile) if is_shipped else None
-    target = target_of(asked.db)
+    check_label(options.label)
+    is_shipped = bool(options.profile) and not is_step_file(options.profile)
+    shipped = find_profile(options.profile) if is_shipped else None
+    target = target_of(options.db)
     machine = describe_machine(hash_key())
-    price = price_of(asked.price, asked.instance, machine)
-    if asked.rendezvous:
-        _check_rendezvous(asked.rendezvous)
-    if asked.db is None:
+    price = price_of(options.price, options.instance, machine)
+    if options.rendezvous:
+        _check_rendezvous(options.rendezvous)
+    if options.db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     check_writable(target)
-    seed = secrets.randbelow(2**31) if asked.seed is None else asked.seed
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
-    for stated in asked.pythons or (None,):
+    for stated in options.pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=on_probe)
         profile = shipped
-        if asked.profile and profile is None:
-            profile = profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+        if options.profile and profile is None:
+            profile = profile_of_step(Path(options.profile), chosen.interpreter.executable)
         if profile_of is not None:
             profile = profile_of(profile, machine, chosen)
         if profile is None:
             raise ValueError("a run has a profile, or another run to be like")
-        plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(asked, seed))
+        plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
         check_something_runs(profile, plan, chosen)
         on_planned(plan, chosen, target)
-        requests.append(RunRequest(plan, chosen.interpreter.runtime, asked.label, price))
+        requests.append(RunRequest(plan, chosen.interpreter.runtime, options.label, price))
     return Prepared(tuple(requests), target, storage_warning(target, machine.layers))
 
 
@@ -116,17 +116,17 @@ def target_of(db: Path | None) -> Path:
     return expanded(default_result_file() if db is None else db).absolute()
 
 
-def choices_of(asked: Asked, seed: int = 0) -> Choices:
+def choices_of(options: RunOptions, seed: int = 0) -> Choices:
     return Choices(
-        device=asked.device,
-        only=asked.only,
-        precisions=asked.precisions,
-        replicates=asked.launches,
-        budget_s=asked.budget_s,
-        most_blocks=asked.blocks,
-        rendezvous=asked.rendezvous,
+        device=options.device,
+        only=options.only,
+        precisions=options.precisions,
+        replicates=options.launches,
+        budget_s=options.budget_s,
+        most_blocks=options.blocks,
+        rendezvous=options.rendezvous,
         seed=seed,
-        keeps_traces=asked.keeps_traces,
+        keeps_traces=options.keeps_traces,
     )
 
 
@@ -217,27 +217,27 @@ def price_from(text: str) -> float:
         ) from None
 
 
-def command_line(asked: Asked) -> str:
+def command_line(options: RunOptions) -> str:
     """The shell command that does the same."""
-    words = ["gputui", "run", asked.profile]
+    words = ["gputui", "run", options.profile]
     for option, value in (
-        ("--db", asked.db),
-        *(("--python", python) for python in asked.pythons),
-        ("--device", asked.device),
-        *(("--only", workload) for workload in asked.only),
-        *(("--precision", precision) for precision in asked.precisions),
-        ("--launches", asked.launches),
-        ("--budget", None if asked.budget_s is None else f"{asked.budget_s:g}"),
-        ("--blocks", asked.blocks),
-        ("--rendezvous", asked.rendezvous),
-        ("--label", asked.label),
-        ("--price", asked.price),
-        ("--instance", asked.instance),
-        ("--seed", asked.seed),
+        ("--db", options.db),
+        *(("--python", python) for python in options.pythons),
+        ("--device", options.device),
+        *(("--only", workload) for workload in options.only),
+        *(("--precision", precision) for precision in options.precisions),
+        ("--launches", options.launches),
+        ("--budget", None if options.budget_s is None else f"{options.budget_s:g}"),
+        ("--blocks", options.blocks),
+        ("--rendezvous", options.rendezvous),
+        ("--label", options.label),
+        ("--price", options.price),
+        ("--instance", options.instance),
+        ("--seed", options.seed),
     ):
         if value not in (None, ""):
             words += _option(option, str(value))
-    if asked.keeps_traces:
+    if options.keeps_traces:
         words.append("--trace")
     return shlex.join(words)
 
@@ -270,7 +270,7 @@ Wrong = dict[str, GputuiError]
 """Errors by the field of the draft."""
 
 
-def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
+def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:
     """Parse a draft; returns the errors too. Fast: touches no device and no file."""
     wrong: Wrong = {}
     launches: int | None = None
@@ -297,7 +297,7 @@ def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
         check_label(draft.label)
     except GputuiError as error:
         wrong["label"] = error
-    asked = Asked(
+    options = RunOptions(
         profile=draft.profile,
         db=Path(draft.file.strip()) if draft.file.strip() else None,
         pythons=pythons,
@@ -309,7 +309,7 @@ def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
         label=draft.label,
         price=price,
     )
-    return asked, wrong
+    return options, wrong
 
 
 def _several(text: str) -> tuple[str, ...]:
@@ -317,7 +317,7 @@ def _several(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedDraft:
     """The result of checking a draft."""
 
     draft: Draft
@@ -342,25 +342,25 @@ class DraftChecker:
 
     def check(
         self, draft: Draft, editing: str = "", on_probe: Callable[[str], None] = lambda path: None
-    ) -> Checked:
+    ) -> CheckedDraft:
         """All errors of a draft, and its plans.
 
         An interpreter is executed, and a file opened, only while their field is not being edited: half a path
         may be another program. Blocks while an interpreter is probed, up to a minute.
         """
-        asked, wrong = read_draft(draft)
+        options, wrong = read_draft(draft)
         if self._machine is None:
             self._machine = describe_machine(hash_key())
         machine = self._machine
         if "price" not in wrong:
-            _note(wrong, "price", lambda: price_of(asked.price, None, machine))
-        if asked.db is not None and editing != "file":
-            _note(wrong, "file", lambda: check_writable(target_of(asked.db)))
-        stated = asked.pythons or (None,)
-        for named in asked.pythons:
+            _note(wrong, "price", lambda: price_of(options.price, None, machine))
+        if options.db is not None and editing != "file":
+            _note(wrong, "file", lambda: check_writable(target_of(options.db)))
+        stated = options.pythons or (None,)
+        for named in options.pythons:
             _note(wrong, "python", partial(executable_at, named))
-        if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in asked.pythons)):
-            return Checked(draft, wrong, machine=machine)
+        if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in options.pythons)):
+            return CheckedDraft(draft, wrong, machine=machine)
         plans: list[Plan] = []
         found: list[Chosen] = []
         profile: Profile | None = None
@@ -373,17 +373,17 @@ class DraftChecker:
                 continue
             found.append(chosen)
             try:
-                if is_step_file(asked.profile):
-                    profile = profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+                if is_step_file(options.profile):
+                    profile = profile_of_step(Path(options.profile), chosen.interpreter.executable)
                 else:
-                    profile = find_profile(asked.profile)
-                plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(asked))
+                    profile = find_profile(options.profile)
+                plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options))
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen)
             except GputuiError as error:
-                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, asked)
-                wrong = {**alone, _field_of(error, asked): error, **wrong}
-        return Checked(draft, wrong, tuple(plans), profile, tuple(found), machine)
+                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options)
+                wrong = {**alone, _field_of(error, options): error, **wrong}
+        return CheckedDraft(draft, wrong, tuple(plans), profile, tuple(found), machine)
 
     def forget(self) -> None:
         """Probe everything again: something was installed, or plugged in."""
@@ -398,27 +398,27 @@ def _note(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
         wrong.setdefault(name, error)
 
 
-def _wrong_alone(profile: Profile, chosen: Chosen, machine: Machine, asked: Asked) -> Wrong:
+def _wrong_alone(profile: Profile, chosen: Chosen, machine: Machine, options: RunOptions) -> Wrong:
     """Errors of each choice by itself: a plan stops at the first."""
     wrong: Wrong = {}
     for name, choices in (
-        ("device", Choices(device=asked.device)),
-        ("only", Choices(only=asked.only)),
-        ("precision", Choices(precisions=asked.precisions)),
+        ("device", Choices(device=options.device)),
+        ("only", Choices(only=options.only)),
+        ("precision", Choices(precisions=options.precisions)),
     ):
         if choices != Choices():
             _note(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
     return wrong
 
 
-def _field_of(error: GputuiError, asked: Asked) -> str:
+def _field_of(error: GputuiError, options: RunOptions) -> str:
     if error.message.startswith("--only"):
         return "only"
     if error.message.startswith("--precision"):
         return "precision"
-    if "--device" in error.message and asked.device:
+    if "--device" in error.message and options.device:
         return "device"
-    if "--precision" in error.message and asked.precisions:
+    if "--precision" in error.message and options.precisions:
         return "precision"
     return "profile"
 

@@ -69,7 +69,7 @@ def write(path: Path, writes: Callable[[], object]) -> None:
         cause = error if isinstance(error, OSError) else error.__cause__
         number = cause.errno if isinstance(cause, OSError) else None
         another = "or give another path"
-        told = {
+        known = {
             errno.ENOENT: (f"there is no directory {path.parent}", f"make it, {another}"),
             errno.ENOTDIR: (f"{path.parent} is not a directory", "give another path"),
             errno.EISDIR: (f"{path} is a directory", "give the path of a file in it"),
@@ -80,7 +80,7 @@ def write(path: Path, writes: Callable[[], object]) -> None:
             errno.EDQUOT: (f"your quota has no room for {path}", f"free some, {another}"),
         }.get(number or 0)
         strerror = getattr(cause, "strerror", None) or str(error)
-        message, hint = told or (f"{path} cannot be written ({strerror})", "give another path")
+        message, hint = known or (f"{path} cannot be written ({strerror})", "give another path")
         raise NotStored(message, hint) from error
 
 

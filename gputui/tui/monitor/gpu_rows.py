@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.health import Finding
+from gputui.analysis.health import GpuFinding
 from gputui.model.live import DeviceSample
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
 from gputui.tui.monitor.look import (
@@ -65,7 +65,7 @@ def gpu_row(
     look: Look,
     columns: RowColumns,
     device: DeviceSample,
-    findings: Sequence[Finding],
+    findings: Sequence[GpuFinding],
     divided: str = "",
     *,
     is_selected: bool,
@@ -126,7 +126,7 @@ def _busy_and_memory(
 
 
 def instance_row(
-    look: Look, columns: RowColumns, instance: DeviceSample, findings: Sequence[Finding], *, is_last: bool
+    look: Look, columns: RowColumns, instance: DeviceSample, findings: Sequence[GpuFinding], *, is_last: bool
 ) -> Line:
     """A MIG instance below the row of its GPU: of the same columns those that are told of it."""
     room = 2 + columns.index + (columns.name + 1 if columns.name else 0)
@@ -163,7 +163,7 @@ class GpuRows:
         layout: Layout,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[Finding]],
+        findings: Mapping[int, Sequence[GpuFinding]],
         selected: int | None,
         width: int,
     ) -> DrawnRows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.health import Finding
+from gputui.analysis.health import GpuFinding
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import counted, format_usd, with_prefix
@@ -119,7 +119,7 @@ def _ceiling(series: Series | None, look: Look) -> float:
     return round_ceiling(bucket.greatest) if bucket is not None else 1.0
 
 
-def findings_spans(findings: Sequence[Finding], *, brief: bool = False) -> list[Span]:
+def findings_spans(findings: Sequence[GpuFinding], *, brief: bool = False) -> list[Span]:
     """Words of health, the worst first."""
     spans: list[Span] = []
     for finding in findings:
@@ -155,7 +155,7 @@ def is_full(device: DeviceSample) -> bool:
     return used is not None and total is not None and total > 0 and used / total >= NEARLY_FULL
 
 
-def instance_state(device: DeviceSample, findings: Sequence[Finding]) -> list[Span]:
+def instance_state(device: DeviceSample, findings: Sequence[GpuFinding]) -> list[Span]:
     """What stands at the end of an instance's row."""
     if device.problem is not None:
         return [Span(clean(device.problem.reason), "alarm")]

@@ -31,7 +31,7 @@ from gputui.services.runs.process import (
     stop,
     wait_until_begun,
 )
-from gputui.services.runs.progress import LastWords, ProgressTracker, box_now
+from gputui.services.runs.progress import LogTail, ProgressTracker, box_now
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
 from gputui.services.support.error_log import keep_error
@@ -157,7 +157,7 @@ class BackgroundTasks:
 
     def _recover(self) -> None:
         """What earlier runs left behind is stored first, as by every command."""
-        said = [found.said for found in recover_orphans() if found.said]
+        said = [found.message for found in recover_orphans() if found.message]
         if said:
             self._say(lambda model: model.say("; ".join(said), "warn"))
 
@@ -235,7 +235,7 @@ class BackgroundTasks:
         picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
         self._say_unless(ends, lambda model: model.know_progress(runs[0].run_id, picture))
 
-    def _in_full(self, said: LastWords, run: LiveRun) -> LastWords:
+    def _in_full(self, said: LogTail, run: LiveRun) -> LogTail:
         """With more of the log than the journal holds; read once."""
         key = (run.run_id, said.launch_id)
         if key not in self._logs:

@@ -8,7 +8,7 @@ from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.progress import ProgressSnapshot
-from gputui.services.runs.start import FIELDS, Checked, Draft, Wrong, command_line, read_draft
+from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.form import RunForm, Text
 from gputui.tui.screens.run.requests import (
     CheckDraft,
@@ -93,7 +93,7 @@ class RunModel:
         self.form = RunForm()
         self.default_file = ""
         """Where results are kept if the form names no file; empty while it is not known."""
-        self.checked: Checked | None = None
+        self.checked: CheckedDraft | None = None
         self.probing = ""
         """The interpreter that is being asked what it has."""
         self.scrolled = 0
@@ -222,7 +222,7 @@ class RunModel:
         self.profiles = profiles
         self._check()
 
-    def know_checked(self, checked: Checked) -> None:
+    def know_checked(self, checked: CheckedDraft) -> None:
         """A draft was looked at."""
         self.checked = checked
         self.probing = ""
