@@ -75,6 +75,8 @@ def _columns(
     help="With --fail-if-slower: exit 0 or 1, not 5, where it cannot be told.",
 )
 @click.option("--fail-if-unsure", is_flag=True, help="The same as --unsure fail.")
+@click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
+@click.option("-v", "--verbose", is_flag=True, help="Notes, reasons, costs and what was left out, too.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
 @click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
 @click.pass_context
@@ -90,6 +92,8 @@ def command(
     slower_pct: float | None,
     unsure: str | None,
     fail_if_unsure: bool,
+    shows_all: bool,
+    verbose: bool,
     trust: bool,
     on_screen: bool,
 ) -> int:
@@ -131,8 +135,7 @@ def command(
         from gputui.cli.output import console
         from gputui.services.compare.text import comparison_pages
 
-        pairs = list(zip(answer.comparisons, answer.whys, strict=True))
-        for page in comparison_pages(pairs, asked.ignore, columns, console()):
+        for page in comparison_pages(asked, answer, columns, console(), verbose, shows_all):
             page.show()
     if not is_gate:
         return EXIT_DONE

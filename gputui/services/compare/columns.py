@@ -176,7 +176,7 @@ TIME = ComparisonColumn(
 )
 RATIO = ComparisonColumn(
     name="ratio",
-    headings=lambda width: ("b against a",),
+    headings=lambda width: ("b vs a",),
     cells=lambda row, width: (change_text(row.estimate, row.verdict),),
     default="always",
     is_before_verdict=True,

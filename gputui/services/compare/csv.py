@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 from gputui.analysis.attribution import Attribution
+from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side
@@ -47,11 +48,23 @@ def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict
         "ratio_high": known.high if known else None,
         "resolvable": known.resolvable if known else None,
         "method": known.method if known else None,
-        "verdict": row.verdict.word,
-        "reason": row.verdict.reason,
+        "verdict": row.rate.word,
+        "reason": row.rate.reason,
+        **_judged(row.cost),
+        **_judged(row.energy),
         "note": row.note,
         "flags": "; ".join(f"{flag.side} {flag.word} {flag.share:.3f}" for flag in row.flags),
         "why": sentence(row, found) if isinstance(found, Attribution) else None,
+    }
+
+
+def _judged(judgement: Judgement) -> dict[str, Value]:
+    """The change of a cost or an energy per unit of work, from A to B, and its verdict."""
+    change = (None, None, None) if judgement.ratio is None else tuple(end - 1 for end in judgement.ratio)
+    names = ("change", "change_low", "change_high")
+    return {
+        **{f"{judgement.respect}_{name}": value for name, value in zip(names, change, strict=True)},
+        f"{judgement.respect}_verdict": judgement.word,
     }
 
 

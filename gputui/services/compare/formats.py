@@ -55,10 +55,12 @@ def comparison_text(
     if form == "json":
         import json
 
-        from gputui.services.compare.json import comparison_as_json
+        from gputui.services.compare.json import comparison_as_json, headline_as_json
 
         plain = [comparison_as_json(*pair) for pair in pairs]
-        return json.dumps({"schema": 1, "by": asked.ignore, "comparisons": plain}, indent=1) + "\n"
+        headline = headline_as_json(answer.headline)
+        whole = {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
+        return json.dumps(whole, indent=1) + "\n"
     if form == "csv":
         from gputui.services.compare.csv import comparisons_as_csv
 
@@ -66,11 +68,11 @@ def comparison_text(
     if form == "markdown":
         from gputui.services.compare.markdown import comparisons_as_markdown
 
-        return comparisons_as_markdown(pairs, asked.ignore, columns)
+        return comparisons_as_markdown(pairs, asked.ignore, answer.headline, columns)
     if form == "text":
-        from gputui.services.compare.text import comparisons_as_text
+        from gputui.services.compare.text import comparison_as_text
 
-        return comparisons_as_text(pairs, asked.ignore, columns, width)
+        return comparison_as_text(asked, answer, columns, width)
     from gputui.services.compare.html import comparisons_as_page
 
-    return comparisons_as_page(pairs, asked.ignore, asked.evidence)
+    return comparisons_as_page(pairs, asked.ignore, answer.headline, asked.evidence)

@@ -11,6 +11,7 @@ from gputui.analysis.verdict import RatioEstimate
 from gputui.model.result import CaseResult
 from gputui.model.telemetry import HOST
 from gputui.services.compare.columns import COLUMNS
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import (
     change_text,
@@ -64,20 +65,22 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def comparisons_as_page(
-    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, headline: Headline, evidence: Evidence
 ) -> str:
     """A page that fetches and runs nothing; names from files cannot become markup.
 
     Raises GputuiError if the telemetry of a file can no longer be read.
     """
     style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
+    steps = "".join(f"<pre>{safe(step.command)}</pre>" for step in headline.steps)
+    first = f'<p class="headline">{safe(headline.text)}</p>' + (f"<p>To tell:</p>{steps}" if steps else "")
     bodies = "".join(_section(*pair, ignore, evidence) for pair in pairs)
-    names = " against ".join(safe(side.name) for side in (pairs[0][0].b, pairs[0][0].a))
+    names = " vs ".join(safe(side.name) for side in (pairs[0][0].b, pairs[0][0].a))
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{bodies}\n"
+        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{first}{bodies}\n"
         "<footer>Above zero is more work in the same time on b. All intervals are 95 %; a verdict is"
         " given only where the whole interval is on one side. "
         f"gputui {safe(__version__)} compare</footer></body></html>\n"
@@ -94,7 +97,7 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
     if not differs and not ignore:
         differs = [no_difference_words(comparison)]
     parts = [
-        f"<h1>{safe(comparison.b.name)} <small>against</small> {safe(comparison.a.name)}</h1>",
+        f"<h1>{safe(comparison.b.name)} <small>vs</small> {safe(comparison.a.name)}</h1>",
         "".join(
             f'<p><b class="{letter}">{letter}</b> {safe(side_words(side, ignore, _ANY_WIDTH))}</p>'
             for letter, side in (("a", comparison.a), ("b", comparison.b))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison
 from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
 from gputui.services.compare.tables import (
@@ -32,10 +33,15 @@ _ANY_WIDTH = 10_000
 
 
 def comparisons_as_markdown(
-    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, columns: Sequence[ComparisonColumn] = ()
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]],
+    ignore: str,
+    headline: Headline,
+    columns: Sequence[ComparisonColumn] = (),
 ) -> str:
-    """Each comparison, with the same tables as the text; names from files cannot become markup."""
-    return "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
+    """The headline, then each comparison with the tables of the text; names from files cannot become markup."""
+    steps = "".join(f"    {step.command}\n" for step in headline.steps)
+    first = f"**{escaped(headline.text)}**\n\n" + (f"To tell:\n\n{steps}\n" if steps else "")
+    return first + "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
 
 
 def escaped(text: str) -> str:

@@ -59,6 +59,8 @@ from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
+MEANS = {"ceilings": "peak tests", "training": "training", "inference": "inference", "host": "host"}
+"""How people read the name of a mean."""
 
 DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
     "device": lambda run, case: case.case.variant.device_class,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import Estimate, GeometricMean, SpeedEstimate, Verdict
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
@@ -19,7 +20,7 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.compare.pairing import Cell, Comparison, Row, Side
+from gputui.services.compare.pairing import MEANS, Cell, Comparison, GroupMean, Row, Side
 from gputui.services.results.labels import day, device_words, torch_words
 
 
@@ -78,15 +79,15 @@ def no_difference_words(comparison: Comparison) -> str:
     """The text for sides without a recorded difference."""
     runs = {case.run.run_id for side in (comparison.a, comparison.b) for case in side.cases}
     if len(runs) == 1:
-        return f"nothing: both are run {comparison.a.run.short_id}"
-    return "nothing that is recorded"
+        return f"no differences: both are run {comparison.a.run.short_id}"
+    return "no recorded differences"
 
 
 def unmeasured_words(comparison: Comparison) -> Iterable[str]:
     """Why cases were measured on neither side; one or two are named, more are counted."""
     for reason, names in comparison.unmeasured:
         which = f"{len(names)} cases" if len(names) > _NAMED else " and ".join(names)
-        yield f"{which} on neither side: {reason}"
+        yield f"{which} ran on neither box: {reason}"
 
 
 _NAMED = 2
@@ -130,11 +131,44 @@ def rate_text(cell: Cell) -> str:
     return "—" if cell.result is None else cell.result.outcome
 
 
+def rates_text(row: Row) -> tuple[str, str]:
+    """The speeds of both sides; their unit stands once where it is the same."""
+    a, b = rate_text(row.a), rate_text(row.b)
+    unit = a.partition(" ")[2]
+    return (a.partition(" ")[0], b) if unit and unit == b.partition(" ")[2] else (a, b)
+
+
 def time_text(cell: Cell) -> str:
     """The time of a step on one side, otherwise its outcome."""
     if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
         return format_seconds(cell.result.case.units_per_step / cell.speed.units_per_s)
     return rate_text(cell)
+
+
+def point_text(judgement: Judgement) -> str:
+    """A change without its interval: `-36 %`; empty where there is none."""
+    return "" if judgement.ratio is None else format_change(judgement.ratio[0])
+
+
+def mean_point_text(judgement: Judgement) -> str:
+    """The same of a mean, which has no middle figure unless it is decided."""
+    return point_text(judgement) if judgement.is_decided else ""
+
+
+def verdict_text(judgement: Judgement) -> str:
+    """The word that people read; machines read `Judgement.word`."""
+    return {"inconclusive": "can't tell"}.get(judgement.word, judgement.word)
+
+
+def both_text(judgement: Judgement) -> str:
+    """A change and its verdict in one cell: `-36 % slower`, `can't tell`."""
+    return f"{point_text(judgement)} {judgement.word}" if judgement.is_decided else verdict_text(judgement)
+
+
+def mean_name(group: GroupMean) -> str:
+    """`peak tests, mean of 6`; of how many, where one side lacks some."""
+    of = f"{group.common}" if group.common == group.rows else f"{group.common} of {group.rows}"
+    return f"{MEANS[group.group]}, mean of {of}"
 
 
 def change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import ComparisonColumn, columns_of
+from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import (
     DIMENSIONS,
     Cell,
@@ -100,6 +101,7 @@ class Answer:
     comparisons: tuple[Comparison, ...]
     whys: tuple[tuple[Why, ...], ...]
     """Of each comparison."""
+    headline: Headline
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,9 @@ class Asked:
             raise GputuiError(
                 "nothing was measured on any side", "gputui show RUN FILE tells why each case was not run"
             )
-        return Answer(comparisons, tuple(explain(comparison, self.evidence) for comparison in comparisons))
+        whys = tuple(explain(comparison, self.evidence) for comparison in comparisons)
+        headline = headline_of(comparisons, whys, self.ignore, self.evidence)
+        return Answer(comparisons, whys, headline)
 
     def _powers(self, run_id: str, case_id: int) -> Sequence[LaunchPower] | Missing:
         if self.pool:

@@ -11,7 +11,14 @@ from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_ratio
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
-from gputui.services.compare.row_text import boxes_text, common_words, row_name, unmeasured_words
+from gputui.services.compare.row_text import (
+    boxes_text,
+    common_words,
+    mean_name,
+    row_name,
+    unmeasured_words,
+    verdict_text,
+)
 from gputui.services.results.labels import metric_text
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import IMPOSSIBLE
@@ -30,10 +37,11 @@ class TextTable:
 class Naming:
     """Names the rows of a comparison and numbers their notes."""
 
-    def __init__(self, comparison: Comparison, ignore: str) -> None:
+    def __init__(self, comparison: Comparison, ignore: str, *, has_notes: bool = True) -> None:
         self.common = common_words(comparison, ignore)
         self.ignore = ignore
         self.notes: list[str] = []
+        self._has_notes = has_notes
 
     def name(self, row: Row, *, is_short: bool = False) -> str:
         """Without what all rows share."""
@@ -42,11 +50,11 @@ class Naming:
     def verdict(self, row: Row) -> str:
         """The word, with the number of the note that says more."""
         said = "; ".join(filter(None, (row.verdict.reason, row.note)))
-        if not said:
-            return row.verdict.word
+        if not said or not self._has_notes:
+            return verdict_text(row.rate)
         if said not in self.notes:
             self.notes.append(said)
-        return f"{row.verdict.word} [{self.notes.index(said) + 1}]"
+        return f"{verdict_text(row.rate)} [{self.notes.index(said) + 1}]"
 
 
 def row_table(
@@ -75,9 +83,8 @@ def row_table(
         name = naming.name(row, is_short=width == "short")
         rows.append(line(name, naming.verdict(row), partial(_cells, row, width)))
     for group in comparison.groups if any(column.mean for column in shown) else ():
-        word = "" if isinstance(group.mean, Missing) else group.verdict.word
-        name = f"mean of {group.common}/{group.rows} {group.group}"
-        rows.append(line(name, word, partial(_mean, group, width)))
+        word = "" if isinstance(group.mean, Missing) else verdict_text(group.rate)
+        rows.append(line(mean_name(group), word, partial(_mean, group, width)))
     return TextTable(headings, tuple(rows), tuple(range(1, headings.index("verdict"))))
 
 

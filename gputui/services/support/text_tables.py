@@ -146,13 +146,18 @@ class Page:
     """
 
     def __init__(self, out: Console) -> None:
-        self.width, self.encoding = out.width, out.encoding
+        self.width, self.encoding, self.is_terminal = out.width, out.encoding, out.is_terminal
         self._out = out
         self._segments: list[Segment] = []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """What was put on it."""
         return self._segments
+
+    @property
+    def height(self) -> int:
+        """Lines that are on it."""
+        return sum(segment.text.count("\n") for segment in self._segments)
 
     def line(self, text: str = "") -> None:
         """A plain line, continued below where it is too long."""
