@@ -1,11 +1,11 @@
-"""One NVIDIA GPU as the live view reads it: often what moves, seldom what hardly does."""
+"""Reads one NVIDIA GPU for the live view: changing values often, the others rarely."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any  # pynvml has no types
+from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
 from gputui.model.devices import MIG_PER_GPU, mig_device
@@ -47,9 +47,10 @@ from gputui.sources.nvml_live.questions import (
 )
 
 SELDOM_NS = 8 * 10**9
-"""How long limits, links, counts of errors and the layout of MIG are taken to be as they were."""
+"""How long limits, links, error counts and the MIG layout are cached."""
 _ENERGY_NS = 900 * 10**6
-"""The counter loses nothing while it is not read, and is the dearest of the quick calls: 2.6 ms were seen."""
+"""The counter loses nothing while it is not read, and is the most expensive of the quick calls: up to 2.6
+ms."""
 
 _NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 _UNNAMED_PROFILE = Missing("the driver's name of the instance does not end in its profile")
@@ -57,7 +58,7 @@ _HOST_MEMORY = Missing("this GPU has no memory of its own, it uses the host's")
 
 
 class _Instance:
-    """One MIG instance: its memory and what its SMs do; all else is told of the GPU alone."""
+    """One MIG instance: its memory and the activity of its SMs; the rest is only reported for the GPU."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class _Instance:
     ) -> None:
         self.number = number
         self.identity = identity
-        """Which one it is: what does not change while it is there."""
+        """What identifies it and does not change."""
         self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us)
         self._asker = Asker(nvml, handle)
         instance = identity["gpu_instance_id"]
@@ -105,7 +106,7 @@ class NvmlGpu:
     ) -> None:
         self.number = number
         self.session = session
-        """Which opening of the library the handle is of."""
+        """Which opening of the library the handle belongs to."""
         self.handle = handle
         self._nvml = nvml
         self._clock = clock
@@ -127,7 +128,7 @@ class NvmlGpu:
         self._lost_ns: int | None = None
 
     def samples(self) -> tuple[DeviceSample, ...]:
-        """The GPU now, and each MIG instance behind it; raises DriverGone."""
+        """The GPU now, followed by its MIG instances; raises DriverGone."""
         t_ns = self._clock()
         if self._lost_ns is not None and t_ns - self._lost_ns < SELDOM_NS:
             return self.without_values(LOST)
@@ -149,7 +150,7 @@ class NvmlGpu:
         )
 
     def without_values(self, problem: Missing) -> tuple[DeviceSample, ...]:
-        """What is left to say where nothing can be read: which GPU it is, and why."""
+        """The samples when nothing can be read: which GPU it is, and the reason."""
         t_ns = self._clock()
         return (
             DeviceSample(self.number, self.NAME, t_ns, self._once, problem=problem),
@@ -184,13 +185,13 @@ class NvmlGpu:
             return LOST
 
     def close(self) -> None:
-        """Give back what was taken of the library, which must be open still."""
+        """Free what was allocated in the library, which must still be open."""
         for gpm in (self._gpm, *(each.gpm for each in self._instances.values())):
             if gpm is not None:
                 gpm.close()
 
     def _read(self, t_ns: int) -> tuple[Values, Missing | None]:
-        """The values, and why none of those that move could be read, if so."""
+        """The values, and the reason if none of the changing ones could be read."""
         values = self._asker.values(OFTEN)
         sane_memory(values)
         fields = self._fields.read()
@@ -221,7 +222,7 @@ class NvmlGpu:
         seldom |= self._asker.values([VIOLATIONS[key] for key in uncounted])
         before, self._seldom = self._seldom, seldom
         if isinstance(seldom["mig_mode"], Missing):
-            return  # nothing is known of instances now: those there are stay
+            return  # the instances are unknown now: keep the previous ones
         if seldom["mig_mode"] != before.get("mig_mode", seldom["mig_mode"]):
             self._asker.forget()
         found = dict(self._found_instances()) if seldom["mig_mode"] == 1 else {}
@@ -264,7 +265,7 @@ class NvmlGpu:
         return {"power_w": sane("power_w", milliwatts / 1000)}
 
     def _rate(self, key: str, fields: FieldValues, t_ns: int, gpm: Values) -> Value:
-        """By a counter, else by GPM, else by the slow call."""
+        """From a counter, else from GPM, else from the slow call."""
         number, unit = LINK_RATES[key]
         count = fields.get(number)
         if isinstance(count, Missing):
@@ -277,7 +278,7 @@ class NvmlGpu:
         return self._meter.read(t_ns)[key] if key.startswith("pcie") else UNREPORTED
 
     def _own_memory(self, values: Values) -> None:
-        """A GPU without memory of its own reports the host's: that is not shown as its own."""
+        """A GPU without its own memory reports the host's, which must not be shown as the GPU's."""
         total = values["memory_total_bytes"]
         if isinstance(total, (Missing, str)):
             values["is_memory_shared"] = total
@@ -289,7 +290,7 @@ class NvmlGpu:
 
 
 def _profile(name: Value) -> Value:
-    """`1g.10gb` of `NVIDIA H100 80GB HBM3 MIG 1g.10gb`; `1c.2g.20gb` of a GPU instance divided again."""
+    """`1g.10gb` of `NVIDIA H100 80GB HBM3 MIG 1g.10gb`; `1c.2g.20gb` of a subdivided GPU instance."""
     if isinstance(name, Missing):
         return name
     return str(name).rpartition(" MIG ")[2].strip() if " MIG " in str(name) else _UNNAMED_PROFILE
