@@ -150,7 +150,7 @@ def command(
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
         return _told(refusals)
-    from gputui.cli.tables import console
+    from gputui.cli.output import console
 
     out = console()
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
@@ -253,8 +253,8 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
     from rich.text import Text
 
     from gputui.analysis.job import Batch
-    from gputui.cli.tables import add_row, table
     from gputui.services.results.labels import device_words
+    from gputui.services.support.text_tables import add_row, table
 
     out.print(Text(advice.stands_for))
     out.print()

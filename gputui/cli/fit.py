@@ -80,7 +80,7 @@ def command(
     if as_json:
         click.echo(json.dumps({"schema": 1, **_plain(found)}, indent=1))
         return EXIT_DONE
-    from gputui.cli.tables import console
+    from gputui.cli.output import console
 
     out = console()
     _print_answer(out, found)
@@ -109,8 +109,8 @@ def _print_answer(out: Console, found: Report) -> None:
 
 def _print_parts(out: Console, found: Report) -> None:
     from gputui.analysis.fit import PART_TITLES
-    from gputui.cli.tables import add_row, table
     from gputui.model.units import format_bytes, format_percent
+    from gputui.services.support.text_tables import add_row, table
 
     rows = table(("part", "all of it", "at the peak", "share"), right=(1, 2, 3))
     total = found.peak.parts.total
@@ -148,10 +148,10 @@ def _honestly(found: Report) -> str:
 
 def _print_gpus(out: Console, found: Report, is_named: bool) -> None:
     """A line for each size of memory; where no GPU `is_named`, for those that tell most."""
-    from gputui.cli.tables import add_row, table
     from gputui.model.absent import Missing
     from gputui.model.units import format_bytes
     from gputui.services.advise.memory_fit import notable_classes
+    from gputui.services.support.text_tables import add_row, table
 
     classes = found.classes if is_named else notable_classes(found.classes)
     rows = table(("memory", "GPUs", "will it fit", "batch", "ckpt"), right=(0, 3, 4), breaks=(1, 2))

@@ -44,8 +44,9 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         }
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
-    from gputui.cli.tables import add_row, console, table
+    from gputui.cli.output import console
     from gputui.services.results.labels import day, device_words, torch_words
+    from gputui.services.support.text_tables import add_row, table
 
     made = table(["run", "when", "profile", "status", "label", "box", "torch"], breaks=(2, 4, 5))
     for summary in summaries:

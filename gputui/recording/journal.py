@@ -42,14 +42,19 @@ class JournalWriter:
         """
         with self._lock:
             data = encode_line(self._sequence, line)
-            try:
-                self._write(data)
-            except OSError as error:
-                self.failure = f"the journal cannot be written: {error.strerror}"
-                if error.errno not in NO_ROOM or not self._reserve.exists():
-                    raise
-                self._reserve.unlink()
-                self._write(data)
+            if self._is_torn:  # so that what is left of the line before stays alone
+                data = b"\n" + data
+            while data:
+                try:
+                    written = os.write(self._descriptor, data)
+                except OSError as error:
+                    self.failure = f"the journal cannot be written: {error.strerror}"
+                    if error.errno not in NO_ROOM or not self._reserve.exists():
+                        raise
+                    self._reserve.unlink()
+                    continue
+                self._is_torn = written < len(data)
+                data = data[written:]
             self._sequence += 1
 
     def sync(self) -> None:
@@ -64,12 +69,3 @@ class JournalWriter:
             self.sync()
         finally:
             os.close(self._descriptor)
-
-    def _write(self, data: bytes) -> None:
-        """Write all of it, first ending the fragment of a failed attempt, so that it stays separate."""
-        if self._is_torn:
-            data = b"\n" + data
-        while data:
-            written = os.write(self._descriptor, data)
-            self._is_torn = written < len(data)
-            data = data[written:]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from gputui.model.absent import Missing
-    from gputui.model.live import DeviceSample, GpuUse, ProcessSample
+    from gputui.model.live import DeviceSample, GpuUse
     from gputui.model.telemetry import Reading
 
 
@@ -61,17 +60,3 @@ class LiveSource(Protocol):
 
     def close(self) -> None:
         """Free what `open` allocated; may be called twice."""
-
-
-class HostReader(Protocol):
-    """The host for the live view. Used by one thread."""
-
-    def sample(self) -> DeviceSample:
-        """The host now; rates cover the time since the last call."""
-
-
-class ProcessReader(Protocol):
-    """What the host reports about processes. Used by one thread."""
-
-    def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
-        """Every process that uses a GPU, once, in the driver's order."""

@@ -44,12 +44,12 @@ def field_number(nvml: Any, field: Any) -> float | int:
     """The number in an entry of `nvmlDeviceGetFieldValues`. Raises NVMLError if there is none."""
     if field.nvmlReturn != nvml.NVML_SUCCESS:
         raise nvml.NVMLError(field.nvmlReturn)
-    number: float | int = getattr(field.value, _UNION_MEMBERS[field.valueType])
+    number: float | int = getattr(field.value, UNION_MEMBERS[field.valueType])
     return number
 
 
-_UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""In the order of nvmlValueType_t."""
+UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""By nvmlValueType_t."""
 
 
 def sm_clock(nvml: Any, handle: Any) -> Numbers:

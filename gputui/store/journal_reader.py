@@ -84,10 +84,8 @@ class JournalContents:
         return self.start.started_utc_us + (t_ns - self.start.started_ns) // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    sequence: int
-    line: Line
+_Numbered = tuple[int, Line]
+"""With its sequence number."""
 
 
 def read_journal(run_dir: Path) -> JournalContents:
@@ -105,9 +103,9 @@ def read_journal(run_dir: Path) -> JournalContents:
             f"a run directory holds a file named {JOURNAL_NAME}; name the directory it lies in",
         ) from error
     damage: list[str] = []
-    numbered = _in_order(_intact(raw, damage), damage)
-    start = _start(path, numbered)
-    lines = _consistent(start, [n.line for n in numbered], damage)
+    lines = _in_order(_intact(raw, damage), damage)
+    start = _start(path, lines)
+    lines = _consistent(start, lines, damage)
     if len(damage) > _DAMAGE_LISTED:
         damage[_DAMAGE_LISTED:] = [f"and {len(damage) - _DAMAGE_LISTED} more"]
     return JournalContents(start, tuple(lines), tuple(damage))
@@ -218,7 +216,7 @@ class JournalTail:
         if not newline:
             return []
         self._offset += len(complete) + 1
-        return [n.line for n in _intact(complete + newline, [])]
+        return [line for _, line in _intact(complete + newline, [])]
 
 
 def _intact(raw: bytes, damage: list[str]) -> list[_Numbered]:
@@ -258,35 +256,35 @@ def _parsed(piece: bytes) -> _Numbered | str:
     if kind is None:
         return f"kind {clean_text(str(name))[:40]!r} is not known to this gputui"
     try:
-        return _Numbered(sequence, strict(plain, kind))
+        return sequence, strict(plain, kind)
     except NotValid as error:
         return f"{name}: {clean_text(str(error))[:200]}"
 
 
-def _in_order(found: list[_Numbered], damage: list[str]) -> list[_Numbered]:
-    by_sequence: dict[int, _Numbered] = {}
-    for numbered in found:
-        if numbered.sequence not in by_sequence:
-            by_sequence[numbered.sequence] = numbered
-        elif by_sequence[numbered.sequence] == numbered:
-            damage.append(f"sequence number {numbered.sequence}: repeated, taken once")
+def _in_order(found: list[_Numbered], damage: list[str]) -> list[Line]:
+    by_sequence: dict[int, Line] = {}
+    for sequence, line in found:
+        if sequence not in by_sequence:
+            by_sequence[sequence] = line
+        elif by_sequence[sequence] == line:
+            damage.append(f"sequence number {sequence}: repeated, taken once")
         else:
-            damage.append(f"sequence number {numbered.sequence}: used twice, the first is taken")
-    ordered = [by_sequence[sequence] for sequence in sorted(by_sequence)]
-    if list(by_sequence.values()) != ordered:
+            damage.append(f"sequence number {sequence}: used twice, the first is taken")
+    ordered = sorted(by_sequence)
+    if list(by_sequence) != ordered:
         damage.append("lines out of order, put in order of their sequence numbers")
     expected = 0
-    for numbered in ordered:
-        if numbered.sequence != expected:
-            last = numbered.sequence - 1
+    for sequence in ordered:
+        if sequence != expected:
+            last = sequence - 1
             span = f"{expected}" if last == expected else f"{expected} to {last}"
             damage.append(f"sequence numbers {span} are missing")
-        expected = numbered.sequence + 1
-    return ordered
+        expected = sequence + 1
+    return [by_sequence[sequence] for sequence in ordered]
 
 
-def _start(path: Path, numbered: list[_Numbered]) -> RunStart:
-    start = next((n.line for n in numbered if isinstance(n.line, RunStart)), None)
+def _start(path: Path, lines: list[Line]) -> RunStart:
+    start = next((line for line in lines if isinstance(line, RunStart)), None)
     if start is None:
         raise GputuiError(
             f"the journal {path} has no readable first line, so it cannot be told which run it is",

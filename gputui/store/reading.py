@@ -21,7 +21,6 @@ from gputui.store.opening import Checked, expanded, open_read_only, open_togethe
 from gputui.store.rebuilding import (
     BLOCK_COLUMNS,
     RUN_COLUMNS,
-    RunRows,
     case_from,
     profiled_from,
     summary_from,
@@ -444,9 +443,7 @@ def summaries_of(files: Sequence[ResultFile], run_id: str | None = None) -> list
         for row in runs[place]:
             key = row["run_id"]
             with file._valid(f"run {key}"):
-                summaries.append(
-                    summary_from(RunRows(row, machines.get(key), gpus_of.get(key, []), prices.get(key)))
-                )
+                summaries.append(summary_from(row, machines.get(key), gpus_of.get(key, []), prices.get(key)))
         found.append(tuple(summaries))
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import msgspec
 
@@ -33,40 +33,22 @@ RUN_COLUMNS = (
 BLOCK_COLUMNS = ("run_id", *("block_index" if f.name == "index" else f.name for f in fields(Block)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Layers:
-    layers: tuple[tuple[str, str, tuple[str, ...]], ...]
+def summary_from(run: Row, machine: Row | None, gpus: Sequence[Row], price_row: Row | None) -> RunSummary:
+    """One run without its measurements. There is no machine if it ended before the box was known.
 
-
-@dataclass(frozen=True, slots=True)
-class _Reasons:
-    reasons: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class RunRows:
-    """The rows of one summary."""
-
-    run: Row
-    machine: Row | None
-    """None if the run ended before the machine was described."""
-    gpus: Sequence[Row]
-    price: Row | None
-
-
-def summary_from(rows: RunRows) -> RunSummary:
-    """One run without its measurements. Raises NotValid for an impossible value."""
-    run = rows.run
+    Raises NotValid if a value cannot be.
+    """
     facts = strict(
         {f.name: run[_FACTS_RENAMED.get(f.name, f.name)] for f in fields(RunFacts)},
         RunFacts,
     )
     price: Price | Missing = Missing("no price was stated or known")
-    if rows.price is not None:
-        price = strict({f.name: rows.price[_price_column(f.name)] for f in fields(Price)}, Price)
+    if price_row is not None:
+        columns = {f.name: "list_date" if f.name == "date" else f.name for f in fields(Price)}
+        price = strict({field: price_row[column] for field, column in columns.items()}, Price)
     return RunSummary(
         **{f.name: getattr(facts, f.name) for f in fields(RunFacts)},
-        machine=_machine(run, rows.machine, rows.gpus),
+        machine=_machine(run, machine, gpus),
         runtime=_runtime(run),
         price=price,
     )
@@ -151,10 +133,6 @@ def _case(*values: Cell) -> Case:
     return strict(plain, Case)
 
 
-def _price_column(field: str) -> str:
-    return "list_date" if field == "date" else field
-
-
 def _runtime(run: Row) -> Runtime:
     if run["python_version"] is None:
         return Runtime.without_torch(Missing(_NEVER_KNOWN))
@@ -171,7 +149,7 @@ def _machine(run: Row, machine: Row | None, gpus: Sequence[Row]) -> Machine:
     )
     cpu = _restored(machine, {f.name: f"cpu_{f.name}" for f in fields(Cpu)})
     cpu["features"] = str(machine["cpu_features"] or "").split()
-    layers = strict({"layers": _decoded(run["layers_json"])}, _Layers).layers
+    layers = converted(_decoded(run["layers_json"]), tuple[tuple[str, str, tuple[str, ...]], ...])
     plain["cpu"] = cpu
     plain["memory"] = _restored(machine, {f.name: f"memory_{f.name}" for f in fields(Memory)})
     plain["layers"] = [{"layer": a, "name": b, "signals": list(c)} for a, b, c in layers]
@@ -203,7 +181,7 @@ def _unknown_machine() -> Machine:
 def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:
     """Plain fields from columns, each NULL as a Missing with the row's reason for it."""
     absent = row.get("absent_json")
-    reasons = strict({"reasons": _decoded(absent)}, _Reasons).reasons if absent is not None else {}
+    reasons = converted(_decoded(absent), dict[str, str]) if absent is not None else {}
     return {
         field: {"missing": clean_text(reasons.get(column, _NO_REASON))}
         if row[column] is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from gputui.model.absent import Missing
@@ -36,14 +36,8 @@ LAYERS = ("platform", "scheduler", "container", "vm", "os")
 RENAMED = {"torch_cuda": "cuda_version", "torch_hip": "hip_version"}
 """Fields of a runtime whose column has a different name."""
 GPU_RENAMED = {"index": "device_index", "name": "device_name"}
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """An outcome, with the reason if it is not ok."""
-
-    outcome: str
-    reason: str
+End = tuple[str, str]
+"""An outcome, and the reason if it is not `ok`."""
 
 
 def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> dict[str, list[Row]]:
@@ -164,7 +158,7 @@ def _price_rows(contents: JournalContents) -> list[Row]:
 
 def _case_row(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> Row:
     case, planned = line.planned.case, line.planned
-    ended = _case_ended(contents, line, measurements)
+    outcome, reason = _case_ended(contents, line, measurements)
     return {
         "case_id": planned.case_id,
         "work_key": case.work.key,
@@ -184,24 +178,24 @@ def _case_row(contents: JournalContents, line: CasePlanned, measurements: list[R
         "units_per_step": case.units_per_step,
         "flops_per_step": case.flops_per_step,
         "bytes_per_step": case.bytes_per_step,
-        "outcome": ended.outcome,
-        "reason": ended.reason,
+        "outcome": outcome,
+        "reason": reason,
     }
 
 
-def _case_ended(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> Ended:
-    """`ok` if any launch measured it; else its last outcome."""
+def _case_ended(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> End:
+    """`ok` if any launch measured it; else the last thing said of it."""
     mine = [row for row in measurements if row["case_id"] == line.planned.case_id]
     if any(row["outcome"] == "ok" for row in mine):
-        return Ended("ok", "")
+        return "ok", ""
     said = [end for end in contents.of(CaseEnd) if end.case_id == line.planned.case_id]
     if said and said[-1].outcome != "ok":
-        return Ended(said[-1].outcome, said[-1].reason)
+        return said[-1].outcome, said[-1].reason
     if mine:
-        return Ended(str(mine[-1]["outcome"]), str(mine[-1]["reason"]))
+        return str(mine[-1]["outcome"]), str(mine[-1]["reason"])
     if line.planned.outcome is not None:
-        return Ended(line.planned.outcome, line.planned.reason)
-    return Ended("interrupted", "the run ended before it")
+        return line.planned.outcome, line.planned.reason
+    return "interrupted", "the run ended before it"
 
 
 def _launch_rows(contents: JournalContents) -> list[Row]:
@@ -251,21 +245,22 @@ def _measurement_rows(contents: JournalContents) -> tuple[list[Row], list[Row]]:
     return measurement_rows, block_rows
 
 
-def _measurement_ended(end: CaseEnd | None, has_blocks: bool) -> Ended:
+def _measurement_ended(end: CaseEnd | None, has_blocks: bool) -> End:
     if end is None:
-        return Ended("interrupted", "its launch ended before it did")
+        return "interrupted", "its launch ended before it did"
     if end.outcome == "ok" and not has_blocks:
-        return Ended("interrupted", "its blocks are missing in the journal")
-    return Ended(end.outcome, end.reason)
+        return "interrupted", "its blocks are missing in the journal"
+    return end.outcome, end.reason
 
 
-def _measurement_row(launch: LaunchStart, case_id: int, ended: Ended, warm: CaseWarm | None) -> Row:
+def _measurement_row(launch: LaunchStart, case_id: int, end: End, warm: CaseWarm | None) -> Row:
+    outcome, reason = end
     return {
         "case_id": case_id,
         "launch_id": launch.launch_id,
         "replicate": launch.replicate,
-        "outcome": ended.outcome,
-        "reason": ended.reason,
+        "outcome": outcome,
+        "reason": reason,
         "precision_used": warm.precision_used if warm else None,
         "build_ns": warm.build_ns if warm else None,
         "first_step_ns": warm.first_step_ns if warm else None,

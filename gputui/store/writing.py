@@ -84,12 +84,13 @@ def store_run(
             return StoredRun(db, run_id, status, True, 0, 0, 0, contents.damage)
         delete_run(connection, run_id)
         for name, table_rows in rows.items():
-            _insert_rows(connection, name, run_id, table_rows)
+            _insert(connection, name, _tuples(name, run_id, table_rows))
         count = _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
         left_out = contents.damage
         if isinstance(telemetry, Telemetry):  # complete only now, after it was read
             level = "warning" if telemetry.is_readable else "error"
-            _insert_rows(connection, "events", run_id, damage_rows(telemetry.damage, level))
+            events = damage_rows(telemetry.damage, level)
+            _insert(connection, "events", _tuples("events", run_id, events))
             left_out += telemetry.damage
         connection.execute("COMMIT")
     return StoredRun(db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), count, left_out)
@@ -318,15 +319,13 @@ def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> 
     )
 
 
-def _insert_rows(connection: DuckDBPyConnection, name: str, run_id: str, rows: list[Row]) -> None:
-    table = schema.TABLE_BY_NAME[name]
-    names = table.column_names[1:]
+def _tuples(name: str, run_id: str, rows: list[Row]) -> list[tuple[Cell, ...]]:
+    """Rows in the order of their table's columns."""
+    names = schema.TABLE_BY_NAME[name].column_names[1:]
     for row in rows:
         if row.keys() != set(names):
             raise ValueError(f"row of {name} does not match its table: {sorted(row.keys() ^ set(names))}")
-    for start in range(0, len(rows), _ROWS_AT_A_TIME):
-        part = rows[start : start + _ROWS_AT_A_TIME]
-        _insert(connection, table, [(run_id, *(row[column] for column in names)) for row in part])
+    return [(run_id, *(row[column] for column in names)) for row in rows]
 
 
 def _insert_telemetry(
@@ -338,26 +337,29 @@ def _insert_telemetry(
         waiting[name].append((run_id, *cells))
         count += 1
         if len(waiting[name]) >= _ROWS_AT_A_TIME:
-            _insert(connection, schema.TABLE_BY_NAME[name], waiting[name])
+            _insert(connection, name, waiting[name])
             waiting[name] = []
     for name, rest in waiting.items():
-        _insert(connection, schema.TABLE_BY_NAME[name], rest)
+        _insert(connection, name, rest)
     return count
 
 
-def _insert(connection: DuckDBPyConnection, table: schema.Table, rows: list[tuple[Cell, ...]]) -> None:
-    """Insert many rows at once: with the appender of DuckDB 2, or one list per column before it."""
+def _insert(connection: DuckDBPyConnection, name: str, rows: list[tuple[Cell, ...]]) -> None:
+    """Many rows at once: the appender of DuckDB 2, or one list per column before it."""
     if not rows:
         return
-    where = f"{CATALOG}.main.{table.name}"
+    table = schema.TABLE_BY_NAME[name]
+    where = f"{CATALOG}.main.{name}"
     if _has_appender(connection):
         with connection.appender(where, columns=list(table.column_names)) as appender:
             appender.append_rows(rows)
         return
     lists = ", ".join(f"unnest(?::{column.sql_type}[])" for column in table.columns)
     columns = ", ".join(table.column_names)
-    parameters = [list(cells) for cells in zip(*rows, strict=True)]
-    connection.execute(f"INSERT INTO {where} ({columns}) SELECT {lists}", parameters)
+    for start in range(0, len(rows), _ROWS_AT_A_TIME):
+        part = rows[start : start + _ROWS_AT_A_TIME]
+        parameters = [list(cells) for cells in zip(*part, strict=True)]
+        connection.execute(f"INSERT INTO {where} ({columns}) SELECT {lists}", parameters)
 
 
 def _has_appender(connection: DuckDBPyConnection) -> bool:

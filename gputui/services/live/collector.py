@@ -20,7 +20,7 @@ from gputui.sources.host_live import HostLive
 from gputui.sources.processes import ProcessTable
 
 if TYPE_CHECKING:
-    from gputui.sources.base import HostReader, LiveSource, ProcessReader
+    from gputui.sources.base import LiveSource
 
 HANGS_AFTER_S = 3.0
 """A call that takes longer is reported as hanging."""
@@ -117,17 +117,17 @@ class Collector:
     def __init__(
         self,
         sources: Sequence[LiveSource],
-        host: HostReader,
+        read_host: Callable[[], DeviceSample],
         interval_s: float,
-        processes: ProcessReader | None = None,
+        look_up_processes: Callable[[tuple[GpuUse, ...]], tuple[ProcessSample, ...]],
         *,
         on_sample: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.monotonic_ns,
         poll_every_s: float = POLL_EVERY_S,
     ) -> None:
         self._sources = tuple(sources)
-        self._host = host
-        self._process_table = processes
+        self._read_host_sample = read_host
+        self._look_up_processes = look_up_processes
         self._on_sample = on_sample
         self._clock = clock
         self._poll_every_s = poll_every_s
@@ -169,7 +169,23 @@ class Collector:
             calls += [self._opening_since_ns.get(source.NAME) for source in self._sources]
             wanted = (self._changes, tuple(_hanging_s(since_ns, now_ns) for since_ns in calls))
             if self._cached is None or wanted != self._cached_for:
-                self._cached = self._assembled(now_ns)
+                absent = dict(self._absent)
+                for name, since_ns in self._opening_since_ns.items():
+                    seconds = _hanging_s(since_ns, now_ns)
+                    if seconds:
+                        absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
+                self._cached = LiveSample(
+                    number=self._cached.number + 1 if self._cached else 0,
+                    t_ns=now_ns,
+                    host=self._as_seen(self._host_slot, now_ns)[0],
+                    gpus=tuple(
+                        sample
+                        for key in sorted(self._slots)
+                        for sample in self._as_seen(self._slots[key], now_ns)
+                    ),
+                    processes=self._processes,
+                    absent=absent,
+                )
                 self._cached_for = wanted
             return self._cached
 
@@ -204,22 +220,6 @@ class Collector:
             keeper.join(max(0.0, deadline_s - time.monotonic()))
 
     # What is drawn
-
-    def _assembled(self, now_ns: int) -> LiveSample:
-        gpus = [sample for key in sorted(self._slots) for sample in self._as_seen(self._slots[key], now_ns)]
-        absent = dict(self._absent)
-        for name, since_ns in self._opening_since_ns.items():
-            seconds = _hanging_s(since_ns, now_ns)
-            if seconds:
-                absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
-        return LiveSample(
-            number=self._cached.number + 1 if self._cached else 0,
-            t_ns=now_ns,
-            host=self._as_seen(self._host_slot, now_ns)[0],
-            gpus=tuple(gpus),
-            processes=self._processes,
-            absent=absent,
-        )
 
     def _as_seen(self, slot: _Slot, now_ns: int) -> tuple[DeviceSample, ...]:
         """The last samples; with the reason if a call does not return."""
@@ -359,7 +359,7 @@ class Collector:
             with self._lock:
                 self._begin_call(slot, number)
             try:
-                sample = self._host.sample()
+                sample = self._read_host_sample()
             except Exception as error:
                 sample = replace(slot.samples[0], problem=_bug(error))
             uses, newest_ns = self._uses_of_round(number)
@@ -407,10 +407,8 @@ class Collector:
         return FIRST_READING if slots or OPENING in self._absent.values() else NO_GPU
 
     def _looked_up(self, uses: tuple[GpuUse, ...]) -> tuple[ProcessSample, ...] | Missing:
-        if self._process_table is None:
-            return Missing("processes are not looked up here")
         try:
-            return self._process_table.look_up(uses)
+            return self._look_up_processes(uses)
         except Exception as error:
             return _bug(error)
 
@@ -419,7 +417,7 @@ def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: No
     """A collector of everything on this machine; not started yet."""
     tree = Tree(Path("/"), os.environ)
     host = HostLive(lambda: cgroup.confinement(tree))
-    return Collector(live_sources(), host, interval_s, ProcessTable(), on_sample=on_sample)
+    return Collector(live_sources(), host.sample, interval_s, ProcessTable().look_up, on_sample=on_sample)
 
 
 def live_sources() -> tuple[LiveSource, ...]:

@@ -118,15 +118,16 @@ class Fields:
         values: dict[int, float | int | Missing] = {}
         untold: list[int] = []
         for (number, _), answer in zip(self.wanted, answers, strict=True):
-            try:
-                values[number] = nvml_calls.field_number(self.nvml, answer)
-            except self.nvml.NVMLError as error:
-                check_alive(error.value)
-                # A driver reports a field that it does not know as an invalid argument.
-                if error.value in nvml_calls.NEVER_AGAIN or error.value == nvml_codes.INVALID_ARGUMENT:
-                    untold.append(number)
-                else:
-                    values[number] = Missing(nvml_codes.nvml_reason(error.value))
+            code = answer.nvmlReturn
+            if code == nvml_codes.SUCCESS:
+                values[number] = getattr(answer.value, nvml_calls.UNION_MEMBERS[answer.valueType])
+                continue
+            check_alive(code)
+            # A driver answers "invalid argument" for a field that it does not know.
+            if code in nvml_calls.NEVER_AGAIN or code == nvml_codes.INVALID_ARGUMENT:
+                untold.append(number)
+            else:
+                values[number] = Missing(nvml_codes.nvml_reason(code))
         pcie = [values[number] for number in (_PCIE_TX_BYTES, _PCIE_RX_BYTES) if number in values]
         if pcie and all(not isinstance(count, Missing) and count < _SURELY_WIDE for count in pcie):
             untold += _PCIE_TX_BYTES, _PCIE_RX_BYTES

@@ -128,17 +128,38 @@ class NvmlGpu:
         self._lost_ns: int | None = None
 
     def samples(self) -> tuple[DeviceSample, ...]:
-        """The GPU now, followed by its MIG instances; raises DriverGone."""
+        """The GPU now, followed by its MIG instances; raises DriverGone or GpuLost."""
         t_ns = self._clock()
         if self._lost_ns is not None and t_ns - self._lost_ns < SELDOM_NS:
             return self.without_values(LOST)
-        try:
-            values, problem = self._read(t_ns)
-            of_instances = [(each, each.read(self._clock)) for each in self._instances.values()]
-        except GpuLost:
-            self._lost_ns = self._clock()
-            self._gpm.restart()
-            return self.without_values(LOST)
+        values = self._asker.values(OFTEN)
+        sane_memory(values)
+        fields = self._fields.read()
+        fields_ns = self._clock()
+        problem = _nothing_in((*values.values(), *fields.values()))
+        if self._seldom_ns is None or t_ns - self._seldom_ns >= SELDOM_NS:
+            self._read_seldom(fields)
+            self._seldom_ns = t_ns
+        if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
+            self._energy, self._energy_ns = self._asker.values((ENERGY,)), t_ns
+        values |= self._energy
+        milliwatts = fields.get(nvml_calls.POWER_INSTANT)
+        if milliwatts is None:
+            values |= self._asker.values((POWER,))
+        else:
+            values["power_w"] = (
+                milliwatts if isinstance(milliwatts, Missing) else sane("power_w", milliwatts / 1000)
+            )
+        totals = {key: sum_told(fields, counters) for key, counters in self._throttled.items()}
+        values |= {key: total for key, total in totals.items() if total is not None}
+        gpm = self._gpm.read(self._clock)
+        values |= {key: gpm[key] for key in GPM_SHARES}
+        values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
+        self._own_memory(values)
+        if self._seldom["mig_mode"] == 1:
+            values = {key: _NOT_WITH_MIG if value == UNREPORTED else value for key, value in values.items()}
+        values = {**self._once, **self._seldom, **values}
+        of_instances = [(each, each.read(self._clock)) for each in self._instances.values()]
         self._lost_ns = None
         done_ns = self._clock()
         return (
@@ -148,6 +169,12 @@ class NvmlGpu:
                 for each, own in of_instances
             ),
         )
+
+    def lost(self) -> tuple[DeviceSample, ...]:
+        """Record that the GPU does not respond: it is not queried again for `SELDOM_NS`."""
+        self._lost_ns = self._clock()
+        self._gpm.restart()
+        return self.without_values(LOST)
 
     def without_values(self, problem: Missing) -> tuple[DeviceSample, ...]:
         """The samples when nothing can be read: which GPU it is, and the reason."""
@@ -190,30 +217,6 @@ class NvmlGpu:
             if gpm is not None:
                 gpm.close()
 
-    def _read(self, t_ns: int) -> tuple[Values, Missing | None]:
-        """The values, and the reason if none of the changing ones could be read."""
-        values = self._asker.values(OFTEN)
-        sane_memory(values)
-        fields = self._fields.read()
-        fields_ns = self._clock()
-        problem = _nothing_in((*values.values(), *fields.values()))
-        if self._seldom_ns is None or t_ns - self._seldom_ns >= SELDOM_NS:
-            self._read_seldom(fields)
-            self._seldom_ns = t_ns
-        if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
-            self._energy, self._energy_ns = self._asker.values((ENERGY,)), t_ns
-        values |= self._energy
-        values |= self._power(fields)
-        totals = {key: sum_told(fields, counters) for key, counters in self._throttled.items()}
-        values |= {key: total for key, total in totals.items() if total is not None}
-        gpm = self._gpm.read(self._clock)
-        values |= {key: gpm[key] for key in GPM_SHARES}
-        values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
-        self._own_memory(values)
-        if self._seldom["mig_mode"] == 1:
-            values = {key: _NOT_WITH_MIG if value == UNREPORTED else value for key, value in values.items()}
-        return {**self._once, **self._seldom, **values}, problem
-
     def _read_seldom(self, fields: FieldValues) -> None:
         unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]
         self._once = {**self._once, **self._asker.values(unknown)}
@@ -255,14 +258,6 @@ class NvmlGpu:
                 known = _Instance(self._nvml, self.handle, handle, number, identity, self._epoch_us)
             known.identity = {**known.identity, **told}
             yield number, known
-
-    def _power(self, fields: FieldValues) -> Values:
-        milliwatts = fields.get(nvml_calls.POWER_INSTANT)
-        if milliwatts is None:
-            return self._asker.values((POWER,))
-        if isinstance(milliwatts, Missing):
-            return {"power_w": milliwatts}
-        return {"power_w": sane("power_w", milliwatts / 1000)}
 
     def _rate(self, key: str, fields: FieldValues, t_ns: int, gpm: Values) -> Value:
         """From a counter, else from GPM, else from the slow call."""

@@ -149,6 +149,8 @@ class NvmlLive:
             if may_call:
                 try:
                     return gpu.samples()
+                except GpuLost:
+                    return gpu.lost()
                 except DriverGone as gone:
                     self._end_session(gpu.session, _waiting(gone.code))
         return gpu.without_values(self._gone)

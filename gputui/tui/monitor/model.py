@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from gputui.analysis.health import STALE_AFTER_S, GpuFinding, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
@@ -20,7 +21,7 @@ from gputui.tui.monitor.look import ChartPool, Look
 from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
-from gputui.tui.monitor.recording import Recording, change_speed, pause_or_go_on, position_spans
+from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
 from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, WantProcesses
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
@@ -45,6 +46,9 @@ from gputui.tui.widgets.cells import clean, cut, filled, fitted, line_width, sid
 from gputui.tui.widgets.history import SECOND_NS, History
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from gputui.services.playback.replay import Playback
 
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""
@@ -91,7 +95,7 @@ class MonitorModel:
         user: str = "",
         screens: Line = (),
         opening: Sequence[Action] = (),
-        recording: Recording | None = None,
+        recording: Playback | None = None,
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
@@ -193,14 +197,16 @@ class MonitorModel:
         self._screens = screens
 
     def add(self, sample: LiveSample) -> None:
-        """The newest sample; also while the picture is paused."""
+        """The newest sample; also while the picture is paused. The same one again changes nothing."""
+        if sample is self._sample:
+            return
         before, self._sample = self._sample, sample
         if self._recording is None:
             self._take_in(sample, int(2.5 * self._settings.interval_s * SECOND_NS))
         else:
             self._catch_up(self._recording, before, sample)
 
-    def _catch_up(self, recording: Recording, before: LiveSample | None, sample: LiveSample) -> None:
+    def _catch_up(self, recording: Playback, before: LiveSample | None, sample: LiveSample) -> None:
         """Have charts and sums as if the recording had been played from its start to this sample."""
         if before is None or sample.t_ns < before.t_ns:
             before, self._history, self._charts = None, History(), ChartPool()
@@ -557,26 +563,60 @@ class MonitorModel:
         """GPUs, host and processes; how many lines of processes, and how many GPUs, are out of sight."""
         shows = self._settings.show_processes
         layout = laid_out(width, height, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
-        lines, hidden_gpus = self._gpus(look, layout, gpus, instances, findings, width)
-        host_rows = layout.host.height
+        lines: list[Line] = []
+        hidden_gpus = 0
+        if layout.form == "rows":
+            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
+            self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
+            lines, hidden_gpus = drawn.lines, drawn.hidden
+        band: list[list[Line]] = []
+        for place, (gpu, box) in enumerate(zip(gpus, layout.gpus, strict=False)):  # rows have no boxes
+            self._hits.gpus.append((_below_header(box), gpu.device))
+            band.append(
+                gpu_pane(
+                    look,
+                    gpu,
+                    instances[gpu.device],
+                    findings[gpu.device],
+                    findings,
+                    box.width,
+                    box.height,
+                    len(gpus),
+                    is_selected=gpu.device == self._selected_gpu,
+                )
+            )
+            if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
+                lines += side_by_side(band, width)
+                band = []
+        lines += self._host(look, layout, sample, gpus, instances, width)
+        lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
+        return lines + lower, out_of_sight, hidden_gpus
+
+    def _host(
+        self,
+        look: Look,
+        layout: Layout,
+        sample: LiveSample,
+        gpus: Sequence[DeviceSample],
+        instances: Mapping[int, Sequence[DeviceSample]],
+        width: int,
+    ) -> list[Line]:
+        """The host; above it, on a box without GPUs, why there are none."""
+        rows = layout.host.height
         if layout.form == "none":
             told = no_gpu_lines(
                 sample.absent,
                 width,
-                max(host_rows - (3 if host_rows >= 8 else 1), 1),
+                max(rows - (3 if rows >= 8 else 1), 1),
                 "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:]),
             )
-            lines += told
-            lines += host_pane(look, sample.host, (), width, host_rows - len(told), is_told=True)
-        else:
-            accounts = [look.ledger.account(gpu.device) for gpu in gpus]
-            is_told = layout.form == "panes" and all(
-                has_account(box.height, len(instances[gpu.device]))
-                for gpu, box in zip(gpus, layout.gpus, strict=True)
-            )
-            lines += host_pane(look, sample.host, accounts, width, host_rows, is_told=is_told)
-        lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
-        return lines + lower, out_of_sight, hidden_gpus
+            return told + host_pane(look, sample.host, (), width, rows - len(told), is_told=True)
+        accounts = [look.ledger.account(gpu.device) for gpu in gpus]
+        is_told = layout.form == "panes" and all(
+            has_account(box.height, len(instances[gpu.device]))
+            for gpu, box in zip(gpus, layout.gpus, strict=True)
+        )
+        return host_pane(look, sample.host, accounts, width, rows, is_told=is_told)
 
     def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
@@ -595,44 +635,6 @@ class MonitorModel:
         title = Span(f"  {self._title}" if self._title else "")
         lefts = fitted((Span("gputui", "title"), caution, title), room)
         return fitted((*lefts, Span(" "), *rights), width)
-
-    def _gpus(
-        self,
-        look: Look,
-        layout: Layout,
-        gpus: Sequence[DeviceSample],
-        instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[GpuFinding]],
-        width: int,
-    ) -> tuple[list[Line], int]:
-        """Panes or rows, and how many GPUs are out of sight."""
-        if layout.form == "none":
-            return [], 0
-        if layout.form == "rows":
-            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
-            self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
-            return drawn.lines, drawn.hidden
-        lines: list[Line] = []
-        band: list[list[Line]] = []
-        for place, (gpu, box) in enumerate(zip(gpus, layout.gpus, strict=True)):
-            self._hits.gpus.append((_below_header(box), gpu.device))
-            band.append(
-                gpu_pane(
-                    look,
-                    gpu,
-                    instances[gpu.device],
-                    findings[gpu.device],
-                    findings,
-                    box.width,
-                    box.height,
-                    len(gpus),
-                    is_selected=gpu.device == self._selected_gpu,
-                )
-            )
-            if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
-                lines += side_by_side(band, width)
-                band = []
-        return lines, 0
 
     def _lower(self, box: Rect, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
         """The processes, and how many of them are out of sight."""

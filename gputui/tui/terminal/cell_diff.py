@@ -158,9 +158,38 @@ class CellDiff:
     def diff_lines(self, rows: Mapping[int, Line]) -> str:
         """The same for lines that each fill a row; one that does not is cut, or filled with blanks."""
         pen = self._pen()
+        width, height = self.size
         for y, line in rows.items():
-            if 0 <= y < self.size[1]:
-                self._line(y, line, pen)
+            if not 0 <= y < height:
+                continue
+            cells: list[str] = []
+            styles: list[str] = []
+            odd = False
+            for span in line:
+                text = span.text
+                if not text:
+                    continue
+                if _ONE_CELL_EACH.fullmatch(text):
+                    cells += text
+                else:
+                    odd = True
+                    cells += cells_of(text)
+                look = self._looks.named(span.style)
+                del cells[width:]
+                letters = len(cells) - len(styles)
+                if look.of_blanks != look.of_text:
+                    blanks = 0
+                    while blanks < letters and cells[-1 - blanks] == " ":
+                        blanks += 1
+                    styles += [look.of_text] * (letters - blanks)
+                    styles += [look.of_blanks] * blanks
+                else:
+                    styles += [look.of_text] * letters
+            if len(cells) < width:
+                styles += [""] * (width - len(cells))
+                cells += " " * (width - len(cells))
+            self._sent[y] = ()
+            self._change(y, cells, styles, odd, pen)
         return pen.done()
 
     def _pen(self) -> _Pen:
@@ -169,37 +198,6 @@ class CellDiff:
             pen.write("\x1b[m\x1b[2J")
             self.forgotten = False
         return pen
-
-    def _line(self, y: int, line: Line, pen: _Pen) -> None:
-        width = self.size[0]
-        cells: list[str] = []
-        styles: list[str] = []
-        odd = False
-        for span in line:
-            text = span.text
-            if not text:
-                continue
-            if _ONE_CELL_EACH.fullmatch(text):
-                cells += text
-            else:
-                odd = True
-                cells += cells_of(text)
-            look = self._looks.named(span.style)
-            del cells[width:]
-            letters = len(cells) - len(styles)
-            if look.of_blanks != look.of_text:
-                blanks = 0
-                while blanks < letters and cells[-1 - blanks] == " ":
-                    blanks += 1
-                styles += [look.of_text] * (letters - blanks)
-                styles += [look.of_blanks] * blanks
-            else:
-                styles += [look.of_text] * letters
-        if len(cells) < width:
-            styles += [""] * (width - len(cells))
-            cells += " " * (width - len(cells))
-        self._sent[y] = ()
-        self._change(y, cells, styles, odd, pen)
 
     def _row(self, y: int, strips: tuple[Placed, ...], pen: _Pen) -> None:
         sent = self._sent[y]

@@ -125,9 +125,9 @@ def collecting(
     called = threading.Semaphore(0)
     collector = Collector(
         sources,
-        host or FakeHost(clock),
+        (host or FakeHost(clock)).sample,
         interval_s,
-        FakeTable(),
+        FakeTable().look_up,
         on_sample=called.release,
         clock=clock,
         poll_every_s=SOON_S,

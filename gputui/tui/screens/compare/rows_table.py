@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from gputui.analysis.verdict import Estimate, Verdict
 from gputui.model.absent import Missing
-from gputui.model.units import RATES
+from gputui.services.compare.columns import ComparisonColumn
 from gputui.services.compare.pairing import Cell, Comparison, Row, pairing, table_order
 from gputui.services.compare.row_text import change_text, row_name, shared_words, short_change_text
-from gputui.services.compare.row_values import Value, absences, value_of
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import cut, width_of
 
@@ -79,7 +78,7 @@ def sheet_of(
     names: Sequence[str],
     place: int,
     ignore: str,
-    value: Value,
+    value: ComparisonColumn,
     width: int,
 ) -> SidesTable:
     """The form that says most among those in which all sides fit, else as many sides as fit from `place` on.
@@ -124,7 +123,7 @@ class _Columns:
         names: Sequence[str],
         place: int,
         ignore: str,
-        value: Value,
+        value: ComparisonColumn,
     ) -> None:
         self._comparisons = comparisons
         self._rows = rows
@@ -162,13 +161,13 @@ class _Columns:
         return f"b {self._names[place]}" if place == self._place else self._names[place]
 
     def _for_heading(self) -> list[str]:
-        return ["cost of"] if self._value.column == "cost" else []
+        return [f"{self._value.name} of"] if self._value.unit else []
 
     def _row(self, rows: RowOfSides, form: RowForm, shown: range) -> list[str]:
         known = next(row for row in rows if row is not None)
         cells = [row_name(known, self._common, self._ignore, is_short=not form.is_wide)]
-        if self._value.column == "cost":
-            cells.append(RATES[known.case.unit].per_million)
+        if self._value.unit:
+            cells.append(self._value.unit(known))
         cells.append(self._side(known.a, form))
         for place in shown:
             row = rows[place]
@@ -184,10 +183,8 @@ class _Columns:
         return [*cells, *([remarks(known)] if form.has_remarks else [])]
 
     def _side(self, cell: Cell, form: RowForm) -> str:
-        value = value_of(cell, self._value.column, is_wide=form.is_wide)
-        if isinstance(value, Missing):
-            return _ABSENT
-        return value if form.is_wide or self._value.column != "rate" else value.removesuffix("/s")
+        value = self._value.on_side(cell, in_full=form.is_wide)
+        return _ABSENT if isinstance(value, Missing) else value
 
     def _means(self, form: RowForm, shown: range) -> list[list[str]]:
         """A row for each class of workloads that any side has rows of."""
@@ -210,7 +207,7 @@ class _Columns:
         return found
 
 
-def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: Value) -> str:
+def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: ComparisonColumn) -> str:
     """What there is no room for in a row: why values are absent, the reason of its verdict, and remarks.
 
     The reason is of the side at `place`, which it calls b; `names` are of the sides against the baseline.
@@ -218,7 +215,8 @@ def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: Value) -
     known = next(row for row in rows if row is not None)
     is_pair = len(rows) == 1
     sides = [("b" if is_pair else name, row.b) for name, row in zip(names, rows, strict=True) if row]
-    absent = "" if value.column == "rate" else absences((("a", known.a), *sides), value.column)
+    reasons = value.reasons([("a", known.a), *sides])
+    absent = "; ".join(f"{' and '.join(names)}: {reason}" for reason, names in reasons.items())
     row = rows[place]
     told = "" if row is None else "; ".join(filter(None, (row.verdict.reason, remarks(row))))
     if told and not is_pair:
