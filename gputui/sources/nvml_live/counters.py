@@ -25,7 +25,7 @@ SECOND = Missing("known after the second reading")
 _BEGAN_AGAIN = Missing("the driver's counter began again")
 _NO_GPM = Missing("only Hopper GPUs and newer measure it")
 _OLD_PYNVML = Missing("this pynvml is too old to ask: `pip install -U nvidia-ml-py`")
-GPM_DOES_NOT_TELL = (_NO_GPM, _OLD_PYNVML, UNREPORTED)
+GPM_UNAVAILABLE = (_NO_GPM, _OLD_PYNVML, UNREPORTED)
 _MEASURING = Missing("being measured for the first time")
 
 # Field values: many answers from one call
@@ -116,7 +116,7 @@ class Fields:
             reason = Missing(nvml_codes.nvml_reason(error.value))
             return {number: reason for number, _ in self.wanted}
         values: dict[int, float | int | Missing] = {}
-        untold: list[int] = []
+        unsupported: list[int] = []
         for (number, _), answer in zip(self.wanted, answers, strict=True):
             code = answer.nvmlReturn
             if code == nvml_codes.SUCCESS:
@@ -125,37 +125,37 @@ class Fields:
             check_alive(code)
             # A driver answers "invalid argument" for a field that it does not know.
             if code in nvml_calls.NEVER_AGAIN or code == nvml_codes.INVALID_ARGUMENT:
-                untold.append(number)
+                unsupported.append(number)
             else:
                 values[number] = Missing(nvml_codes.nvml_reason(code))
         pcie = [values[number] for number in (_PCIE_TX_BYTES, _PCIE_RX_BYTES) if number in values]
         if pcie and all(not isinstance(count, Missing) and count < _SURELY_WIDE for count in pcie):
-            untold += _PCIE_TX_BYTES, _PCIE_RX_BYTES
-        if untold:
-            values = {number: value for number, value in values.items() if number not in untold}
-            self.wanted = [(number, scope) for number, scope in self.wanted if number not in untold]
+            unsupported += _PCIE_TX_BYTES, _PCIE_RX_BYTES
+        if unsupported:
+            values = {number: value for number, value in values.items() if number not in unsupported}
+            self.wanted = [(number, scope) for number, scope in self.wanted if number not in unsupported]
         return values
 
 
-def sum_told(
+def first_sum(
     fields: Mapping[int, float | int | Missing], alternatives: Sequence[Sequence[int]]
 ) -> Value | None:
     """Of the first counters of which any is supported; None if none is."""
     for numbers in alternatives:
-        total, is_told = 0, False
+        total, is_supported = 0, False
         for number in numbers:
             value = fields.get(number)
             if isinstance(value, Missing):
                 return value
             if value is not None:
-                total, is_told = total + int(value), True
-        if is_told:
+                total, is_supported = total + int(value), True
+        if is_supported:
             return total
     return None
 
 
 @dataclass(slots=True, eq=False)
-class Rate:
+class CounterRate:
     """Converts a counter to a rate, over at least 0.2 s."""
 
     base: tuple[int, float] | None = None

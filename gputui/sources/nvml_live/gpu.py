@@ -22,16 +22,16 @@ from gputui.sources.nvml_live.answers import (
     sane_memory,
 )
 from gputui.sources.nvml_live.counters import (
-    GPM_DOES_NOT_TELL,
     GPM_SHARES,
+    GPM_UNAVAILABLE,
     LINK_RATES,
+    CounterRate,
     Fields,
     FieldValues,
     Gpm,
     PcieMeter,
-    Rate,
     fields_of,
-    sum_told,
+    first_sum,
     throttle_counters,
 )
 from gputui.sources.nvml_live.processes import NOT_OF_MIG, Processes
@@ -120,7 +120,7 @@ class NvmlGpu:
         self._gpm = Gpm(nvml, handle, None)
         self._meter = PcieMeter(nvml, handle, enter)
         self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us)
-        self._rates = {key: Rate() for key in LINK_RATES}
+        self._rates = {key: CounterRate() for key in LINK_RATES}
         self._once: Values = {}
         self._seldom: Values = {}
         self._seldom_ns: int | None = None
@@ -150,7 +150,7 @@ class NvmlGpu:
             values["power_w"] = (
                 milliwatts if isinstance(milliwatts, Missing) else sane("power_w", milliwatts / 1000)
             )
-        totals = {key: sum_told(fields, counters) for key, counters in self._throttled.items()}
+        totals = {key: first_sum(fields, counters) for key, counters in self._throttled.items()}
         values |= {key: total for key, total in totals.items() if total is not None}
         gpm = self._gpm.read(self._clock)
         values |= {key: gpm[key] for key in GPM_SHARES}
@@ -221,7 +221,7 @@ class NvmlGpu:
         unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]
         self._once = {**self._once, **self._asker.values(unknown)}
         seldom = self._asker.values(SELDOM)
-        uncounted = [key for key, ways in self._throttled.items() if sum_told(fields, ways) is None]
+        uncounted = [key for key, ways in self._throttled.items() if first_sum(fields, ways) is None]
         seldom |= self._asker.values([VIOLATIONS[key] for key in uncounted])
         before, self._seldom = self._seldom, seldom
         if isinstance(seldom["mig_mode"], Missing):
@@ -250,13 +250,13 @@ class NvmlGpu:
             identity["mig_index"], identity["mig_profile"] = place, _profile(identity["name"])
             number = mig_device(self.number, place)
             known = self._instances.get(number)
-            told = {key: value for key, value in identity.items() if not isinstance(value, Missing)}
+            reported = {key: value for key, value in identity.items() if not isinstance(value, Missing)}
             if known is None or any(
-                known.identity[key] != told.get(key, known.identity[key])
+                known.identity[key] != reported.get(key, known.identity[key])
                 for key in ("uuid", "gpu_instance_id", "compute_instance_id")
             ):
                 known = _Instance(self._nvml, self.handle, handle, number, identity, self._epoch_us)
-            known.identity = {**known.identity, **told}
+            known.identity = {**known.identity, **reported}
             yield number, known
 
     def _rate(self, key: str, fields: FieldValues, t_ns: int, gpm: Values) -> Value:
@@ -268,7 +268,7 @@ class NvmlGpu:
         if count is not None:
             return self._rates[key].of(count * unit, t_ns)
         by_gpm = gpm[key]
-        if by_gpm not in GPM_DOES_NOT_TELL:
+        if by_gpm not in GPM_UNAVAILABLE:
             return by_gpm
         return self._meter.read(t_ns)[key] if key.startswith("pcie") else UNREPORTED
 

@@ -93,5 +93,5 @@ class Processes:
 
 def _more(one: int | None, other: int | None) -> int | Missing:
     """A process that computes and draws is in both lists with its total."""
-    told = [value for value in (one, other) if value is not None]
-    return max(told) if told else Missing("the driver does not tell it here")
+    reported = [value for value in (one, other) if value is not None]
+    return max(reported) if reported else Missing("the driver does not tell it here")
