@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ _NAMES = frozenset(
     }
 )
 _PREFIXES = ("GPUTUI_", "SLURM_", "SSH_", "TEXTUAL_")
+
+
+def pytest_configure() -> None:
+    """Signals that nohup or a background job ignores are those of a terminal again: children inherit them."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What ails a GPU, in words: the one set of words and thresholds of the panes and of `snapshot`."""
+"""Problems of a GPU, in words: the wording and thresholds of the panes and of `snapshot`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gputui.model.live import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
 from gputui.model.units import format_percent
 
 Severity = Literal["warn", "alarm"]
-"""Names of styles too."""
+"""Also names of styles."""
 Cause = Literal["power", "thermal", "other"]
 
 POWER_CAP = 0x4
-"""NVML clocks-event reasons (nvml.h, nvmlClocksEventReasons). GpuIdle 0x1 and the clocks that an application
-chose, 0x2, slow nothing down that wants to run."""
+"""NVML clocks-event reasons (nvml.h, nvmlClocksEventReasons). GpuIdle 0x1 and application clocks, 0x2,
+slow down nothing that wants to run."""
 HW_SLOWDOWN = 0x8
 SW_THERMAL = 0x20
 HW_THERMAL = 0x40
@@ -28,40 +28,39 @@ CAUSES: tuple[tuple[Cause, str, int], ...] = (
     ("thermal", "throttled_thermal_ns", SW_THERMAL | HW_THERMAL),
     ("other", "throttled_other_ns", HW_SLOWDOWN | HW_POWER_BRAKE),
 )
-"""Name, the driver's counter of nanoseconds, and the clocks-event reasons that stand for it now."""
+"""Name, the driver's counter of nanoseconds, and the clocks-event reasons that indicate it now."""
 
 STALE_AFTER_S = 3.0
 BUSY_PCT = 10.0
 """From here on a GPU counts as busy: an idle one trains its link down to save power."""
 TOLD_SHARE = 0.005
-"""A smaller part of the time slowed is not worth a word once it is over."""
+"""A smaller share of throttled time is not reported once it is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """For which part of the time just past a GPU was slowed."""
+    """For which share of the recent past a GPU was throttled."""
 
     span_s: float = 0.0
-    """How long that time is."""
+    """Length of that time."""
     shares: Mapping[Cause, float | None] = field(default_factory=dict)
-    """0 to 1; None, or not there, where it is not known."""
+    """0 to 1; None or absent if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a person should know of a GPU."""
+    """One thing the user should know about a GPU."""
 
     word: str
-    """Capitals where it is a state: `POWER-CAPPED 12 % of 5 min`, `LOST`, `PCIe x4 of x16`."""
+    """In capitals for a state: `POWER-CAPPED 12 % of 5 min`, `LOST`, `PCIe x4 of x16`."""
     severity: Severity
     why: str
-    """One sentence without its stop."""
+    """One sentence without its full stop."""
     short: str = ""
-    """Where there is little room: `POWER-CAPPED 12 %`; empty if the word is short."""
+    """For narrow places: `POWER-CAPPED 12 %`; empty if the word is short."""
 
     @property
     def brief(self) -> str:
-        """The shorter of the two."""
         return self.short or self.word
 
 
@@ -72,9 +71,9 @@ def health(
     foreign: int = 0,
     stale_after_s: float = STALE_AFTER_S,
 ) -> tuple[Finding, ...]:
-    """What ails a GPU, the worst first; empty if nothing does.
+    """The problems of a GPU, worst first.
 
-    `foreign` processes of others are on it (`foreign_processes`). With intervals above a second,
+    `foreign` processes of other users run on it (`foreign_processes`). With intervals above a second,
     `stale_after_s` should be more than two of them.
     """
     found = _reachable(now_ns, gpu, stale_after_s)
@@ -87,10 +86,10 @@ def health(
 
 
 def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -> dict[int, int]:
-    """By device, how many processes of other users are on it; `user` is who looks, empty if not known.
+    """By device, how many processes of other users run on it; `user` is the current user, empty if unknown.
 
-    A process is another's if its user is known and not `user`, or if the system hides it from us. Those of
-    the host that a container cannot look at are not counted: they may be one's own.
+    A process is foreign if its user is known and not `user`, or if the system hides it. Processes of the host
+    that a container cannot see are not counted: they may be the user's.
     """
     found: dict[int, int] = {}
     if isinstance(processes, Missing):
@@ -105,7 +104,7 @@ def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -
 
 
 def is_lost(problem: Missing) -> bool:
-    """Whether a GPU is gone for good, and not only silent."""
+    """Whether a GPU is gone for good, not only silent."""
     return problem.reason.startswith(LOST)
 
 
@@ -117,7 +116,7 @@ def age(seconds: float) -> str:
 
 
 def throttle_words(bits: int) -> tuple[str, ...]:
-    """What slows a GPU now, by its clocks-event reasons."""
+    """What throttles a GPU now, from its clocks-event reasons."""
     words = (
         (POWER_CAP, "POWER-CAPPED"),
         (SW_THERMAL | HW_THERMAL, "THERMAL"),

@@ -13,7 +13,7 @@ import click
 from gputui.cli.output import readable_output
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
-from gputui.version import __version__
+from gputui.version import __version__, commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("run", "run", "Measure a profile and store the result."),
     Command("snapshot", "snapshot", "One reading of every GPU and the host."),
     Command("doctor", "doctor", "Can this box measure, and is it healthy."),
-    Command("demo", "demo", "The monitor on made-up GPUs, and pictures of the screens."),
+    Command("demo", "demo", "The monitor on made-up GPUs."),
     Command("attach", "attach", "Watch a run in progress again."),
     Command("join", "join", "Lend this box to a run of several hosts."),
     Command("stop", "stop", "End a run in progress and keep what is finished."),
@@ -90,8 +90,22 @@ _CONTEXT = {
 }
 
 
+def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        of_clone = commit()
+        click.echo(f"gputui, version {__version__}{f' ({of_clone})' if of_clone else ''}")
+        context.exit()
+
+
 @click.group(cls=_Lazy, invoke_without_command=True, context_settings=_CONTEXT)
-@click.version_option(__version__, prog_name="gputui")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw the screens without braille and lines.")
 @click.option("--notify", is_flag=True, help="Let the screens ring when a run ends or fails.")

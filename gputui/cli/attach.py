@@ -7,7 +7,7 @@ import sys
 import click
 
 from gputui.cli.recovered import tell_recovered
-from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, finish, hold_signals, notices_of, watch
+from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, alerts_of, finish, hold_signals, watch
 from gputui.recording.spec import Spec
 from gputui.services.runs.process import find_in_progress
 
@@ -24,5 +24,5 @@ def command(run: str, notify: bool, as_json: bool) -> int:
     if sys.stderr.isatty():
         click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
-    watched = watch(runs, plans, notices_of(runs, plans, is_late=True) if notify else None)
+    watched = watch(runs, plans, alerts_of(runs, plans, is_late=True) if notify else None)
     return finish(runs, watched, runs[0].target, as_json=as_json)

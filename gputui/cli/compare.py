@@ -21,9 +21,9 @@ from gputui.services.compare.columns import (
     absent_lines,
     cost_table,
     energy_table,
-    figure_table,
     left_out,
-    normal_lines,
+    metric_table,
+    performance_lines,
     remarks,
     row_table,
 )
@@ -232,10 +232,10 @@ def _write(
     for number, note in enumerate(naming.notes, 1):
         page.line(f"[{number}] {note}")
     absent = absent_lines(comparison, columns or ())
-    for line in (*remarks(comparison, naming), *absent, *normal_lines(comparison)):
+    for line in (*remarks(comparison, naming), *absent, *performance_lines(comparison)):
         page.line(line)
     write_whys(page, whys, naming)
-    _write_words(page, figure_table(comparison, naming))
+    _write_words(page, metric_table(comparison, naming))
     apart = {"cost"} if columns is None else set(columns) - set(beside or ())
     if "cost" in apart:
         _write_words(page, cost_table(comparison, naming))

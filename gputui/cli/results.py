@@ -21,16 +21,16 @@ from gputui.model.units import (
     format_seconds,
     format_usd,
 )
-from gputui.services.results.expected import normality_of
+from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import (
     case_name,
-    figure_seen,
-    figure_text,
     interval_words,
+    metric_range,
+    metric_text,
     outcome_words,
     run_notes,
 )
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.throughput import cost_of, speed_of
 
@@ -54,7 +54,7 @@ def print_results(out: Console, run: Run) -> None:
         out.print(made)
         if sheet is short and not isinstance(run.summary.price, Missing):
             out.print(_what_is_priced(measured, run.summary.price))
-    print_figures(out, run)
+    print_metrics(out, run)
     print_uses(out, run)
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
@@ -62,21 +62,21 @@ def print_results(out: Console, run: Run) -> None:
     for line in run_notes(run):
         out.print(flowing(line))
     out.print()
-    judged = normality_of(run)
+    judged = performance_checks(run)
     if not judged and any(not case.case.is_program for case in run.cases):
         out.print("NO REFERENCE: no ceiling (gemm, membw) was measured to tell whether this box is normal")
-    for normality in judged:
-        out.print(Text(normality.text, style="bold" if normality.word != "NO REFERENCE" else ""))
+    for performance in judged:
+        out.print(Text(performance.text, style="bold" if performance.word != "NO REFERENCE" else ""))
 
 
-def print_figures(out: Console, run: Run) -> None:
+def print_metrics(out: Console, run: Run) -> None:
     """What cases gave besides their speed, case by case; nothing if none did."""
     rows: list[tuple[str, str, str]] = []
     for case in run.cases:
-        found = figures_of(case)
+        found = metrics_of(case)
         if found:
             rows.append((case_name(case), "", ""))
-        rows += [(f"  {f.title}", figure_text(f), figure_seen(f)) for f in found]
+        rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
     if not rows:
         return
     made = table(["figure", "value", "seen in"], right=(1,), breaks=(2,))
@@ -94,10 +94,10 @@ def print_uses(out: Console, run: Run) -> None:
         for use in uses_of(case, run.cases, run.summary.machine):
             if isinstance(use.of_sheet, Missing) and isinstance(use.of_measured, Missing):
                 continue
-            ceiling = "gemm" if use.unit == "flop" else "membw"
+            peak_test = "gemm" if use.unit == "flop" else "membw"
             measured = "—" if isinstance(use.of_measured, Missing) else format_percent(use.of_measured)
             sheet = "—" if isinstance(use.of_sheet, Missing) else format_percent(use.of_sheet)
-            measured = measured if measured == "—" else f"{measured} of {ceiling}"
+            measured = measured if measured == "—" else f"{measured} of {peak_test}"
             rows.append((case_name(case), format_rate(use.per_s, use.unit), measured, sheet))
             if use.is_impossible:
                 impossible.append(f"{case_name(case)} {sheet}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.recovered import tell_recovered
-from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, finish, hold_signals, notices_of, watch
+from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, alerts_of, finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -142,7 +142,7 @@ def command(
     hold_signals()
     runs = start_runs(requests, target)
     plans = [request.plan for request in requests]
-    watched = watch(runs, plans, notices_of(runs, plans) if notify else None)
+    watched = watch(runs, plans, alerts_of(runs, plans) if notify else None)
     return finish(runs, watched, target, as_json=as_json, like="" if model is None else model.selector)
 
 

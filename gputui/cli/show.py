@@ -42,8 +42,8 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
 
         click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
         return EXIT_DONE
-    from gputui.cli.anatomy import print_anatomies
     from gputui.cli.results import print_results
+    from gputui.cli.step_breakdown import print_breakdowns
     from gputui.cli.tables import console
 
     out = console()
@@ -51,7 +51,7 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
         out.print(line, markup=False)
     out.print()
     print_results(out, found)
-    print_anatomies(out, found, passes, top)
+    print_breakdowns(out, found, passes, top)
     for trace in traces_of(found.summary.run_id, path):
         out.print(f"trace: {trace}; {HOW_TO_OPEN}", markup=False)
     for line in where_messages_are(found):

@@ -16,7 +16,7 @@ from gputui.errors import EXIT_DONE, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.devices import device_order
 from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
-from gputui.model.units import counted, format_bytes, format_figure, format_seconds
+from gputui.model.units import counted, format_bytes, format_metric, format_seconds
 from gputui.services.live.snapshot import take_snapshot
 from gputui.store.text import clean_text
 
@@ -176,7 +176,7 @@ def _used_of(values: Mapping[str, Value], what: str) -> str:
 
 def _rate(values: Mapping[str, Value], what: str) -> str:
     value = values.get(f"{what}_bytes_per_s")
-    return format_figure(value, "B/s") if isinstance(value, int | float) else _NONE
+    return format_metric(value, "B/s") if isinstance(value, int | float) else _NONE
 
 
 def _figure(value: Value | None, how: str) -> str:

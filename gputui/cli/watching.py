@@ -22,8 +22,8 @@ from gputui.model.journal import RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
+from gputui.services.runs.alerts import Alerts
 from gputui.services.runs.finishing import see_stored
-from gputui.services.runs.notices import Notices
 from gputui.services.runs.notifications import notification
 from gputui.services.runs.process import LiveRun, called, follow, stop
 
@@ -48,12 +48,12 @@ def hold_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
 
 
-def notices_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool = False) -> Notices:
+def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool = False) -> Alerts:
     """What is worth ringing for of these runs; `is_late` if they began before this process."""
-    return Notices(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+    return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
 
 
-def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], notices: Notices | None = None) -> Watched:
+def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None = None) -> Watched:
     """Show what happens until every run is stored, or its supervisor is gone.
 
     SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave them. The terminal
@@ -82,18 +82,18 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], notices: Notices | Non
         for index, line in follow(runs):
             if line is None:
                 progress.tick()
-                if notices is not None:
-                    _ring(notices.tick())
+                if alerts is not None:
+                    _ring(alerts.tick())
                 continue
             progress.hear(index, line)
-            if notices is not None:
-                notices.hear(index, line)
+            if alerts is not None:
+                alerts.hear(index, line)
             if isinstance(line, RunEnd):
                 watched.ended[index] = line
             elif isinstance(line, Stored):
                 watched.stored[index] = line
-    if notices is not None:
-        _ring(notices.end())
+    if alerts is not None:
+        _ring(alerts.end())
     return watched
 
 

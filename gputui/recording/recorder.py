@@ -25,8 +25,9 @@ from gputui.model.journal import (
 from gputui.model.machine import Machine
 from gputui.recording.journal import JournalWriter
 from gputui.recording.lock import Holder, take_lock
-from gputui.recording.sampler import Sampler, usable_sources
+from gputui.recording.sampler import Sampler
 from gputui.recording.spec import Spec
+from gputui.sources.registry import sources_of_runs
 
 _CASE_ID = _LAUNCH_ID = 0
 
@@ -57,7 +58,7 @@ class Recorder:
             self._journal.append(CasePlanned(planned, None, ""))
         self._journal.sync()
         telemetry = run_dir / TELEMETRY_NAME
-        self._sampler = Sampler(telemetry, usable_sources(), self.warn, period_s=period_s)
+        self._sampler = Sampler(telemetry, sources_of_runs(), self.warn, period_s=period_s)
 
     def __enter__(self) -> Recorder:
         self._sampler.__enter__()

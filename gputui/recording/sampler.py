@@ -1,12 +1,16 @@
-"""The one sampling thread: reads the sources at absolute deadlines and writes telemetry rows."""
+"""Samples telemetry at absolute deadlines into one file: in one thread while no call into a driver hangs."""
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -14,22 +18,52 @@ from types import TracebackType
 from gputui.model.absent import Missing
 from gputui.model.telemetry import CURRENT, HOST, row_device
 from gputui.sources.base import Source
-from gputui.sources.registry import SOURCES
 
 FULL_PERIOD_S = 1.0
 FAST_PERIOD_S = 0.1
 """Clocks, throttle reasons and power of the GPUs in use, while a case is timed."""
 CAP_BYTES = 64 * 2**20
 """Telemetry of 8 GPUs at 10 Hz for 2.6 hours, or at 1 Hz for a day; beyond it is thinned."""
+SILENCE_S = 5.0
+"""A call that takes longer is a problem of its device; without persistence mode a first one takes seconds."""
+_LOOKS = 4
+"""How often the watch looks at a call in that time."""
+_STOP_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """One device and where it is read."""
+
+    source: Source
+    index: int
+
+    @property
+    def name(self) -> str:
+        """As a person reads it."""
+        return "the host" if self.index == HOST else f"{self.source.NAME} device {self.index}"
+
+
+@dataclass(slots=True, eq=False)
+class _Reader:
+    """What one thread reads in turn, and its call that goes on."""
+
+    devices: tuple[_Device, ...] = ()
+    call: _Device | Source | None = None
+    """The device that is read, or the source that is opened, now."""
+    looks: int = 0
+    """How often the watch has seen the last call."""
 
 
 class Sampler:
     """Telemetry of the host and of the GPUs into one file, from start to stop.
 
     Everything is read once in `period_s`. Between `focus(devices)` and `focus(())` the named GPUs are read
-    ten times a second, their quick values only. A source that blocks delays its own rows and nothing else.
+    ten times a second, their quick values only. A call that hangs in a driver costs the rows of its own
+    device until it returns: soon each of the others is read by another thread. After `silence_s` it is a
+    problem. `on_problem` hears of each problem once.
     A file that reaches `cap_bytes` loses every second reading of each device, and from then on readings are
-    twice as far apart; `on_problem` is told.
+    twice as far apart.
     """
 
     def __init__(
@@ -40,6 +74,7 @@ class Sampler:
         *,
         cap_bytes: int = CAP_BYTES,
         period_s: float = FULL_PERIOD_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
         self._path = path
         self._sources = sources
@@ -47,59 +82,183 @@ class Sampler:
         self._cap_bytes = cap_bytes
         self._full_period_s = period_s
         self._fast_period_s = FAST_PERIOD_S
-        self._told: set[str] = set()
+        self._silence_s = silence_s
+        self._begun_s = 0.0
+        self._threads: list[threading.Thread] = []
+        self._over = threading.Event()
+
+        self._news = threading.Condition()
+        """Guards what follows; notified when the threads are to look at it again."""
         self._focus: frozenset[int] = frozenset()
-        self._wake = threading.Event()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
+        self._told: set[str] = set()
+        self._readers: list[_Reader] = []
+        self._awaited: set[_Device | Source] = set()
+        """Those whose first call is not over, and not known to hang."""
+        self._opened: list[_Device] | None = []
+        """Devices of the sources that are open, until they are read."""
+
+        self._writing = threading.Lock()
+        """Guards the file. Whoever holds it may take `_news`, not the other way round."""
+        self._file: FileIO | None = None
 
     def __enter__(self) -> Sampler:
-        self._thread.start()
+        """Begin; every device has been read once then, but for those whose first call hangs."""
+        self._begun_s = time.monotonic()
+        try:
+            self._file = self._path.open("ab", buffering=0)
+            self._file.write(CURRENT.header())
+        except OSError as error:
+            self._close()
+            self._give_up(error)
+            return self
+        self._awaited.update(self._sources)
+        for source in self._sources:
+            self._start(partial(self._open, source), _Reader())
+        threading.Thread(target=self._watch, name="sampler", daemon=True).start()
+        with self._news:
+            self._news.wait_for(lambda: not self._awaited)
+            devices, self._opened = tuple(self._opened or ()), None
+            self._awaited.update(devices)
+            self._start(self._sample, _Reader(devices))
+            self._news.wait_for(lambda: not self._awaited)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop; waits at most 2 s for a call that hangs in a driver."""
-        self._stopping = True
-        self._wake.set()
-        self._thread.join(2.0)
+        """Stop; waits at most 2 s for calls that hang in a driver. Their threads write nothing any more."""
+        deadline = time.monotonic() + _STOP_S
+        self._end()
+        for thread in tuple(self._threads):
+            thread.join(max(deadline - time.monotonic(), 0.0))
+        if self._writing.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            self._close()
+            self._writing.release()
 
     def focus(self, devices: Sequence[int]) -> None:
         """Read these GPUs at 10 Hz from now on."""
-        self._focus = frozenset(devices) - {HOST}
-        self._wake.set()
+        with self._news:
+            self._focus = frozenset(devices) - {HOST}
+            self._news.notify_all()
 
-    def _sample(self) -> None:
-        file = self._path.open("ab", buffering=0)
+    def _end(self) -> None:
+        with self._news:
+            self._over.set()
+            self._news.notify_all()
+
+    # Threads: one for each source while it opens, then one for all devices; when a call hangs, one for each
+
+    def _start(self, target: Callable[[_Reader], None], reader: _Reader) -> None:
+        self._readers.append(reader)
+        self._threads.append(threading.Thread(target=target, args=(reader,), name="sampler", daemon=True))
+        self._threads[-1].start()
+
+    def _open(self, source: Source, reader: _Reader) -> None:
+        with self._call(reader, source):
+            indices = () if isinstance(source.probe(), Missing) else source.devices()
+            devices = tuple(_Device(source, index) for index in indices)
+            with self._news:
+                is_late = self._opened is None
+                if self._opened is not None:
+                    self._opened += devices
+        if is_late:
+            reader.devices = devices
+            self._sample(reader)
+
+    def _sample(self, reader: _Reader) -> None:
+        next_full = next_fast = self._begun_s
         try:
-            file.write(CURRENT.header())
-            next_full = next_fast = time.monotonic()
-            while not self._stopping:
-                now = time.monotonic()
-                full = now >= next_full
-                rows = self._read_all() if full else self._read_focus()
-                try:
-                    file.write(b"".join(rows))
-                    if file.tell() > self._cap_bytes:
-                        file.close()
-                        file = self._thinned()
-                except OSError as error:
-                    self._tell(f"telemetry stops here: {error.strerror}")
-                    return
-                if full:
+            while reader.devices and not self._over.is_set():
+                is_full = time.monotonic() >= next_full
+                for device in reader.devices:
+                    # After a call that hung, other threads have the other devices.
+                    if (is_full or device.index in self._focus) and device in reader.devices:
+                        self._read(reader, device, is_full)
+                if is_full:
                     next_full = _next_deadline(next_full, self._full_period_s)
                 next_fast = _next_deadline(next_fast, self._fast_period_s)
-                deadline = min(next_full, next_fast) if self._focus else next_full
-                self._wake.wait(max(deadline - time.monotonic(), 0.0))
-                self._wake.clear()
-        finally:
-            file.close()
-            for source in self._sources:
-                source.close()
+                with self._news:
+                    if not self._over.is_set():
+                        is_fast = any(device.index in self._focus for device in reader.devices)
+                        deadline = min(next_full, next_fast) if is_fast else next_full
+                        self._news.wait(max(deadline - time.monotonic(), 0.0))
+        finally:  # also if a source failed in a way that it should not
+            for device in reader.devices:
+                self._wait_no_more(device)
 
-    def _thinned(self) -> FileIO:
-        """The file anew with every second reading of each device, open for more; periods are doubled.
+    def _read(self, reader: _Reader, device: _Device, is_full: bool) -> None:
+        with self._call(reader, device):
+            reading = device.source.read(device.index, full=is_full)
+        if reader.looks <= _LOOKS:  # else its values are of different times
+            self._write(CURRENT.encode(reading))
+        problem = device.source.problem(device.index) if is_full else None
+        if problem is not None:
+            self._tell(f"{device.name}: {problem.reason}")
+
+    @contextmanager
+    def _call(self, reader: _Reader, asked: _Device | Source) -> Iterator[None]:
+        with self._news:
+            reader.call, reader.looks = asked, 0
+        try:
+            yield
+        finally:
+            with self._news:
+                reader.call = None
+            self._wait_no_more(asked)
+
+    def _wait_no_more(self, asked: _Device | Source) -> None:
+        with self._news:
+            if asked in self._awaited:
+                self._awaited.remove(asked)
+                self._news.notify_all()
+
+    def _watch(self) -> None:
+        try:
+            # Looks are counted, not seconds: those pass also while this process is stopped.
+            while not self._over.wait(self._silence_s / _LOOKS):
+                silent: list[_Device | Source] = []
+                with self._news:
+                    for reader in tuple(self._readers):
+                        if reader.call is not None:
+                            reader.looks += 1
+                            if reader.looks > 1:
+                                self._take_over(reader)
+                            if reader.looks > _LOOKS:
+                                silent.append(reader.call)
+                for asked in silent:
+                    name = asked.name if isinstance(asked, _Device) else asked.NAME
+                    who = "the kernel" if name == "the host" else "the driver"
+                    self._tell(f"{name}: {who} has not answered for {self._silence_s:g} s")
+                    self._wait_no_more(asked)
+        finally:
+            with self._news:
+                self._awaited.clear()
+                self._news.notify_all()
+
+    def _take_over(self, reader: _Reader) -> None:
+        """Have each device but the one that hangs read by a thread for itself."""
+        others = [device for device in reader.devices if device != reader.call]
+        reader.devices = tuple(device for device in reader.devices if device == reader.call)
+        for device in others:
+            self._start(self._sample, _Reader((device,)))
+
+    # What becomes of it
+
+    def _write(self, row: bytes) -> None:
+        with self._writing:
+            if self._file is None:
+                return  # the call came back too late
+            try:
+                if self._file.write(row) < len(row):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if self._file.tell() > self._cap_bytes:
+                    self._thin()
+            except OSError as error:
+                self._close()
+                self._give_up(error)
+
+    def _thin(self) -> None:
+        """Leave every second reading of each device in the file, and double the periods.
 
         The old file stays whole until the new one is.
         """
@@ -114,42 +273,31 @@ class Sampler:
                 taken[device] += 1
             new.flush()
             os.fsync(new.fileno())
+        self._close()
         draft.replace(self._path)
+        self._file = self._path.open("ab", buffering=0)
         self._full_period_s *= 2
         self._fast_period_s *= 2
         self._tell(
             f"telemetry reached {self._cap_bytes >> 20} MiB: every second reading was dropped,"
             f" and it is read every {self._full_period_s:g} s from now on"
         )
-        return self._path.open("ab", buffering=0)
 
-    def _read_all(self) -> list[bytes]:
-        rows = []
-        for source in self._sources:
-            rows += [CURRENT.encode(source.read(device, full=True)) for device in source.devices()]
-            for device, missing in source.problems().items():
-                self._tell(f"{source.NAME} device {device}: {missing.reason}")
-        return rows
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
-    def _read_focus(self) -> list[bytes]:
-        focus = self._focus
-        return [
-            CURRENT.encode(source.read(device, full=False))
-            for source in self._sources
-            for device in source.devices()
-            if device in focus
-        ]
+    def _give_up(self, error: OSError) -> None:
+        self._end()
+        self._tell(f"telemetry stops here: {error.strerror}")
 
     def _tell(self, problem: str) -> None:
-        if problem not in self._told:
+        with self._news:
+            if problem in self._told:
+                return
             self._told.add(problem)
-            self._on_problem(problem)
-
-
-def usable_sources() -> list[Source]:
-    """One of each source that works on this box."""
-    sources: list[Source] = [make() for make in SOURCES]
-    return [source for source in sources if not isinstance(source.probe(), Missing)]
+        self._on_problem(problem)
 
 
 def _next_deadline(previous: float, period_s: float) -> float:

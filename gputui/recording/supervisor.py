@@ -53,9 +53,10 @@ from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter
 from gputui.recording.lock import Holder, take_lock
 from gputui.recording.pacing import Pace
-from gputui.recording.sampler import Sampler, usable_sources
+from gputui.recording.sampler import Sampler
 from gputui.recording.spec import Spec
 from gputui.recording.worker_process import WorkerProcess, without_paths
+from gputui.sources.registry import sources_of_runs
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
@@ -143,7 +144,7 @@ class Supervisor:
         try:
             telemetry = runs[0].run_dir / TELEMETRY_NAME
             with Sampler(
-                telemetry, usable_sources(), lambda text: self._event(runs[0], "warning", text)
+                telemetry, sources_of_runs(), lambda text: self._event(runs[0], "warning", text)
             ) as sampler:
                 for run, launch in _alternating(runs):
                     self._launch(run, launch, sampler)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -12,7 +11,11 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """One place that metrics come from. Used by one thread; a call may block in a driver."""
+    """One place that metrics come from.
+
+    Any call may block in a driver. `probe` and `devices` are called by one thread; `read` and `problem` by
+    one thread per device, for several devices at the same time.
+    """
 
     NAME: ClassVar[str]
 
@@ -28,11 +31,8 @@ class Source(Protocol):
         `full` False reads only what is worth reading ten times a second: clocks, throttle reasons, power.
         """
 
-    def problems(self) -> Mapping[int, Missing]:
-        """Devices whose last reading failed as a whole, and why."""
-
-    def close(self) -> None:
-        """Give back what `probe` opened; may be called twice."""
+    def problem(self, device: int) -> Missing | None:
+        """Why the last reading of a device failed as a whole, if it did."""
 
 
 class LiveSource(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar  # psutil may be absent
@@ -14,7 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, Reading
 
 _QUICK_CLOCK_MAX_CPUS = 16
-"""Reading the clock asks every CPU; on larger hosts that is too dear ten times a second."""
+"""The clock is read per CPU; on larger hosts that is too expensive ten times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class _Ticks:
 
 
 class HostSource:
-    """Processor time, memory, load and clock of the host, or of the container where it is confined."""
+    """Processor time, memory, load and clock of the host, or of the container if it is confined."""
 
     NAME: ClassVar[str] = "host"
 
@@ -38,10 +37,10 @@ class HostSource:
         self._last: _Ticks | None = None
         self._psutil_started = False
         self._clock_files: tuple[Path, ...] = ()
-        self._problems: dict[int, Missing] = {}
+        self._problem: Missing | None = None
 
     def probe(self) -> Missing | None:
-        """Find out which way the host can be read."""
+        """Find out how the host can be read."""
         stat = self._text("proc/stat")
         if stat:
             self._cpus = len(re.findall(r"^cpu\d+ ", stat, re.MULTILINE)) or self._cpus
@@ -57,29 +56,22 @@ class HostSource:
         return None
 
     def devices(self) -> tuple[int, ...]:
-        """The host alone."""
         return (HOST,)
 
     def read(self, device: int, *, full: bool) -> Reading:
-        """The host's metrics; processor time needs an earlier full reading to compare with."""
+        """The host's metrics; processor time needs an earlier full reading."""
         if self._psutil is not None:
             values = self._with_psutil(full)
         else:
             values = self._clock() if full or self._cpus <= _QUICK_CLOCK_MAX_CPUS else {}
             if full:
                 values |= self._processor_time() | self._memory() | self._load()
-        if full and not values:
-            self._problems[HOST] = Missing("/proc cannot be read")
-        else:
-            self._problems.pop(HOST, None)
+        self._problem = Missing("/proc cannot be read") if full and not values else None
         return Reading(device, time.monotonic_ns(), values)
 
-    def problems(self) -> Mapping[int, Missing]:
-        """The host, if nothing of it could be read."""
-        return dict(self._problems)
-
-    def close(self) -> None:
-        """Nothing is kept open."""
+    def problem(self, device: int) -> Missing | None:
+        """Why nothing of the host could be read, if so."""
+        return self._problem
 
     def _text(self, path: str) -> str:
         try:
@@ -110,9 +102,9 @@ class HostSource:
         return {"memory_used_bytes": max(0, total - available)}
 
     def _confined_memory(self, host_bytes: int | None) -> int | None:
-        """Use of the container, without page cache; None outside one.
+        """Memory used by the container, without page cache; None outside a container.
 
-        At the mount root these files are there, or limit something, only if this is a container's view.
+        At the mount root these files exist, or limit something, only inside a container.
         """
         version_2 = "sys/fs/cgroup"
         used = _integer(self._text(f"{version_2}/memory.current"))
@@ -150,7 +142,7 @@ class HostSource:
         memory = self._psutil.virtual_memory()
         values: dict[str, float | int] = {"memory_used_bytes": memory.total - memory.available}
         busy = self._psutil.cpu_percent(interval=None) * self._cpus
-        if self._psutil_started:  # psutil's first answer compares with nothing
+        if self._psutil_started:  # psutil's first answer covers no interval
             values["cpu_busy_pct"] = busy
         self._psutil_started = True
         if hasattr(os, "getloadavg"):

@@ -1,12 +1,12 @@
-"""NVIDIA GPUs through the driver's own library."""
+"""NVIDIA GPUs through the driver's library."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar  # pynvml has no types
+from typing import Any, ClassVar  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
@@ -29,7 +29,7 @@ _QUICK: tuple[tuple[Way, ...], ...] = (
     (nvml_calls.event_reasons, nvml_calls.throttle_reasons),
     (nvml_calls.instant_power, nvml_calls.power),
 )
-"""Questions worth asking ten times a second; of each, the ways in order of preference."""
+"""Queries worth making ten times a second; for each, the alternatives in order of preference."""
 
 _FULL: tuple[tuple[Way, ...], ...] = (
     *_QUICK,
@@ -40,36 +40,40 @@ _FULL: tuple[tuple[Way, ...], ...] = (
 )
 
 _SELDOM: tuple[tuple[Way, ...], ...] = ((nvml_calls.compute_processes,),)
-"""Questions for which the driver holds its lock, for milliseconds (MangoHud, PR 2104): launches may wait."""
+"""Queries during which the driver holds its lock for milliseconds (MangoHud, PR 2104), which may delay
+launches."""
 _SELDOM_S = 5.0
 
 
 @dataclass(slots=True)
 class _Device:
-    """One GPU, and which ways of asking it are still open."""
+    """One GPU, and which alternatives of each query may still work."""
 
     handle: Any
     ways: list[list[Way]]
-    """For each question of `_FULL` and `_SELDOM`, those not ruled out, the one in use first."""
+    """For each query of `_FULL` and `_SELDOM`, the alternatives not ruled out, the current one first."""
     seldom_from_s: float = -math.inf
-    """When the questions of `_SELDOM` are due, by the monotonic clock."""
+    """When the queries of `_SELDOM` are due, by the monotonic clock."""
 
 
 class NvmlSource:
-    """Clocks, power, memory, use and temperature of every NVIDIA GPU the driver counts."""
+    """Clocks, power, memory, utilization and temperature of every NVIDIA GPU the driver counts."""
 
     NAME: ClassVar[str] = "nvml"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._nvml: Any = None
-        self._devices: dict[int, _Device] = {}
         self._indices: tuple[int, ...] = ()
+        self._devices: dict[int, _Device | None] = {}
+        """Those that were asked for; None for one without a handle, or lost since."""
         self._problems: dict[int, Missing] = {}
 
     def probe(self) -> Missing | None:
-        """Open the library and fetch a handle of each GPU; with persistence mode off this takes seconds."""
-        self.close()
+        """Open the library and count the GPUs; with persistence mode off this takes seconds.
+
+        The library stays open until the process ends, as `gputui.machine` leaves it too.
+        """
         try:
             import pynvml
         except ImportError:
@@ -84,13 +88,6 @@ class NvmlSource:
         except pynvml.NVMLError as error:
             return Missing(nvml_codes.nvml_reason(error.value))
         self._indices = tuple(range(count))
-        for index in self._indices:
-            try:
-                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            except pynvml.NVMLError as error:
-                self._problems[index] = Missing(nvml_codes.nvml_reason(error.value))
-            else:
-                self._devices[index] = _Device(handle, [list(ways) for ways in (*_FULL, *_SELDOM)])
         return None if count else Missing("the NVIDIA driver sees no GPU")
 
     def devices(self) -> tuple[int, ...]:
@@ -98,12 +95,15 @@ class NvmlSource:
         return self._indices
 
     def read(self, device: int, *, full: bool) -> Reading:
-        """The metrics of one GPU; none of a lost one, which is not asked again."""
+        """The metrics of one GPU; none of a lost GPU, which is not queried again."""
         values: Numbers = {}
-        if device in self._devices:
-            failure = self._ask_all(self._devices[device], self._due(self._devices[device], full), values)
+        if device not in self._devices:
+            self._devices[device] = self._found(device)
+        found = self._devices[device]
+        if found is not None:
+            failure = self._ask_all(found, self._due(found, full), values)
             if failure == nvml_codes.GPU_IS_LOST:
-                del self._devices[device]  # such a GPU comes back only with a restart
+                self._devices[device] = None  # such a GPU comes back only with a restart
                 values = {}
             if failure is not None and not values:
                 self._problems[device] = Missing(nvml_codes.nvml_reason(failure))
@@ -111,22 +111,21 @@ class NvmlSource:
                 self._problems.pop(device, None)
         return Reading(device, time.monotonic_ns(), values)
 
-    def problems(self) -> Mapping[int, Missing]:
-        """GPUs that gave nothing when last asked, and why."""
-        return dict(self._problems)
+    def problem(self, device: int) -> Missing | None:
+        """Why a GPU gave nothing when last asked, if so."""
+        return self._problems.get(device)
 
-    def close(self) -> None:
-        """Close the library."""
-        self._devices, self._indices, self._problems = {}, (), {}
-        nvml, self._nvml = self._nvml, None
-        if nvml is not None:
-            try:
-                nvml.nvmlShutdown()
-            except nvml.NVMLError:
-                return  # nothing is left to close
+    def _found(self, index: int) -> _Device | None:
+        """A GPU with its handle, asked for in the thread that reads it: this call may hang, too."""
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        except self._nvml.NVMLError as error:
+            self._problems[index] = Missing(nvml_codes.nvml_reason(error.value))
+            return None
+        return _Device(handle, [list(ways) for ways in (*_FULL, *_SELDOM)])
 
     def _due(self, device: _Device, full: bool) -> int:
-        """How many of its questions are to be asked now."""
+        """How many of its queries are due."""
         if not full:
             return len(_QUICK)
         now_s = self._clock()
@@ -136,7 +135,7 @@ class NvmlSource:
         return len(device.ways)
 
     def _ask_all(self, device: _Device, questions: int, values: Numbers) -> int | None:
-        """Fill `values`; the error code of the last question that failed, if any."""
+        """Fill `values`; returns the error code of the last query that failed, if any."""
         failure: int | None = None
         for ways in device.ways[:questions]:
             if not ways:

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gputui.services.runs.active import RunsWatch
-from gputui.services.runs.notices_watch import NoticesWatch
+from gputui.services.runs.alerts_watch import AlertsWatch
 from gputui.services.runs.notifications import notification
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.screen import Feed, MonitorScreen
@@ -54,7 +54,7 @@ class RunsCounted(Message, bubble=False):
         self.count = count
 
 
-class NoticeCame(Message, bubble=False):
+class AlertCame(Message, bubble=False):
     """Something happened to a run that is worth ringing for."""
 
     def __init__(self, text: str) -> None:
@@ -129,7 +129,7 @@ class MonitorApp(FastPaint):
         """Whether the terminal rings for runs; set before it is run."""
         self.chose_notifies: bool | None = None
         """What the user chose by key, if so."""
-        self._notices: NoticesWatch | None = None
+        self._alerts: AlertsWatch | None = None
         self._hook_before = threading.excepthook
         for action in SCREENS_ACTIONS if self._entries else ():
             self.bind(action.key, action.id, description=action.title, show=False)
@@ -162,8 +162,8 @@ class MonitorApp(FastPaint):
         self._feed.close()
         if self._runs_watch is not None:
             self._runs_watch.close()
-        if self._notices is not None:
-            self._notices.close()
+        if self._alerts is not None:
+            self._alerts.close()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
         """Nobody looks any more."""
@@ -174,7 +174,7 @@ class MonitorApp(FastPaint):
         if self._entries:
             self._runs_watch = RunsWatch(self._runs_changed)
             self._runs_watch.start()
-            self._watch_notices()
+            self._watch_alerts()
         if self.opens_first is not None:
             self.open_screen(*self.opens_first)
 
@@ -194,19 +194,19 @@ class MonitorApp(FastPaint):
         with suppress(RuntimeError):  # the app has ended in the meantime
             self.post_message(RunsCounted(count))
 
-    def _watch_notices(self) -> None:
-        if self.notifies and self._notices is None:
-            self._notices = NoticesWatch(self._notice_came)
-            self._notices.start()
-        elif not self.notifies and self._notices is not None:
-            self._notices.close()
-            self._notices = None
+    def _watch_alerts(self) -> None:
+        if self.notifies and self._alerts is None:
+            self._alerts = AlertsWatch(self._alert_came)
+            self._alerts.start()
+        elif not self.notifies and self._alerts is not None:
+            self._alerts.close()
+            self._alerts = None
 
-    def _notice_came(self, text: str) -> None:
+    def _alert_came(self, text: str) -> None:
         with suppress(RuntimeError):  # the app has ended in the meantime
-            self.post_message(NoticeCame(text))
+            self.post_message(AlertCame(text))
 
-    def on_notice_came(self, message: NoticeCame) -> None:
+    def on_alert_came(self, message: AlertCame) -> None:
         """Ring: the terminal takes it between two pictures."""
         if self.notifies and self._driver is not None:
             self._driver.write(notification(message.text).decode("utf-8"))
@@ -214,7 +214,7 @@ class MonitorApp(FastPaint):
     def action_ring(self) -> None:
         """Ring from now on, or no more."""
         self.notifies = self.chose_notifies = not self.notifies
-        self._watch_notices()
+        self._watch_alerts()
         said = "rings and notifies when a run ends, a case fails or memory runs out"
         if isinstance(self.screen, Says):
             self.screen.say(said if self.notifies else "rings no more", "good")

@@ -43,7 +43,7 @@ class LiveOptions:
     keeps_settings: bool = True
     user: str = ""
     has_screens: bool = False
-    """Whether the keys 1 to 5 open the screens of the app."""
+    """Whether number keys open the screens of the app."""
     opens: tuple[str, ...] = ()
     """The screen to begin with, and the words it is given; empty for the monitor."""
     notifies: bool = False

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn  # Any: JSON of the launch
+from typing import TYPE_CHECKING, Any, NoReturn  # Any: the JSON of a launch
 
 from .contract import Workload
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command; an error that belongs to no case leaves with its traceback in the log."""
+    """Run one command. An error that belongs to no case ends the process, with its traceback in the log."""
     started_ns = time.monotonic_ns()
     faulthandler.enable()
     if len(arguments) == 2 and arguments[0] == "probe":
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) == 2 and arguments[0] == "join":
         from .procs.multihost import Refused, join
 
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the ranks are ended with it
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ranks are ended too
         threading.Thread(target=_end_with_who_started_it, daemon=True).start()
         try:
             join(arguments[1], lambda line: print(line, flush=True))
@@ -98,14 +98,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _end_with_who_started_it() -> None:
-    """Its input ends when that process does, however it is killed."""
+    """Exit when standard input closes, which it does however the parent process dies."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _workloads(cases: list[dict[str, Any]]) -> Callable[[str], Workload]:
-    """Looks up the workload of a case: ours, or the user's that the case's file declares."""
+    """Return a lookup of workloads by name: ours, or the one that the case's file declares."""
     from .workloads import workload_named
 
     path = str(cases[0].get("step_file") or "")
@@ -118,7 +118,7 @@ def _workloads(cases: list[dict[str, Any]]) -> Callable[[str], Workload]:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process without taking torch apart, which takes 0.1 to 0.3 s and gives back nothing."""
+    """Exit without tearing torch down, which takes 0.1 to 0.3 s and frees nothing that matters."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Runs a program and times it from outside: from its start to its end, or between matches in its output."""
+"""Runs a program and times it from outside: from start to end, or between matches in its output."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # JSON of the launch
+from typing import Any  # Any: the JSON of a launch
 
 from .channel import Channel
 from .launch.timed_launch import MIN_BLOCKS
 
 MAX_BLOCKS = 100_000
-"""Of one launch; a program that has come so far is ended."""
+"""Per launch; a program that reports more is ended."""
 LINE_LIMIT_BYTES = 16_384
-"""The pattern sees so much of a line."""
+"""The pattern is matched against this much of a line."""
 LOG_HEAD_BYTES = LOG_TAIL_BYTES = 512 * 1024
-"""Kept of a program's output, from either end."""
+"""How much of a program's output is kept from either end."""
 GRACE_S = 3.0
 """Between SIGTERM and SIGKILL."""
 _LINE_END = re.compile(rb"[\r\n]+")
-"""A progress bar rewrites its line with a carriage return alone."""
+"""Progress bars rewrite their line with a bare carriage return."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class _Ended:
     """As Python gives it: negative for a signal."""
     at_ns: int
     cpu_ns: int
-    """Of the program and of the children it waited for."""
+    """Of the program and the children it waited for."""
 
 
 class CommandLaunch:
-    """Runs the program of one launch and reports on a channel, as `measure.Launch` does for workloads.
+    """Runs the program of one launch and reports on a channel, as `timed_launch.Launch` does for workloads.
 
-    The program stays in this process's group, so that whoever ends the group ends it too. Its output goes to
-    our own stdout, which is the launch's log, bounded. Used by the main thread.
+    The program stays in this process's group, so a signal to the group ends it too. Its output goes to our
+    own stdout, which is the launch's log, up to a limit. Used by the main thread.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class CommandLaunch:
         self._begun_ns = 0
         self._built_ns = 0
         self._matched_ns: int | None = None
-        """When the last match came."""
+        """When the last match was seen."""
         self._matches = 0
         self._blocks = 0
 
     def run(self) -> None:
-        """Run the program until it ends, its time is over, or it has given blocks enough."""
+        """Run the program until it exits, its time is up, or it has reported enough blocks."""
         self._begun_ns = time.monotonic_ns()
         try:
             program = subprocess.Popen(
@@ -101,7 +101,7 @@ class CommandLaunch:
         self._end(*self._outcome(ended))
 
     def _listen(self, program: subprocess.Popen[bytes], waiter: _Waiter) -> _Ended | None:
-        """Read its output to the end; None if it had to be ended."""
+        """Read its output to the end; None if it had to be ended first."""
         assert program.stdout is not None
         output = program.stdout.fileno()
         open_ends = [output, waiter.woken]
@@ -115,21 +115,23 @@ class CommandLaunch:
                 self._hear(data, time.monotonic_ns())
                 if not data:
                     open_ends.remove(output)
-            elif waiter.ended is not None:  # all it said is read; what it left behind may hold the pipe open
+            elif (
+                waiter.ended is not None
+            ):  # all its output is read; a child it left behind may still hold the pipe open
                 self._look_at([self._line], waiter.ended.at_ns)
                 return waiter.ended
         _end_group(waiter)
         return None
 
     def _hear(self, data: bytes, at_ns: int) -> None:
-        """Log what the program said, and look for matches in the lines it completed."""
+        """Log this output and look for matches in the lines it completes."""
         self._log.write(data)
         *lines, rest = _LINE_END.split(self._line + data)
         self._line = rest[:LINE_LIMIT_BYTES]
         self._look_at(lines, at_ns)
 
     def _look_at(self, lines: list[bytes], at_ns: int) -> None:
-        """Matches that came together are one block of as many steps: nobody saw the time between them."""
+        """Count matches that arrive together as one block of several steps: their spacing is unknown."""
         lines = [line[:LINE_LIMIT_BYTES] for line in lines if line.strip()]
         if self._pattern is None:
             return
@@ -172,7 +174,7 @@ class CommandLaunch:
         self._blocks += 1
 
     def _outcome(self, ended: _Ended | None) -> tuple[str, str]:
-        """The case's outcome and the reason for it."""
+        """The outcome of the case, and the reason."""
         if ended is not None and ended.status != 0:
             return "failed", self._why_failed(ended.status)
         if self._pattern is None:
@@ -215,12 +217,12 @@ class CommandLaunch:
 
 
 class _Waiter:
-    """Waits for a program in a thread of its own, so that its end is stamped when it comes."""
+    """Waits for a program in a thread, so that its end is timestamped promptly."""
 
     def __init__(self, program: subprocess.Popen[bytes]) -> None:
         self._program = program
         self.woken, self._wakes = os.pipe()
-        """Becomes readable when the program has ended."""
+        """Becomes readable when the program has exited."""
         self.ended: _Ended | None = None
         threading.Thread(target=self._wait, name="waiter", daemon=True).start()
 
@@ -232,7 +234,7 @@ class _Waiter:
         os.close(self._wakes)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the program has ended, or does within this time."""
+        """Whether the program has exited, or does so within this time."""
         return bool(select.select([self.woken], [], [], timeout_s)[0])
 
 
@@ -241,11 +243,11 @@ def _cpu_ns(usage: resource.struct_rusage) -> int:
 
 
 def _end_group(waiter: _Waiter) -> None:
-    """End all processes of our own group but ourselves: by SIGTERM, then by SIGKILL."""
+    """End every process of our group but ourselves: SIGTERM first, then SIGKILL."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(os.getpgrp(), signal.SIGTERM)
     if waiter.wait(GRACE_S):
-        return  # what it left behind is ended with our own process
+        return  # processes it left behind end with this one
     for pid in _others_of_our_group():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -254,7 +256,7 @@ def _end_group(waiter: _Waiter) -> None:
 
 def _others_of_our_group() -> list[int]:
     members = []
-    with suppress(OSError):  # no /proc: our own end takes the group with it
+    with suppress(OSError):  # no /proc: our own exit ends the group
         for entry in Path("/proc").iterdir():
             with suppress(ValueError, OSError):
                 pid = int(entry.name)
@@ -264,7 +266,7 @@ def _others_of_our_group() -> list[int]:
 
 
 class _BoundedLog:
-    """Writes to our stdout what a program says: the beginning as it comes, and of the rest the end."""
+    """Copies a program's output to our stdout: the beginning as it comes, and then only the end."""
 
     def __init__(self) -> None:
         self._room = LOG_HEAD_BYTES
@@ -272,7 +274,6 @@ class _BoundedLog:
         self._left_out = 0
 
     def write(self, data: bytes) -> None:
-        """Take what was said."""
         self._out(data[: self._room])
         self._tail += data[self._room :]
         self._room = max(self._room - len(data), 0)
@@ -280,7 +281,7 @@ class _BoundedLog:
             self._cut()
 
     def close(self) -> None:
-        """Write the end of it, and how much was left out."""
+        """Write the end of the output, and how much was left out."""
         if len(self._tail) > LOG_TAIL_BYTES:
             self._cut()
         if self._left_out:
@@ -293,6 +294,6 @@ class _BoundedLog:
         del self._tail[:surplus]
 
     def _out(self, data: bytes) -> None:
-        with suppress(OSError):  # a full disk; the measurement does not need its log
+        with suppress(OSError):  # a full disk must not fail the measurement
             while data:
                 data = data[os.write(1, data) :]

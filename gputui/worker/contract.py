@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any  # Any: torch's own types, where torch may be absent
+from typing import TYPE_CHECKING, Any  # Any: torch's types, which may not be installed
 
 if TYPE_CHECKING:
     from .timing.stopwatch import BlockTime
@@ -29,13 +29,13 @@ class Precision:
     device: str
 
     def product_dtype(self) -> Any:
-        """The type in which matrices are multiplied: float32, bfloat16 or float16."""
+        """The dtype of matrix products: float32, bfloat16 or float16."""
         import torch
 
         return {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}.get(self.used, torch.float32)
 
     def autocast(self) -> AbstractContextManager[object]:
-        """The context of a forward pass."""
+        """The context manager for a forward pass."""
         if not self.used.startswith("amp"):
             return contextlib.nullcontext()
         import torch
@@ -44,11 +44,11 @@ class Precision:
         return context
 
     def needs_scaler(self) -> bool:
-        """fp16 gradients underflow without a scale; bf16's do not."""
+        """Whether gradients need loss scaling: those of fp16 underflow without it, those of bf16 do not."""
         return self.used == "amp-fp16"
 
     def apply(self) -> None:
-        """Switch TF32 on or off for products, convolutions and RNNs; called before every block.
+        """Switch TF32 on or off for matrix products, convolutions and RNNs; called before every block.
 
         From torch 2.9 there is one setting per kind of operation, and mixing it with the older flags is
         an error, so only one of the two is ever touched.
@@ -73,22 +73,22 @@ class Size:
     """A named, fixed amount of work; the same numbers on every machine."""
 
     parameters: dict[str, Parameter]
-    """All that decides what is computed; hashed into the work key."""
+    """Everything that decides what is computed; hashed into the work key."""
     units_per_step: float
     flops_per_step: int | None
-    """By formula; the tests hold it against torch's FlopCounterMode on the meta device."""
+    """From a formula; the tests check it against torch's FlopCounterMode on the meta device."""
     bytes_per_step: int | None
     memory_bytes: int
-    """Device memory one fp32 variant needs, about; decides what may share a worker, never what is run."""
+    """Approximate device memory of one fp32 variant; decides which variants may share a worker."""
     gpus: int = 1
-    """GPUs it uses at once on each host, where it runs on any."""
+    """GPUs used at once on each host."""
     hosts: int = 1
-    """Boxes it uses at once."""
+    """Hosts used at once."""
     amp_bytes_per_step: int | None = None
-    """`bytes_per_step` with `amp`, where its numbers are half as large; None: the same."""
+    """`bytes_per_step` with `amp`, where numbers are half as large; None if it is the same."""
 
     def bytes_in(self, precision: str) -> int | None:
-        """Bytes a step moves when measured in this requested precision."""
+        """Bytes that a step moves at this requested precision."""
         if precision == "amp" and self.amp_bytes_per_step is not None:
             return self.amp_bytes_per_step
         return self.bytes_per_step
@@ -96,50 +96,50 @@ class Size:
 
 @dataclass(frozen=True)
 class Figure:
-    """A result of a case that is not its speed: what a workload declares of it."""
+    """A result of a case other than its speed, as a workload declares it. Part of the interface of users'
+    files."""
 
     key: str
     """Ends in its unit: `p99_latency_s`, `waiting_share`, `peak_bytes`."""
     title: str
-    """At most 40 letters: it stands in a table."""
+    """At most 40 characters, to fit in a table."""
     unit: str
     """`s`, `B`, `B/s`, `1/s`, `share` (0 to 1), `ratio` or `count`; no value is negative."""
     better: str
-    """`less`, `more`, or `neither`."""
     combine: str
     """How the values of several launches become one: `median`, `sum`, `max` or `min`."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """What one launch found of a figure."""
+    """The value of a `Figure` in one launch."""
 
     value: float | None
-    """None if it could not be had; `reason` says why."""
+    """None if it could not be measured; `reason` says why."""
     observations: int
-    """How many it is made of: requests, frames, steps; 0 if there is none."""
+    """How many observations it summarizes: requests, frames or steps; 0 if it has no value."""
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One variant to be built, inside the worker."""
+    """One variant to build, inside the worker."""
 
     parameters: dict[str, Parameter]
     device: str
-    """`cpu`, `cuda`, `mps` or `xpu`: the one device this worker sees."""
+    """`cpu`, `cuda`, `mps` or `xpu`: the only device this worker sees."""
     precision: Precision
     threads: int
     seed: int
     time_s: float = math.inf
-    """What the case may take in all, building and timing included: about its share of the budget."""
+    """Approximate time limit of the case, building and timing included: its share of the budget."""
     mode: str = "eager"
     """`eager` or `compile`."""
     rendezvous: str = ""
-    """`ADDRESS:PORT` of this box where other hosts join it; empty if they do not."""
+    """`ADDRESS:PORT` on this host where other hosts connect; empty if there are none."""
 
     def integer(self, name: str) -> int:
-        """A parameter that is a whole number."""
+        """A parameter that must be a whole number."""
         return int(self.parameters[name])
 
 
@@ -148,38 +148,39 @@ class Step:
     """One iteration, ready to be repeated."""
 
     run: Callable[[], object]
-    """Does one step; on a GPU it only enqueues, unless an answer that reaches the host is the work."""
+    """Does one step. On a GPU it only enqueues work, unless returning a result to the host is part of the
+    work."""
     loss: Callable[[], float] | None = None
     """Loss of the last step, for the numerical check; waits for the device."""
     result: Callable[[], float] | None = None
-    """A number made of all of the last output: if it is not finite, the case failed. Waits for the device."""
+    """Summarizes the whole last output; if it is not finite, the case failed. Waits for the device."""
     loss_scale: Callable[[], float] | None = None
-    """Scale of the gradient scaler: if it fell, a step was skipped and its block is void."""
+    """Scale of the gradient scaler: if it fell, a step was skipped and its block is discarded."""
     timed: Callable[[int], BlockTime] | None = None
-    """Does so many steps where they are done, in other processes, and times them there; instead of `run`."""
+    """Runs this many steps in other processes and times them there; replaces `run`."""
     multiple: int = 1
-    """Steps are asked for in multiples of this many."""
+    """The number of steps is always a multiple of this."""
     settled: Callable[[], None] | None = None
-    """Called once when the warm-up is over: what `run` noted for figures until then is forgotten."""
+    """Called once after the warm-up, so that `run` can discard what it recorded for figures."""
     figures: Callable[[Sequence[float]], Mapping[str, Value]] | None = None
-    """The declared figures by key, asked for once after the last block; given the nanoseconds per step of
-    each block. May do work of its own, which no block sees."""
+    """Returns the declared figures by key. Called once after the last block, with the nanoseconds per step of
+    each block. May do work that is not timed."""
     fault: Callable[[], str] | None = None
-    """Why the work came out wrong, empty if it did not; asked for after `figures`. A fault fails the case."""
+    """Why the output is wrong, empty if it is not; called after `figures`. A fault fails the case."""
     close: Callable[[], object] | None = None
-    """Ends the processes it started; called whatever became of the case."""
+    """Ends the processes it started; called whatever the outcome."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Code that does one kind of work. Importing it needs no torch."""
+    """One kind of work. Importing it does not need torch."""
 
     name: str
     version: int
-    """Raised whenever the same parameters mean other work; part of the work key."""
+    """Raised when the same parameters come to mean different work; part of the work key."""
     title: str
     question: str
-    """What a person learns from it, as a question."""
+    """The question it answers for a user."""
     workload_class: str
     """`ceiling`, `training`, `inference` or `host`."""
     unit: str
@@ -189,18 +190,18 @@ class Workload:
     device_classes: tuple[str, ...]
     needs_torch: bool
     build: Callable[[Request], Step]
-    """Raises Unsupported if this box cannot do it."""
+    """Raises Unsupported if this machine cannot do it."""
     figures: tuple[Figure, ...] = ()
-    """Results besides its speed; what a step gives of them is stored and shown."""
+    """Results other than its speed."""
     figures_s: float = 0.0
-    """What getting the figures takes after the last block, about: kept free of the case's time."""
+    """Approximate time that `Step.figures` takes after the last block; reserved from the case's time."""
     is_alone: bool = False
-    """Whether its variants never share a worker: another's memory would be in its figures."""
+    """Whether its variants never share a worker, because the memory of another would distort its figures."""
     is_sustained: bool = False
-    """Whether it goes on until its time is spent, however well its speed is known by then."""
+    """Whether it runs until its time is used up, however precisely its speed is known by then."""
     is_traceable: bool = True
-    """Whether its steps are torch operators of this process, which a profiler sees."""
+    """Whether its steps are torch operators in this process, which the profiler can see."""
     modes: tuple[str, ...] = ("eager",)
-    """`compile` is among them if `build` hands its model or its loss to `compiling.compiled`."""
+    """Includes `compile` if `build` passes its model or its loss to `compiling.compiled`."""
     form: str = "same"
-    """`same`: the batch is part of the size; `best`: it is found on this machine, and a result."""
+    """`same`: the batch is part of the size; `best`: the batch is found on this machine and is a result."""

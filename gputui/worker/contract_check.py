@@ -1,4 +1,4 @@
-"""Whether a workload keeps to the contract: ours as they are imported, a user's as its file is read."""
+"""Checks workloads against the contract: ours when they are imported, a user's when its file is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUFFIXES = {
     "ratio": "_ratio",
     "count": "_count",
 }
-"""Units of figures, and how their keys end."""
+"""Units of figures, and the suffixes of their keys."""
 BETTER = ("less", "more", "neither")
 COMBINES = ("median", "sum", "max", "min")
 _LARGEST = 2**63 - 1
@@ -37,26 +37,26 @@ _NAME_RULE = "1 to 40 of a-z, 0-9, _ and -"
 
 
 class NotInContract(Exception):
-    """What is wrong with a workload: its file, the line if it is known, and what was expected."""
+    """What is wrong with a workload: its file, the line if known, and what was expected."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """The first thing that is wrong."""
+    """The first violation found."""
 
     field: str
-    """Of the Workload."""
+    """Name of the `Workload` field."""
     said: str
     """The value, and what was expected."""
 
 
 def mistake_in(workload: Workload) -> Mistake | None:
-    """What of a workload is not in the contract, whoever wrote it; None if all of it is."""
+    """The first violation of the contract by any workload; None if it conforms."""
     return next(iter(_mistakes(workload)), None)
 
 
 def check_all(workloads: Sequence[Workload]) -> None:
-    """Raise NotInContract for the first of ours that is wrong, with the name of its file."""
+    """Raise NotInContract for the first of our workloads that violates the contract, naming its file."""
     names: set[str] = set()
     for workload in workloads:
         wrong = mistake_in(workload)
@@ -165,7 +165,7 @@ def _in_size(name: str, size: Size) -> Iterator[Mistake]:
 def _wrong(field: str, value: object, expected: str, where: str = "") -> Mistake:
     try:
         shown = repr(value)
-    except Exception:  # the user's own class
+    except Exception:  # the user's class may raise anything
         shown = type(value).__name__
     shown = shown if len(shown) <= _VALUE_LETTERS else f"{shown[:_VALUE_LETTERS]}…"
     return Mistake(field, f"{where}{'is ' if where else ''}{shown}; expected {expected}")

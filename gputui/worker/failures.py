@@ -1,4 +1,4 @@
-"""What an error means for a case, in words of ours.
+"""What an error means for a case, in our own words.
 
 People share result files, and the message of foreign code (a user's step, a library, torch) may hold
 anything: paths, tokens, names. So it goes to the worker's log. The file gets the type of the error, the kind
@@ -34,7 +34,7 @@ _KNOWN = (
     ("CUDNN_STATUS_", "cuDNN failed"),
     ("NCCL error", "NCCL failed"),
 )
-"""Words of torch and its libraries, and ours for them. Those of the text itself are never taken over."""
+"""Text that torch and its libraries use, and ours for it. The original text is never copied."""
 _AMOUNT = r"(\d+(?:\.\d+)?) ?(bytes|[KMGT]i?B)"
 _WANTED = re.compile(rf"tried to allocate {_AMOUNT}", re.IGNORECASE)
 _CAPACITY = re.compile(rf"total capacity of {_AMOUNT}")
@@ -42,15 +42,15 @@ _FREE = re.compile(rf"of which {_AMOUNT} is free")
 
 
 class Failed(Exception):
-    """The work came out wrong; the message is ours."""
+    """The result is wrong; the message is ours."""
 
 
 class OutOfMemory(MemoryError):
-    """There is too little memory; the message is ours."""
+    """There is not enough memory; the message is ours."""
 
 
-class ToldByAnother(RuntimeError):
-    """What a process of this worker raised, or one on another host: its text may be of foreign code."""
+class RemoteError(RuntimeError):
+    """Raised in another process of this worker or on another host; its text may come from foreign code."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -58,22 +58,22 @@ class ToldByAnother(RuntimeError):
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether code of this package raised an error of this package, so that its message is ours."""
+    """Whether this package raised one of its own exceptions, so that the message is ours."""
     module = type(error).__module__
-    if isinstance(error, ToldByAnother) or not (module == _PACKAGE or module.startswith(f"{_PACKAGE}.")):
+    if isinstance(error, RemoteError) or not (module == _PACKAGE or module.startswith(f"{_PACKAGE}.")):
         return False
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and Path(frames[-1].filename).resolve().is_relative_to(_HERE)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """By its type, or by the words of an allocator or library."""
+    """Whether it is an out-of-memory error, by type or by the text of an allocator or library."""
     is_memory = isinstance(error, MemoryError) or _type_of(error) in ("OutOfMemoryError", "MemoryError")
     return is_memory or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def outcome_of(error: BaseException) -> str:
-    """Out of memory is told from a failure, and so is what this box has no code for."""
+    """The outcome of a case that raised this error: `unsupported`, `oom` or `failed`."""
     if isinstance(error, Unsupported) or _type_of(error) == "Unsupported":
         return "unsupported"
     if is_out_of_memory(error):
@@ -81,12 +81,12 @@ def outcome_of(error: BaseException) -> str:
     if isinstance(error, NotImplementedError) or "no kernel image" in str(error):
         return "unsupported"
     if type(error).__module__.startswith(_COMPILERS):
-        return "unsupported"  # the compiler gave up: eager mode can still do it
+        return "unsupported"  # the compiler gave up; eager mode may still work
     return "failed"
 
 
 def reason_of(error: BaseException, step_file: Path | None = None) -> str:
-    """Why a case has no result, for the result file; the whole error is written to the log."""
+    """Why a case has no result, for the result file. Writes the whole error to the log."""
     log(error)
     if is_ours(error):
         return str(error)
@@ -97,7 +97,8 @@ def reason_of(error: BaseException, step_file: Path | None = None) -> str:
 
 
 def kept_from_file(said: str, what: str, step_file: Path | None) -> str:
-    """What a step said: ours as it is; of a user's step only `what` it is about, the rest in the log."""
+    """The text for the result file: ours unchanged; of a user's step only `what`, with the text itself in the
+    log."""
     if not step_file or not said:
         return said
     with contextlib.suppress(OSError):
@@ -113,14 +114,13 @@ def place_in(error: BaseException, path: Path) -> str:
 
 
 def log(error: BaseException) -> None:
-    """Write an error with its message and traceback to the log of this process."""
-    with contextlib.suppress(OSError):  # a full disk costs the log, not the case
+    with contextlib.suppress(OSError):  # a full disk must not fail the case
         traceback.print_exception(error, file=sys.stderr)
         sys.stderr.flush()
 
 
 def _type_of(error: BaseException) -> str:
-    name = error.kind if isinstance(error, ToldByAnother) else type(error).__name__
+    name = error.kind if isinstance(error, RemoteError) else type(error).__name__
     return name if name.isidentifier() and len(name) <= _TYPE_LETTERS else "an error"
 
 
@@ -134,7 +134,7 @@ def _kind_of_failure(error: BaseException) -> str:
 
 
 def _memory_in(text: str) -> str:
-    """The figures that torch's allocators tell."""
+    """The amounts of memory in a message of torch's allocators."""
     wanted, capacity, free = (found.search(text) for found in (_WANTED, _CAPACITY, _FREE))
     said = [f"tried to allocate {wanted[1]} {wanted[2]}"] if wanted else []
     said += [f"{free[1]} {free[2]} free"] if free else []

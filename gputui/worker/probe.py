@@ -1,4 +1,4 @@
-"""What this interpreter can measure with: versions, devices, and whether torch has kernels for them."""
+"""What this interpreter can measure: versions, devices, and whether torch has kernels for them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import contextlib
 import platform
 import re
 import sys
-from typing import Any  # torch's own types, and JSON
+from typing import Any  # Any: torch's types, and JSON
 
 OLDEST_TORCH = (2, 4)
 NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
 
 
 def is_too_old(torch_version: str) -> bool:
-    """Whether a torch of this version lacks what is measured with; builds before a release count as it."""
+    """Whether this torch is too old to measure with; a pre-release counts as its release."""
     found = re.match(r"(\d+)\.(\d+)", torch_version)
     return found is not None and (int(found[1]), int(found[2])) < OLDEST_TORCH
 
 
 def probe() -> dict[str, Any]:
-    """One JSON object. Without torch, or with one that cannot be imported, `torch_missing` says why.
+    """One JSON object. `torch_missing` says why torch is missing or cannot be imported.
 
-    A torch that is too old is asked for no more than its version, `old_torch_version`.
+    A torch that is too old is only asked for its version, `old_torch_version`.
     """
     found: dict[str, Any] = {
         "kind": "probe",
@@ -34,7 +34,7 @@ def probe() -> dict[str, Any]:
     try:
         import torch
 
-        torch_version = str(torch.__version__)  # a folder left by an old torch imports, and is empty
+        torch_version = str(torch.__version__)  # an empty folder left by an old torch can still be imported
     except ModuleNotFoundError as error:
         name = str(error.name)
         is_name = re.fullmatch(r"[A-Za-z0-9_.]{1,60}", name)
@@ -48,7 +48,9 @@ def probe() -> dict[str, Any]:
     if is_too_old(torch_version):
         old = {"old_torch_version": torch_version, "torch_file": torch.__file__}
         return {**found, **old, "torch_missing": f"{torch_version} is too old: {NEEDED_TORCH}"}
-    has_cudnn = torch.backends.cudnn.is_available() and not torch.version.hip  # there it is MIOpen's number
+    has_cudnn = (
+        torch.backends.cudnn.is_available() and not torch.version.hip
+    )  # with ROCm the number is MIOpen's
     cudnn = torch.backends.cudnn.version() if has_cudnn else None
     return {
         **found,
@@ -97,7 +99,7 @@ def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
         why_not = "" if torch.version.hip else missing_kernels(capability, torch.cuda.get_arch_list())
         free_bytes, bf16 = None, False
         if not why_not:
-            with contextlib.suppress(RuntimeError):  # a device busy in exclusive mode can still be named
+            with contextlib.suppress(RuntimeError):  # a device busy in exclusive mode still has a name
                 torch.cuda.set_device(index)
                 free_bytes = torch.cuda.mem_get_info(index)[0]
                 bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -165,7 +167,7 @@ def _pci_address(properties: Any) -> str:
 
 
 def _cudnn_text(number: int | None) -> str | None:
-    """91002 is 9.10.2; before 9 it was 8902 for 8.9.2."""
+    """The version as text: 91002 is 9.10.2; before version 9, 8902 was 8.9.2."""
     if number is None:
         return None
     scale = 10000 if number >= 90000 else 1000

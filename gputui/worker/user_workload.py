@@ -1,4 +1,4 @@
-"""A workload of the user's: a file that declares a `WORKLOAD` in the contract of the workloads here."""
+"""A user's workload: a file that declares a `WORKLOAD` under the same contract as ours."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any  # whatever the user wrote
+from typing import Any  # Any: whatever the user wrote
 
 from .contract import Request, Step, Workload
 from .contract_check import NotInContract, mistake_in
 from .failures import place_in
 
 PREFIX = "step:"
-"""Before the name of a user's workload, so that it is never taken for one of ours."""
+"""Prefix of the name of a user's workload, so that it never collides with one of ours."""
 
 
 def load(path: Path) -> Workload:
-    """The workload a file declares, its name behind PREFIX.
+    """The workload that a file declares, its name prefixed with PREFIX.
 
-    The file's directory can be imported from, after all others. Raises NotInContract.
+    The file's directory is added to the end of the import path. Raises NotInContract.
     """
     try:
         tree = ast.parse(path.read_bytes(), path.name)
@@ -37,7 +37,7 @@ def load(path: Path) -> Workload:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise NotInContract(_located(error, path)) from error
     lines = declared_lines(tree)
     workload = getattr(module, "WORKLOAD", None)
@@ -81,7 +81,7 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def _located(error: BaseException, path: Path) -> str:
-    """An error with its message and the line of the user's file that led to it: for a terminal alone."""
+    """An error with its message and the line of the user's file that led to it: only for the terminal."""
     if isinstance(error, NotInContract):
         return str(error)
     said = str(error).strip().split("\n")[0]

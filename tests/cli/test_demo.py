@@ -1,111 +1,22 @@
-"""`gputui demo`: pictures of a box that does not exist, which say so."""
+"""`gputui demo`: the monitor on a box that does not exist."""
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 import sys
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
-from command_line import gputui, write_spin_profile
-
-from gputui.tui.measured_pictures import NAMES, SIZES
-from gputui.tui.shell.registry import SCREENS
-
-SHOWN = {entry.id: f"{entry.key} {entry.short}" for entry in SCREENS}
-MEASURED = {f"{name}-{width}x{height}.svg" for name in NAMES for width, height in SIZES}
+from command_line import gputui
 
 
-def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, repository: Path) -> None:
-    done = gputui("demo", "--screenshots", tmp_path / "shots")
-    assert done.returncode == 0, done.stdout
-    made = sorted((tmp_path / "shots").iterdir())
-    assert sorted(map(Path, done.stdout.split())) == made
-    kept = {path.name for path in (repository / "screenshots").glob("*.svg")}
-    assert {path.name for path in made} == kept - MEASURED
-    for path in made:
-        assert path.read_bytes() == (repository / "screenshots" / path.name).read_bytes(), (
-            f"{path.name} has changed: gputui demo --screenshots screenshots, and look at it"
-        )
-        root = ElementTree.fromstring(path.read_bytes())
-        assert "DEMO DATA" in "".join(root.itertext())
-        assert "href" not in path.read_text()
-        assert path.stat().st_size < 200_000
-
-
-@pytest.mark.slow
-def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_behind(
-    tmp_path: Path,
-) -> None:
-    spin = write_spin_profile(tmp_path / "spin.toml", blocks=10)
-    done = gputui("demo", "--screenshots", tmp_path / "shots", "--measure", spin)
-    assert done.returncode == 0, done.stderr
-    made = {path.name: path for path in (tmp_path / "shots").iterdir()}
-    assert made.keys() >= MEASURED
-    texts = {name: "\n".join(text_of(made[name]).itertext()) for name in sorted(MEASURED)}
-    for name, text in texts.items():
-        assert "href" not in made[name].read_text()
-        assert "DEMO DATA" not in text
-        assert f"[{SHOWN[name.partition('-')[0]]}]" in text
-        assert text_of(made[name]).get("width") == str(int(name.split("-")[-1].split("x")[0]) * 8 + 20)
-    for size in ("80x24", "120x40"):
-        assert "spin mini cpu fp32 1 thread" in texts[f"run-progress-{size}.svg"]
-        assert "finished" in texts[f"run-ended-{size}.svg"]
-        assert "all cores" in texts[f"results-runs-{size}.svg"]
-        assert "one core" in texts[f"results-runs-{size}.svg"]
-        assert "median" in texts[f"results-blocks-{size}.svg"]
-        assert "per step" in texts[f"compare-evidence-{size}.svg"]
-    assert not Path(os.environ["GPUTUI_DB"]).exists()
-    assert not Path(os.environ["GPUTUI_STATE"]).exists()
-
-
-def test_the_readme_shows_pictures_that_exist_and_each_that_exists_is_made_by_the_command(
-    repository: Path,
-) -> None:
-    readme = (repository / "README.md").read_text()
-    shown = set(re.findall(r"screenshots/([\w.-]+\.svg)", readme))
-    kept = {path.name for path in (repository / "screenshots").glob("*.svg")}
-    assert shown >= {name for name in MEASURED if name.endswith("-80x24.svg")}
-    assert shown <= kept
-    assert kept >= MEASURED
-    assert not {name for name in kept - MEASURED if not name.startswith("monitor-")}
-
-
-@pytest.mark.slow
-def test_pictures_of_what_cannot_be_measured_are_refused_with_the_reason(tmp_path: Path) -> None:
-    (tmp_path / "broken.toml").write_text("schema = 9")
-    refused = gputui("demo", "--screenshots", tmp_path / "shots", "--measure", tmp_path / "broken.toml")
-    assert refused.returncode == 3
-    assert "broken.toml" in refused.stderr
-    assert gputui("demo", "--measure").returncode == 2
-
-
-def text_of(picture: Path) -> ElementTree.Element:
-    return ElementTree.fromstring(picture.read_bytes())
-
-
-def test_every_letter_stands_in_its_own_column(repository: Path) -> None:
-    text = (repository / "screenshots" / "monitor-8gpu-80x24.svg").read_text()
-    (width,) = re.findall(r'viewBox="0 0 ([\d.]+) ', text)
-    places = [float(x) for xs in re.findall(r'<text[^>]* x="([^"]+)"', text) for x in xs.split()]
-    assert places
-    assert max(places) < float(width)
-
-
-def test_a_folder_that_cannot_be_written_and_numbers_out_of_range_are_told() -> None:
-    refused = gputui("demo", "--screenshots", "/proc/nowhere")
-    assert refused.returncode == 2
-    assert "pictures cannot be written" in refused.stderr
+def test_more_gpus_than_a_box_can_have_are_refused() -> None:
     assert gputui("demo", "--gpus", "73").returncode == 2
 
 
-def test_without_a_terminal_it_says_how_pictures_are_made() -> None:
+def test_without_a_terminal_it_names_the_command_that_needs_none() -> None:
     done = gputui("demo")
     assert done.returncode == 2
-    assert "--screenshots DIR" in done.stderr
+    assert "gputui snapshot" in done.stderr
 
 
 @pytest.mark.parametrize("gpus", ["1", "8"])

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +18,12 @@ from pathlib import Path
 import duckdb
 import pytest
 from command_line import LONGEST_S, WORDS, gputui
+from nvml.standin import standin_environment
 
 from gputui.cli import main
-from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, LaunchStart
-from gputui.store.journal_reader import JournalTail
+from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, Event, LaunchStart
+from gputui.model.telemetry import HOST
+from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
 
 PYTHON = (sys.executable, "-IS", "-c")
 
@@ -328,6 +331,46 @@ def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(
     assert rows(db, "SELECT outcome FROM cases") == [("interrupted",)]
     assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
     assert gputui("import", run_dir, "--db", db).stdout.count("was there already") == 1
+
+
+_HANGS = {"from the first call on": "1 hang * 1", "while it is read": "1 hang nvmlDeviceGetPowerUsage 4"}
+
+
+@pytest.mark.parametrize("hang", _HANGS.values(), ids=_HANGS)
+def test_a_gpu_that_hangs_costs_its_own_rows_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: str
+) -> None:
+    scenario = standin_environment(f"driver gpus 4\n{hang}\n")
+    for name, value in scenario.items():
+        monkeypatch.setenv(name, value)
+    recorder = start_record("--db", tmp_path / "a.db", "--", *PYTHON, "input()")
+    run_dir = wait_until_begun()
+
+    def counts() -> Counter[int]:
+        return Counter(reading.device for reading in read_telemetry(run_dir))
+
+    wait_until(lambda: bool(read_journal(run_dir).of(Event)))
+    before = counts()
+    wait_until(lambda: all(counts()[device] >= before[device] + 2 for device in (HOST, 0, 2, 3)))
+    assert counts()[1] == before[1]
+    with Path(scenario["GPUTUI_NVML_SCENARIO"]).open("a") as file:
+        file.write(f"{hang.rpartition(' ')[0]} 0\n")
+    wait_until(lambda: counts()[1] >= before[1] + 2)
+    assert recorder.communicate(b"\n", LONGEST_S)[1].startswith(b"gputui: recorded as ")
+    assert recorder.returncode == 0
+    assert rows(tmp_path / "a.db", "SELECT level, message FROM events") == [
+        ("warning", "nvml device 1: the driver has not answered for 5 s")
+    ]
+
+
+def test_a_recording_ends_while_a_gpu_hangs(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    scenario = standin_environment("driver gpus 4\n1 hang * 1\n")
+    done = gputui("record", "--db", db, "--", "true", env=scenario)
+    assert (done.returncode, done.stderr.startswith("gputui: recorded as ")) == (0, True)
+    assert rows(db, "SELECT outcome FROM cases") == [("ok",)]
+    assert rows(db, "SELECT DISTINCT device_index FROM telemetry ORDER BY 1") == [(0,), (2,), (3,)]
+    assert rows(db, "SELECT message FROM events") == [("nvml device 1: the driver has not answered for 5 s",)]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from supervised import Supervised, ends_by_itself
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, CaseEnd, Figure, RunEnd
 from gputui.worker.contract import Parameter, Request
-from gputui.worker.procs.ranks import PeerLost, Peers
+from gputui.worker.procs.ranks import RankGroup, RankLost
 from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads.ddp import bus_bytes_per_s, start_ranks
 from gputui.worker.workloads.ddp_rank import built
@@ -51,14 +51,14 @@ def tiny() -> Request:
 
 
 @pytest.fixture(scope="module")
-def ranks() -> Iterator[Peers]:
+def ranks() -> Iterator[RankGroup]:
     started = start_ranks(tiny())
     yield started
     started.close()
 
 
 @pytest.fixture
-def sharded() -> Iterator[Peers]:
+def sharded() -> Iterator[RankGroup]:
     request = Request({**TINY, "sharding": "full"}, "cpu", resolve("fp32", "cpu"), 2, seed=1)
     started = start_ranks(request)
     yield started
@@ -77,7 +77,7 @@ def rank_of(process: psutil.Process) -> str:
     return ""
 
 
-def test_two_ranks_train_as_one_process_does_with_both_batches(ranks: Peers) -> None:
+def test_two_ranks_train_as_one_process_does_with_both_batches(ranks: RankGroup) -> None:
     found = []
     for _ in range(3):
         ranks.ask_all(do="time", steps=1)
@@ -111,7 +111,7 @@ def losses_of_one_process(count: int) -> list[float]:
     return found
 
 
-def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Peers) -> None:
+def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: RankGroup) -> None:
     losses = []
     for _ in range(4):
         sharded.ask_all(do="time", steps=2)
@@ -126,13 +126,13 @@ def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Pee
         assert answer["numbers"] == pytest.approx(weights / 2, rel=0.01)
 
 
-def test_what_all_ranks_sum_is_checked_number_by_number(ranks: Peers) -> None:
+def test_what_all_ranks_sum_is_checked_number_by_number(ranks: RankGroup) -> None:
     for answer in ranks.ask_all(do="reduce", size_bytes=2**16, times=3):
         assert answer["is_right"] is True
         assert float(answer["seconds"]) > 0
 
 
-def test_what_a_rank_cannot_do_is_told_and_it_goes_on(ranks: Peers) -> None:
+def test_what_a_rank_cannot_do_is_told_and_it_goes_on(ranks: RankGroup) -> None:
     with pytest.raises(RuntimeError, match="lay eggs"):
         ranks.ask(1, do="lay eggs")
     assert ranks.ask(1, do="alone", steps=1)["wall_ns"]
@@ -144,8 +144,8 @@ def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
 
 
 def test_a_launcher_that_starts_nothing_is_told_at_once() -> None:
-    with pytest.raises(PeerLost, match="the launcher ended with status 3"):
-        Peers("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+    with pytest.raises(RankLost, match="the launcher ended with status 3"):
+        RankGroup("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 
 
 def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
@@ -154,8 +154,8 @@ def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     leaves = "import tempfile; tempfile.mkdtemp(); raise SystemExit(3)"
-    with pytest.raises(PeerLost):
-        Peers("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", leaves))
+    with pytest.raises(RankLost):
+        RankGroup("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", leaves))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -166,8 +166,8 @@ def test_a_long_temporary_directory_leaves_room_for_the_name_of_a_socket(
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    with pytest.raises(PeerLost, match="the launcher ended with status 3"):
-        Peers("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+    with pytest.raises(RankLost, match="the launcher ended with status 3"):
+        RankGroup("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 
 
 @pytest.mark.slow

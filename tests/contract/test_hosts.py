@@ -23,7 +23,7 @@ from test_ddp import TINY, losses_of_one_process, rank_of, tiny
 
 from gputui.worker.contract import Request, Unsupported
 from gputui.worker.procs.multihost import Hosts, _error_in, address_of
-from gputui.worker.procs.ranks import Lines, PeerLost, Peers
+from gputui.worker.procs.ranks import Lines, RankGroup, RankLost
 from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads.ddp import start_ranks
 
@@ -46,7 +46,7 @@ def on_two_hosts(rendezvous: str) -> Request:
     return Request(one_per_host, "cpu", resolve("fp32", "cpu"), 1, tiny().seed, 600.0, "eager", rendezvous)
 
 
-def train_forever(ranks: Peers) -> NoReturn:
+def train_forever(ranks: RankGroup) -> NoReturn:
     while True:
         ranks.ask_all(do="time", steps=1)
 
@@ -107,7 +107,7 @@ def test_a_host_whose_command_is_killed_joins_no_more(rendezvous: str) -> None:
 
 def test_hosts_that_do_not_join_are_counted(rendezvous: str) -> None:
     hosts = Hosts(rendezvous, 3)
-    with pytest.raises(PeerLost, match="0 of 2 other hosts joined: start gputui join there first"):
+    with pytest.raises(RankLost, match="0 of 2 other hosts joined: start gputui join there first"):
         hosts.call("workloads.ddp_rank", 1, 1, patience_s=0.05)
     hosts.close()
 
@@ -166,7 +166,7 @@ def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvou
         theirs = psutil.Process(guest.pid).children(recursive=True)
         assert "1" in {rank_of(process) for process in theirs}
         guest.terminate()
-        with pytest.raises(PeerLost, match=r"another host is gone|rank 1 on another host ended"):
+        with pytest.raises(RankLost, match=r"another host is gone|rank 1 on another host ended"):
             train_forever(ranks)
         ranks.close()
         assert psutil.wait_procs(theirs, timeout=300)[1] == []

@@ -30,9 +30,9 @@ from gputui.model.plan import Plan
 from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
-from gputui.services.runs.progress import Course, LastWords
+from gputui.services.runs.progress import LastWords, ProgressTracker
 from gputui.services.runs.start import Checked
-from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
@@ -121,16 +121,16 @@ def lines_of(made: Plan, *, launches: int = 4) -> list[Line]:
 def watching() -> RunModel:
     """A run under way."""
     made = plan()
-    course = Course([made], is_of_this_clock=True)
+    progress = ProgressTracker([made], is_of_this_clock=True)
     for line in lines_of(made):
-        course.hear(0, line)
-    seen = course.picture()
+        progress.hear(0, line)
+    seen = progress.picture()
     model = RunModel()
     model.know_profiles(PROFILES)
     model.know_in_progress((RUN,))
     model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cpu"))
     stood = replace(seen, begun_ns=0, left_s=68.0, box=BOX)
-    model.know_course(RUN.run_ids[0], stood)
+    model.know_progress(RUN.run_ids[0], stood)
     return model
 
 
@@ -144,7 +144,7 @@ def ended(wrong: GputuiError | None = None) -> RunModel:
     )
     said = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
     model.know_ended(
-        Ended(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
     )
     return model
 
@@ -169,7 +169,7 @@ def wrong_form() -> RunModel:
 def failing() -> RunModel:
     """A run one of whose workers has failed, and its last words."""
     model = watching()
-    assert model.course is not None
+    assert model.progress is not None
     said = LastWords(
         0,
         2,
@@ -179,7 +179,7 @@ def failing() -> RunModel:
         f"its worker was ended by SIGSEGV {HOSTILE}",
         ("Traceback (most recent call last):", "  File gemm.py, line 9, in build", f"OSError: {HOSTILE}"),
     )
-    model.know_course(RUN.run_ids[0], replace(model.course, last_words=(said,)))
+    model.know_progress(RUN.run_ids[0], replace(model.progress, last_words=(said,)))
     assert model.watched is not None
     model.know_watched(
         replace(model.watched, run_dirs=("/home/ana/.local/state/gputui/runs/0194b5a0-1/logs",))

@@ -23,7 +23,8 @@
  *   1 error * 15                          return code of every function for this GPU
  *   1 every nvmlDeviceGetPowerUsage 3 999 return code of every third call of a function, or of `*`
  *   1 delay_ms nvmlDeviceGetPowerUsage 25 time the function takes, or `*`; … 25 5 10 as above
- *   1 hang nvmlDeviceGetPowerUsage 2     a function, or `*`, does not return from its second call on
+ *   1 hang nvmlDeviceGetPowerUsage 2     a function, or `*`, does not return from its second call on,
+ *                                         until the file says 0
  *   0 field 186 345000                    a field value; one that is not given is not supported
  *   0 gpm 5 41.5                          a GPM metric; one that is not given is not supported
  *   0 violation 0 5000000                 accumulated violation time of a policy
@@ -329,8 +330,12 @@ static int misbehave(int scope, const char *function) {
     if (delay < 0) delay = number(scope, "delay_ms *", 0);
     if (delay > 0) usleep((useconds_t)delay * 1000);
     Line *hang = find_for(scope, "hang", function);
-    if (hang && ++hang->asked >= (unsigned)hang->value.constant)
-        for (;;) pause();
+    if (hang && hang->value.constant && ++hang->asked >= (unsigned)hang->value.constant)
+        while (hang && hang->value.constant) {
+            usleep(20000);
+            load();
+            hang = find_for(scope, "hang", function);
+        }
     Line *every = find_for(scope, "every", function);
     if (every) {
         long n = 1;

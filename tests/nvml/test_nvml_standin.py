@@ -35,7 +35,7 @@ def all_of(source):
     return {
         "full": {d: dict(source.read(d, full=True).values) for d in source.devices()},
         "quick": {d: dict(source.read(d, full=False).values) for d in source.devices()},
-        "problems": {d: why.reason for d, why in source.problems().items()},
+        "problems": {d: why.reason for d in source.devices() if (why := source.problem(d))},
     }
 source = NvmlSource()
 why = source.probe()
@@ -43,8 +43,6 @@ first = all_of(source)
 with open(os.environ["GPUTUI_NVML_SCENARIO"], "a") as scenario:
     scenario.write(os.environ.get("THEN", ""))
 second = all_of(source)
-source.close()
-source.close()
 print(json.dumps({"why": why and why.reason, "first": first, "second": second}))
 """
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_case, make_plan, write_program
+from nvml.standin import standin_environment
 from supervised import Supervised, living_members, scripted_worker, start_supervisor
 
 from gputui.model.absent import Missing
@@ -28,8 +29,10 @@ from gputui.model.journal import (
     WorkerReady,
 )
 from gputui.model.plan import Plan
+from gputui.model.telemetry import HOST
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.support.paths import run_directories
+from gputui.store.journal_reader import read_telemetry
 
 WELL = "\nfor case_id in ids: measure(case_id)\nend()\n"
 THREE = (make_case(), make_case(size="base"), make_case(threads="all"))
@@ -55,6 +58,17 @@ def launches_of(run: Supervised) -> list[tuple[tuple[int, ...], str, str]]:
 
 def case_ends(run: Supervised) -> list[tuple[int, int, str, str]]:
     return [(e.launch_id, e.case_id, e.outcome, e.reason) for e in run.lines(CaseEnd)]
+
+
+def test_a_run_goes_to_its_end_while_a_gpu_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in standin_environment("driver gpus 4\n1 hang * 1\n").items():
+        monkeypatch.setenv(name, value)
+    run = finished(tmp_path, scripted(tmp_path, WELL, [0], [1]))
+    assert [outcome for _, outcome, _ in launches_of(run)] == ["ok", "ok"]
+    assert [(e.level, e.message) for e in run.lines(Event)] == [
+        ("warning", "nvml device 1: the driver has not answered for 5 s")
+    ]
+    assert {reading.device for reading in read_telemetry(run.run_dir)} == {HOST, 0, 2, 3}
 
 
 def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_one_damaged_file_leaves_the_other_metrics(host: tuple[HostSource, Path]
     source, root = host
     write(root, {"/proc/loadavg": "", "/proc/stat": "cpu x y z 1 2\n"})
     assert source.read(HOST, full=True).values.keys() == {"memory_used_bytes", "cpu_clock_mhz"}
-    assert source.problems() == {}
+    assert source.problem(HOST) is None
 
 
 def test_a_host_that_went_away_is_remembered_as_a_problem(host: tuple[HostSource, Path]) -> None:
@@ -125,7 +125,7 @@ def test_a_host_that_went_away_is_remembered_as_a_problem(host: tuple[HostSource
     for name in ("stat", "meminfo", "loadavg", "cpuinfo"):
         (root / "proc" / name).unlink()
     assert source.read(HOST, full=True).values == {}
-    assert isinstance(source.problems()[HOST], Missing)
+    assert isinstance(source.problem(HOST), Missing)
 
 
 def test_without_proc_psutil_answers(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Will a training fit: from what a user states to the memory of its step and the GPUs that have it."""
+"""Whether a training fits: from what a user states to the memory of its step and the GPUs that have it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
 
 KEPT_BY_THE_DRIVER = 0.08
-"""Of the sales figure, at most, as seen in `gpus.csv` where both figures are known."""
+"""Share of the memory as sold, at most, as seen in `gpus.csv` where both values are known."""
 DEFAULT_VOCABULARY = 50257
 """GPT-2's."""
 _MULTIPLIERS = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
@@ -47,7 +47,7 @@ _NEAR = 5
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a user stated; None where it was not."""
+    """What the user stated; None for what was not."""
 
     params: str | None
     optimizer: str
@@ -58,7 +58,7 @@ class Wish:
     width: str | None
     vocabulary: str | None
     activations: str | None
-    """Bytes of the whole batch."""
+    """Bytes for the whole batch."""
     gpu: str | None
     file: str | None
     """A result file, or `F@RUN`."""
@@ -67,7 +67,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Activations that a result file holds, against the formula at the same shape."""
+    """Activations in a result file relative to the formula at the same shape."""
 
     ratio: float
     where: str
@@ -76,40 +76,38 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class GpuClass:
-    """GPUs of one size of memory, and what fits there."""
+    """GPUs with one size of memory, and what fits there."""
 
     memory_gib: float
     """As sold."""
     memory_bytes: int
-    """The least that a driver gives of it."""
+    """The least that a driver reports for it."""
     is_estimated: bool
-    """True where no driver's figure is known of any of them."""
+    """True if no driver's value is known for any of them."""
     names: tuple[str, ...]
     fit: Fit
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer."""
-
     training: Training
     notes: tuple[str, ...]
-    """Where what was not stated came from, and what is doubtful."""
+    """Where assumed values come from, and what is doubtful."""
     activations_from: str
     """`formula`, `measured` or `stated`."""
     measured: Measured | None
     at_once: Parts
     peak: Peak
     classes: tuple[GpuClass, ...]
-    """In the order of their memory."""
+    """In order of memory."""
     warnings: tuple[str, ...] = ()
 
 
 def report(wish: Wish) -> Report:
-    """Answer a wish.
+    """Answer a question about memory.
 
-    Raises GputuiError for each value that is none, an unknown GPU, and a file that cannot be read or holds
-    no activations of that precision.
+    Raises GputuiError for each invalid value, an unknown GPU, and a file that cannot be read or has no
+    activations at that precision.
     """
     optimizer = _one_of("--optimizer", wish.optimizer, STATES_PER_WEIGHT)
     precision = PRECISIONS[_one_of("--precision", wish.precision, PRECISIONS)]
@@ -160,7 +158,7 @@ def telling_classes(classes: Sequence[GpuClass]) -> tuple[GpuClass, ...]:
 
 
 def fewest_gpus(classes: Sequence[GpuClass]) -> GpuClass | None:
-    """Of the sizes of which several are enough the one that needs the fewest, and the smallest of these."""
+    """Among the sizes of which several suffice, the one that needs the fewest, and the smallest of these."""
     several = [one for one in classes if one.fit.word == "several GPUs"]
     return min(several, key=lambda one: (one.fit.tricks.gpus, one.memory_bytes), default=None)
 
@@ -180,12 +178,12 @@ def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
 
 
 def _as_typed(number: int) -> str:
-    """Every digit of a limit; of a power of ten too long to be counted `1e14`, which may be typed, too."""
+    """Every digit of a limit; a power of ten too long to count as `1e14`, which can be typed too."""
     return f"{number}" if number < 10**9 else f"{number:.0e}".replace("+", "")
 
 
 def memory_of(row: GpuRow) -> int | Missing:
-    """Bytes that a driver gives of a GPU; where that is not known, the sales figure less what one keeps."""
+    """Memory that a driver reports for a GPU; if unknown, the memory as sold less the most a driver keeps."""
     if row.nvml_memory_mib is not None:
         return round(row.nvml_memory_mib * 2**20)
     if row.memory_gib is not None:
@@ -201,7 +199,7 @@ def _one_of(option: str, text: str, known: Iterable[str]) -> str:
 
 
 def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
-    """Shape and number of weights; what was not stated is taken from a usual shape, and noted."""
+    """Shape and number of weights; what was not stated comes from a usual shape, with a note."""
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
         raise GputuiError("--layers and --width: one was given without the other", "give both or neither")
@@ -234,7 +232,7 @@ def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
 
 
 def _rows(name: str | None) -> tuple[GpuRow, ...]:
-    """The GPUs that are asked about: all whose memory is known, or those that a name means."""
+    """The GPUs in question: all whose memory is known, or those that match a name."""
     known = tuple(row for row in gpu_rows() if not isinstance(memory_of(row), Missing))
     if name is None:
         return known
@@ -300,7 +298,7 @@ def _measured(text: str, precision: str, trust: bool) -> tuple[Measured, tuple[s
 def _ratios(
     run: Run, passes: dict[int, ProfiledPass], precision: str
 ) -> Iterator[tuple[tuple[bool, int], Measured]]:
-    """Each case that tells of activations, with how much it is to be preferred: GPUs, then larger shapes."""
+    """Each case with known activations, with its preference: GPUs, then larger shapes."""
     for result in run.cases:
         training = training_of(result.case)
         if training is None or result.case.variant.precision != precision:
@@ -316,7 +314,7 @@ def _ratios(
 
 
 def training_of(case: Case) -> Training | None:
-    """What a case of `gpt_train`, or of `memory_tricks` without a trick, trains; None of any other."""
+    """What a case of `gpt_train`, or of `memory_tricks` without a technique, trains; None for any other."""
     stated = dict(case.work.parameters)
     if case.work.workload not in ("gpt_train", "memory_tricks") or stated.get("trick", "none") != "none":
         return None
@@ -336,14 +334,14 @@ def training_of(case: Case) -> Training | None:
 
 
 def _ratio_of(result: CaseResult, profiled: ProfiledPass | None, training: Training) -> float | None:
-    """Measured activations against the formula's: after the forward pass, else at the peak."""
+    """Measured activations relative to the formula: after the forward pass, else at the peak."""
     whole = activation_parts(training)
     after = (
         None if profiled is None else next((p for p in profiled.memory if p.point == "after_forward"), None)
     )
     if after is not None:
         return (after.activations_bytes - whole.copies - whole.loss) / whole.activations
-    figures = {f.key: f.value for f in figures_of(result)}
+    figures = {f.key: f.value for f in metrics_of(result)}
     activations = figures.get("activations_at_peak_bytes")
     gradients = figures.get("gradients_at_peak_bytes")
     if not isinstance(activations, (int, float)) or not isinstance(gradients, (int, float)):

@@ -10,7 +10,7 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, format_percent, format_ratio
-from gputui.services.compare.pairing import Cell, Comparison, Row, normality_of_side
+from gputui.services.compare.pairing import Cell, Comparison, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
@@ -25,8 +25,8 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.compare.row_values import value_of
-from gputui.services.results.labels import figure_text
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.labels import metric_text
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import IMPOSSIBLE
 
 COLUMNS = ("rate", "time", "ratio", "n", "peak", "cost", "energy")
@@ -167,19 +167,19 @@ def _has(cell: Cell) -> bool:
     return not isinstance(cell.speed, Missing)
 
 
-def figure_table(comparison: Comparison, naming: Naming) -> Words | None:
+def metric_table(comparison: Comparison, naming: Naming) -> Words | None:
     """What the cases gave besides their speed, side by side and without a verdict; None if nothing."""
     rows: list[tuple[str, str, str]] = []
     for row in comparison.rows:
         sides = [
-            {f.key: f for f in figures_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
+            {f.key: f for f in metrics_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
         ]
         found = {**sides[1], **sides[0]}
         if found:
             rows.append((naming.name(row), "", ""))
-        for key, figure in found.items():
-            on_a, on_b = (figure_text(side[key]) if key in side else "—" for side in sides)
-            rows.append((f"  {figure.title}", on_a, on_b))
+        for key, metric in found.items():
+            on_a, on_b = (metric_text(side[key]) if key in side else "—" for side in sides)
+            rows.append((f"  {metric.title}", on_a, on_b))
     return Words(("figures, not judged", "a", "b"), tuple(rows), (1, 2)) if rows else None
 
 
@@ -243,11 +243,11 @@ def _impossible(comparison: Comparison, place: int) -> Iterable[tuple[Row, float
             yield row, max(known)
 
 
-def normal_lines(comparison: Comparison) -> Iterable[str]:
+def performance_lines(comparison: Comparison) -> Iterable[str]:
     """Whether each side's devices reach what they reach elsewhere; nothing where no figures are known."""
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        for normality in normality_of_side(side):
-            yield f"{letter} {normality.text}"
+        for performance in performance_checks_of_side(side):
+            yield f"{letter} {performance.text}"
 
 
 def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:

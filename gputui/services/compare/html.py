@@ -17,9 +17,9 @@ from gputui.services.compare.columns import (
     Words,
     cost_table,
     energy_table,
-    figure_table,
     left_out,
-    normal_lines,
+    metric_table,
+    performance_lines,
     remarks,
     row_table,
 )
@@ -96,7 +96,7 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
     differs = [difference_words(difference) for difference in comparison.differs]
     if not differs and not ignore:
         differs = [no_difference_words(comparison)]
-    costs, figures = cost_table(comparison, naming), figure_table(comparison, naming)
+    costs, figures = cost_table(comparison, naming), metric_table(comparison, naming)
     parts = [
         f"<h1>{safe(comparison.b.name)} <small>against</small> {safe(comparison.a.name)}</h1>",
         "".join(
@@ -108,7 +108,7 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
         _part("Verdicts", interval_chart(list(_marks(comparison, naming)))),
         table,
         _list((f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)), "notes"),
-        _list((*remarks(comparison, naming), *normal_lines(comparison))),
+        _list((*remarks(comparison, naming), *performance_lines(comparison))),
         _part("Why", "".join(_why(why, naming) for why in whys) + _list(unattributed(whys, naming))),
         _part("Times of blocks", "".join(_strips(row, naming) for row in comparison.rows)),
         _part("Cost", _table(costs)),

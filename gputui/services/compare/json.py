@@ -9,12 +9,12 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import to_plain
-from gputui.services.compare.pairing import Cell, Comparison, Row, Side, normality_of_side
+from gputui.services.compare.pairing import Cell, Comparison, Row, Side, performance_checks_of_side
 from gputui.services.compare.why import Why, sentence
 from gputui.services.results.json import (
     case_identity,
     cost_as_json,
-    figures_as_json,
+    metrics_as_json,
     speed_as_json,
     summary_as_json,
 )
@@ -88,12 +88,12 @@ def _why(row: Row, why: Why | None) -> dict[str, Any]:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    normality = [{"word": n.word, "text": n.text} for n in normality_of_side(side)]
+    performance = [{"word": n.word, "text": n.text} for n in performance_checks_of_side(side)]
     return {
         "name": side.name,
         "run": summary_as_json(side.run),
         "chosen_of": side.chosen_of,
-        "normality": normality,
+        "normality": performance,
     }
 
 
@@ -104,7 +104,7 @@ def _cell(cell: Cell, unit: str) -> dict[str, Any]:
         "speed": speed_as_json(cell.speed),
         "cost": cost_as_json(cell.cost, unit),
         "energy": _energy(cell.energy),
-        "figures": [] if cell.result is None else figures_as_json(cell.result),
+        "figures": [] if cell.result is None else metrics_as_json(cell.result),
         "uses": [to_plain(use) for use in cell.uses],
     }
 

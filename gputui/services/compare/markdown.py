@@ -12,9 +12,9 @@ from gputui.services.compare.columns import (
     Words,
     absent_lines,
     cost_table,
-    figure_table,
     left_out,
-    normal_lines,
+    metric_table,
+    performance_lines,
     remarks,
     row_table,
 )
@@ -67,12 +67,12 @@ def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Coll
             (
                 *remarks(comparison, naming),
                 *absent_lines(comparison, columns or ()),
-                *normal_lines(comparison),
+                *performance_lines(comparison),
             )
         ),
         *(_why(why, naming) for why in whys),
         _list(unattributed(whys, naming)),
-        _table(figure_table(comparison, naming)),
+        _table(metric_table(comparison, naming)),
         _table(cost_table(comparison, naming) if columns is None else None),
         _list(left_out(comparison, naming)),
     ]

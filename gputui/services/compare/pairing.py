@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
-from gputui.analysis.normal import NO_REFERENCE, Normality
+from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
 from gputui.analysis.verdict import (
     BAND,
@@ -34,8 +34,8 @@ from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
-from gputui.services.results.expected import normality_of
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import (
     contention_of,
@@ -598,7 +598,7 @@ def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict:
         return ""
     if (a.result.case.variant.mode, b.result.case.variant.mode) != ("eager", "compile"):
         return ""
-    taken = [f.value for f in figures_of(b.result) if f.key == "compile_s"]
+    taken = [f.value for f in metrics_of(b.result) if f.key == "compile_s"]
     speeds = speed_of(a.result), speed_of(b.result)
     if not taken or not isinstance(taken[0], float):
         return ""
@@ -694,7 +694,7 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
 )
 
 
-def normality_of_side(side: Side) -> tuple[Normality, ...]:
-    """As `normality_of` for the cases of one side of a comparison, only where figures are known."""
+def performance_checks_of_side(side: Side) -> tuple[PerformanceCheck, ...]:
+    """As `performance_checks` for the cases of one side of a comparison, only where figures are known."""
     run = Run(side.run, tuple(case.result for case in side.cases))
-    return tuple(one for one in normality_of(run) if one.word != NO_REFERENCE)
+    return tuple(one for one in performance_checks(run) if one.word != NO_REFERENCE)

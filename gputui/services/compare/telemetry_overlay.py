@@ -25,7 +25,7 @@ OF_HOST = (("cpu_clock_mhz", "clock", "MHz"), ("cpu_busy_pct", "CPU used", "%"))
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Curve:
     """One metric of one side over the time in which its blocks were timed, launches end to end."""
 
     key: str
@@ -48,20 +48,20 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class SideCourse:
+class SideCurves:
     """All that is known of one side."""
 
     seconds: float
     """Of all launches, from the first block to the last of each."""
     starts_s: tuple[float, ...]
     """Where launches begin."""
-    courses: tuple[Course, ...]
-    disturbed: Course | Missing
+    curves: tuple[Curve, ...]
+    disturbed: Curve | Missing
     """THROTTLE: 1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped. CROWDED, of a
     CPU: 1 where others held its CPUs. 0 where nothing of that was."""
 
 
-def courses_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCourse | Missing, ...]:
+def curves_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCurves | Missing, ...]:
     """Of both sides of a row; Missing with the reason where nothing was sampled.
 
     Raises GputuiError if a file can no longer be read.
@@ -69,10 +69,10 @@ def courses_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[Sid
     if pool:
         absent = Missing("launches of several runs were taken together")
         return absent, absent
-    return tuple(_course(cell, evidence) for cell in (row.a, row.b))
+    return tuple(_curves(cell, evidence) for cell in (row.a, row.b))
 
 
-def _course(cell: Cell, evidence: Evidence) -> SideCourse | Missing:
+def _curves(cell: Cell, evidence: Evidence) -> SideCurves | Missing:
     if cell.result is None or cell.run is None or cell.result.outcome != "ok":
         return Missing("it was not measured")
     on_gpu = cell.result.case.variant.device_class == "gpu"
@@ -85,19 +85,19 @@ def _course(cell: Cell, evidence: Evidence) -> SideCourse | Missing:
         seconds += (launch.last_us - launch.first_us) * 1e-6
     wanted = OF_HOST if device == HOST else OF_GPU
     made = (_joined(launches, starts, device, *metric) for metric in wanted)
-    courses = tuple(course for course in made if course.known)
-    if not courses:
+    curves = tuple(curve for curve in made if curve.known)
+    if not curves:
         return Missing("nothing was sampled while it was timed")
     if device == HOST:
         disturbed = _crowded(cell.result, launches, starts)
     else:
         disturbed = _throttled(launches, starts, device)
-    return SideCourse(seconds, tuple(starts), courses, disturbed)
+    return SideCurves(seconds, tuple(starts), curves, disturbed)
 
 
 def _joined(
     launches: Sequence[LaunchSeries], starts: Sequence[float], device: int, key: str, title: str, unit: str
-) -> Course:
+) -> Curve:
     t_s: list[float] = []
     values: list[float] = []
     for launch, start_s in zip(launches, starts, strict=True):
@@ -109,10 +109,10 @@ def _joined(
                 for number, (t_us, value) in enumerate(zip(series.t_us, series.columns[key], strict=True)):
                     t_s.append(start_s + (number > 0) * (t_us - launch.first_us) * 1e-6)
                     values.append(value)
-    return Course(key, title, unit, t_s, values)
+    return Curve(key, title, unit, t_s, values)
 
 
-def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int) -> Course | Missing:
+def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int) -> Curve | Missing:
     bits = _joined(launches, starts, device, "throttle_bits", THROTTLE, "")
     if not bits.known:
         return Missing("this GPU does not tell what slows it")
@@ -126,10 +126,10 @@ def _throttled(launches: Sequence[LaunchSeries], starts: Sequence[float], device
         else 0.0
         for value in bits.values
     ]
-    return Course("throttle_bits", THROTTLE, "", bits.t_s, marks)
+    return Curve("throttle_bits", THROTTLE, "", bits.t_s, marks)
 
 
-def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequence[float]) -> Course | Missing:
+def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequence[float]) -> Curve | Missing:
     """Block by block; between two blocks what the earlier one says."""
     by_launch = {m.launch_id: m.blocks for m in case.measurements if m.outcome == "ok" and m.blocks}
     t_s: list[float] = []
@@ -143,4 +143,4 @@ def _crowded(case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequenc
                 marks.append(float(share > CROWDED_SHARE))
     if not marks:
         return Missing("this system does not tell who held the CPUs")
-    return Course("waited_ns", CROWDED, "", t_s, marks)
+    return Curve("waited_ns", CROWDED, "", t_s, marks)

@@ -1,4 +1,4 @@
-"""Can this box measure, and is it healthy: one look, and a line for each thing that matters."""
+"""Checks whether this machine can measure and is healthy, with a line for each thing that matters."""
 
 from __future__ import annotations
 
@@ -29,30 +29,32 @@ from gputui.store.text import clean_text
 State = Literal["ok", "note", "problem", "unknown"]
 
 NOTED = ("POWER-CAPPED", "SHARED", "STALE")
-"""How findings begin that a healthy GPU may have too; any other is a problem, and so is any alarm."""
+"""Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
+alarm."""
 LEAST_SHM_BYTES = 1 << 30
-"""Loader workers hand batches over through /dev/shm; Docker gives 64 MiB, and they die of it."""
+"""Loader workers pass batches through /dev/shm; Docker gives 64 MiB, which kills them."""
 LEAST_FREE_BYTES = 1 << 30
 """Journals of a long run with telemetry reach hundreds of MB."""
 OTHERS_SHARE = 0.25
-"""Part of all CPUs that others may use before rows of this CPU suffer visibly."""
+"""Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
 QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "kvm")
-"""Clock sources read without a system call; any other costs microseconds each time."""
+"""Clock sources read without a system call; any other costs microseconds per read."""
 LEAST_COLUMNS, LEAST_ROWS = 80, 24
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     topic: str
     """`driver`, `GPU 3 link`, `torch`: short."""
     state: State
-    """`problem`: the box does not do what it should; `note`: worth knowing; `unknown`: could not be seen."""
+    """`problem`: the machine does not do what it should; `note`: worth knowing; `unknown`: could not be
+    checked."""
     found: str
-    """What was seen, with its figures."""
+    """What was found, with its numbers."""
     next_step: str = ""
-    """What to do about it; empty if nothing is to be done."""
+    """What to do about it; empty if nothing needs to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +70,30 @@ class Terminal:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """All that the checks look at, gathered once."""
+    """The input of all checks, gathered once."""
 
     machine: Machine
     sample: LiveSample
     user: str
-    """Who looks; empty if not known."""
+    """The current user; empty if unknown."""
     interpreter: Interpreter | GputuiError
     found_as: str
     """Where the interpreter was found: `this Python`, `--python`."""
     passed_over: tuple[str, ...]
-    """Those that came before it and have torch, each with what it lacks."""
+    """Earlier candidates with torch, each with what it lacks."""
     clock_source: str | Missing
     governor: str | Missing
     terminal: Terminal
     result_file: Path
     state_directory: Path
     free_bytes: Mapping[Path, int | Missing]
-    """Of the file systems of the two."""
+    """Of the file systems of these two."""
     file_error: GputuiError | None
-    """Why the result file cannot be read, where there is one."""
+    """Why the result file cannot be read, if it exists."""
     unwritable: Mapping[Path, str]
-    """Why the result file, its directory or the state directory takes no writing, of those that do not."""
+    """Why the result file, its directory or the state directory cannot be written, for those that cannot."""
     measuring: int
-    """Runs of gputui in progress: what they use is no neighbour's."""
+    """Number of gputui runs in progress, whose load does not count as foreign."""
 
 
 def look(
@@ -101,16 +103,16 @@ def look(
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> tuple[Check, ...]:
-    """Look at this box and judge it; takes a second, and longer where torch is asked for the first time.
+    """Check this machine; takes a second, and longer if torch has to be probed first.
 
-    `on_step` is told what is being looked at. Nothing stays behind: whether a directory can be written is
-    tried with an empty temporary file. Raises GputuiError if the stated Python is none.
+    `on_step` gets the name of each step. Leaves nothing behind: an empty temporary file tests whether a
+    directory can be written. Raises GputuiError if the stated Python is unusable.
     """
     return judged(gathered(terminal, python=python, db=db, on_step=on_step))
 
 
 def judged(box: Box) -> tuple[Check, ...]:
-    """Every check of CHECKS, in their order."""
+    """The results of all CHECKS, in order."""
     return tuple(check for check_of in CHECKS for check in check_of(box))
 
 
@@ -121,7 +123,6 @@ def gathered(
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> Box:
-    """What the checks need to know of this box."""
     on_step("the driver and the host")
     measuring = sum(map(len, runs_in_progress()))
     sample = take_snapshot(processes=True)
@@ -238,7 +239,7 @@ def _gpus(box: Box) -> Iterator[Check]:
     lost = {gpu.device for gpu in box.sample.gpus if gpu.problem is not None}
     for gpu in box.sample.gpus:
         if gpu.parent in lost:
-            continue  # what keeps its GPU from being read is told once
+            continue  # why its GPU cannot be read is reported once
         found = health(box.sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
         for finding in found:
             yield _of_finding(gpu, finding)
@@ -403,11 +404,11 @@ CHECKS: tuple[Callable[[Box], Iterator[Check]], ...] = (
     _files,
     _terminal,
 )
-"""Adding a check is a function and its name here."""
+"""To add a check, write a function and add its name here."""
 
 
 def worst(checks: tuple[Check, ...]) -> str:
-    """One line for all of them: `2 problems, 1 note`, or that nothing is wrong."""
+    """A summary line: `2 problems, 1 note`, or that nothing is wrong."""
     problems = sum(check.state == "problem" for check in checks)
     notes = sum(check.state == "note" for check in checks)
     said = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
@@ -428,12 +429,12 @@ def _user() -> str:
 
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as containers give
+    except (KeyError, OSError):  # a user id without a name, as in containers
         return ""
 
 
 def _first_there(place: Path) -> Path:
-    """The directory itself, or the nearest above it that exists."""
+    """The directory itself, or its nearest existing ancestor."""
     for candidate in (place, *place.parents):
         try:
             if candidate.exists():
@@ -444,9 +445,9 @@ def _first_there(place: Path) -> Path:
 
 
 def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """What cannot be written, with the reason in the system's words.
+    """What cannot be written, with the system's reason.
 
-    Permissions alone say too little: /proc has them, and so have many network file systems.
+    Permissions alone are not enough: /proc has them, and so have many network file systems.
     """
     for place in directories:
         first = _first_there(place)
@@ -454,7 +455,7 @@ def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tupl
             tempfile.TemporaryFile(dir=first).close()
         except OSError as error:
             yield place, f"no file can be made in {first}: {error.strerror}"
-    # an open file is not opened here again: closing it would drop the lock that DuckDB has on it
+    # do not open a file that is open already: closing it would drop the lock that DuckDB has on it
     if result_file.exists() and not os.access(result_file, os.W_OK):
         yield result_file, "no permission to write"
 

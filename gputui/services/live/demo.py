@@ -1,4 +1,4 @@
-"""A box that does not exist, for looking around in the panes and for pictures of them."""
+"""A box that does not exist, for looking around in the panes."""
 
 from __future__ import annotations
 

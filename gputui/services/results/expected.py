@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.analysis.normal import Ceiling, Expectation, Normality, judge_normality
+from gputui.analysis.peak_tests import Expectation, PeakTest, PerformanceCheck, check_performance
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.facts.gpus import find_gpu
 from gputui.facts.plausible import expected
@@ -13,14 +13,14 @@ from gputui.model.machine import Machine
 from gputui.model.result import CaseResult, Run
 from gputui.services.results.throughput import speed_of
 
-_CEILINGS = {"gemm": "matmul", "membw": "copy"}
+_PEAK_TESTS = {"gemm": "matmul", "membw": "copy"}
 _LINKS = {"256m-h2d": "h2d_pinned", "256m-d2h": "d2h_pinned"}
 """Sizes of `xfer` that are what the figures of links were measured with: large copies, pinned memory."""
 _SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
 """Sizes that do not fill a large GPU: the figures known from elsewhere are not of these."""
 
 
-def normality_of(run: Run) -> tuple[Normality, ...]:
+def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     """One judgement per device that has a measured ceiling, GPUs first.
 
     Of each ceiling and precision only the largest size counts, and it is judged only if it is not small: the
@@ -36,16 +36,16 @@ def normality_of(run: Run) -> tuple[Normality, ...]:
         known = largest.get(key)
         if known is None or known.case.units_per_step < case.case.units_per_step:
             largest[key] = case
-    by_device: dict[tuple[str, int | None, str], list[Ceiling]] = {}
+    by_device: dict[tuple[str, int | None, str], list[PeakTest]] = {}
     for (device_class, index, name, _, _), case in largest.items():
-        ceiling = _ceiling(case, _memory_gib(run.summary.machine, index))
-        if ceiling is not None:
-            by_device.setdefault((device_class, index, name), []).append(ceiling)
+        peak_test = _peak_test(case, _memory_gib(run.summary.machine, index))
+        if peak_test is not None:
+            by_device.setdefault((device_class, index, name), []).append(peak_test)
     ordered = sorted(by_device, key=lambda device: (device[0] != "gpu", device[1] or 0))
-    return tuple(judge_normality(device[2], by_device[device]) for device in ordered)
+    return tuple(check_performance(device[2], by_device[device]) for device in ordered)
 
 
-def _ceiling(case: CaseResult, memory_gib: float | None) -> Ceiling | None:
+def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
     speed = speed_of(case)
     if not isinstance(speed, SpeedEstimate):
         return None
@@ -69,13 +69,13 @@ def _ceiling(case: CaseResult, memory_gib: float | None) -> Ceiling | None:
         label = "pinned copy to the GPU" if measure == "h2d_pinned" else "pinned copy from the GPU"
     if variant.device_class == "gpu" and is_small:
         label = f"{work.size} {label}"
-    return Ceiling(label, measure, speed.units_per_s, case.case.unit, expectation)
+    return PeakTest(label, measure, speed.units_per_s, case.case.unit, expectation)
 
 
 def _measure(case: CaseResult) -> str:
     """What the facts call it; empty if they have nothing like it."""
     work = case.case.work
-    return _CEILINGS.get(work.workload) or (_LINKS.get(work.size, "") if work.workload == "xfer" else "")
+    return _PEAK_TESTS.get(work.workload) or (_LINKS.get(work.size, "") if work.workload == "xfer" else "")
 
 
 def _precision_used(case: CaseResult) -> str:

@@ -11,7 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, RunSummary
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.roofline import own_ceiling
+from gputui.services.results.roofline import measured_peak
 from gputui.services.results.throughput import speed_of
 
 
@@ -55,8 +55,8 @@ def profiled_side(seen: SeenStep, peak: float | Missing) -> ProfiledSide:
 
 
 def own_peak(seen: SeenStep, evidence: Evidence, precision_used: str = "") -> float | Missing:
-    """FLOP/s of the largest product that was measured beside it."""
-    return own_ceiling("flop", seen.result, evidence.cases(seen.run.run_id), precision_used)
+    """FLOP/s of the largest product that was measured in the same run."""
+    return measured_peak("flop", seen.result, evidence.cases(seen.run.run_id), precision_used)
 
 
 def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
@@ -75,7 +75,7 @@ def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
         bytes_per_step=seen.result.case.bytes_per_step,
         single_peak=own_peak(seen, evidence, "fp32"),
         half_peak=max(known) if known else half[0],
-        copy_bytes_per_s=own_ceiling("B", seen.result, cases),
+        copy_bytes_per_s=measured_peak("B", seen.result, cases),
         capped_share=conditions if isinstance(conditions, Missing) else conditions.power_capped_share,
         clock_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_median_mhz,
         clock_most_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_most_mhz,

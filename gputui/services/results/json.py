@@ -12,8 +12,8 @@ from gputui.model.case import Case
 from gputui.model.journal import to_plain
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.services.results.expected import normality_of
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import timed_step_ns
 from gputui.services.results.throughput import cost_of, speed_of, waited_share
@@ -35,13 +35,13 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
                 "speed": speed_as_json(speed_of(case)),
                 "waited_share": _number(waited_share(case)),
                 "cost": cost_as_json(cost_of(case, run.summary.price), case.case.unit),
-                "figures": figures_as_json(case),
+                "figures": metrics_as_json(case),
                 "uses": [to_plain(use) for use in uses_of(case, run.cases, run.summary.machine)],
                 **({} if passes is None else {"profiled": _profiled(case, passes)}),
             }
             for case in run.cases
         ],
-        "normality": [{"word": n.word, "text": n.text} for n in normality_of(run)],
+        "normality": [{"word": n.word, "text": n.text} for n in performance_checks(run)],
     }
 
 
@@ -63,9 +63,9 @@ def case_identity(case: Case) -> dict[str, Any]:
     }
 
 
-def figures_as_json(case: CaseResult) -> list[dict[str, Any]]:
+def metrics_as_json(case: CaseResult) -> list[dict[str, Any]]:
     """Results that are no speed."""
-    return [to_plain(figure) for figure in figures_of(case)]
+    return [to_plain(metric) for metric in metrics_of(case)]
 
 
 def _profiled(case: CaseResult, passes: Mapping[int, ProfiledPass]) -> dict[str, Any] | None:

@@ -12,13 +12,13 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,
     format_bytes,
-    format_figure,
     format_hourly,
+    format_metric,
     format_percent,
     format_seconds,
     format_spread,
 )
-from gputui.services.results.metrics import CaseFigure
+from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -73,9 +73,9 @@ def interval_words(speed: SpeedEstimate) -> str:
     return format_spread(speed.units_per_s, speed.low, speed.high)
 
 
-def figure_text(figure: CaseFigure) -> str:
+def metric_text(metric: CaseMetric) -> str:
     """Its value in its unit, or that there is none."""
-    return "—" if isinstance(figure.value, Missing) else format_figure(figure.value, figure.unit)
+    return "—" if isinstance(metric.value, Missing) else format_metric(metric.value, metric.unit)
 
 
 def run_heading(run: Run) -> Iterator[str]:
@@ -127,14 +127,14 @@ def known(value: object) -> str:
     return f"— ({value.reason})" if isinstance(value, Missing) else str(value)
 
 
-def figure_seen(figure: CaseFigure) -> str:
+def metric_range(metric: CaseMetric) -> str:
     """How often it was observed, and how far launches lie apart; or why there is none."""
-    if isinstance(figure.value, Missing):
-        return figure.value.reason
-    if figure.launches == 1 or figure.low is None or figure.high is None:
-        return f"{figure.observations}"
-    low, high = (format_figure(value, figure.unit) for value in (figure.low, figure.high))
-    return f"{figure.observations} in {figure.launches} launches: {low} to {high}"
+    if isinstance(metric.value, Missing):
+        return metric.value.reason
+    if metric.launches == 1 or metric.low is None or metric.high is None:
+        return f"{metric.observations}"
+    low, high = (format_metric(value, metric.unit) for value in (metric.low, metric.high))
+    return f"{metric.observations} in {metric.launches} launches: {low} to {high}"
 
 
 def outcome_words(case: CaseResult) -> str:

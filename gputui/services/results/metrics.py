@@ -19,7 +19,7 @@ _COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class CaseFigure:
+class CaseMetric:
     """One figure of one case."""
 
     key: str
@@ -38,7 +38,7 @@ class CaseFigure:
     launches: int
 
 
-def figures_of(case: CaseResult) -> tuple[CaseFigure, ...]:
+def metrics_of(case: CaseResult) -> tuple[CaseMetric, ...]:
     """The figures of a case, also of one that failed, in the order its workload declares them.
 
     If a launch was `ok`, the others do not count.
@@ -51,11 +51,11 @@ def figures_of(case: CaseResult) -> tuple[CaseFigure, ...]:
     return tuple(_combined(figures) for figures in by_key.values())
 
 
-def _combined(figures: Sequence[Figure]) -> CaseFigure:
+def _combined(figures: Sequence[Figure]) -> CaseMetric:
     first = figures[0]
     values = [f.value for f in figures if not isinstance(f.value, Missing)]
     absent = next((f.value for f in figures if isinstance(f.value, Missing)), Missing("not measured"))
-    return CaseFigure(
+    return CaseMetric(
         key=first.key,
         title=first.title,
         unit=first.unit,

@@ -14,7 +14,7 @@ from gputui.services.results.throughput import devices_of, speed_of
 
 IMPOSSIBLE = 1.1
 """Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far."""
-_CEILINGS = {"flop": "gemm", "B": "membw"}
+_PEAK_TESTS = {"flop": "gemm", "B": "membw"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) ->
             unit,
             steps_per_s * per_step,
             _share(steps_per_s * per_step, sheet_peak(unit, case, machine)),
-            _share(steps_per_s * per_step, own_ceiling(unit, case, beside)),
+            _share(steps_per_s * per_step, measured_peak(unit, case, beside)),
         )
         for unit, per_step in counted
         if per_step and not _crosses_a_bus(case)
@@ -87,16 +87,16 @@ def sheet_peak(unit: str, case: CaseResult, machine: Machine) -> float | Missing
     return peak if isinstance(peak, Missing) else devices_of(case.case) * peak
 
 
-def own_ceiling(
+def measured_peak(
     unit: str, case: CaseResult, beside: Sequence[CaseResult], precision_used: str = ""
 ) -> float | Missing:
     """What `gemm` (unit `flop`) or `membw` (`B`) reached per second on the devices of a case.
 
     `gemm` in the type the case computed in, or in another one, such as `amp-bf16`.
     """
-    workload = _CEILINGS[unit]
+    workload = _PEAK_TESTS[unit]
     wanted = precision_used or _type_of(case)
-    if case.case.work.workload in _CEILINGS.values():
+    if case.case.work.workload in _PEAK_TESTS.values():
         return Missing("it is a ceiling itself")
     found = [
         speed.units_per_s

@@ -28,7 +28,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class StepBreakdown:
     """One profiled pass, per step."""
 
     step_ns: float
@@ -40,7 +40,7 @@ class Anatomy:
     """Of equal phase, name and shapes added up over types; the largest first."""
 
 
-def anatomy_of(found: ProfiledPass, case: CaseResult) -> Anatomy | Missing:
+def breakdown_of(found: ProfiledPass, case: CaseResult) -> StepBreakdown | Missing:
     """The shares of a profiled pass; Missing with the reason if it is not believed."""
     if not found.is_valid:
         return Missing(found.reason)
@@ -58,7 +58,7 @@ def anatomy_of(found: ProfiledPass, case: CaseResult) -> Anatomy | Missing:
         )
         for name, by_phase in phases.items()
     ]
-    return Anatomy(
+    return StepBreakdown(
         step_ns=step_ns,
         inflation=timed_ns if isinstance(timed_ns, Missing) else step_ns / timed_ns,
         shares=tuple(sorted(shares, key=lambda s: -s.share)),
@@ -72,10 +72,10 @@ def timed_step_ns(case: CaseResult) -> float | Missing:
     return median(steps) if steps else Missing("no step was timed")
 
 
-def is_believed(anatomy: Anatomy) -> bool:
+def is_believed(breakdown: StepBreakdown) -> bool:
     """Whether the profiled steps were about as fast as the timed ones."""
     low, high = BELIEVED_INFLATION
-    return not isinstance(anatomy.inflation, Missing) and low <= anatomy.inflation <= high
+    return not isinstance(breakdown.inflation, Missing) and low <= breakdown.inflation <= high
 
 
 def _over_types(rows: Sequence[Operator]) -> tuple[Operator, ...]:

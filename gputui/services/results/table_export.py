@@ -21,10 +21,10 @@ from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, RunSummary
 from gputui.model.telemetry import HOST, METRICS
 from gputui.services.results.browser import FileEntry, RunDetail
-from gputui.services.results.expected import normality_of
+from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
-from gputui.services.results.metrics import CaseFigure, figures_of
-from gputui.services.results.step_breakdown import anatomy_of
+from gputui.services.results.metrics import CaseMetric, metrics_of
+from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.throughput import speed_of, waited_share
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.support.atomic_write import write, write_whole
@@ -99,7 +99,7 @@ def cases_sheet(detail: RunDetail) -> Sheet:
         )
         speed = _speed(case)
         rows.append((*named, *speed, *(None,) * _FIGURE_COLUMNS))
-        rows += [(*named, *(None,) * len(speed), *_figure(figure)) for figure in figures_of(case)]
+        rows += [(*named, *(None,) * len(speed), *_metric(metric)) for metric in metrics_of(case)]
     return Sheet("cases", _CASE_COLUMNS, tuple(rows), _about(detail))
 
 
@@ -112,9 +112,9 @@ def _speed(case: CaseResult) -> tuple[Value, ...]:
     return unit, per_s, speed.low, speed.high, units, units / per_s, speed.launches, speed.blocks, waited
 
 
-def _figure(figure: CaseFigure) -> tuple[Value, ...]:
-    why = figure.value.reason if isinstance(figure.value, Missing) else None
-    return figure.key, figure.unit, _known(figure.value), figure.low, figure.high, why
+def _metric(metric: CaseMetric) -> tuple[Value, ...]:
+    why = metric.value.reason if isinstance(metric.value, Missing) else None
+    return metric.key, metric.unit, _known(metric.value), metric.low, metric.high, why
 
 
 def blocks_sheet(detail: RunDetail, case: CaseResult) -> Sheet:
@@ -159,12 +159,12 @@ def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Ope
 def step_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
     """The parts of a step, a row for each phase; their shares sum to 1."""
     found = detail.passes.get(case.case_id)
-    anatomy = Missing("it has no profiled pass") if found is None else anatomy_of(found, case)
-    if isinstance(anatomy, Missing):
-        return anatomy
+    breakdown = Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
+    if isinstance(breakdown, Missing):
+        return breakdown
     rows = tuple(
-        (share.name, phase, part, part * anatomy.step_ns * 1e-9)
-        for share in anatomy.shares
+        (share.name, phase, part, part * breakdown.step_ns * 1e-9)
+        for share in breakdown.shares
         for phase, part in share.phases
     )
     return Sheet("step", ("part", "phase", "share", "step_s"), rows, _about(detail, case))
@@ -226,7 +226,7 @@ def findings_sheet(detail: RunDetail) -> Sheet:
     """Whether the box is normal, what holds steps back, what to know of the figures, and events."""
     started_us = detail.run.summary.started_utc_us
     rows: list[tuple[Value, ...]] = [
-        ("normality", None, n.word, n.text, None) for n in normality_of(detail.run)
+        ("normality", None, n.word, n.text, None) for n in performance_checks(detail.run)
     ]
     for case, findings in detail.findings:
         rows += [("finding", case_name(case), f.confidence, f.text, None) for f in findings]

@@ -1,4 +1,4 @@
-"""The end of a run: that it is stored, by its supervisor or, if that was killed, by who watched it."""
+"""The end of a run: it is stored by its supervisor or, if that was killed, by the process that watched it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gputui.services.runs.recovery import recover_now
 
 
 def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
-    """See that a run that is followed no more is stored; what is to be said if its supervisor was killed.
+    """Make sure that a finished run is stored; returns messages if its supervisor was killed.
 
-    `last` is what its journal ended with, None if there was none: then it is stored now, by this process.
-    Raises NotStored, with where its journal is kept.
+    `last` is the last line of its journal, None if it is missing: then this process stores the run. Raises
+    NotStored, with where its journal is kept.
     """
     if last is not None:
         if last.exit_status:

@@ -1,4 +1,4 @@
-"""How far runs have come, from the lines of their journals: what `gputui attach` and the screens show."""
+"""Progress of runs, from the lines of their journals: what `gputui attach` and the screens show."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gputui.store.journal_reader import latest_readings
 from gputui.store.text import clean_text
 
 INTERVAL_BLOCKS = 400
-"""The running median and interval are made of the last blocks, at most so many: they are made anew twice a
+"""The running median and interval use at most this many of the last blocks: they are computed twice a
 second."""
 EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
@@ -38,7 +38,7 @@ READING_HOLDS_S = 10.0
 
 
 class Pace:
-    """Time that has passed and time that is left, of all runs of one supervisor."""
+    """Elapsed and remaining time of all runs of one supervisor."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self._begun_ns = time.monotonic_ns()
@@ -49,11 +49,11 @@ class Pace:
         self._is_of_this_clock = False
 
     def trust_clock(self) -> None:
-        """The journals are of this boot: their clock is ours, and a case may be silent for long."""
+        """Use the journals' timestamps: they are of this boot, so their clock is ours."""
         self._is_of_this_clock = True
 
     def hear(self, index: int, line: Line) -> None:
-        """One line of the journal of run `index`; also one that was written long before."""
+        """Read one line of the journal of run `index`; it may have been written long before."""
         if isinstance(line, RunStart):
             self._started_ns[index] = line.started_ns
             if self._is_of_this_clock:
@@ -76,7 +76,7 @@ class Pace:
         return max((time.monotonic_ns() - self._begun_ns) / 1e9, 0.0)
 
     def left_s(self) -> float | None:
-        """By the pace so far, never more than the budget leaves; None if nothing bounds the run."""
+        """Estimated from the progress so far, within the rest of the budget; None if the run has no limit."""
         if not self._budget_s:
             return None  # a recording ends when its program does
         elapsed_s = self.elapsed_s()
@@ -88,7 +88,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseCourse:
+class CaseProgress:
     """One case of a run in progress."""
 
     run: int
@@ -107,7 +107,7 @@ class CaseCourse:
 
     @property
     def is_now(self) -> bool:
-        """Whether a worker has it in hand."""
+        """Whether a worker is executing it."""
         return self.state in ("starting", "profiling", "warm", "timing")
 
 
@@ -117,17 +117,17 @@ class Strip:
 
     name: str
     step_s: tuple[float, ...]
-    """Seconds a step took, block by block, of this launch; the last ones if there are many."""
+    """Seconds per step, block by block, of this launch; only the last ones if there are many."""
     blocks: int
     centre_s: float
-    """Of Hodges and Lehmann, as verdicts take it; the median where there are too few for an interval."""
+    """The Hodges–Lehmann estimate, as in verdicts; the median if there are too few blocks for an interval."""
     interval: Interval | Missing
     """Of 95 %, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event, or the bad end of a launch."""
+    """An event, or a failed launch."""
 
     at_s: float
     """Since the run began."""
@@ -137,8 +137,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """What a worker had written when its launch ended badly, when a case of it failed, or when it did not
-    leave as it should."""
+    """The end of a worker's log after its launch or a case of it failed, or after it did not exit cleanly."""
 
     run: int
     """Index among the runs of the supervisor."""
@@ -146,7 +145,7 @@ class LastWords:
     at_s: float
     """Since the run began."""
     launch: str
-    """As `launch 3, spin mini cpu fp32`."""
+    """Such as `launch 3, spin mini cpu fp32`."""
     outcome: str
     reason: str
     lines: tuple[str, ...]
@@ -154,28 +153,28 @@ class LastWords:
 
 
 @dataclass(frozen=True, slots=True)
-class CoursePicture:
-    """All that is shown of runs in progress at one moment."""
+class ProgressSnapshot:
+    """Everything shown of runs in progress at one moment."""
 
     begun_ns: int
     left_s: float | None
-    cases: tuple[CaseCourse, ...]
+    cases: tuple[CaseProgress, ...]
     strip: Strip | None
     events: tuple[Happened, ...]
-    """The newest last."""
+    """Newest last."""
     is_storing: bool
-    """All is measured."""
+    """Whether everything is measured."""
     box: tuple[str, ...] = ()
-    """What the sampler read last, a line per GPU; of the host where there is none."""
+    """The sampler's last reading, a line per GPU; of the host if there is none."""
     last_words: tuple[LastWords, ...] = ()
-    """The newest last."""
+    """Newest last."""
 
 
 def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
-    """What the sampler of a run of this boot read last, as `GPU 0  98 % busy · 512 W · 1.98 GHz · 71 °C`.
+    """The sampler's last reading of a run of this boot, as `GPU 0  98 % busy · 512 W · 1.98 GHz · 71 °C`.
 
-    `now_ns` is the monotonic time; a reading that is older than 10 s is left out. Why there is none, if the
-    telemetry cannot be read.
+    `now_ns` is the monotonic time; readings older than 10 s are left out. The reason, if the telemetry cannot
+    be read.
     """
     now_ns = time.monotonic_ns() if now_ns is None else now_ns
     latest = latest_readings(run_dir)
@@ -222,11 +221,11 @@ class _Case:
     done: int = 0
     blocks: int = 0
     has_result: bool = False
-    """A launch of it was `ok`: the result file will call it so."""
+    """A launch of it was `ok`, so the result file will say so."""
 
 
-class Course:
-    """Hears journals and knows how far they are. For one thread, as `follow` is."""
+class ProgressTracker:
+    """Tracks the progress of runs from their journals. For one thread, as `follow` is."""
 
     def __init__(self, plans: Sequence[Plan], *, is_of_this_clock: bool = False) -> None:
         self.pace = Pace(plans)
@@ -259,7 +258,7 @@ class Course:
         }
 
     def hear(self, index: int, line: Line) -> None:
-        """One line of the journal of run `index`; one of a case that the plan has not is passed over."""
+        """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
         self.pace.hear(index, line)
         if isinstance(line, RunStart):
             self._started_ns[index] = line.started_ns
@@ -295,13 +294,12 @@ class Course:
         elif isinstance(line, Stored):
             self.stored[index] = line
 
-    def picture(self) -> CoursePicture:
-        """How things stand."""
-        return CoursePicture(
+    def picture(self) -> ProgressSnapshot:
+        return ProgressSnapshot(
             begun_ns=self.pace.begun_ns,
             left_s=self.pace.left_s(),
             cases=tuple(
-                CaseCourse(
+                CaseProgress(
                     index,
                     self._name(index, case_id),
                     case.state,

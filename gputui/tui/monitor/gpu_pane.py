@@ -19,7 +19,7 @@ from gputui.tui.monitor.look import (
 )
 from gputui.tui.monitor.metrics import (
     ALWAYS,
-    Metric,
+    PaneMetric,
     degrees,
     memory_of,
     number,
@@ -113,7 +113,7 @@ def heading(
     return ruled(parts, width)
 
 
-def chosen_metrics(look: Look, device: DeviceSample) -> list[Metric]:
+def chosen_metrics(look: Look, device: DeviceSample) -> list[PaneMetric]:
     """Those with a row of their own: of metrics that a device never had, only the first few are shown."""
     return [
         metric

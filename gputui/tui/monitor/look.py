@@ -10,7 +10,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import counted, format_usd, with_prefix
 from gputui.tui.monitor.accounts import IDLE_PCT, Account, Ledger
-from gputui.tui.monitor.metrics import Metric, Units, number, word
+from gputui.tui.monitor.metrics import PaneMetric, Units, number, word
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of
 from gputui.tui.widgets.charts import Chart, bar, round_ceiling
@@ -49,7 +49,7 @@ class Look:
     span_ns: int
     """How far charts reach back."""
     units: Units
-    metrics: tuple[Metric, ...]
+    metrics: tuple[PaneMetric, ...]
     """Of GPUs, most important first."""
     history: History
     ledger: Ledger
@@ -59,7 +59,9 @@ class Look:
     """A reading this old is told to be so."""
 
 
-def metric_lines(look: Look, device: DeviceSample, metric: Metric, width: int, rows: int = 1) -> list[Line]:
+def metric_lines(
+    look: Look, device: DeviceSample, metric: PaneMetric, width: int, rows: int = 1
+) -> list[Line]:
     """One metric: its name, its value, a bar, its history and what it is to be compared with."""
     values = device.values
     amount = metric.amount(values)

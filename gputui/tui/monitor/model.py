@@ -16,11 +16,11 @@ from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import gpu_pane, has_account
 from gputui.tui.monitor.gpu_rows import GpuRows
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
-from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, laid_out
+from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Layout, Rect, laid_out
 from gputui.tui.monitor.look import ChartPool, Look
 from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
 from gputui.tui.monitor.process_columns import command_text, is_of_here
-from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessTable
+from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
 from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
 from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, WantProcesses
 from gputui.tui.monitor.settings import (
@@ -32,7 +32,7 @@ from gputui.tui.monitor.settings import (
 )
 from gputui.tui.monitor.status import (
     SIGNALS,
-    Question,
+    EndQuestion,
     counts_text,
     filter_line,
     finding_line,
@@ -72,9 +72,9 @@ class _Held:
 class _Hits:
     """What stands where in the last picture, for clicks."""
 
-    gpus: list[tuple[Box, int]] = field(default_factory=list)
-    processes: Box | None = None
-    list: Box | None = None
+    gpus: list[tuple[Rect, int]] = field(default_factory=list)
+    processes: Rect | None = None
+    list: Rect | None = None
 
 
 _LEAST_LEFT = 16
@@ -122,9 +122,9 @@ class MonitorModel:
         self._sample: LiveSample | None = None
         self._paused: _Held | None = None
         self._charts = ChartPool()
-        self._table = ProcessTable(settings.sort, descending=settings.descending, tree=settings.tree)
+        self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
-        self._question: Question | None = None
+        self._question: EndQuestion | None = None
         self._selected_gpu: int | None = None
         self._scroll = 0
         self._page = 1
@@ -359,7 +359,7 @@ class MonitorModel:
             )
         else:
             self._mode = ""
-            self._question = Question(process.pid, process.start_ticks, command_text(process))
+            self._question = EndQuestion(process.pid, process.start_ticks, command_text(process))
 
     def _next_gpu(self) -> None:
         names = [device.device for device in self._shown_gpus()]
@@ -626,7 +626,7 @@ class MonitorModel:
         elif self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
         if self._screens:
-            screens = narrowed(self._screens, width - 3)
+            screens = narrowed(self._screens, width)
             fits = width - line_width((*rights, *screens)) >= _LEAST_LEFT
             words_kept = rights if fits else rights[:1] if self._paused is not None else []
             rights = [*words_kept, Span("  "), *screens]
@@ -636,7 +636,7 @@ class MonitorModel:
         lefts = fitted((Span("gputui", "title"), caution, title), room)
         return fitted((*lefts, Span(" "), *rights), width)
 
-    def _lower(self, box: Box, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
+    def _lower(self, box: Rect, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
         """The processes, and how many of them are out of sight."""
         if not shows:
             return [], 0
@@ -659,7 +659,7 @@ class MonitorModel:
         height: int,
     ) -> list[Line]:
         """Details of a GPU, the choice of metrics, or the keys, scrolled."""
-        self._hits.list = Box(0, 1, width, height)
+        self._hits.list = Rect(0, 1, width, height)
         self._page = max(height - 2, 1)
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)
@@ -743,5 +743,5 @@ def _without_readings(device: DeviceSample) -> DeviceSample:
     return replace(device, values=values)
 
 
-def _below_header(box: Box) -> Box:
-    return Box(box.x, box.y + 1, box.width, box.height)
+def _below_header(box: Rect) -> Rect:
+    return Rect(box.x, box.y + 1, box.width, box.height)

@@ -35,7 +35,7 @@ _LEAST_WHY = 30
 
 
 @dataclass(slots=True)
-class Question:
+class EndQuestion:
     """Whether a process is to be ended."""
 
     pid: int
@@ -46,7 +46,7 @@ class Question:
     """Place in SIGNALS."""
 
 
-def question_line(question: Question, width: int) -> Line:
+def question_line(question: EndQuestion, width: int) -> Line:
     """Asks whether the process is to be ended, and with which signal."""
     ask = f"End {question.pid} "
     keys = f" with {SIGNALS[question.signal]}? enter yes, esc no, down harsher"

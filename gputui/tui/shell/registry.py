@@ -46,6 +46,8 @@ _RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
 
 _LONG_WORDS = " in progress: key"
 """A colon where there is no room."""
+_LEAST_LEFT, _ROOM_FOR_HEADING = 5, 16
+"""Cells of the first line that stay free before keys and names, and before many words about runs."""
 
 
 def load_screen(entry: ScreenEntry) -> Screen[None]:
@@ -64,12 +66,18 @@ def screens_line(current: str, runs: int = 0) -> Line:
 
 
 def narrowed(screens: Line, width: int) -> Line:
-    """A line of `screens_line` in at most so many cells: of runs in progress less is told, then nothing."""
-    if line_width(screens) > width and screens and screens[0].style == "warn":
-        note = Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn")
-        screens = (note, *screens[1:])
-        if line_width(screens) > width:
+    """A line of `screens_line` for a first line of `width` cells.
+
+    Where room is short, runs in progress take fewer words, then none; then keys stand without names.
+    """
+    room = width - _LEAST_LEFT
+    if screens and screens[0].style == "warn":
+        if line_width(screens) > width - _ROOM_FOR_HEADING:
+            screens = (Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn"), *screens[1:])
+        if line_width(screens) > room:
             screens = screens[1:]
+    if line_width(screens) > room:
+        screens = tuple(Span(span.text[:2] + span.text[-1], span.style) for span in screens)
     return screens
 
 
@@ -83,10 +91,10 @@ def _names(current: str) -> Line:
 
 
 def screen_at(x: int, width: int) -> str:
-    """The id of the screen whose name stands in a cell of the first line; empty for none."""
+    """The id of the screen whose name or key stands in a cell of the first line; empty for none."""
     right = width
-    for entry in reversed(SCREENS):
-        left = right - len(f" {entry.key} {entry.short} ")
+    for entry, span in zip(reversed(SCREENS), reversed(narrowed(_names(""), width)), strict=True):
+        left = right - len(span.text)
         if left <= x < right:
             return entry.id
         right = left
@@ -95,7 +103,7 @@ def screen_at(x: int, width: int) -> str:
 
 def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
     """The first line of a screen: what is shown, runs in progress, and the screens."""
-    screens = narrowed(screens_line(current, runs), width - 1)
+    screens = narrowed(screens_line(current, runs), width)
     room = max(width - line_width(screens) - 1, 0)
     left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)
     return fitted((*left, Span(" "), *screens), width)

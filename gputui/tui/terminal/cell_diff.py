@@ -44,7 +44,7 @@ def rich_style(name: str, depth: Depth) -> Style:
     return Style.parse(definition(name, depth))
 
 
-class Look(NamedTuple):
+class TextStyle(NamedTuple):
     """Parameters of the SGR sequence for a style; empty for the terminal's own."""
 
     of_text: str
@@ -52,31 +52,31 @@ class Look(NamedTuple):
     """Empty also where only the colour of the letters or their weight differs: a blank does not show it."""
 
 
-class Looks:
+class TextStyles:
     """Rich styles as SGR parameters at one depth, remembered."""
 
     def __init__(self, depth: Depth) -> None:
         self._depth = depth
-        self._known: dict[Style, Look] = {}
-        self._named: dict[str, Look] = {}
+        self._known: dict[Style, TextStyle] = {}
+        self._named: dict[str, TextStyle] = {}
 
-    def named(self, name: str) -> Look:
+    def named(self, name: str) -> TextStyle:
         """How text of a style of the theme is switched on."""
         look = self._named.get(name)
         if look is None:
             look = self._named[name] = self.of(rich_style(name, self._depth))
         return look
 
-    def of(self, style: Style | None) -> Look:
+    def of(self, style: Style | None) -> TextStyle:
         """How text of a style is switched on."""
         if style is None:
-            return Look("", "")
+            return TextStyle("", "")
         look = self._known.get(style)
         if look is None:
             look = self._known[style] = self._made(style)
         return look
 
-    def _made(self, style: Style) -> Look:
+    def _made(self, style: Style) -> TextStyle:
         foreground, background = style.color, style.bgcolor
         if self._depth is Depth.NONE:
             foreground = background = None
@@ -91,7 +91,7 @@ class Looks:
         on_blanks = background or any(
             (style.reverse, style.underline, style.underline2, style.strike, style.overline, style.blink)
         )
-        return Look(parameters, parameters if on_blanks else "")
+        return TextStyle(parameters, parameters if on_blanks else "")
 
 
 def width_of(text: str) -> int:
@@ -130,7 +130,7 @@ class CellDiff:
     """
 
     def __init__(self, depth: Depth, width: int = 0, height: int = 0) -> None:
-        self._looks = Looks(depth)
+        self._looks = TextStyles(depth)
         self.resize(width, height)
 
     def resize(self, width: int, height: int) -> None:

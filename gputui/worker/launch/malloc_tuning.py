@@ -1,4 +1,4 @@
-"""Keeps the C heap of a CPU pass from growing while it is watched."""
+"""Keeps the C heap of a CPU pass from growing while it is profiled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 
 
 def keep_heap(reserve_bytes: int) -> bool:
-    """Give the process so many bytes of touched memory, which it never returns; whether it could be done.
+    """Touch this many bytes of heap that the process never returns; returns whether that worked.
 
-    The profiler keeps thousands of small pieces for each step, and leaves them between the large ones that
-    operators free: those no longer fit, so the heap grows by 70 MB a step, and the kernel's zeroing of new
-    pages is a third of the step (measured: 17 000 page faults and 300 ms against 160 ms; with this 0 and
-    165 ms). Only glibc is known to do so, and to have mallopt.
+    The profiler allocates thousands of small objects per step between the large blocks that operators free.
+    The large ones then no longer fit, so the heap grows by 70 MB a step, and the kernel's zeroing of new
+    pages is a third of the step (measured: 17 000 page faults and 300 ms against 160 ms; with this 0 and 165
+    ms). Only glibc is known to do so, and to have mallopt.
     """
     try:
         libc = ctypes.CDLL(None)

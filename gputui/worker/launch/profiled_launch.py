@@ -1,11 +1,11 @@
-"""The profiled pass: one case in a worker of its own, after all timing; what it says is one message."""
+"""The profiled pass: one case in a separate worker, after all timing; reports one message."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any  # JSON of the launch
+from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
 from ..contract import Request, Step, Workload
@@ -17,21 +17,21 @@ from ..steps.precision import resolve
 from .malloc_tuning import keep_heap
 
 MOST_EVENTS = 50_000
-"""Of a window: reading as many takes under a second and 300 MiB (measured; memory grows by 3 KiB each)."""
+"""In a window. Reading this many takes under a second and 300 MiB (measured; memory grows by 3 KiB each)."""
 LEAST_STEPS, MOST_STEPS = 3, 20
 WARM_STEPS = 3
 _WINDOW_SHARE = 0.4
-"""Of the time left, for the window."""
+"""Share of the remaining time that the window may take."""
 _WINDOW_NS = 3_000_000_000
-"""A longer one shows nothing new, where LEAST_STEPS fit into it."""
+"""A longer window shows nothing new, if LEAST_STEPS fit into it."""
 UNEVEN_KERNELS = 0.02
-"""Relative difference of kernels between the steps of a window beyond which kernels were lost."""
+"""If the number of kernels differs by more than this share between steps of a window, kernels were lost."""
 UNMATCHED_SHARE = 0.2
-"""Of the device's time without an operator: beyond it rows of operators would mean little."""
+"""If more than this share of device time has no operator, the operator rows mean little."""
 
 
 class ProfiledLaunch:
-    """Runs the one case of a profiled launch and reports a `profiled` message, whatever happens."""
+    """Runs the one case of a profiled launch and always reports a `profiled` message."""
 
     def __init__(
         self, described: dict[str, Any], channel: Channel, started_ns: int, workload: Workload
@@ -49,12 +49,12 @@ class ProfiledLaunch:
         self._workload = workload
 
     def run(self) -> None:
-        """Build, warm up, trace, divide, look at the memory, and tell."""
+        """Build, warm up, trace, partition the window, profile the memory, and report."""
         try:
             found = self._profiled()
         except BrokenPipeError:
             raise  # the supervisor is gone
-        except Exception as error:  # torch and a workload may raise anything: the pass is lost, not the run
+        except Exception as error:  # torch and workloads may raise anything: that costs the pass, not the run
             found = _invalid(reason_of(error, self._step_file))
         self._channel.send("profiled", case_id=int(self._case["case_id"]), **found)
 
@@ -112,7 +112,7 @@ class ProfiledLaunch:
         }
 
     def _steps(self, events_per_step: int, step_ns: int) -> int:
-        """Steps of the window, by the number of its events and the time that is left."""
+        """How many steps the window holds, from the events per step and the time left."""
         by_events = MOST_EVENTS // max(events_per_step, 1)
         by_time = int(self._left_ns() * _WINDOW_SHARE / max(step_ns, 1))
         enough = max(_WINDOW_NS // max(step_ns, 1), LEAST_STEPS)
@@ -121,7 +121,7 @@ class ProfiledLaunch:
         return max(min(by_events, by_time, enough, MOST_STEPS), min(LEAST_STEPS, by_time), 1)
 
     def _fault(self, window: Window, found: Partition, steps: int) -> str:
-        """Why the trace is not to be believed; empty if it is."""
+        """Why the trace cannot be trusted; empty if it can."""
         kernels = sum(e.kind == "kernel" for e in window.events)
         operators = sum(e.kind == "op" for e in window.events)
         if not operators:
@@ -145,7 +145,7 @@ class ProfiledLaunch:
             return [], "no time was left for it"
         try:
             points = points_of_a_step(self._device, step.run)
-        except Exception as error:  # torch may raise anything; the rest of the pass is whole
+        except Exception as error:  # torch may raise anything; the rest of the pass is valid
             return [], reason_of(error, self._step_file)
         reserved = self._reserved_bytes()
         return [
@@ -154,7 +154,7 @@ class ProfiledLaunch:
         ], ""
 
     def _reserved_bytes(self) -> int | None:
-        """What the caching allocator holds: it gives nothing back within a step."""
+        """Bytes held by the caching allocator, which returns none within a step."""
         if self._device != "cuda":
             return None
         import torch
@@ -172,7 +172,7 @@ class ProfiledLaunch:
 
 
 def _invalid(reason: str) -> dict[str, Any]:
-    """The message of a pass that found nothing."""
+    """The message of a pass without a result."""
     return {
         "is_valid": False,
         "reason": reason,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any  # JSON of the launch
+from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
@@ -23,14 +23,14 @@ from ..workloads import workload_named
 MIN_BLOCK_S = 0.2
 MIN_BLOCKS = 5
 SUSTAINED_BLOCKS = 300
-"""Into about so many blocks the time of a case is cut that goes on until it is spent."""
+"""A sustained case is split into about this many blocks."""
 MAX_VOID_BLOCKS = 10
-"""A model whose loss scale keeps falling has no finite gradients, and would never have enough blocks."""
+"""A model whose loss scale keeps falling has no finite gradients and would never get enough blocks."""
 MAX_SINGLE_STEPS = 3
 ENOUGH_HALF_WIDTH = 0.005
-"""Relative half-width of the median's interval at which a case is done."""
+"""Relative half-width of the median's confidence interval at which a case is done."""
 WARM_TOLERANCE = {"cpu": 0.02}
-"""Half the spread three blocks may have to be called warm; CPUs share their box with others."""
+"""Half the spread at which three blocks count as warm; CPUs share their machine with other programs."""
 WARM_TOLERANCE_GPU = 0.005
 
 
@@ -42,12 +42,12 @@ class _Running:
     step: Step
     steps_per_block: int
     expected_block_ns: float
-    """What the warm-up says a block takes."""
+    """Duration of a block, estimated from the warm-up."""
     compile_s: float | None
-    """What its first step took beyond a later one, if that is where it was compiled."""
+    """How much longer the first step took than a later one, if it compiled."""
     warmup_ns: int
     left_ns: float
-    """What the warm-up left of the case's share."""
+    """What is left of the case's share after the warm-up."""
     most_blocks: int
     void_blocks: int = 0
     block_ns: list[int] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _Running:
 
 
 class _NoTime(Exception):
-    """The case's share of the budget does not reach for the least that counts."""
+    """The case's share of the budget is too small for the minimum number of blocks."""
 
 
 class Launch:
@@ -99,7 +99,7 @@ class Launch:
         self._clock = clock
 
     def run(self) -> None:
-        """Warm each case on its share of the time, then time all of them in turn."""
+        """Warm up each case within its share of the time, then time all of them in turn."""
         running: list[_Running] = []
         for index, described in enumerate(self._cases):
             kept_ns = sum(case.left_ns for case in running)
@@ -121,17 +121,16 @@ class Launch:
                     _close(case.step)
 
     def _has_time_for(self, active: list[_Running]) -> bool:
-        """Whether one more round of blocks ends before the deadline; the least is always taken."""
+        """Whether one more round of blocks ends before the deadline; the minimum is always measured."""
         if any(len(case.block_ns) < MIN_BLOCKS for case in active):
             return True
         round_ns = sum(case.block_ns[-1] for case in active)  # every active case has had its turn
         return self._clock() + round_ns <= self._deadline_ns
 
     def _drop_what_does_not_fit(self, running: list[_Running]) -> None:
-        """Give up cases, the last first, until the least number of blocks of the rest fits.
+        """Give up cases, last first, until the minimum number of blocks of the others fits.
 
-        What warming up took is no reason to give up: to be late by that is better than to have warmed up
-        for nothing.
+        Time spent on warming up does not count: better late by that much than warmed up for nothing.
         """
         while len(running) > 1:
             needed_ns = sum(MIN_BLOCKS * case.expected_block_ns for case in running)
@@ -148,14 +147,14 @@ class Launch:
             _close(case.step)
 
     def _guarded(self, case_id: int, work: Callable[[], Any], blocks: int = 0) -> Any:
-        """Do `work`; what it raises becomes the outcome of the case, and None is returned."""
+        """Do `work`. If it raises, report the outcome of the case and return None."""
         try:
             return work()
         except BrokenPipeError:
-            raise  # the supervisor is gone; there is nobody to report to
+            raise  # the supervisor is gone; there is no one to report to
         except _NoTime as error:
             self._end(case_id, "skipped", str(error), blocks)
-        except Exception as error:  # torch and a workload may raise anything; the other cases go on
+        except Exception as error:  # torch and workloads may raise anything; the other cases go on
             self._end(case_id, outcome_of(error), reason_of(error, self._step_file), blocks)
         self._free_memory()
         return None
@@ -163,7 +162,7 @@ class Launch:
     def _warm(self, described: dict[str, Any], share_ns: float) -> _Running:
         """Build, take the first step, and repeat blocks until three agree.
 
-        A quarter of its share is the most that this may take, and the number of blocks that are timed.
+        The warm-up may take at most a quarter of the share, and at most as many blocks as are then timed.
         """
         begun_ns = self._clock()
         case_id = int(described["case_id"])
@@ -200,7 +199,7 @@ class Launch:
         begun_ns: int,
         share_ns: float,
     ) -> _Running:
-        """The rest of `_warm`, once the step is built."""
+        """The part of `_warm` that follows once the step is built."""
         built_ns = self._clock()
         first = self._timed(step, step.multiple)
         if self._clock() - begun_ns > share_ns:
@@ -271,9 +270,10 @@ class Launch:
         )
 
     def _single_steps(self, step: Step, begun_ns: int, share_ns: float) -> list[int]:
-        """Single steps until one is short enough for the least number of blocks: seldom more than one.
+        """Single steps until one is short enough for the minimum number of blocks: rarely more than one.
 
-        Raises _NoTime if the budget does not reach for another try; one step may have been held up by others.
+        Raises _NoTime if the budget does not allow another try; one step may have been delayed by other
+        processes.
         """
         taken: list[int] = []
         while True:
@@ -288,11 +288,11 @@ class Launch:
             taken.append(self._timed(step, step.multiple).block_ns)
 
     def _timed(self, step: Step, steps: int) -> BlockTime:
-        """One block, timed here or where its steps are done."""
+        """Time one block, here or in the processes that do the steps."""
         return step.timed(steps) if step.timed else self._stopwatch(step.run, steps)
 
     def _time_block(self, case: _Running) -> bool:
-        """Time and report one block; whether the case has all it needs."""
+        """Time and report one block; returns whether the case is done."""
         case.precision.apply()
         scale = case.step.loss_scale
         scale_before = scale() if scale else 0.0
@@ -320,7 +320,7 @@ class Launch:
         return case.is_done()
 
     def _finish(self, case: _Running) -> None:
-        """Check the numbers the work produced, then report."""
+        """Check the output of the work, then report."""
         loss = float(case.step.loss()) if case.step.loss else 0.0
         result = float(case.step.result()) if case.step.result else 0.0
         self._send_figures(case)
@@ -336,7 +336,7 @@ class Launch:
             self._end(case.case_id, "ok", "", len(case.block_ns))
 
     def _send_figures(self, case: _Running) -> None:
-        """All that the workload declares; what the step does not give is absent, with the reason."""
+        """Report every declared figure; one that the step does not return is absent, with the reason."""
         given = (
             case.step.figures([ns / case.steps_per_block for ns in case.block_ns])
             if case.step.figures
@@ -370,12 +370,12 @@ class Launch:
 
 
 def _whole(steps: int, step: Step) -> int:
-    """So many steps, or the next more that the case can do."""
+    """This number of steps, rounded up to what the case can do."""
     return -(-steps // step.multiple) * step.multiple
 
 
 def _close(step: Step) -> None:
-    """End what the case started; what its outcome is was told before."""
+    """End what the case started; its outcome was reported before."""
     if step.close:
         with contextlib.suppress(Exception):
             step.close()

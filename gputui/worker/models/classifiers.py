@@ -1,9 +1,9 @@
-"""The two classifiers that inference is measured with: text by an encoder, images by a residual network."""
+"""The two classifiers used to measure inference: an encoder for text, a residual network for images."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any  # torch's own types, where torch may be absent
+from typing import Any  # Any: torch's types, which may not be installed
 
 from ..contract import Parameter, Request
 from ..steps.flops import EncoderShape, ResNetShape, encoder_forward_flops, resnet_forward_flops
@@ -21,7 +21,7 @@ IMAGE_BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, cla
 
 
 def described(shape: EncoderShape | ResNetShape, batch: int) -> dict[str, Parameter]:
-    """The parameters of a size that classifies batches of this many texts or images."""
+    """The parameters of a size that classifies batches of texts or images."""
     common: dict[str, Parameter] = {"batch": batch, "amp": "weights converted once"}
     if isinstance(shape, EncoderShape):
         return {"task": "text", **asdict(shape), **common, "data": "uniform tokens"}
@@ -30,12 +30,12 @@ def described(shape: EncoderShape | ResNetShape, batch: int) -> dict[str, Parame
 
 
 def forward_flops(shape: EncoderShape | ResNetShape) -> int:
-    """FLOPs of one text or image."""
+    """FLOPs per text or image."""
     return encoder_forward_flops(shape) if isinstance(shape, EncoderShape) else resnet_forward_flops(shape)
 
 
 def classifier_and_input(request: Request) -> tuple[Any, Any]:
-    """Random weights on the device, as `serving.served` holds them, and a random batch on the host."""
+    """A model with random weights, prepared by `serving.served`, and a random batch in host memory."""
     import torch
 
     from ..steps.compiling import compiled

@@ -50,7 +50,7 @@ class Encoder(nn.Module):
         nn.init.normal_(self.positions, std=0.02)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Class scores of each text, not normalised."""
+        """Class scores of each text, not normalized."""
         x = self.norm(self.tokens(tokens) + self.positions[: tokens.shape[1]])
         x = self.layers(functional.dropout(x, self.dropout, self.training))
         pooled = torch.tanh(self.pooler(x[:, 0]))

@@ -45,12 +45,12 @@ class Gpt(nn.Module):
         self.draw_weights()
 
     def draw_weights(self) -> None:
-        """Give every parameter its random value, as GPT-2 does."""
+        """Initialize every parameter randomly, as GPT-2 does."""
         self.apply(_initialise)
         nn.init.normal_(self.positions, std=0.02)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Scores of the next token, not normalised."""
+        """Scores of the next token, not normalized."""
         x = self.layers(self.tokens(tokens) + self.positions[: tokens.shape[1]])
         return functional.linear(self.norm(x), self.tokens.weight)
 

@@ -12,9 +12,9 @@ ROTARY_BASE = 10000.0
 
 
 def _weight(rows: int, columns: int, dtype: torch.dtype) -> nn.Parameter:
-    """Normal numbers drawn as float32, so that a seed means the same model in every type.
+    """Normal numbers drawn as float32, so that a seed gives the same model in every dtype.
 
-    One matrix at a time is converted: a model in a small type never needs the room of a large one.
+    Converts one matrix at a time: a model in a small dtype never needs the memory of a large one.
     """
     return nn.Parameter(torch.empty(rows, columns).normal_(std=0.02).to(dtype))
 
@@ -73,8 +73,8 @@ class _Layer(nn.Module):
 class Llama(nn.Module):
     """Tokens (batch, count) at `places` in the text to scores of the token after the last of them.
 
-    What the layers need of these tokens later is kept in their caches, which have a fixed size: attention
-    reads all of them and masks what is not yet written, so that every token is the same work.
+    The keys and values of these tokens stay in caches of a fixed size. Attention reads a whole cache and
+    masks what is not yet written, so that every token is the same work.
     """
 
     def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype = torch.float32) -> None:
@@ -87,11 +87,11 @@ class Llama(nn.Module):
         frequencies = ROTARY_BASE ** (-torch.arange(half) / half)
         angles = torch.outer(torch.arange(shape.cache), frequencies)
         self.register_buffer("rotations", torch.stack((angles.cos(), angles.sin())).to(dtype))
-        # Added to the scores of attention: 0 where a place is seen, -inf where it comes later.
+        # Added to attention scores: 0 for visible positions, -inf for later ones.
         self.register_buffer("masks", torch.full((shape.cache, shape.cache), -torch.inf, dtype=dtype).triu(1))
 
     def forward(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Scores (batch, vocabulary), not normalised; `places` (count) are on the device."""
+        """Scores (batch, vocabulary), not normalized; `places` (count) are on the device."""
         rotation = self.rotations.index_select(1, places)
         mask = self.masks.index_select(0, places)
         x = functional.embedding(tokens, self.tokens)

@@ -9,7 +9,7 @@ from ..steps.flops import LstmShape
 
 
 class Lstm(nn.Module):
-    """Tokens (batch, context) to scores (batch, context, vocabulary), with torch's own LSTM in between."""
+    """Tokens (batch, context) to scores (batch, context, vocabulary), using torch's LSTM."""
 
     def __init__(self, shape: LstmShape) -> None:
         super().__init__()
@@ -18,6 +18,6 @@ class Lstm(nn.Module):
         self.head = nn.Linear(shape.width, shape.vocabulary)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Scores of the next token, not normalised."""
+        """Scores of the next token, not normalized."""
         states, _ = self.layers(self.tokens(tokens))
         return self.head(states)

@@ -58,5 +58,5 @@ class ResNet(nn.Module):
         self.head = nn.Linear(channels, shape.classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Class scores, not normalised."""
+        """Class scores, not normalized."""
         return self.head(self.features(x).mean(dim=(2, 3)))

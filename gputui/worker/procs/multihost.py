@@ -1,7 +1,7 @@
-"""Several hosts: one meets the others at a port of its own and gives each its share of the ranks.
+"""Several hosts: the first listens on its own port and assigns the others their ranks.
 
-The hosts that join have torchrun start their ranks, which connect to the worker of the first as its own do.
-Nothing but what is in this package is run there, and only while the first asks for it.
+The hosts that join start their ranks with torchrun, and these connect to the worker of the first host as its
+own do. They run only code of this package, and only while the first host asks for it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from importlib import metadata
 from typing import Any  # JSON
 
 from ..contract import Unsupported
-from .ranks import END_S, HELLO_S, Lines, OtherHosts, PeerLost, noticing_loss, package_root
+from .ranks import END_S, HELLO_S, Lines, OtherHosts, RankLost, noticing_loss, package_root
 
 JOIN_S = 120.0
-"""For the other hosts to join, at most."""
+"""How long the other hosts have to join."""
 RETRY_S = 1.0
 RANKS = ("workloads.ddp_rank",)
-"""Modules whose ranks a host that joined may be asked to start."""
+"""Modules whose ranks a joining host may be asked to start."""
 _ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR of netdevice(7)
 
 
 class Refused(Exception):
-    """The host that was joined does not want this one, and says why."""
+    """The first host refused this one, and said why."""
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """`10.0.0.1:29400` as host and port. Raises ValueError if it is none."""
+    """Split `10.0.0.1:29400` into host and port. Raises ValueError if it has another form."""
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65535:
         raise ValueError(text)
@@ -48,44 +48,44 @@ class Hosts:
     """The hosts of one case, as the first of them sees them."""
 
     def __init__(self, rendezvous: str, count: int) -> None:
-        """Listen at `ADDRESS:PORT`, an address of this box. Raises OSError if that cannot be."""
+        """Listen at `ADDRESS:PORT`, an address of this host. Raises OSError if that fails."""
         self.rendezvous = rendezvous
         self._address, self._port = address_of(rendezvous)
         self._count = count
         self.listener = socket.create_server((self._address, self._port), backlog=64)
         self.guests: list[Lines] = []
-        """The hosts that joined; a connection ends when its host is gone."""
+        """The hosts that joined; a connection closes when its host is gone."""
 
     def joined(self) -> OtherHosts:
-        """What ranks of this case are made of."""
+        """What a `RankGroup` needs to know of the hosts that joined."""
         return OtherHosts(self.rendezvous, self.listener, self.guests)
 
     def launcher(self, per_host: int) -> tuple[str, ...]:
-        """torchrun for the ranks of this host."""
+        """The torchrun command for the ranks of this host."""
         return _torchrun(self.rendezvous, self._count, 0, per_host)
 
     def interface(self) -> dict[str, str]:
-        """What gloo must be told to use the way by which the others come."""
+        """The environment that makes gloo use the interface on which the other hosts connect."""
         return _interface_at(self._address)
 
     def call(self, module: str, per_host: int, threads: int, patience_s: float) -> None:
-        """Wait for the others and have each start its ranks, `threads` for each of them.
+        """Wait for the others and have each start its ranks, with `threads` threads each.
 
-        Raises PeerLost if they do not come, Unsupported if one has another torch.
+        Raises RankLost if they do not come, Unsupported if one has another torch.
         """
         deadline_s = time.monotonic() + min(patience_s, JOIN_S)
         wanted = self._count - 1
         while len(self.guests) < wanted:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not select.select([self.listener], [], [], left_s)[0]:
-                raise PeerLost(
+                raise RankLost(
                     f"{len(self.guests)} of {wanted} other hosts joined: start gputui join there first"
                 )
             guest = Lines(noticing_loss(self.listener.accept()[0]))
-            with contextlib.suppress(OSError, EOFError, PeerLost, ValueError, KeyError):
+            with contextlib.suppress(OSError, EOFError, RankLost, ValueError, KeyError):
                 self._receive(guest)
                 continue
-            guest.socket.close()  # something else that found the port
+            guest.socket.close()  # another program that found the port
         for node, guest in enumerate(self.guests, 1):
             place = {"hosts": self._count, "node": node, "per_host": per_host, "threads": threads}
             guest.send({"do": "start", "module": module, **place})
@@ -100,16 +100,16 @@ class Hosts:
         self.guests.append(guest)
 
     def close(self) -> None:
-        """Let the others go."""
+        """Close the connections to the other hosts."""
         self.listener.close()
         for guest in self.guests:
             guest.socket.close()
 
 
 def join(rendezvous: str, say: Callable[[str], None]) -> None:
-    """Give ranks to each case of several hosts that is measured there, until this process is ended.
+    """Start ranks for each multi-host case measured at `rendezvous`, until this process is ended.
 
-    `say` is told in a line what happens. Raises Refused, or ValueError if it is no `ADDRESS:PORT`.
+    `say` gets one line for each event. Raises Refused, or ValueError if it is not `ADDRESS:PORT`.
     """
     address = address_of(rendezvous)
     say(f"waiting for a run at {rendezvous}; Ctrl-C ends")
@@ -124,7 +124,7 @@ def join(rendezvous: str, say: Callable[[str], None]) -> None:
             with (
                 first.socket,
                 contextlib.suppress(EOFError, ConnectionError),
-            ):  # it may end before it has all that it needs
+            ):  # it may exit before it has read all its input
                 first.send({"torch": metadata.version("torch")})
                 told = first.take(math.inf)
                 if told["do"] == "leave":
@@ -136,10 +136,10 @@ def join(rendezvous: str, say: Callable[[str], None]) -> None:
 
 
 def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> str:
-    """Ranks of this host for one case, until they end or the first host is gone; how it went.
+    """Run this host's ranks for one case until they exit or the first host is gone; returns how it went.
 
-    torchrun is in a session of its own, so that Ctrl-C ends it once, and what it writes is kept from the
-    screen: its last line is told if it failed.
+    torchrun runs in a separate session, so that Ctrl-C ends it once. Its output is hidden, but its last line
+    is reported if it failed.
     """
     launcher = _torchrun(rendezvous, int(told["hosts"]), int(told["node"]), int(told["per_host"]))
     if told["module"] not in RANKS:
@@ -165,7 +165,9 @@ def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> str:
         )
         try:
             while process.poll() is None:
-                if select.select([first.socket], [], [], 0.2)[0]:  # it says nothing more: it is gone
+                if select.select([first.socket], [], [], 0.2)[
+                    0
+                ]:  # the first host sends nothing more: it is gone
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(END_S)
                     return "the case has ended"
@@ -178,14 +180,14 @@ def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> str:
 
 
 def _error_in(log: bytes) -> str:
-    """The line that says most: the last one of a traceback that is not torchrun's own."""
+    """The most informative line: the last one of a traceback that is not torchrun's."""
     lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
     named = [line for line in lines if re.match(r"(\[rank\d+\]: )?[\w.]*(Error|Exception)\b", line)]
     return (named or lines or ["it said nothing"])[0][:300]
 
 
 def _torchrun(rendezvous: str, hosts: int, node: int, per_host: int) -> tuple[str, ...]:
-    """The ranks of one host. torchrun's own meeting is at the port after ours."""
+    """The torchrun command for one host. Its rendezvous uses the port after ours."""
     address, port = address_of(rendezvous)
     return (
         *(sys.executable, "-m", "torch.distributed.run", "--max-restarts=0"),
@@ -195,12 +197,12 @@ def _torchrun(rendezvous: str, hosts: int, node: int, per_host: int) -> tuple[st
 
 
 def thread_counts(threads: int) -> dict[str, str]:
-    """The environment in which a rank has so many threads."""
+    """The environment that sets a rank's number of threads."""
     return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Have torchrun end its ranks; kill it if it does not."""
+    """Terminate torchrun and with it its ranks; kill it if it does not exit."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -211,7 +213,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _interface_at(address: str) -> dict[str, str]:
-    """The interface of an address of this host, unless the user named one."""
+    """The network interface with an address of this host, unless the user named one."""
     if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux":
         return {}
     import fcntl
@@ -219,7 +221,7 @@ def _interface_at(address: str) -> dict[str, str]:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         wanted = socket.inet_aton(socket.gethostbyname(address))
         for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # one without an address
+            with contextlib.suppress(OSError):  # an interface without an address
                 found = fcntl.ioctl(asked, _ADDRESS_OF_INTERFACE, struct.pack("256s", name.encode()))
                 if found[20:24] == wanted:
                     return {"GLOO_SOCKET_IFNAME": name}

@@ -1,8 +1,8 @@
-"""More processes of a worker's own code: started by it, asked by it, and gone when it is.
+"""Additional worker processes: the worker starts them, sends them questions, and they end with it.
 
-Each connects back over a socket of the file system. A launcher such as torchrun puts its processes into
-sessions of their own, where no signal to the worker's group reaches them; the end of the connection does,
-also when the worker is killed.
+Each connects back over a Unix socket. A launcher such as torchrun puts its processes into separate sessions,
+where a signal to the worker's group does not reach them; the closing connection does, also when the worker is
+killed.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from pathlib import Path
 from typing import Any  # Any: JSON
 
 from ..contract import Unsupported
-from ..failures import ToldByAnother, is_ours, is_out_of_memory, log
+from ..failures import RemoteError, is_ours, is_out_of_memory, log
 
 CONNECT_S = 120.0
-"""For all of them to start: a launcher, and an interpreter that imports torch, from a cold disk."""
+"""For all of them: a launcher, and an interpreter that imports torch from a cold disk."""
 ANSWER_S = 300.0
 HELLO_S = 10.0
 END_S = 5.0
 _LONGEST_PLACE_BYTES = 80
-"""Of a temporary directory: the whole name of a socket may have about 100."""
+"""Of a temporary directory: the full path of a socket may have about 100 bytes."""
 
 
-class PeerLost(Exception):
-    """One of the processes ended, or gave no answer in time."""
+class RankLost(Exception):
+    """One of the processes exited, or did not answer in time."""
 
 
 @dataclass(frozen=True)
 class OtherHosts:
-    """Where ranks of other hosts come from."""
+    """How the ranks of other hosts connect."""
 
     rendezvous: str
-    """`ADDRESS:PORT`, an address of this box."""
+    """`ADDRESS:PORT` on this host."""
     listener: socket.socket
     guests: list[Lines]
-    """The hosts that joined; a connection ends when its host is gone."""
+    """The hosts that joined; a connection closes when its host is gone."""
 
 
-class Peers:
+class RankGroup:
     """The processes of one case, as the worker sees them. `close` ends them all."""
 
     def __init__(
@@ -67,14 +67,14 @@ class Peers:
     ) -> None:
         """Start `count` processes that run `serve(link)` of a module of this package.
 
-        `launcher` is what stands before `-m MODULE ...`. Some of them may be those of other `hosts`, which
-        were called and are let go with the rest. Raises PeerLost if they do not all connect.
+        `launcher` precedes `-m MODULE ...` on the command line. Some of the processes may run on other
+        `hosts`, whose connections are closed with the rest. Raises RankLost if they do not all connect.
         """
         package = __name__.rsplit(".", 2)[0]
         self._guests = hosts.guests if hosts else []
         self._per_host = count // (len(self._guests) + 1)
         self._folder = _folder()
-        """The temporary directory of all of them: torchrun leaves its own there."""
+        """A temporary directory for all of them: torchrun leaves its own files there."""
         self._links: dict[int, Lines] = {}
         where = hosts.rendezvous if hosts else str(self._folder / "s")
         listener = hosts.listener if hosts else socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -106,26 +106,26 @@ class Peers:
                 link = Lines(noticing_loss(listener.accept()[0]))
                 try:
                     self._links[int(link.take(time.monotonic() + HELLO_S)["rank"])] = link
-                except (EOFError, PeerLost, ValueError, KeyError):
-                    link.socket.close()  # a host that is not needed, or something else that found the port
+                except (EOFError, RankLost, ValueError, KeyError):
+                    link.socket.close()  # a host that is not needed, or another program that found the port
             elif readable:
-                raise PeerLost("another host left before its ranks began")
+                raise RankLost("another host left before its ranks began")
             elif self._process.poll() is not None:
-                raise PeerLost(f"the launcher ended with status {self._process.returncode} before they began")
+                raise RankLost(f"the launcher ended with status {self._process.returncode} before they began")
             elif time.monotonic() > deadline_s:
-                raise PeerLost(f"{len(self._links)} of {count} processes began within {CONNECT_S:.0f} s")
+                raise RankLost(f"{len(self._links)} of {count} processes began within {CONNECT_S:.0f} s")
 
     @property
     def pid(self) -> int:
-        """The process that was started: the launcher, or the only one there is."""
+        """The process that was started: the launcher, or the only rank."""
         return self._process.pid
 
     def ask(self, rank: int, **message: object) -> dict[str, Any]:
-        """What one of them answers. Raises PeerLost."""
+        """One rank's answer. Raises RankLost."""
         return self._answers([rank], message)[0]
 
     def ask_all(self, **message: object) -> list[dict[str, Any]]:
-        """What each answers, by rank, when all have. Raises PeerLost as soon as one is gone."""
+        """All answers, by rank, once all are there. Raises RankLost as soon as one rank is gone."""
         return self._answers(sorted(self._links), message)
 
     def _answers(self, ranks: Sequence[int], message: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -133,7 +133,9 @@ class Peers:
         answers: dict[int, dict[str, Any]] = {}
         waiting = {self._links[rank].socket: rank for rank in ranks}
         watched = {link.socket: rank for rank, link in self._links.items()}
-        guests = [guest.socket for guest in self._guests]  # say nothing, and are ready when they are gone
+        guests = [
+            guest.socket for guest in self._guests
+        ]  # send nothing, and become readable when they are gone
         try:
             for rank in ranks:
                 self._links[rank].send(message)
@@ -142,25 +144,25 @@ class Peers:
                     [*watched, *guests], [], [], max(deadline_s - time.monotonic(), 0)
                 )
                 if not readable:
-                    raise PeerLost(f"rank {min(waiting.values())} gave no answer for {ANSWER_S:.0f} s")
+                    raise RankLost(f"rank {min(waiting.values())} gave no answer for {ANSWER_S:.0f} s")
                 if any(guest in readable for guest in guests):
-                    raise PeerLost("another host is gone: gputui join waits there no longer")
-                for ready in readable:  # one that is gone reads as ready, whether it was asked or not
+                    raise RankLost("another host is gone: gputui join waits there no longer")
+                for ready in readable:  # a closed connection becomes readable too, asked or not
                     rank = watched[ready]
                     answers[rank] = self._links[rank].take(deadline_s)
                     waiting.pop(ready, None)
         except OSError as error:
-            raise PeerLost(f"rank {error.args[0] if error.args else '?'} is gone") from error
+            raise RankLost(f"rank {error.args[0] if error.args else '?'} is gone") from error
         except EOFError as error:
             where = "" if rank < self._per_host else " on another host"
-            raise PeerLost(f"rank {rank}{where} ended before its work was done") from error
+            raise RankLost(f"rank {rank}{where} ended before its work was done") from error
         for rank in ranks:
             if "error" in answers[rank]:
                 _raise(answers[rank])
         return [answers[rank] for rank in ranks]
 
     def close(self) -> None:
-        """End them: they leave when their connection ends; a launcher that does not follow is killed."""
+        """End them: they exit when their connection closes; a launcher that does not is killed."""
         for link in (*self._links.values(), *self._guests):
             link.socket.close()
         try:
@@ -176,30 +178,30 @@ class Peers:
 
 
 def _folder() -> Path:
-    """A new temporary directory in which a socket has room for its name, however long $TMPDIR is."""
+    """A new temporary directory whose path is short enough for a socket, however long $TMPDIR is."""
     place = None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PLACE_BYTES else "/tmp"
     return Path(tempfile.mkdtemp(prefix="gputui-", dir=place))
 
 
 def _raise(answer: Mapping[str, Any]) -> None:
-    """What was raised there is raised here; what it means is told from its type and words."""
+    """Raise here what was raised there; its type and text tell what it means."""
     if answer["kind"] == "Unsupported" and answer["is_ours"]:
         raise Unsupported(answer["error"])
-    raise ToldByAnother(str(answer["kind"]), str(answer["error"]))
+    raise RemoteError(str(answer["kind"]), str(answer["error"]))
 
 
 def package_root() -> dict[str, str]:
-    """The environment in which an interpreter finds this package, under the name that it has here."""
+    """The environment in which an interpreter finds this package under its current name."""
     root = Path(__file__).resolve().parents[len(__name__.split(".")) - 1]
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))}
 
 
 def noticing_loss(connected: socket.socket) -> socket.socket:
-    """Have a connection end, a minute after the box at its other end has lost its power or its network."""
+    """Make a connection fail about a minute after the other host loses power or network."""
     if connected.family != socket.AF_UNIX:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-            if hasattr(socket, name):  # as Linux calls them
+            if hasattr(socket, name):  # Linux names
                 connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return connected
 
@@ -212,19 +214,19 @@ class Lines:
         self._pending = b""
 
     def send(self, message: Mapping[str, object]) -> None:
-        """One line. Raises OSError if nobody listens any more."""
+        """Send one line. Raises OSError if the other end is closed."""
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def take(self, deadline_s: float) -> dict[str, Any]:
-        """The next line. Raises EOFError if there will be none, PeerLost if it does not come in time."""
+        """The next line. Raises EOFError at the end of the stream, RankLost if it does not come in time."""
         while b"\n" not in self._pending:
             left_s = min(max(deadline_s - time.monotonic(), 0), 10**6)
             readable, _, _ = select.select([self.socket], [], [], left_s)
             if not readable:
-                raise PeerLost("half an answer came, and then nothing")
+                raise RankLost("half an answer came, and then nothing")
             try:
                 data = self.socket.recv(1 << 16)
-            except OSError as error:  # reset, or nothing heard of the other box any more
+            except OSError as error:  # reset, or the other host is silent
                 raise EOFError from error
             if not data:
                 raise EOFError
@@ -235,7 +237,7 @@ class Lines:
 
 
 class Link:
-    """The worker, as one of its processes sees it. When it is gone this process ends, whatever it does."""
+    """The connection to the worker, in one of its processes. When it closes, this process exits at once."""
 
     def __init__(self, where: str) -> None:
         """Connect to the path of a socket, or to `ADDRESS:PORT` on another host."""
@@ -258,15 +260,15 @@ class Link:
             os._exit(0)
 
     def serve(self, answer: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
-        """Answer until the worker is gone; what `answer` raises is told and ends nothing."""
+        """Answer until the worker is gone. An exception in `answer` is sent back and ends nothing."""
         while True:
             try:
                 said = answer(self._asked.get())
-            except Exception as error:  # told to the worker, which knows what becomes of the case
-                if not is_out_of_memory(error):  # which is how the largest batch is found
+            except Exception as error:  # sent to the worker, which decides the outcome of the case
+                if not is_out_of_memory(error):  # an expected error in the search for the largest batch
                     log(error)
                 said = {"error": str(error)[:2000], "kind": type(error).__name__, "is_ours": is_ours(error)}
-            with contextlib.suppress(OSError):  # the listening thread sees the end
+            with contextlib.suppress(OSError):  # the listening thread notices the end
                 self._lines.send(said)
 
 

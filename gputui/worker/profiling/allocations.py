@@ -1,8 +1,8 @@
-"""Where the memory of one step is: every allocation of torch on the device, and who it belongs to.
+"""Where the memory of one step goes: every allocation of torch on the device, and what it belongs to.
 
-The allocators of torch tell the profiler of each allocation and each release, on a CPU as on a GPU, with the
-exact number of bytes. Memory that torch does not allocate (libraries' workspaces, the interpreter, the
-context of a GPU) is not in it.
+torch's allocators report each allocation and release to the profiler, on CPU and GPU, with the exact number
+of bytes. Memory that torch does not allocate (library workspaces, the interpreter, the GPU context) is not
+included.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 PhaseOf = Callable[[str], AbstractContextManager[object]]
 """Marks a part of a step as `forward`, `backward` or `optimizer`."""
@@ -20,8 +20,8 @@ POINTS = ("start", "after_forward", "after_backward", "after_optimizer", "peak")
 _MARK = "gputui::"
 
 
-class NotTold(Exception):
-    """This torch does not tell of its allocations."""
+class AllocationsUnavailable(Exception):
+    """This torch does not report its allocations."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def no_phases(name: str) -> AbstractContextManager[object]:
 
 
 def storage_bytes(tensors: Iterable[Any]) -> int:
-    """Memory behind tensors, each storage once."""
+    """Bytes of memory behind tensors, each storage counted once."""
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
     return sum(storages.values())
 
@@ -70,10 +70,10 @@ def peak_of_a_step(
     optimizer_state: Sequence[Any],
     inputs: Sequence[Any],
 ) -> dict[str, int]:
-    """Bytes of each of PARTS at the instant of a step at which most is allocated; they sum to the peak.
+    """Bytes of each of PARTS at the moment when a step holds most memory; they sum to the peak.
 
-    `step` marks its phases; nothing of the step before it may be left, so release gradients first. On CUDA
-    the peak is that of the caching allocator. Raises NotTold.
+    `step` marks its phases. Nothing may be left of the step before it, so release gradients first. On CUDA
+    the peak is that of the caching allocator. Raises AllocationsUnavailable.
     """
     held = {
         "weights": storage_bytes(weights),
@@ -92,15 +92,15 @@ def peak_of_a_step(
         torch.cuda.synchronize()
         peak_bytes = int(torch.cuda.max_memory_allocated())
     parts = {name: held.get(name, 0) + found.get(name, 0) for name in PARTS}
-    if peak_bytes is not None:  # rounded up by the allocator, and what else this process has there
+    if peak_bytes is not None:  # the allocator's rounding, and other allocations of this process
         parts["other"] += max(peak_bytes - sum(parts.values()), 0)
     return parts
 
 
 def highest_allocated(device: str, work: Callable[[], object]) -> int:
-    """Most bytes that torch holds on the device at once, of all that is allocated during `work`.
+    """The most bytes that torch holds on the device at once, of all it allocates during `work`.
 
-    Raises NotTold; what `work` raises goes through.
+    Raises AllocationsUnavailable; exceptions of `work` pass through.
     """
     if device == "cuda":
         import torch
@@ -115,7 +115,7 @@ def highest_allocated(device: str, work: Callable[[], object]) -> int:
 
 
 def split_at_peak(events: Iterable[Event], phases: Sequence[Phase]) -> dict[str, int]:
-    """What a step allocates, by part, at the instant of its peak. Pure.
+    """What a step holds at its peak, by part. Pure.
 
     What the forward pass leaves behind is activations; what a backward pass leaves to the optimizer is
     gradients; what lives within one phase is `other`: temporaries, and activations computed a second time.
@@ -143,12 +143,12 @@ def split_at_points(
 ) -> dict[str, dict[str, int]]:
     """What every part holds at each of POINTS that the step has. Pure.
 
-    `held`: part and size of each storage that was there before the step, by address. Without a backward pass
-    all that a forward pass allocates is activations.
+    `held`: part and size of each storage that existed before the step, by address. Without a backward pass
+    everything that a forward pass allocates is activations.
     """
     ordered = sorted(events, key=lambda e: e.t_ns)
     gone: dict[int, int] = {}
-    for event in ordered:  # also by its address being given out again: not every release is told of
+    for event in ordered:  # a reused address implies a release, since not every release is reported
         if event.address in held:
             gone.setdefault(event.address, event.t_ns)
     trains = any(p.name == "backward" for p in phases)
@@ -184,7 +184,7 @@ def split_at_points(
 
 
 def _lifetimes(ordered: Iterable[Event]) -> list[_Lifetime]:
-    """Allocations with their releases; the release of something older than the step belongs to nobody."""
+    """Allocations with their releases; releases of memory older than the step are ignored."""
     living: dict[int, _Lifetime] = {}
     found: list[_Lifetime] = []
     for event in ordered:
@@ -210,7 +210,7 @@ def _part(life: _Lifetime, phases: Sequence[Phase], gradients_from_ns: int) -> s
 
 
 def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[Event], list[Phase]]:
-    """Run a step under the profiler; its allocations on the device and its phases, on one clock."""
+    """Profile one step; returns its allocations on the device and its phases, on one clock."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
     def marked(name: str) -> AbstractContextManager[object]:
@@ -229,23 +229,23 @@ def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[Even
             elif node.name.startswith(_MARK):
                 phases.append(Phase(node.name[len(_MARK) :], node.start_time_ns, node.end_time_ns))
     except AttributeError as error:
-        raise NotTold("this torch does not tell of its allocations") from error
+        raise AllocationsUnavailable("this torch does not tell of its allocations") from error
     if not events:
-        raise NotTold("this torch told of no allocation")
+        raise AllocationsUnavailable("this torch told of no allocation")
     return events, phases
 
 
 def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[str, int]]:
-    """Bytes of each of PARTS at each of POINTS of any step, found without its help.
+    """Bytes of each of PARTS at each of POINTS of any step, which need not mark its phases.
 
-    Does three steps. Weights are the parameters of this process, optimizer state is found through torch's
-    hooks, phases through what autograd and optimizers mark in a trace. Raises NotTold.
+    Does three steps. Weights are the parameters of this process; optimizer state is found through torch's
+    hooks, phases through what autograd and optimizers mark in a trace. Raises AllocationsUnavailable.
     """
     from torch.profiler import ProfilerActivity, profile
 
     optimizers = _optimizers_of(run)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        run()  # of what was allocated before the profiler came, releases are not told of
+        run()  # memory allocated before profiling starts has no reported release
         held = _held(device, optimizers)
         _wait(device)
         begun = _Mark()
@@ -263,9 +263,9 @@ def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[s
         ]
         phases = _phases_of(later, begun_ns)
     except (AttributeError, StopIteration) as error:
-        raise NotTold("this torch does not tell of its allocations") from error
+        raise AllocationsUnavailable("this torch does not tell of its allocations") from error
     if not events:
-        raise NotTold("this torch told of no allocation")
+        raise AllocationsUnavailable("this torch told of no allocation")
     return split_at_points(events, phases, held)
 
 
@@ -288,7 +288,7 @@ def _wait(device: str) -> None:
 
 
 def _optimizers_of(run: Callable[[], object]) -> list[Any]:
-    """The optimizers that a step calls; none where it does not train."""
+    """The optimizers that a step calls; empty if it does not train."""
     from torch.optim import optimizer
 
     found: list[Any] = []
@@ -317,7 +317,7 @@ def _held(device: str, optimizers: Iterable[Any]) -> dict[int, tuple[str, int]]:
         for tensor in tensors:
             if tensor.device.type != device or tensor.layout != torch.strided:
                 continue
-            try:  # what a compiler traced with has no memory, or none of this device
+            try:  # tensors of a compiler's tracing have no memory, or none on this device
                 storage = tensor.untyped_storage()
                 address = storage.data_ptr() if storage.device.type == device else 0
             except (RuntimeError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""What kind of work an operator does, by its name. Data: add a word where a name comes out as `other`."""
+"""What kind of work an operator does, by its name. Add a word where a name is classified as `other`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ANYWHERE: tuple[tuple[str, str], ...] = (
     ("norm", "batch_norm layer_norm group_norm instance_norm rms_norm"),
     ("softmax_loss", "softmax cross_entropy nll_loss mse_loss l1_loss huber_loss binary_cross"),
 )
-"""Category, and words that may stand anywhere in a name; the first that is found decides."""
+"""Category, and words that may occur anywhere in a name; the first match decides."""
 _AT_THE_HEAD: tuple[tuple[str, str], ...] = (
     ("gemm", "mm bmm addmm baddbmm addbmm matmul linear einsum dot vdot mv addmv tensordot inner"),
     ("embedding_index", "embedding index gather scatter take masked"),
@@ -41,13 +41,13 @@ _AT_THE_HEAD: tuple[tuple[str, str], ...] = (
     ("elementwise", "glu square softplus elu rsub remainder reflection constant complex polar exponential"),
     ("elementwise", "multinomial"),
 )
-"""Category, and words that begin a name and are followed by its end or an underscore."""
+"""Category, and words that begin a name, followed by its end or an underscore."""
 _MAKERS = ("native_", "thnn_", "cudnn_", "mkldnn_", "miopen_", "mps_")
 _CASTS = frozenset(("aten::to", "aten::_to_copy"))
 
 
 def category_of(name: str) -> str:
-    """One of the categories of the model; `other` for a name no word matches."""
+    """The category of an operator; `other` if no word matches."""
     for category, words in _ANYWHERE:
         if any(word in name for word in words.split()):
             return category
@@ -59,12 +59,12 @@ def category_of(name: str) -> str:
 
 
 def is_cast(name: str) -> bool:
-    """Whether a call inside another operator is a row of its own: casts are what AMP adds."""
+    """Whether a call inside another operator gets its own row: casts are what AMP adds."""
     return name in _CASTS
 
 
 def _bare(name: str) -> str:
-    """`aten::_thnn_fused_x` as `fused_x`: without where it comes from."""
+    """`aten::_thnn_fused_x` as `fused_x`: without its namespace and prefixes."""
     bare = name.rpartition("::")[2].lstrip("_")
     for maker in _MAKERS:
         bare = bare.removeprefix(maker)

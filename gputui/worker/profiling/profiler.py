@@ -1,4 +1,4 @@
-"""One window of steps under torch.profiler, as plain rows: the only place that knows torch's own events."""
+"""One window of steps under torch.profiler, as plain rows: the only module that knows torch's events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 from .step_breakdown import TraceEvent
 
@@ -27,22 +27,22 @@ _KINDS = {
     "gpu_memcpy": "copy",
     "gpu_memset": "memset",
 }
-"""Kineto's names of activities; others, such as the device's copies of ranges, are not looked at."""
+"""Kineto's names of activities; others, such as device copies of ranges, are ignored."""
 
 
 class NoTrace(Exception):
-    """This torch gave no trace that could be read."""
+    """This torch produced no readable trace."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was traced."""
+    """A traced window of steps."""
 
     events: tuple[TraceEvent, ...]
     start_ns: int
     end_ns: int
     thread: int
-    """The host's thread that did the steps."""
+    """The host thread that did the steps."""
 
 
 def traced(
@@ -56,7 +56,7 @@ def traced(
 
     gc.collect()
     was_enabled = gc.isenabled()
-    gc.disable()  # a collection inside the window would be some operator's time
+    gc.disable()  # a collection inside the window would count as some operator's time
     try:
         watched = profile(activities=_activities(device), record_shapes=True)
         with watched as profiled, record_function(_WINDOW):
@@ -74,7 +74,7 @@ def traced(
 
 
 def event_cost_ns() -> int:
-    """What one traced event costs the host here, by tiny operators with the profiler off and on."""
+    """What tracing one event costs the host here, measured on tiny operators."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -95,7 +95,7 @@ def event_cost_ns() -> int:
 
 
 def _activities(device: str) -> list[Any]:
-    """The host's, and the device's where this torch can watch it. Raises NoTrace if it cannot."""
+    """The host's activities, and the device's where this torch can trace it. Raises NoTrace if it cannot."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     wanted = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}[device]
@@ -143,10 +143,10 @@ def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:
 
 
 def _kind_of(event: Any) -> str:
-    """The kind of an event; empty for what has no place in a partition."""
+    """The kind of an event; empty for one that the partition does not use."""
     if hasattr(event, "activity_type"):
         return _KINDS.get(str(event.activity_type()), "")
-    name = event.name()  # before torch 2.6 an event does not say what it is
+    name = event.name()  # before torch 2.6 an event has no activity type
     if str(event.device_type()) == "DeviceType.CPU":
         if name.startswith(("cuda", "cu", "hip", "ze")) and event.linked_correlation_id() > 0:
             return "runtime"
@@ -157,7 +157,7 @@ def _kind_of(event: Any) -> str:
 
 
 def _inputs(event: Any) -> tuple[str, str]:
-    """Shapes and types of the tensors it was given."""
+    """Shapes and dtypes of the tensors it was given."""
     types = event.dtypes()
     shapes = event.shapes()
     kept = [(s, t) for s, t in zip(shapes, types, strict=False) if s and t not in _SCALARS]

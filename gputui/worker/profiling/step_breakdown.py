@@ -2,7 +2,7 @@
 
 Every nanosecond of the window goes to one slice. On a CPU each instant of the stepping thread belongs to the
 innermost event that covers it. On a GPU each instant goes to the highest class of work present, shared evenly
-by what runs at once; an instant with none is idle, and its cause is what the host did then.
+between concurrent work; an instant with none is idle, and its cause is what the host did then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from .op_categories import category_of, is_cast
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
-"""In the order in which an instant is given away."""
+"""In order of precedence: the first class present gets the instant."""
 KERNEL_GAP_NS = 5_000
 """A shorter gap before work that was queued already is the device's own. Source: the noise floor of
 TraceLens's idle analysis (how-to/analyze-idle-time)."""
@@ -39,18 +39,18 @@ class TraceEvent:
     """Of the host; 0 for the device."""
     stream: int = 0
     correlation: int = 0
-    """Shared by a runtime call and what it launched."""
+    """Shared by a runtime call and the work it launched."""
     operator: int = 0
-    """Of what an operator launched: that operator's `number`; 0 if unknown."""
+    """The `number` of the operator that launched it; 0 if unknown."""
     number: int = 0
-    """Of an operator: its own."""
+    """Identifies an operator."""
     shapes: str = ""
     dtypes: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """As `Operator` of the model."""
+    """As `profiled.Operator` of the model."""
 
     phase: str
     category: str
@@ -66,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Slice:
-    """As `TimeSlice` of the model."""
+    """As `profiled.TimeSlice` of the model."""
 
     phase: str
     time_class: str
@@ -76,7 +76,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class KernelRow:
-    """As `Kernel` of the model."""
+    """As `profiled.Kernel` of the model."""
 
     name: str
     time_class: str
@@ -95,24 +95,24 @@ class Partition:
     slices: tuple[Slice, ...]
     kernels: tuple[KernelRow, ...]
     unmatched_ns: int
-    """Of the device's time, what no operator could be found for."""
+    """Device time for which no operator was found."""
 
 
 @dataclass
 class _Node:
-    """One event of the host within the events around it on its thread."""
+    """A host event, nested within the events around it on its thread."""
 
     event: TraceEvent
     start_ns: int
     end_ns: int
     phase: str
     cause: str
-    """What an instant of its own would mean for an idle device."""
+    """What the device waits for if it is idle while this event has the host."""
     owner: _Node | None
-    """The operator that its time is counted to, itself perhaps; None outside of all."""
+    """The operator that its time counts toward, possibly itself; None outside of all operators."""
     own_ns: int = 0
     below: int = 1
-    """Events counted to it, itself included, if it is an owner."""
+    """If it is an owner: the number of events that count toward it, itself included."""
 
 
 @dataclass
@@ -126,18 +126,18 @@ class _Sums:
 
 @dataclass
 class _Thread:
-    """The events of one thread of the host, flattened: at each instant the innermost."""
+    """The events of one host thread, flattened to the innermost at each instant."""
 
     nodes: list[_Node] = field(default_factory=list)
     pieces: list[tuple[int, int, _Node]] = field(default_factory=list)
-    """(start, end, innermost event), in the order of time, without overlaps."""
+    """(start, end, innermost event), ordered by time, without overlaps."""
 
 
 def partition(events: Iterable[TraceEvent], start_ns: int, end_ns: int, thread: int) -> Partition:
     """Divide the window among operators and causes of idleness.
 
-    `thread` is the host's thread that does the steps. Events outside of the window are cut off. If no event
-    is of a device, the host's own time is divided. Slices sum to the window; rows to the slices that are not
+    `thread` is the host thread that does the steps. Events are cut off at the window's edges. If no event is
+    of a device, the host's own time is divided. Slices sum to the window; rows sum to the slices that are not
     idle.
     """
     inside = [e for e in events if e.end_ns > start_ns and e.start_ns < end_ns]
@@ -156,7 +156,7 @@ def _threads(events: Sequence[TraceEvent], start_ns: int, end_ns: int) -> dict[i
 
 
 def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
-    """Nest the events of one thread; one that sticks out of the event around it is cut off there."""
+    """Nest the events of one thread; an event that extends beyond its parent is cut off there."""
     events.sort(key=lambda e: (e.start_ns, -e.end_ns))
     found = _Thread()
     open_nodes: list[_Node] = []
@@ -193,7 +193,7 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
 
 
 def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, before: str) -> _Node:
-    """`before` is the phase of the event before it: a bare call of the driver belongs to that one."""
+    """`before` is the phase of the previous event: a bare driver call belongs to it."""
     alone = before if event.kind == "runtime" else "forward"
     phase = _phase_of(event.name) or (parent.phase if parent else alone)
     node = _Node(event, start_ns, end_ns, phase, _cause_of(event), None)
@@ -209,10 +209,10 @@ def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, b
 
 
 def _phase_of(name: str) -> str:
-    """The phase that an event begins; empty if it is that of whatever is around it."""
+    """The phase that an event begins; empty if it belongs to the phase around it."""
     if name.startswith("autograd::engine::"):
         return "backward"
-    if name.startswith("Optimizer.") or "_amp_" in name:  # the scaler's look at the gradients
+    if name.startswith("Optimizer.") or "_amp_" in name:  # the scaler inspects the gradients
         return "optimizer"
     return "data" if name.startswith("enumerate(DataLoader)") else ""
 
@@ -235,7 +235,8 @@ def _is_engine(name: str) -> bool:
 
 
 def _of_host(thread: _Thread, start_ns: int, end_ns: int) -> Partition:
-    """The window of a CPU: the own time of each event of the stepping thread, and the gaps between them."""
+    """The window of a CPU: the exclusive time of each event of the stepping thread, and the gaps between
+    them."""
     slices: Counter[tuple[str, str, str]] = Counter()
     rows: dict[tuple[str, str, str, str], _Sums] = {}
     for node in thread.nodes:
@@ -256,7 +257,7 @@ def _of_host(thread: _Thread, start_ns: int, end_ns: int) -> Partition:
 
 
 def _gaps(pieces: Sequence[tuple[int, int, _Node]], start_ns: int, end_ns: int) -> Iterator[tuple[str, int]]:
-    """Stretches that no event covers, each with the phase that comes next, or at the end the one before."""
+    """Stretches that no event covers, each with the phase that follows, or at the end the preceding one."""
     at_ns = start_ns
     for piece_start_ns, piece_end_ns, node in pieces:
         if piece_start_ns > at_ns:
@@ -301,7 +302,7 @@ def _of_device(
 
 
 def class_of(event: TraceEvent) -> str:
-    """Which class of the device's work an event is."""
+    """The class of device work that an event belongs to."""
     if event.kind == "memset":
         return "memset"
     if event.kind == "copy":
@@ -313,7 +314,7 @@ def class_of(event: TraceEvent) -> str:
 
 
 def _maker(event: TraceEvent, nodes: Mapping[int, _Node], calls: Mapping[int, _Node]) -> _Node | None:
-    """The operator that launched it: as the trace says, else the one around the launching call."""
+    """The operator that launched it: from the trace, else the one around the launching call."""
     found = nodes.get(event.operator) if event.operator else None
     if found is None and event.correlation:
         found = calls.get(event.correlation)
@@ -321,9 +322,10 @@ def _maker(event: TraceEvent, nodes: Mapping[int, _Node], calls: Mapping[int, _N
 
 
 def _shares(device: Sequence[TraceEvent], start_ns: int, end_ns: int) -> list[int]:
-    """Nanoseconds of the window that are each event's alone, in the order given.
+    """Nanoseconds of the window attributed to each event, in the order given.
 
-    An instant goes to the highest class present; those of it share it, what does not divide to the earliest.
+    An instant goes to the highest class present and is shared within it; the earliest event gets the
+    remainder.
     """
     rank = {name: number for number, name in enumerate(DEVICE_CLASSES)}
     changes: list[tuple[int, int, tuple[int, int, int]]] = []
@@ -377,7 +379,7 @@ def _idle(
 def _device_gaps(
     device: Sequence[TraceEvent], start_ns: int, end_ns: int
 ) -> Iterator[tuple[int, int, TraceEvent | None]]:
-    """Stretches without any work of the device, each with the work that comes next."""
+    """Stretches without any device work, each with the work that follows."""
     at_ns = start_ns
     for event in sorted(device, key=lambda e: e.start_ns):
         if event.start_ns > at_ns:
@@ -391,10 +393,10 @@ _CAUSE_RANK = {"data_wait": 0, "launch": 1, "runtime_api": 2, "dispatch": 3, "sy
 
 
 def _host_states(threads: Iterable[_Thread], start_ns: int, end_ns: int) -> list[tuple[int, int, str, str]]:
-    """(start, end, phase, cause) of the host over the whole window, in the order of time.
+    """(start, end, phase, cause) of the host over the whole window, ordered by time.
 
-    Of several threads at once the one counts that moves the device on: autograd's own thread launches while
-    the stepping thread waits for it. Where no event is, the host is in Python.
+    If several threads are active, the one that drives the device counts: autograd's own thread launches while
+    the stepping thread waits for it. Where there is no event, the host is in Python.
     """
     pieces = heapq.merge(*(t.pieces for t in threads), key=lambda p: p[0])
     edges: list[tuple[int, int, str, str]] = []
@@ -420,7 +422,7 @@ def _host_states(threads: Iterable[_Thread], start_ns: int, end_ns: int) -> list
 
 
 def _with_phases(edges: Sequence[tuple[int, int, str, str]]) -> list[tuple[int, int, str, str]]:
-    """Each stretch outside of all events gets the phase that comes next, at the end the one before."""
+    """Give each stretch outside of all events the phase that follows, at the end the preceding one."""
     known = [phase for _, _, phase, _ in edges if phase]
     phase = known[-1] if known else "forward"
     found = []
@@ -435,7 +437,7 @@ def _key(owner: _Node) -> tuple[str, str, str, str]:
 
 
 def _rows(found: Mapping[tuple[str, str, str, str], _Sums]) -> tuple[Row, ...]:
-    """The rows with the most time first; beyond MOST_ROWS those of one phase and category become one."""
+    """The rows with the most time first; beyond MOST_ROWS, rows of the same phase and category are merged."""
     ordered = sorted(found.items(), key=lambda item: (-item[1].time_ns, -item[1].cpu_ns, item[0]))
     rows = [
         Row(phase, category_of(name), name, shapes, dtypes, s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)

@@ -1,4 +1,4 @@
-"""torch.compile: whether this box can, and what it takes."""
+"""torch.compile: whether this machine can, and how long it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 from ..contract import Figure, Request, Unsupported
 
@@ -20,11 +20,10 @@ COMPILE_FIGURE = Figure("compile_s", "compiling, before the first step", "s", "l
 
 
 def compiled(work: Any, request: Request) -> Any:
-    """A module or function as the request's mode has it: itself, or through torch.compile.
+    """A module or function in the request's mode: unchanged, or through torch.compile.
 
-    It is compiled when it is first called, by inductor's defaults, for the shapes it is called with, from
-    nothing: what earlier processes left in caches is not used. Raises Unsupported if this box lacks what
-    the compiler needs.
+    It is compiled on the first call, with inductor's defaults, for the shapes of that call, and without
+    caches of earlier processes. Raises Unsupported if this machine lacks what the compiler needs.
     """
     if request.mode != COMPILE:
         return work
@@ -40,7 +39,7 @@ def compiled(work: Any, request: Request) -> Any:
 
 
 def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
-    """What this box has not, of what inductor needs; empty if it has all."""
+    """What inductor needs and this machine lacks; empty if nothing is missing."""
     if device == "cuda":
         if importlib.util.find_spec("triton") is None:
             return "torch.compile needs triton on a GPU, and this interpreter has none"
@@ -59,7 +58,7 @@ def _compiler(variable: str, names: tuple[str, ...], which: Callable[[str], str 
 
 @cache
 def _forget_earlier_work() -> None:
-    """Compile from nothing, into a directory that goes with this process."""
+    """Compile from scratch, into a directory that is deleted with this process."""
     place = tempfile.mkdtemp(prefix="gputui-compile-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = place

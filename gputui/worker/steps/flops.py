@@ -25,7 +25,7 @@ class ResNetShape:
 
     @classmethod
     def described(cls, parameters: Mapping[str, Parameter]) -> ResNetShape:
-        """The shape that a size's parameters `model`, `image` and `classes` describe."""
+        """The shape described by a size's parameters `model`, `image` and `classes`."""
         _, block, stages = str(parameters["model"]).split("-", 2)
         return cls(
             block, tuple(map(int, stages.split("-"))), int(parameters["image"]), int(parameters["classes"])
@@ -130,7 +130,7 @@ def encoder_forward_flops(shape: EncoderShape) -> int:
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """A Llama-2 style decoder: pre-norm RMS, rotary positions, gated MLP, a head of its own, no biases."""
+    """A Llama-2 style decoder: pre-norm RMS, rotary positions, gated MLP, a separate head, no biases."""
 
     layers: int
     heads: int
@@ -139,7 +139,7 @@ class LlamaShape:
     """Width of the MLP."""
     vocabulary: int
     cache: int
-    """Tokens its key-value cache has room for; all of it is read for every token."""
+    """Tokens that its key-value cache can hold; all of it is read for every token."""
 
     @property
     def multiplied_weights(self) -> int:
@@ -164,7 +164,7 @@ def decode_bytes(shape: LlamaShape, batch: int, bytes_per_number: int) -> int:
 
 @dataclass(frozen=True)
 class LstmShape:
-    """A language model of stacked LSTM layers as wide as its embedding, with a head of its own."""
+    """A language model of stacked LSTM layers as wide as its embedding, with a separate head."""
 
     layers: int
     width: int
@@ -196,7 +196,7 @@ class StyleShape:
 
 
 STYLE_CONVOLUTIONS = (
-    # kernel, channels in, channels out, and the share of a frame's pixels it is done at
+    # kernel, channels in, channels out, and the share of a frame's pixels it runs on
     (9, 3, 32, 1),
     (3, 32, 64, 1 / 4),
     (3, 64, 128, 1 / 16),
@@ -205,7 +205,7 @@ STYLE_CONVOLUTIONS = (
     (3, 64, 32, 1),
     (9, 32, 3, 1),
 )
-"""Two that halve the frame, five residual blocks of two, two that follow a doubling, and the two ends."""
+"""Two that halve the frame, five residual blocks of two, two after an upsampling, and the two ends."""
 
 
 def style_flops(shape: StyleShape) -> int:

@@ -1,4 +1,4 @@
-"""How long requests wait: percentiles that enough requests carry, and requests that come when they come."""
+"""How long requests wait: percentiles that the sample size supports, and requests that arrive at random."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from ..contract import Figure, Value
 
 CONFIDENCE = 0.99
-"""A percentile is told if, this surely, at least one of the requests lay beyond the true one."""
+"""A percentile is reported if, with this confidence, at least one request was slower than the true one."""
 FRACTIONS = (0.25, 0.50, 0.75, 0.90)
-"""Of the measured throughput: how fast requests come in the open loop."""
+"""Arrival rates of the open loop, as shares of the measured throughput."""
 ENOUGH_REQUESTS = 1000
 LEAST_OPEN_S = 0.5
-"""A queue needs time to build up, however many requests a fast device answers in it."""
+"""A queue needs time to build up, however many requests a fast device answers in that time."""
 SHORTEST_WAIT_S = 1e-6
 QUEUE_GREW = "the queue grew"
-"""How the reason of a missing wait begins where more came than could be served; else too few came."""
+"""Begins the reason of a missing wait if requests arrived faster than they were served; else too few arrived.
+"""
 OVERRUN = 2.0
-"""A load that is not answered within so many times its own length is more than can be served."""
+"""If a load takes longer than this many times its length, it is more than can be served."""
 
 
 def requests_for(share: float) -> int:
-    """Requests it takes to tell a percentile: 1 − share^n ≥ 0.99; 7 for the median, 44, and 459 for p99."""
+    """Requests needed to report a percentile: 1 − share^n ≥ 0.99; 7 for the median, 44, and 459 for p99."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(share))
 
 
@@ -35,7 +36,7 @@ def percentile(latencies: Sequence[float], share: float) -> float:
 
 
 def percentile_value(latencies_s: Sequence[float], share: float) -> Value:
-    """A percentile, or that there were too few requests for it."""
+    """A percentile, or the reason if there were too few requests."""
     needed = requests_for(share)
     if len(latencies_s) < needed:
         return Value(
@@ -45,29 +46,25 @@ def percentile_value(latencies_s: Sequence[float], share: float) -> Value:
 
 
 class Stopwatched:
-    """`run`, noting how long each call took; for work that ends when its answer is there.
-
-    `forget` empties the notes.
-    """
+    """`run`, recording how long each call took; for work that is complete when the call returns."""
 
     def __init__(self, run: Callable[[], object]) -> None:
         self._run = run
         self.taken_s: list[float] = []
 
     def __call__(self) -> object:
-        """Do it once."""
         begun = time.perf_counter()
         answer = self._run()
         self.taken_s.append(time.perf_counter() - begun)
         return answer
 
     def forget(self) -> None:
-        """What was noted so far does not count."""
+        """Discard the recorded times."""
         self.taken_s.clear()
 
 
 def arrivals(per_s: float, seed: int) -> Iterator[float]:
-    """When requests are sent: a Poisson process of this rate, in seconds from 0; the same for a seed."""
+    """Send times of requests: a Poisson process of this rate, in seconds from 0; reproducible by seed."""
     chance = random.Random(seed)
     at = 0.0
     while True:
@@ -77,11 +74,11 @@ def arrivals(per_s: float, seed: int) -> Iterator[float]:
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """What became of requests that did not wait for each other's answers."""
+    """Requests that were sent at random times, not one after the other's answer."""
 
     sent: int
     latencies_s: tuple[float, ...]
-    """Of those answered, in the order in which they were sent, from the moment each was to be sent."""
+    """Of those answered, in sending order, counted from the moment each was to be sent."""
 
 
 def open_loop(
@@ -94,11 +91,11 @@ def open_loop(
     clock: Callable[[], float] = time.perf_counter,
     wait: Callable[[float], None] = time.sleep,
 ) -> OpenLoop:
-    """Requests come at random, `per_s` on average; whoever is there is served, at most `at_once` together.
+    """Send requests at random, `per_s` on average; serve all that wait, at most `at_once` together.
 
-    `serve` answers so many requests and returns when their answers are there. A latency counts from the
-    moment its request was to be sent, so that a server that falls behind cannot hide it. No requests come
-    after `length_s`, or once there were enough of them; waiting ends at OVERRUN times that.
+    `serve` answers this many requests and returns when their answers are there. A latency counts from the
+    moment its request was to be sent, so that a server that falls behind cannot hide it. Requests stop after
+    `length_s`, or once there were enough; waiting ends at OVERRUN times that.
     """
     sent: list[float] = []
     for at in arrivals(per_s, seed):
@@ -136,7 +133,7 @@ def open_loop_figures() -> tuple[Figure, ...]:
 def open_loop_values(
     requests_per_s: float, serve: Callable[[int], object], at_once: int, *, length_s: float, seed: int
 ) -> dict[str, Value]:
-    """The figures, measured: `length_s` for each fraction of this many requests per second."""
+    """The figures, measured for `length_s` at each fraction of this throughput."""
     values = {}
     for number, fraction in enumerate(FRACTIONS):
         found = open_loop(

@@ -1,4 +1,4 @@
-"""What `fp32`, `tf32` and `amp` mean on one device, and how torch is told."""
+"""What `fp32`, `tf32` and `amp` mean on a device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..contract import Precision, Unsupported
 
 
 def resolve(requested: str, device: str) -> Precision:
-    """What a request becomes here. Raises Unsupported if the device has no such mode."""
+    """What a requested precision becomes here. Raises Unsupported if the device has no such mode."""
     if requested == "fp32":
         return Precision(requested, "fp32", device)
     if requested == "tf32":

@@ -1,9 +1,9 @@
-"""Inference steps: requests that come from the host and go back, and batches that lie on the device."""
+"""Inference steps: requests that come from the host and return to it, and batches that stay on the device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 import torch
 
@@ -11,12 +11,12 @@ from ..contract import Request, Step
 
 
 def served(make: Callable[[], Any], request: Request) -> Any:
-    """The model as it is deployed: on the device, no dropout, no gradients.
+    """The model as it is deployed: on the device, without dropout and gradients.
 
-    `make` gives it with random weights; it is called with the device as torch's default.
+    `make` builds it with random weights; torch's default device is set meanwhile.
 
-    With `amp` the weights are converted once, here, to the type autocast would multiply in: autocast
-    itself would convert every weight again in every step, which nobody serves with.
+    With `amp` the weights are converted once, here, to autocast's dtype: autocast itself would convert every
+    weight again in every step, which no deployment does.
     """
     torch.manual_seed(request.seed)
     with torch.device(request.device):
@@ -25,8 +25,8 @@ def served(make: Callable[[], Any], request: Request) -> Any:
 
 
 def on_host(tensor: Any, request: Request) -> Any:
-    """The tensor in the host's memory, pinned where the device can fetch it itself."""
-    if request.device == "meta":  # FLOPs are counted there, and nothing leaves it
+    """The tensor in host memory, pinned if the device can read it directly."""
+    if request.device == "meta":  # FLOPs are counted there, without data
         return tensor.to("meta")
     return tensor.pin_memory() if request.device in ("cuda", "xpu") else tensor
 
@@ -39,10 +39,10 @@ def request_step(
     *,
     finish: Callable[[Any], Any] = lambda output: output,
 ) -> Step:
-    """One request at a time: input from the host to the device, the model, its answer back on the host.
+    """One request at a time: input from host to device, the model, and the answer back to the host.
 
-    The answer's arrival ends a request, so every step waits for it. `answer` is overwritten; it has the shape
-    and type of what `finish` makes, on the device, of the model's output.
+    A request ends when its answer arrives, so every step waits. `answer` is overwritten; it has the shape and
+    dtype of what `finish` returns, on the device, for the model's output.
     """
     host_input, answer = on_host(host_input, request), on_host(answer, request)
     last: list[Any] = [None]
@@ -56,7 +56,7 @@ def request_step(
 
 
 def batch_step(model: Any, batch: Any, request: Request) -> Step:
-    """The model on a batch that lies on the device; what it answers stays there."""
+    """The model on a batch in device memory; the output stays there."""
     batch = batch.to(request.device)
     last: list[Any] = [None]
 
@@ -69,10 +69,10 @@ def batch_step(model: Any, batch: Any, request: Request) -> Step:
 
 
 def answering(model: Any, host_batch: Any, request: Request) -> Callable[[int], object]:
-    """A server of up to a full batch of requests: their input leaves the host, their scores come back to it.
+    """A server of up to a full batch of requests, with input from the host and scores back to it.
 
-    Batches are filled up to a power of two, as servers do that must not meet a new shape under load; each of
-    these sizes is done once here.
+    Batches are padded to a power of two, as in servers that must not meet a new shape under load; each of
+    these sizes is run once here.
     """
     full = int(host_batch.shape[0])
     host_batch = on_host(host_batch, request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 import torch
 

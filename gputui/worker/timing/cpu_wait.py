@@ -1,4 +1,4 @@
-"""How long this process was kept from a CPU it wanted."""
+"""How long this process waited for a CPU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _TASKS = Path("/proc/self/task")
 
 
 def waited_ns() -> int | None:
-    """Time all threads of this process were ready to run and did not, since their starts; None if unknown.
+    """Time that all threads of this process were runnable but not running, since they started; None if
+    unknown.
 
     The second number of a task's `schedstat`: time spent waiting on a run queue (Linux, Documentation/
-    scheduler/sched-stats). Others on the same CPUs show in it, and nothing else does; about 50 µs a call.
+    scheduler/sched-stats). It only rises when others use the same CPUs. Takes about 50 µs.
     """
     total_ns, known = 0, False
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -23,7 +24,8 @@ def waited_ns() -> int | None:
 
 
 def waited_between(before_ns: int | None, after_ns: int | None) -> int | None:
-    """What was waited from one reading to a later one; a thread that ended takes its part along."""
+    """Waiting time between two readings, at least 0: a thread that ends takes its time along. None if
+    unknown."""
     if before_ns is None or after_ns is None:
         return None
     return max(after_ns - before_ns, 0)

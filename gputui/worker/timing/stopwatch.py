@@ -1,4 +1,4 @@
-"""Timing one block of steps, and knowing when enough is known."""
+"""Timing of one block of steps, and when enough blocks are known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol  # Any: torch's own types, where torch may be absent
+from typing import Any, Protocol  # Any: torch's types, which may not be installed
 
 from .cpu_wait import waited_between, waited_ns
 
@@ -23,20 +23,18 @@ class BlockTime:
     cpu_ns: int
     """CPU time of this process, all threads."""
     waited_ns: int | None = None
-    """Time its threads were kept from a CPU, if that was seen where the steps were done."""
+    """Time its threads waited for a CPU, if known where the steps ran."""
 
     @property
     def block_ns(self) -> int:
-        """The device's time where there is one, else the wall's."""
+        """Device time where there is one, else wall time."""
         return self.wall_ns if self.device_ns is None else self.device_ns
 
 
 class Stopwatch(Protocol):
     """Times `steps` calls of `run`; a GPU is idle before the first and after the last."""
 
-    def __call__(self, run: Callable[[], object], steps: int) -> BlockTime:
-        """Blocks until the work is done."""
-        ...
+    def __call__(self, run: Callable[[], object], steps: int) -> BlockTime: ...
 
 
 def cpu_stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
@@ -52,11 +50,13 @@ def cpu_stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
 
 
 def gpu_stopwatch(module: Any) -> Stopwatch:
-    """Device time between two events and wall time to the end of the last kernel.
+    """Device time between two events, and wall time to the end of the last kernel.
 
-    `module` is `torch.cuda`, `torch.xpu` or `torch.mps`. One wait per block, none inside.
+    `module` is `torch.cuda`, `torch.xpu` or `torch.mps`. Waits once per block, at its end.
     """
-    event = module.Event if hasattr(module, "Event") else module.event.Event  # torch.mps has it deeper
+    event = (
+        module.Event if hasattr(module, "Event") else module.event.Event
+    )  # in torch.mps it is in a submodule
 
     def stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
         first, last = event(enable_timing=True), event(enable_timing=True)
@@ -86,7 +86,7 @@ def stopwatch_for(device: str) -> Stopwatch:
 
 
 def with_waiting(stopwatch: Stopwatch, run: Callable[[], object], steps: int) -> BlockTime:
-    """A block with the time that this process was kept from a CPU meanwhile."""
+    """One block, with the time that this process waited for a CPU meanwhile."""
     before_ns = waited_ns()
     timed = stopwatch(run, steps)
     return replace(timed, waited_ns=waited_between(before_ns, waited_ns()))
@@ -98,7 +98,7 @@ def steps_for(block_s: float, step_ns: float) -> int:
 
 
 def agree(block_ns: Sequence[int], tolerance: float) -> bool:
-    """Whether the last three blocks spread by at most twice `tolerance` of their middle: it is warm."""
+    """Whether the last three blocks spread by at most twice `tolerance` of their middle: warmed up."""
     if len(block_ns) < 3:
         return False
     low, middle, high = sorted(block_ns[-3:])

@@ -49,5 +49,5 @@ check_all(WORKLOADS)
 
 
 def workload_named(name: str) -> Workload:
-    """The workload of that name. Raises KeyError if there is none."""
+    """The workload of that name. Raises KeyError if unknown."""
     return {w.name: w for w in WORKLOADS}[name]

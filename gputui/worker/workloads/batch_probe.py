@@ -1,4 +1,4 @@
-"""One batch size in a process of its own: does it fit, how long is a step, how much does it take."""
+"""Tries one batch size in a separate process: whether it fits, how long a step takes, how much memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any  # JSON
 
 from ..contract import Request, Step
 from ..procs.ranks import Link
-from ..profiling.allocations import NotTold, highest_allocated
+from ..profiling.allocations import AllocationsUnavailable, highest_allocated
 from ..timing.stopwatch import stopwatch_for, with_waiting
 
 TIMED_STEPS = 3
 
 
 def serve(link: Link) -> None:
-    """Do what is asked until the worker is gone."""
+    """Answer questions until the worker is gone."""
     link.serve(_Probe().answer)
 
 
@@ -30,7 +30,7 @@ class _Probe:
         }
 
     def answer(self, message: dict[str, Any]) -> Mapping[str, object]:
-        """One question, by the name of what is to be done."""
+        """Answer one question, named by `do`."""
         return self._answers[message.pop("do")](**message)
 
     def _try(
@@ -45,7 +45,7 @@ class _Probe:
         seed: int,
         limit_bytes: int | None,
     ) -> Mapping[str, object]:
-        """Build it, take two steps, then time three. What does not fit raises what torch raises."""
+        """Build it, take two steps, then time three. If it does not fit, torch's exception passes through."""
         import torch
 
         from ..steps.precision import resolve
@@ -57,19 +57,19 @@ class _Probe:
         resolved.apply()
         if limit_bytes is not None:
             small = Request({**parameters, **smallest, "batch": 1}, device, resolved, threads, seed)
-            highest_allocated(device, build(small).run)  # loads what is only loaded when used
+            highest_allocated(device, build(small).run)  # loads what torch loads lazily
             limit_data(limit_bytes)
         request = Request({**parameters, "batch": batch}, device, resolved, threads, seed)
         steps: list[Step] = []
 
         def begin() -> None:
             steps.append(build(request))
-            for _ in range(2):  # the optimizer makes its state in the first
+            for _ in range(2):  # the optimizer creates its state in the first
                 steps[0].run()
 
         try:
             peak_bytes: int | None = highest_allocated(device, begin)
-        except NotTold:
+        except AllocationsUnavailable:
             peak_bytes = None
         self._batch, self._step, self._stopwatch = batch, steps[0], stopwatch_for(device)
         taken = [self._stopwatch(self._step.run, 1).block_ns for _ in range(TIMED_STEPS)]
@@ -80,7 +80,7 @@ class _Probe:
 
 
 def limit_data(more_bytes: int) -> None:
-    """From now on this process can have so many bytes more of its own memory; Linux counts them as VmData."""
+    """Limit how many more bytes of memory this process may allocate; Linux counts them as VmData."""
     lines = Path("/proc/self/status").read_text().splitlines()
     (has_kib,) = (int(line.split()[1]) for line in lines if line.startswith("VmData:"))
     limit = has_kib * 1024 + more_bytes

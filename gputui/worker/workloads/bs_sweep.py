@@ -1,4 +1,4 @@
-"""Larger and larger batches until one does not fit: the largest, the one from which more gains nothing."""
+"""Doubles the batch until it does not fit; finds the largest, and the smallest that is nearly as fast."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..timing.stopwatch import BlockTime
 from .gpt_train import BASE, MINI
 
 SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
-"""A model whose step takes next to nothing."""
+"""A model whose step takes almost nothing."""
 
 CPU_MEMORY_SHARE = 0.25
-"""Of the memory this process may use: a sweep to the end of a host's memory would end other programs."""
+"""Of the memory this process may use: filling a host's memory would end other programs."""
 CPU_SLOWEST_STEP_S = 2.0
-"""On a CPU no larger batch is tried from here on: it has long gained nothing."""
+"""On a CPU no larger batch is tried from here on: it stopped paying off long before."""
 FINENESS = 16
-"""The largest batch is searched to within one part in this many."""
+"""The largest batch is found to within one part in this many."""
 KNEE_SHARE = 0.95
 """Of the best throughput: the knee is the smallest batch that reaches it."""
 TIME_SHARE = 0.6
@@ -32,7 +32,7 @@ TIME_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of one batch size."""
+    """The result of one batch size."""
 
     batch: int
     fits: bool
@@ -41,19 +41,18 @@ class Tried:
 
     @property
     def samples_per_s(self) -> float:
-        """Its throughput."""
         return self.batch / self.step_s
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All that was tried, and why the search ended before a batch did not fit; empty if one did not."""
+    """Everything tried, and why the search ended before a batch did not fit; empty if one did not."""
 
     tried: tuple[Tried, ...]
     cut_short: str
 
     def fitting(self) -> list[Tried]:
-        """Those that fit, from the smallest."""
+        """Those that fit, smallest first."""
         return sorted((t for t in self.tried if t.fits), key=lambda t: t.batch)
 
 
@@ -78,9 +77,10 @@ def _size(shape: GptShape, memory_mib: int) -> Size:
 def sweep(
     probe: Callable[[int], Tried], *, slowest_step_s: float, is_time_up: Callable[[float], bool]
 ) -> Sweep:
-    """Double the batch until one does not fit, then halve the distance. Pure but for `probe`.
+    """Double the batch until one does not fit, then bisect. Pure but for `probe`.
 
-    `is_time_up` is told what the last probe took in seconds. Raises MemoryError if not even one sample fits.
+    `is_time_up` gets the duration of the last probe in seconds. Raises MemoryError if not even one sample
+    fits.
     """
     tried: list[Tried] = []
     fits, too_large, batch = 0, 0, 1
@@ -102,7 +102,7 @@ def sweep(
 
 
 def figures_of_sweep(found: Sweep, limit_bytes: int | None) -> dict[str, Value]:
-    """Largest batch, knee and memory per sample; what the sweep cannot tell is absent with the reason."""
+    """Largest batch, knee and memory per sample; unknown ones are absent with the reason."""
     fitting = found.fitting()
     count = len(found.tried)
     best = max(t.samples_per_s for t in fitting)
@@ -133,13 +133,12 @@ def build(request: Request) -> Step:
 
 
 def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter]) -> Step:
-    """Find the batches, each in a process of its own, then leave one process with the best of them.
+    """Try each batch in a separate process, then keep one process with the best of them.
 
-    `smallest` are parameters of the workload with which a step takes next to nothing. On a CPU a probe gets
-    CPU_MEMORY_SHARE of the memory that may be used here, and no more: the system refuses what goes beyond,
-    as a GPU does.
+    `smallest` are parameters of the workload with which a step takes almost nothing. On a CPU a probe is
+    limited to CPU_MEMORY_SHARE of the memory that may be used here: the system refuses more, as a GPU does.
     """
-    from ..procs.ranks import Peers
+    from ..procs.ranks import RankGroup
 
     limit_bytes = _limit_bytes(request.device)
     refused_bytes = limit_bytes if request.device == "cpu" else None
@@ -155,15 +154,15 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
         is_time_up=is_time_up,
     )
     best = max(found.fitting(), key=lambda t: t.samples_per_s)
-    peers = Peers("workloads.batch_probe", 1)
+    group = RankGroup("workloads.batch_probe", 1)
     try:
-        peers.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
+        group.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
     except BaseException:
-        peers.close()
+        group.close()
         raise
 
     def timed(samples: int) -> BlockTime:
-        return BlockTime(**peers.ask(0, do="time", samples=samples))
+        return BlockTime(**group.ask(0, do="time", samples=samples))
 
     def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
         return {
@@ -172,28 +171,28 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
         }
 
     return Step(
-        run=lambda: timed(best.batch), timed=timed, multiple=best.batch, figures=figures, close=peers.close
+        run=lambda: timed(best.batch), timed=timed, multiple=best.batch, figures=figures, close=group.close
     )
 
 
 def _probe(question: dict[str, Any]) -> Tried:
-    """One batch in a process of its own, which is gone afterwards with all its memory."""
-    from ..procs.ranks import PeerLost, Peers
+    """Try one batch in a separate process, which releases all its memory when it exits."""
+    from ..procs.ranks import RankGroup, RankLost
 
     batch = int(question["batch"])
-    peers = Peers("workloads.batch_probe", 1)
+    group = RankGroup("workloads.batch_probe", 1)
     try:
-        answer = peers.ask(0, **question)
-    except PeerLost:
+        answer = group.ask(0, **question)
+    except RankLost:
         if question["limit_bytes"] is None:
             raise
-        return Tried(batch, fits=False)  # a library that was refused memory may end the process
+        return Tried(batch, fits=False)  # a library that is denied memory may end the process
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         return Tried(batch, fits=False)
     finally:
-        peers.close()
+        group.close()
     return Tried(batch, True, float(answer["step_s"]), answer["peak_bytes"])
 
 
@@ -215,7 +214,7 @@ def _question(
 
 
 def _limit_bytes(device: str) -> int | None:
-    """What a batch may take here: the share of a host's memory, or a GPU's whole memory."""
+    """What a batch may use here: a share of the host's memory, or all of a GPU's."""
     if device == "cuda":
         import torch
 
@@ -228,7 +227,7 @@ def _limit_bytes(device: str) -> int | None:
 
 
 def usable_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """The least of the host's memory, what is free of it now, and every limit of this process's cgroups."""
+    """The least of the host's memory, its free memory, and every limit of this process's cgroups."""
     lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
     told = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
     limits = [told[name] for name in ("MemTotal:", "MemAvailable:") if name in told]

@@ -1,4 +1,4 @@
-"""The same matrix product again and again, every number of every product compared with the first time."""
+"""Repeats one matrix product and compares every number of every product with the first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 from ..contract import Figure, Request, Size, Step, Value, Workload
 
 CHECKED_ROWS = 8
-"""Rows of the first product that are held against float64 on the host: the reference itself may be wrong."""
+"""Rows of the first product that are checked against float64 on the host: the reference may be wrong too."""
 TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "amp-bf16": 2e-2, "amp-fp16": 5e-3}
 """Largest error of a row's norm: several times what the type's rounding gives, far below one flipped
 exponent bit. `fp32` sums k products with 24 bits, `tf32` and fp16 round operands to 11 bits, bf16 to 8."""
@@ -25,7 +25,7 @@ def _size(n: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """Random normal operands; a product that differs in one bit from the first is counted, on the device.
+    """Random normal operands. Products that differ from the first in any bit are counted on the device.
 
     The comparison reads two products a step, less than 2 % of the time of a product at 4096.
     """
@@ -75,7 +75,7 @@ def build(request: Request) -> Step:
 
 
 def _kept(step_ns: Sequence[float]) -> Value:
-    """Speed of the last quarter of the blocks against the first quarter's."""
+    """Speed of the last quarter of the blocks relative to the first quarter."""
     quarter = len(step_ns) // 4
     if quarter < 2:
         return Value(None, len(step_ns), f"{len(step_ns)} blocks are too few for quarters")

@@ -1,4 +1,4 @@
-"""Training steps of a residual convolution network on random images."""
+"""Training steps of a residual convolutional network on random images."""
 
 from __future__ import annotations
 

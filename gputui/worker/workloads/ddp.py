@@ -1,4 +1,4 @@
-"""Data parallel training of a GPT: one process per rank, started by torchrun, gradients summed over all."""
+"""Data-parallel training of a GPT: one process per rank, started by torchrun, gradients summed over all."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..timing.stopwatch import BlockTime, steps_for
 from .gpt_train import BASE, MINI
 
 XL = GptShape(layers=32, heads=32, width=4096, context=1024, vocabulary=50304)
-"""GPT-3's 6.7B: 107 GB of weights, gradients and AdamW's state in fp32, more than a GPU of 80 GB has."""
+"""GPT-3 6.7B: 107 GB of weights, gradients and AdamW state in fp32, more than a GPU of 80 GB has."""
 
 if TYPE_CHECKING:
-    from ..procs.ranks import Peers
+    from ..procs.ranks import RankGroup
 
 ALONE_BLOCKS = 5
 ALONE_BLOCK_S = 0.2
@@ -62,16 +62,16 @@ def _size(
 
 
 def build(request: Request) -> Step:
-    """Start the ranks, each with its share of the threads; a step is one of all of them together.
+    """Start the ranks, each with its share of the threads; a step is one step of all of them together.
 
-    The batch is that of one rank, so more ranks do more work a step (weak scaling).
+    The batch is per rank, so more ranks do more work per step (weak scaling).
     """
 
     ranks = request.integer("ranks")
-    peers = start_ranks(request)
+    group = start_ranks(request)
 
     def timed(steps: int) -> BlockTime:
-        blocks = [BlockTime(**answer) for answer in peers.ask_all(do="time", steps=steps)]
+        blocks = [BlockTime(**answer) for answer in group.ask_all(do="time", steps=steps)]
         slowest = max(blocks, key=lambda block: block.block_ns)
         waited_ns = [block.waited_ns for block in blocks if block.waited_ns is not None]
         return replace(
@@ -85,7 +85,7 @@ def build(request: Request) -> Step:
         steps = steps_for(ALONE_BLOCK_S, together_ns)
         found = dict[str, Value]()
         try:
-            alone = [BlockTime(**peers.ask(0, do="alone", steps=steps)) for _ in range(ALONE_BLOCKS)]
+            alone = [BlockTime(**group.ask(0, do="alone", steps=steps)) for _ in range(ALONE_BLOCKS)]
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -97,7 +97,7 @@ def build(request: Request) -> Step:
             found["alone_step_s"] = Value(alone_ns / 1e9, ALONE_BLOCKS * steps)
         sizes = {"bus_bytes_per_s": request.integer("reduce_bytes"), "bus_1m_bytes_per_s": 2**20}
         for key, size_bytes in sizes.items():
-            answers = peers.ask_all(do="reduce", size_bytes=size_bytes, times=REDUCE_TIMES)
+            answers = group.ask_all(do="reduce", size_bytes=size_bytes, times=REDUCE_TIMES)
             seconds = max(float(answer["seconds"]) for answer in answers)
             if all(answer["is_right"] for answer in answers):
                 found[key] = Value(bus_bytes_per_s(size_bytes, seconds, ranks), REDUCE_TIMES)
@@ -106,7 +106,7 @@ def build(request: Request) -> Step:
         return found
 
     def fault() -> str:
-        answers = peers.ask_all(do="digest")
+        answers = group.ask_all(do="digest")
         if not all(math.isfinite(float(answer["loss"])) for answer in answers):
             return f"the loss became {answers[0]['loss']}"
         odd = [r for r, answer in enumerate(answers) if answer["digest"] != answers[0]["digest"]]
@@ -117,12 +117,12 @@ def build(request: Request) -> Step:
         timed=timed,
         figures=figures,
         fault=fault,
-        close=peers.close,
+        close=group.close,
     )
 
 
-def start_ranks(request: Request) -> Peers:
-    """The ranks, built and ready. Raises PeerLost, or Unsupported if this box cannot have so many."""
+def start_ranks(request: Request) -> RankGroup:
+    """The ranks, built and ready. Raises RankLost, or Unsupported if this machine cannot run that many."""
     ranks, hosts = request.integer("ranks"), int(request.parameters.get("hosts", 1))
     per_host = ranks // hosts
     if request.device not in ("cpu", "cuda"):
@@ -134,9 +134,9 @@ def start_ranks(request: Request) -> Peers:
         if seen < per_host:
             raise Unsupported(f"{per_host} GPUs are needed, {seen} can be seen")
     threads = max(request.threads // per_host, 1)
-    peers = _here(ranks, threads) if hosts == 1 else _on_hosts(request, hosts, per_host, threads)
+    group = _here(ranks, threads) if hosts == 1 else _on_hosts(request, hosts, per_host, threads)
     try:
-        peers.ask_all(
+        group.ask_all(
             do="build",
             parameters=request.parameters,
             device=request.device,
@@ -145,17 +145,17 @@ def start_ranks(request: Request) -> Peers:
             seed=request.seed,
         )
     except BaseException:
-        peers.close()
+        group.close()
         raise
-    return peers
+    return group
 
 
-def _here(ranks: int, threads: int) -> Peers:
+def _here(ranks: int, threads: int) -> RankGroup:
     """All ranks on this host."""
     from ..procs.multihost import thread_counts
-    from ..procs.ranks import Peers
+    from ..procs.ranks import RankGroup
 
-    return Peers(
+    return RankGroup(
         "workloads.ddp_rank",
         ranks,
         launcher=(
@@ -166,17 +166,17 @@ def _here(ranks: int, threads: int) -> Peers:
     )
 
 
-def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> Peers:
-    """As many ranks on each host; the first are on this one."""
+def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> RankGroup:
+    """Equally many ranks on each host; the first ones are on this host."""
     from ..procs.multihost import Hosts, thread_counts
-    from ..procs.ranks import Peers
+    from ..procs.ranks import RankGroup
 
     if not request.rendezvous:
         raise Unsupported(f"{count} hosts are needed, and no address was given where they join")
     hosts = Hosts(request.rendezvous, count)
     try:
         hosts.call("workloads.ddp_rank", per_host, threads, request.time_s / 2)
-        return Peers(
+        return RankGroup(
             "workloads.ddp_rank",
             count * per_host,
             launcher=hosts.launcher(per_host),
@@ -189,7 +189,7 @@ def _on_hosts(request: Request, count: int, per_host: int, threads: int) -> Peer
 
 
 def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
-    """What each link carries in an all-reduce of so many bytes: S / t * 2 (n - 1) / n.
+    """Bytes per second on each link in an all-reduce of this size: S / t * 2 (n - 1) / n.
 
     Independent of the number of ranks where the links are the limit. Source: NVIDIA/nccl-tests,
     doc/PERFORMANCE.md.
@@ -198,7 +198,7 @@ def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
 
 
 def _interface() -> dict[str, str]:
-    """All ranks are on this host: gloo need not resolve its name, which containers often cannot."""
+    """The loopback interface: gloo need not resolve the host's name, which containers often cannot."""
     return (
         {} if "GLOO_SOCKET_IFNAME" in os.environ or sys.platform != "linux" else {"GLOO_SOCKET_IFNAME": "lo"}
     )

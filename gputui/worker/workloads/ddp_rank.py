@@ -1,4 +1,4 @@
-"""One rank of data parallel training: started by torchrun, asked by the worker."""
+"""One rank of data-parallel training: started by torchrun, controlled by the worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any  # torch's own types, and JSON
+from typing import Any  # Any: torch's types, and JSON
 
 from ..contract import Request, Step, Unsupported
 from ..procs.ranks import Link
@@ -15,7 +15,7 @@ from ..timing.stopwatch import stopwatch_for, with_waiting
 
 
 def serve(link: Link) -> None:
-    """Build on the first question, then do what is asked until the worker is gone."""
+    """Build on the first question, then answer questions until the worker is gone."""
     link.serve(_Rank().answer)
 
 
@@ -32,7 +32,7 @@ class _Rank:
         }
 
     def answer(self, message: dict[str, Any]) -> Mapping[str, object]:
-        """One question, by the name of what is to be done."""
+        """Answer one question, named by `do`."""
         return self._answers[message.pop("do")](**message)
 
     def _build(
@@ -59,14 +59,14 @@ class _Rank:
         return {}
 
     def _time(self, steps: int) -> Mapping[str, object]:
-        """A block of all ranks together: each waits for all others before it begins."""
+        """Time a block on all ranks together: each waits for all others before it begins."""
         from torch import distributed
 
         distributed.barrier()
         return self._told(self._step, steps)
 
     def _alone(self, steps: int) -> Mapping[str, object]:
-        """A block of this rank with the same model and batch, and nobody to wait for."""
+        """Time a block of this rank only, with the same model and batch."""
         if self._single is None:
             _, self._single = built(self._request, self._request.seed, is_parallel=False)
             self._stopwatch(self._single.run, 2)
@@ -106,7 +106,7 @@ class _Rank:
         return {"digest": hashed.hexdigest(), "loss": loss}
 
     def _held(self) -> Mapping[str, object]:
-        """Parameters that lie in this rank's memory."""
+        """How many parameters are in this rank's memory."""
         return {"numbers": sum(_local(weight).numel() for weight in self._model.parameters())}
 
 
@@ -115,9 +115,9 @@ def _local(weight: Any) -> Any:
 
 
 def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, Step]:
-    """A GPT with the weights of `request.seed` and a step on tokens of `data_seed`.
+    """A GPT with the weights of `request.seed`, and a step on tokens of `data_seed`.
 
-    In parallel each rank holds all of it, or with `sharding` a part, and gathers each layer when due.
+    In parallel each rank holds the whole model, or with `sharding` a part, gathering each layer when needed.
     """
     import torch
     from torch.nn.parallel import DistributedDataParallel
@@ -150,7 +150,7 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
 
 
 def _shard(model: Any, device: str) -> None:
-    """Spread each layer, and what is left, over all ranks; its numbers are drawn where they lie."""
+    """Shard each layer, and then the rest, over all ranks; weights are drawn where they are stored."""
     from torch.distributed.fsdp import fully_shard
 
     for layer in model.layers:

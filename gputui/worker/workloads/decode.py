@@ -1,9 +1,9 @@
-"""Generation of tokens by a language model, one after the other, with a static key-value cache."""
+"""Generation of tokens by a language model, one by one, with a static key-value cache."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any  # torch's own types, where torch may be absent
+from typing import Any  # Any: torch's types, which may not be installed
 
 from ..contract import Request, Size, Step, Workload
 from ..steps.flops import LlamaShape, decode_bytes, decode_flops
@@ -38,9 +38,9 @@ def _size(shape: LlamaShape, batch: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """The prompt is read here; a step is one more token for each sequence, chosen and fed back on the device.
+    """Reads the prompt here; a step is one more token per sequence, chosen and fed back on the device.
 
-    When the cache is full the text begins again after the prompt, with the same first token.
+    When the cache is full, the text starts over after the prompt, with the same first token.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Matrix product of two matrices, square in every size: the arithmetic ceiling of a box."""
+"""Square matrix product: the peak arithmetic rate of a machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def _size(n: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """Random normal operands already in the type that is multiplied; the product's memory is kept.
+    """Random normal operands, already in the dtype of the product; the output buffer is reused.
 
-    `amp` here is the ceiling AMP can reach: a product in the type autocast chooses, casts not counted.
+    `amp` is the peak that AMP can reach: a product in autocast's dtype, without the casts.
     """
     import torch
 

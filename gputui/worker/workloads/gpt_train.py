@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 from ..contract import Request, Size, Step, Workload
 from ..steps.flops import GptShape, gpt_training_flops
@@ -35,7 +35,7 @@ def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
 
 
 def made(request: Request) -> tuple[Any, Any, Any]:
-    """A GPT of random weights, a batch of uniform random tokens, and AdamW (fused where there is one)."""
+    """A GPT with random weights, a batch of uniform random tokens, and AdamW (fused if available)."""
     import torch
 
     from ..models.gpt import Gpt

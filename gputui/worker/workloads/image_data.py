@@ -1,7 +1,7 @@
-"""Pictures packed as a JPEG is, cosine transform and entropy coding, and the way back with augmentation.
+"""Image packing like JPEG's, with cosine transform and entropy coding, and the way back with augmentation.
 
-In-tree and standard library besides torch, so that the same work is done on every box; the entropy coder is
-zlib. A decoder in C is several times faster: rates compare boxes, not libraries.
+In-tree, and standard library besides torch, so that every machine does the same work; the entropy coder is
+zlib. A decoder in C is several times faster: rates compare machines, not libraries.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 import torch
 from torch.nn import functional
 
 BLOCK = 8
 LEAST_AREA = 0.35
-"""Of a picture, in a random crop."""
+"""Smallest share of an image that a random crop keeps."""
 
 
 def _cosines() -> torch.Tensor:
@@ -28,13 +28,13 @@ def _cosines() -> torch.Tensor:
 
 
 def _steps() -> torch.Tensor:
-    """How coarsely each frequency is stored: finer ones more coarsely."""
+    """Quantization step of each frequency: the higher, the coarser."""
     frequency = torch.arange(BLOCK)
     return 8.0 + 3.0 * (frequency[:, None] + frequency[None, :])
 
 
 def make_picture(height: int, width: int, generator: torch.Generator) -> torch.Tensor:
-    """Bytes (3, height, width): smooth shapes with some noise, that pack about as a photograph does."""
+    """Bytes (3, height, width): smooth shapes with some noise, which compress like a photograph."""
     coarse = torch.rand(1, 3, height // 16, width // 16, generator=generator)
     smooth = functional.interpolate(coarse, size=(height, width), mode="bicubic", align_corners=False)[0]
     noise = torch.randn(3, height, width, generator=generator) * 0.03
@@ -42,7 +42,7 @@ def make_picture(height: int, width: int, generator: torch.Generator) -> torch.T
 
 
 def pack(picture: torch.Tensor) -> bytes:
-    """A picture (3, height, width), both multiples of 8, as few bytes."""
+    """Compress an image (3, height, width), both multiples of 8."""
     _, height, width = picture.shape
     blocks = (picture.float() - 128).view(3, height // BLOCK, BLOCK, width // BLOCK, BLOCK).transpose(2, 3)
     cosines = _cosines()
@@ -51,7 +51,7 @@ def pack(picture: torch.Tensor) -> bytes:
 
 
 def unpack(data: bytes, height: int, width: int) -> torch.Tensor:
-    """The picture, to within what `pack` rounded."""
+    """The image, up to the rounding of `pack`."""
     stored = torch.frombuffer(bytearray(zlib.decompress(data)), dtype=torch.int16)
     blocks = stored.view(3, height // BLOCK, width // BLOCK, BLOCK, BLOCK) * _steps()
     cosines = _cosines()
@@ -60,9 +60,9 @@ def unpack(data: bytes, height: int, width: int) -> torch.Tensor:
 
 
 class Pictures(torch.utils.data.Dataset):  # type: ignore[misc]  # mypy does not read torch
-    """Packed pictures in memory; item i is picture i, unpacked, cropped, resized and perhaps mirrored.
+    """Packed images in memory; item i is image i, unpacked, cropped, resized and perhaps mirrored.
 
-    The same item is the same bytes in whichever process it is made.
+    An item has the same bytes in whichever process it is made.
     """
 
     def __init__(self, count: int, height: int, width: int, image: int, seed: int) -> None:
@@ -89,7 +89,7 @@ class Pictures(torch.utils.data.Dataset):  # type: ignore[misc]  # mypy does not
 
 
 class Batches:
-    """Numbers of items, batch by batch, without end: the same for any number of workers."""
+    """Endless batches of item numbers, the same for any number of workers."""
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
@@ -102,5 +102,5 @@ class Batches:
 
 
 def loader_of(dataset: Pictures, batch: int, workers: int, **more: Any) -> Any:
-    """torch's own loader over it, with its defaults; `workers` 0 makes items in this process."""
+    """torch's DataLoader with its defaults; with `workers` 0 it makes items in this process."""
     return torch.utils.data.DataLoader(dataset, batch_sampler=Batches(batch), num_workers=workers, **more)

@@ -1,4 +1,4 @@
-"""Requests per second in the batches that suit this machine best: text classification, image recognition."""
+"""Requests per second at the best batch for this machine: text classification, image recognition."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def _size(shape: EncoderShape | ResNetShape, memory_mib: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """A step is one request: its input leaves the host, its scores are back on the host."""
+    """A step is one request: input from the host, scores back on the host."""
     import torch
 
     from ..steps.serving import request_step

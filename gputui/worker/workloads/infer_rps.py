@@ -21,7 +21,7 @@ from ..steps.flops import EncoderShape, ResNetShape
 from ..steps.latencies import open_loop_figures, open_loop_values
 
 OPEN_S = 2.0
-"""For each fraction of the throughput, at most."""
+"""Upper limit for each fraction of the throughput."""
 
 
 def _size(shape: EncoderShape | ResNetShape, batch: int, memory_mib: int) -> Size:
@@ -35,10 +35,10 @@ def _size(shape: EncoderShape | ResNetShape, batch: int, memory_mib: int) -> Siz
 
 
 def build(request: Request) -> Step:
-    """A step is one full batch that lies on the device; its scores stay there, and nothing waits for them.
+    """A step is one full batch in device memory; its scores stay there, and nothing waits for them.
 
-    After the last block requests come from the host at random (Poisson) at fractions of the throughput the
-    blocks had; whoever waits is answered together, in batches filled up to a power of two.
+    After the last block, requests arrive at random (Poisson) at fractions of the measured throughput; all
+    that wait are answered together, in batches padded to a power of two.
     """
     from ..steps.serving import answering, batch_step
 

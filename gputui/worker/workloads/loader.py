@@ -1,11 +1,11 @@
-"""Training fed by a data pipeline: pictures unpacked and augmented in so many worker processes."""
+"""Training fed by a data pipeline: images unpacked and augmented in worker processes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from statistics import mean, median
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..steps.flops import ResNetShape
@@ -48,9 +48,9 @@ def _size(
 
 
 def build(request: Request) -> Step:
-    """The step of `conv_train` on batches that a `DataLoader` brings; pinned where there is a GPU.
+    """The step of `conv_train` on batches from a `DataLoader`, pinned where there is a GPU.
 
-    Bytes cross to the device and become numbers there.
+    Images are copied to the device as bytes and converted there.
     """
     import torch
 
@@ -93,7 +93,7 @@ def build(request: Request) -> Step:
     def figures(step_ns: Sequence[float]) -> dict[str, Value]:
         loaded_s, steps = mean(step_ns) / 1e9, len(blocked_s)
         waited_s = mean(blocked_s)
-        batches.clear()  # ends the workers, which would go on to fill their queue beside what follows
+        batches.clear()  # ends the workers, which would otherwise keep filling their queue
         stopwatch = stopwatch_for(device)
         stopwatch(train.run, 1)
         count = steps_for(CACHED_BLOCK_S, stopwatch(train.run, 1).block_ns)
@@ -116,7 +116,7 @@ def build(request: Request) -> Step:
 
 
 def waiting_share(cached_s: float, loaded_s: float) -> float:
-    """How much of a step is there only because its data must be made: 1 - cached / loaded, not below 0."""
+    """Share of a step spent waiting for data: 1 - cached / loaded, at least 0."""
     return max(1 - cached_s / loaded_s, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Training steps of an LSTM language model on random tokens: many small products, one after the other."""
+"""Training steps of an LSTM language model on random tokens: many small products in sequence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _size(shape: LstmShape, batch: int, memory_mib: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """Random weights, one batch of uniform random tokens on the device, states from 0, AdamW."""
+    """Random weights, one batch of uniform random tokens on the device, initial states of 0, AdamW."""
     import torch
 
     from ..models.lstm import Lstm

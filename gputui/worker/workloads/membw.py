@@ -1,4 +1,4 @@
-"""Copy between two large arrays: the memory ceiling of a box."""
+"""Copy between two large arrays: the memory bandwidth of a machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _size(mib: int) -> Size:
 def build(request: Request) -> Step:
     """Two float32 arrays on the device; bytes read and bytes written both count, as in STREAM.
 
-    The numbers are random, since constant ones cost a GPU less power; they repeat every 4 MiB.
+    The numbers are random, since a GPU uses less power for constant ones; they repeat every 4 MiB.
     """
     import torch
 

@@ -1,11 +1,11 @@
-"""Training a GPT with one trick each that saves memory: what it saves, and the time it costs."""
+"""Training a GPT with one memory-saving technique at a time: what it saves, and what it costs in time."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any  # torch's own types
+from typing import Any  # Any: torch's types
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..steps.flops import GptShape
@@ -17,7 +17,7 @@ TRICKS = ("checkpoint", "offload", "accumulate")
 
 
 def _sizes() -> dict[str, Size]:
-    """Each shape without a trick, and with each; offloading is one of GPUs only, whose `mini` it is not."""
+    """Each shape without and with each technique; offloading needs a GPU, so there is no `mini-offload`."""
     sizes = {}
     for name, shape, batch, memory_mib in (
         ("mini", MINI, 4, 600),
@@ -53,11 +53,11 @@ def _size(shape: GptShape, batch: int, trick: str, memory_mib: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """`gpt_train` with a trick around its layers; every trick trains the same model on the same tokens."""
+    """`gpt_train` with a technique applied to its layers; all train the same model on the same tokens."""
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from ..profiling.allocations import PARTS, NotTold, PhaseOf, no_phases, peak_of_a_step
+    from ..profiling.allocations import PARTS, AllocationsUnavailable, PhaseOf, no_phases, peak_of_a_step
 
     trick, precision = str(request.parameters["trick"]), request.precision
     if trick == "offload" and request.device == "cpu":
@@ -116,7 +116,7 @@ def build(request: Request) -> Step:
                 optimizer_state=on_device,
                 inputs=[tokens],
             )
-        except NotTold as error:
+        except AllocationsUnavailable as error:
             return {f.key: Value(None, 0, str(error)) for f in FIGURES}
         found = {"peak_bytes": Value(float(sum(split.values())), 1)}
         for name in PARTS:

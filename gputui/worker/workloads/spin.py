@@ -1,4 +1,4 @@
-"""SHA-256 over a fixed number of bytes: real work of the standard library alone, in a known amount."""
+"""SHA-256 over a fixed number of bytes: a known amount of real work, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..contract import Request, Size, Step, Workload
 
-PIECE_BYTES = 2**18  # hashlib lets go of the interpreter lock above 2 KiB, so threads run side by side
+PIECE_BYTES = 2**18  # hashlib releases the interpreter lock above 2 KiB, so threads run in parallel
 
 
 def _size(pieces: int) -> Size:
@@ -22,10 +22,10 @@ def _size(pieces: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """Hash `pieces` equal pieces, on `threads` threads.
+    """Hash `pieces` equal pieces on `threads` threads.
 
-    GPUTUI_SPIN_WORK=1.5 makes every step do 1.5 times the work it reports: a slowdown of known size,
-    to see whether a comparison finds it.
+    GPUTUI_SPIN_WORK=1.5 makes every step do 1.5 times the work it reports: a slowdown of known size, to see
+    whether a comparison finds it.
     """
     pieces = round(request.integer("pieces") * float(os.environ.get("GPUTUI_SPIN_WORK", "1")))
     piece = bytes(request.seed % 251 for _ in range(PIECE_BYTES))

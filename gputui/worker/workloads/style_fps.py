@@ -1,4 +1,4 @@
-"""Real-time style transfer: frames that come from the host and go back to it, one after the other."""
+"""Real-time style transfer: frames that come from the host and return to it, one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _size(shape: StyleShape, batch: int, memory_mib: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """A step is one frame (or a few at once) of bytes from the host, styled, and back as bytes; it waits."""
+    """A step is one frame (or a few) of bytes from the host, styled, and back as bytes; it waits."""
     import torch
 
     from ..models.style import Style, shown

@@ -1,4 +1,4 @@
-"""Copies between the memory of the host and that of the device, each way and both at once."""
+"""Copies between host and device memory, each way and both at once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _sizes() -> dict[str, Size]:
     sizes = {}
     for memory, suffix in (("pinned", ""), ("pageable", "-pageable")):
         for name in _BYTES:
-            # Both ways at once wait for each other in every step, which only large copies hide.
+            # In both directions at once every step synchronizes, which only large copies hide.
             for direction in ("h2d", "d2h", "both") if name == "256m" else ("h2d", "d2h"):
                 sizes[f"{name}-{direction}{suffix}"] = _size(name, direction, memory)
     return sizes
 
 
 def build(request: Request) -> Step:
-    """One copy of random bytes a step, or one each way. Raises Unsupported where there is no link."""
+    """One copy of random bytes per step, or one each way. Raises Unsupported where there is no link."""
     if request.device not in ("cuda", "xpu"):
         raise Unsupported("host and device share one memory: nothing to transfer")
     return Step(transfer(request.parameters, request.device, request.seed))
@@ -43,10 +43,10 @@ def build(request: Request) -> Step:
 def transfer(parameters: Mapping[str, Parameter], device: str, seed: int) -> Callable[[], object]:
     """What a step does.
 
-    Copies from and to pinned memory are queued one behind the other, as a program that overlaps them with
-    work does; the host does not wait. Pageable memory cannot be handed to the device, so there a copy holds
-    its thread until it is done, and the other way at the same time needs a second thread. Both ways at once
-    start together and end together, so neither gets the link to itself.
+    Copies from and to pinned memory are queued back to back, as in a program that overlaps them with work;
+    the host does not wait. Pageable memory cannot be handed to the device, so there a copy blocks its thread
+    until it is done, and a copy the other way at the same time needs a second thread. Copies in both
+    directions start and end together, so neither has the link to itself.
     """
     import torch
 

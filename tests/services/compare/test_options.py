@@ -28,7 +28,7 @@ from gputui.errors import (
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_energy
-from gputui.services.compare.columns import Form, Naming, normal_lines, remarks, row_table
+from gputui.services.compare.columns import Form, Naming, performance_lines, remarks, row_table
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
 from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
@@ -563,7 +563,7 @@ def test_each_side_says_what_share_of_its_kind_it_reaches() -> None:
     runs = [make_run(on_h200(per_s), machine=GPU_MACHINE) for per_s in (4.28e12, 2.62e12)]
     comparison = compare_sides(side_of_runs("a", runs[:1]), side_of_runs("b", runs[1:]))
 
-    a, b = normal_lines(comparison)
+    a, b = performance_lines(comparison)
 
     assert a.startswith("a NORMAL: copy 4.28 TB/s")
     assert b.startswith(
@@ -577,7 +577,7 @@ def test_more_than_the_peak_is_called_an_error_of_measurement() -> None:
 
     told = list(remarks(comparison, Naming(comparison, "")))
     assert any("b membw: 200 % of the data sheet's peak is an error of measurement" in line for line in told)
-    assert "above the physical limit" in list(normal_lines(comparison))[1]
+    assert "above the physical limit" in list(performance_lines(comparison))[1]
 
 
 def test_nothing_is_concluded_from_a_figure_above_the_peak() -> None:
@@ -592,7 +592,7 @@ def test_nothing_is_concluded_from_a_figure_above_the_peak() -> None:
 
 
 def test_a_side_of_which_nothing_is_known_says_nothing() -> None:
-    assert list(normal_lines(slower_by(1.2))) == []
+    assert list(performance_lines(slower_by(1.2))) == []
 
 
 def test_a_table_of_chosen_columns_keeps_name_and_verdict() -> None:

@@ -6,11 +6,11 @@ import pytest
 from hand_made import make_run, measured, steady, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE
 
-from gputui.analysis.normal import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, Normality
+from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, PerformanceCheck
 from gputui.model.case import Case, Variant
 from gputui.model.result import CaseResult
 from gputui.services.profiles.planner import case_of
-from gputui.services.results.expected import normality_of
+from gputui.services.results.expected import performance_checks
 from gputui.worker.workloads import workload_named
 
 H200 = "NVIDIA H200"
@@ -47,28 +47,28 @@ def copy(tb_per_s: float, size: str = "base") -> CaseResult:
     return at_rate(tb_per_s * 1e12, "membw", size)
 
 
-def judged(*cases: CaseResult) -> Normality:
-    (normality,) = normality_of(make_run(*cases, machine=GPU_MACHINE))
-    return normality
+def judged(*cases: CaseResult) -> PerformanceCheck:
+    (performance,) = performance_checks(make_run(*cases, machine=GPU_MACHINE))
+    return performance
 
 
 def test_an_h200_that_reaches_what_others_reach_is_normal_with_both_figures() -> None:
-    normality = judged(gemm(780), copy(4.28))
+    performance = judged(gemm(780), copy(4.28))
 
-    assert normality.word == NORMAL
-    assert "gemm amp 780 TFLOP/s (elsewhere 769–798)" in normality.text
-    assert "copy 4.28 TB/s (elsewhere 4.30)" in normality.text
+    assert performance.word == NORMAL
+    assert "gemm amp 780 TFLOP/s (elsewhere 769–798)" in performance.text
+    assert "copy 4.28 TB/s (elsewhere 4.30)" in performance.text
 
 
 def test_an_h200_at_300_tflops_is_below_normal_with_the_share_it_reaches() -> None:
-    normality = judged(gemm(300), copy(4.28))
+    performance = judged(gemm(300), copy(4.28))
 
-    assert normality.word == BELOW_NORMAL
-    assert normality.text.startswith(
+    assert performance.word == BELOW_NORMAL
+    assert performance.text.startswith(
         "BELOW NORMAL: gemm amp 300 TFLOP/s (elsewhere 769–798), 39 % of what this GPU does elsewhere"
     )
-    assert "power cap" in normality.text
-    assert "copy 4.28 TB/s" in normality.text
+    assert "power cap" in performance.text
+    assert "copy 4.28 TB/s" in performance.text
 
 
 def test_a_slow_copy_alone_makes_a_box_below_normal() -> None:
@@ -76,18 +76,18 @@ def test_a_slow_copy_alone_makes_a_box_below_normal() -> None:
 
 
 def test_more_than_the_physical_peak_is_an_error_of_measurement() -> None:
-    normality = judged(gemm(2000), copy(4.28))
+    performance = judged(gemm(2000), copy(4.28))
 
-    assert normality.word == ABOVE_LIMIT
-    assert "an error of measurement" in normality.text
+    assert performance.word == ABOVE_LIMIT
+    assert "an error of measurement" in performance.text
 
 
 @pytest.mark.parametrize("small", [gemm(300, "mini"), gemm(300, "base"), copy(1.0, "mini")])
 def test_small_work_alone_is_never_called_below_normal(small: CaseResult) -> None:
-    normality = judged(small)
+    performance = judged(small)
 
-    assert normality.word == NO_REFERENCE
-    assert f"{small.case.work.size} " in normality.text
+    assert performance.word == NO_REFERENCE
+    assert f"{small.case.work.size} " in performance.text
 
 
 def test_small_work_beside_large_is_left_out_of_the_judgement() -> None:
@@ -103,10 +103,10 @@ def test_a_large_product_that_ran_out_of_memory_leaves_no_judgement_of_the_small
 def test_a_precision_without_a_reference_does_not_count() -> None:
     fp32 = at_rate(50e12, "gemm", "large", "fp32")
 
-    normality = judged(gemm(780), fp32)
+    performance = judged(gemm(780), fp32)
 
-    assert normality.word == NORMAL
-    assert "fp32" not in normality.text
+    assert performance.word == NORMAL
+    assert "fp32" not in performance.text
 
 
 def test_a_cpu_has_no_reference_and_its_name_and_figures_are_told() -> None:
@@ -114,24 +114,24 @@ def test_a_cpu_has_no_reference_and_its_name_and_figures_are_told() -> None:
         1.5e12, "gemm", "mini", "fp32", device_class="cpu", device_name=str(CPU_MACHINE.cpu.model)
     )
 
-    (normality,) = normality_of(make_run(product))
+    (performance,) = performance_checks(make_run(product))
 
-    assert normality.word == NO_REFERENCE
-    assert normality.text == "NO REFERENCE for Xeon 8481C: gemm fp32 1.50 TFLOP/s"
+    assert performance.word == NO_REFERENCE
+    assert performance.text == "NO REFERENCE for Xeon 8481C: gemm fp32 1.50 TFLOP/s"
 
 
 def test_a_gpu_that_is_not_in_the_table_has_no_reference() -> None:
-    normality = judged(gemm(780, device_name="NVIDIA Imaginary 9000"))
+    performance = judged(gemm(780, device_name="NVIDIA Imaginary 9000"))
 
-    assert normality.word == NO_REFERENCE
-    assert "NVIDIA Imaginary 9000" in normality.text
+    assert performance.word == NO_REFERENCE
+    assert "NVIDIA Imaginary 9000" in performance.text
 
 
 def test_each_device_is_judged_alone_and_gpus_come_first() -> None:
     slow_second = at_rate(300e12, "gemm", "large", "amp", index=1)
     cpu = at_rate(1e12, "gemm", "mini", "fp32", device_class="cpu", device_name="Xeon 8481C")
 
-    words = [n.word for n in normality_of(make_run(cpu, slow_second, gemm(780), machine=GPU_MACHINE))]
+    words = [n.word for n in performance_checks(make_run(cpu, slow_second, gemm(780), machine=GPU_MACHINE))]
 
     assert words == [NORMAL, BELOW_NORMAL, NO_REFERENCE]
 
@@ -139,7 +139,7 @@ def test_each_device_is_judged_alone_and_gpus_come_first() -> None:
 def test_a_run_without_a_ceiling_is_not_judged() -> None:
     training = at_rate(1000, "conv_train", "mini", "amp")
 
-    assert normality_of(make_run(training, machine=GPU_MACHINE)) == ()
+    assert performance_checks(make_run(training, machine=GPU_MACHINE)) == ()
 
 
 def link(gb_per_s: float, size: str, device_name: str = H200) -> CaseResult:
@@ -147,15 +147,15 @@ def link(gb_per_s: float, size: str, device_name: str = H200) -> CaseResult:
 
 
 def test_a_large_pinned_copy_is_judged_by_what_that_gpu_reached_elsewhere() -> None:
-    normality = judged(link(55.4, "256m-h2d"), link(12.0, "256m-d2h"))
+    performance = judged(link(55.4, "256m-h2d"), link(12.0, "256m-d2h"))
 
-    assert normality.word == BELOW_NORMAL
+    assert performance.word == BELOW_NORMAL
     assert (
         "pinned copy from the GPU 12.0 GB/s (elsewhere 55.0–55.1), 22 % of what this GPU does"
-        in normality.text
+        in performance.text
     )
-    assert "PCIe link" in normality.text
-    assert "pinned copy to the GPU 55.4 GB/s (elsewhere 55.4–55.5)" in normality.text
+    assert "PCIe link" in performance.text
+    assert "pinned copy to the GPU 55.4 GB/s (elsewhere 55.4–55.5)" in performance.text
 
 
 def test_a_link_faster_than_its_bus_is_an_error_of_measurement() -> None:
@@ -164,16 +164,16 @@ def test_a_link_faster_than_its_bus_is_an_error_of_measurement() -> None:
 
 @pytest.mark.parametrize("size", ["4k-h2d", "16m-d2h", "256m-both", "256m-h2d-pageable"])
 def test_copies_of_which_no_figures_of_the_same_work_are_known_are_not_judged(size: str) -> None:
-    assert normality_of(make_run(link(1.0, size), machine=GPU_MACHINE)) == ()
+    assert performance_checks(make_run(link(1.0, size), machine=GPU_MACHINE)) == ()
 
 
 def test_a_link_of_a_gpu_without_a_figure_is_not_judged() -> None:
-    assert normality_of(make_run(link(1.0, "256m-h2d", "NVIDIA A10G"), machine=GPU_MACHINE)) == ()
+    assert performance_checks(make_run(link(1.0, "256m-h2d", "NVIDIA A10G"), machine=GPU_MACHINE)) == ()
 
 
 def test_what_is_accepted_at_least_is_no_typical_figure() -> None:
-    (normality,) = normality_of(
+    (performance,) = performance_checks(
         make_run(link(14.0, "256m-h2d", "NVIDIA A100-SXM4-80GB"), machine=GPU_MACHINE)
     )
 
-    assert "(elsewhere at least 21.0), 67 % of what this GPU does at least elsewhere" in normality.text
+    assert "(elsewhere at least 21.0), 67 % of what this GPU does at least elsewhere" in performance.text

@@ -17,8 +17,8 @@ import gputui
 from gputui.cli import main
 from gputui.model.absent import Missing
 from gputui.model.journal import CaseEnd, Figure, Line
-from gputui.model.units import FIGURE_SUFFIXES, format_figure
-from gputui.services.results.metrics import figures_of
+from gputui.model.units import FIGURE_SUFFIXES, format_metric
+from gputui.services.results.metrics import metrics_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -85,7 +85,7 @@ def test_launches_are_combined_as_the_figure_says(tmp_path: Path, combine: str, 
     said = [replace(P99, launch_id=i, combine=combine, value=v) for i, v in enumerate((10.0, 1.0, 2.0))]
     db = stored(tmp_path, with_figures(*said, launches=3))
     with open_result(db) as file:
-        (figure,) = figures_of(file.run(RUN_ID).cases[0])
+        (figure,) = metrics_of(file.run(RUN_ID).cases[0])
     assert (figure.value, figure.low, figure.high, figure.observations, figure.launches) == (
         value,
         1.0,
@@ -99,7 +99,7 @@ def test_a_launch_without_a_value_does_not_spoil_the_others(tmp_path: Path) -> N
     said = [replace(P99, launch_id=0, value=Missing("too few requests")), replace(P99, launch_id=1)]
     db = stored(tmp_path, with_figures(*said, launches=2))
     with open_result(db) as file:
-        (figure,) = figures_of(file.run(RUN_ID).cases[0])
+        (figure,) = metrics_of(file.run(RUN_ID).cases[0])
     assert (figure.value, figure.launches) == (0.0123, 1)
 
 
@@ -180,7 +180,7 @@ def test_compare_lists_figures_side_by_side_without_a_verdict(said: Callable[...
     ],
 )
 def test_a_figure_is_written_in_its_unit(value: float, unit: str, text: str) -> None:
-    assert format_figure(value, unit) == text
+    assert format_metric(value, unit) == text
 
 
 @pytest.mark.parametrize("workload", [w for w in WORKLOADS if w.figures], ids=lambda w: w.name)

@@ -23,7 +23,7 @@ from gputui.model.plan import PROFILED, TIMED, Plan
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice, without_result
 from gputui.services.profiles.loader import find_profile, read_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.results.step_breakdown import anatomy_of
+from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.traces import keep_traces, traces_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
@@ -97,7 +97,7 @@ def test_a_pass_that_came_to_nothing_comes_back_with_its_reason(tmp_path: Path) 
     lost = without_result(7, 0, "the worker died of SIGKILL")
     with open_result(stored(tmp_path, with_pass(lost))) as file:
         assert file.profiled(RUN_ID) == {0: lost}
-        found = anatomy_of(lost, file.run(RUN_ID).cases[0])
+        found = breakdown_of(lost, file.run(RUN_ID).cases[0])
     assert found == Missing("the worker died of SIGKILL")
 
 

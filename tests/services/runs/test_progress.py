@@ -25,18 +25,18 @@ from gputui.model.journal import (
     RunStart,
 )
 from gputui.model.telemetry import CURRENT, HOST, Reading
-from gputui.services.runs.progress import EVENTS_KEPT, INTERVAL_BLOCKS, Course, box_now
+from gputui.services.runs.progress import EVENTS_KEPT, INTERVAL_BLOCKS, ProgressTracker, box_now
 
 SECOND = 10**9
 
 
-def heard(*lines: Line, launches: int = 2) -> Course:
+def heard(*lines: Line, launches: int = 2) -> ProgressTracker:
     """A run of one case in so many launches, and these lines of it."""
-    course = Course([make_plan(*[[0]] * launches)])
-    course.hear(0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 0, "0", "p", 1, 1, 1, 6.0, "", None))
+    progress = ProgressTracker([make_plan(*[[0]] * launches)])
+    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 0, "0", "p", 1, 1, 1, 6.0, "", None))
     for line in lines:
-        course.hear(0, line)
-    return course
+        progress.hear(0, line)
+    return progress
 
 
 def blocks(launch: int, count: int, step_ns: int = SECOND // 10) -> list[Block]:
@@ -44,14 +44,14 @@ def blocks(launch: int, count: int, step_ns: int = SECOND // 10) -> list[Block]:
 
 
 def test_last_words_of_a_worker_are_kept_with_the_launch_and_its_cases() -> None:
-    course = heard(
+    progress = heard(
         LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
         LaunchEnd(0, "failed", "it died\x1b[31m", -11, "Traceback:\n  in build\x07\n温度", 3 * SECOND),
         LaunchStart(1, 0, (0,), 1, 3.0, 4 * SECOND),
         LaunchEnd(1, "ok", "", 0, "", 5 * SECOND),
     )
-    (said,) = course.picture().last_words
-    assert said.launch == f"launch 1, {course.picture().cases[0].name}"
+    (said,) = progress.picture().last_words
+    assert said.launch == f"launch 1, {progress.picture().cases[0].name}"
     assert (said.at_s, said.outcome, said.reason) == (3.0, "failed", r"it died\x1b[31m")
     assert said.lines == ("Traceback:", r"  in build\x07", "温度")
 
@@ -72,7 +72,7 @@ def test_a_case_goes_from_waiting_to_its_outcome() -> None:
 
 
 def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
-    course = heard(
+    progress = heard(
         LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
         CaseEnd(0, 0, "ok", "", 5, SECOND),
         LaunchEnd(0, "ok", "", 0, "", SECOND),
@@ -80,7 +80,7 @@ def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
         CaseEnd(1, 0, "failed", "it broke\x1b[31m", 0, 2 * SECOND),
         LaunchEnd(1, "ok", "", 0, "", 2 * SECOND),
     )
-    seen = course.picture()
+    seen = progress.picture()
     assert seen.cases[0].state == "ok"
     (event,) = seen.events
     assert event.message.endswith(r"failed: it broke\x1b[31m")
@@ -119,12 +119,12 @@ def test_who_begins_to_listen_late_sees_what_others_see() -> None:
     lines = lines_of(made)
     pictures = []
     for begins in (0, len(lines)):
-        course = Course([made], is_of_this_clock=True)
+        progress = ProgressTracker([made], is_of_this_clock=True)
         for count, line in enumerate(lines):
-            course.hear(0, line)
+            progress.hear(0, line)
             if count >= begins:
-                course.picture()
-        pictures.append(course.picture())
+                progress.picture()
+        pictures.append(progress.picture())
     one, two = pictures
     assert (one.begun_ns, one.cases, one.strip, one.events) == (
         two.begun_ns,
@@ -135,20 +135,22 @@ def test_who_begins_to_listen_late_sees_what_others_see() -> None:
 
 
 def test_time_that_is_left_follows_the_pace_and_never_exceeds_the_budget() -> None:
-    course = heard(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND))
-    left_s = course.picture().left_s
+    progress = heard(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND))
+    left_s = progress.picture().left_s
     assert left_s is not None
     assert 1.9 < left_s <= 6.0 - 2.0
-    assert Course([make_plan([0], budget_s=0.0)]).picture().left_s is None
+    assert ProgressTracker([make_plan([0], budget_s=0.0)]).picture().left_s is None
 
 
 def test_on_the_clock_of_this_boot_a_long_silence_is_counted() -> None:
-    course = Course([make_plan([0])], is_of_this_clock=True)
+    progress = ProgressTracker([make_plan([0])], is_of_this_clock=True)
     began_ns = time.monotonic_ns() - 1000 * SECOND
-    course.hear(0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, began_ns, 0, "0", "p", 1, 1, 1, 6.0, "", None))
-    course.hear(0, LaunchStart(0, 0, (0,), 1, 3.0, began_ns + SECOND))
-    assert course.picture().begun_ns == began_ns
-    assert course.pace.elapsed_s() >= 1000
+    progress.hear(
+        0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, began_ns, 0, "0", "p", 1, 1, 1, 6.0, "", None)
+    )
+    progress.hear(0, LaunchStart(0, 0, (0,), 1, 3.0, began_ns + SECOND))
+    assert progress.picture().begun_ns == began_ns
+    assert progress.pace.elapsed_s() >= 1000
 
 
 @pytest.mark.parametrize("status", ["finished", "interrupted"])

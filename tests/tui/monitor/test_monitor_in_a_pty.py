@@ -267,6 +267,7 @@ def test_mig_instances_stand_below_their_gpu() -> None:
         terminal.type(b"/1:2\r")
         terminal.wait_for("1 of 1 processes")
         terminal.type(b"\x1b")
+        terminal.wait_for(lambda: "1 of 1 processes" not in terminal.text)
         leave(terminal)
 
 

@@ -10,7 +10,7 @@ from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
 from gputui.services.compare.session import Request, ask, request_of
-from gputui.services.compare.telemetry_overlay import SideCourse, courses_of
+from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
@@ -85,13 +85,13 @@ def test_telemetry_of_a_row_is_empty_in_launches_in_which_nothing_was_sampled(tm
     (comparison,) = asked.compared().comparisons
     row = next(row for row in comparison.rows if row.case.work.workload == "gemm")
 
-    sides = courses_of(row, asked.evidence)
+    sides = curves_of(row, asked.evidence)
 
-    whole, cut = (side for side in sides if isinstance(side, SideCourse))
+    whole, cut = (side for side in sides if isinstance(side, SideCurves))
     assert len(whole.starts_s) == len(cut.starts_s) == 3
     assert whole.seconds == pytest.approx(3 * 6 * 0.2, rel=0.05)
     for side, known in ((whole, (True, True, True)), (cut, (True, False, False))):
-        (used,) = [course for course in side.courses if course.key == "cpu_busy_pct"]
+        (used,) = [curve for curve in side.curves if curve.key == "cpu_busy_pct"]
         assert tuple(math.isfinite(used.at(start + 0.6)) for start in side.starts_s) == known
         assert math.isnan(used.at(-1.0))
 
@@ -101,6 +101,4 @@ def test_pooled_launches_have_no_telemetry_of_a_row(tmp_path: Path) -> None:
     store_run(tmp_path / "a.db", read_journal(tmp_path / "run"), read_telemetry(tmp_path / "run"))
     asked = ask([str(tmp_path / "a.db")] * 2, pool=True)
     row = asked.compared().comparisons[0].rows[0]
-    assert [isinstance(side, SideCourse) for side in courses_of(row, asked.evidence, pool=True)] == [
-        False
-    ] * 2
+    assert [isinstance(side, SideCurves) for side in curves_of(row, asked.evidence, pool=True)] == [False] * 2

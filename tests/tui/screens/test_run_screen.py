@@ -96,8 +96,8 @@ async def choose_file(pilot: Pilot[int], profile: Path) -> None:
 
 
 def is_timing(app: RunScreenApp) -> bool:
-    course = app.run_screen.model.course
-    return course is not None and course.strip is not None
+    progress = app.run_screen.model.progress
+    return progress is not None and progress.strip is not None
 
 
 def stored(file: Path) -> Run:
@@ -481,7 +481,7 @@ def test_the_command_line_shown_means_the_same() -> None:
 @pytest.mark.parametrize("name", [name for name, _ in pictures()])
 def test_pictures_are_as_they_were(name: str) -> None:
     assert dict(pictures())[name] == (FOLDER / name).read_text(encoding="utf-8"), (
-        "python tests/makers/run_screen_golden.py"
+        "python tests/makers/goldens.py makes it anew; look at it"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -16,15 +17,14 @@ from shell_app import DEADLINE_S, make_app, picture, press, settled
 from stored_runs import run_id_of, store
 from textual.screen import Screen
 
+from gputui.cli import gputui
 from gputui.recording.lock import Holder, take_lock
 from gputui.services.support.paths import run_directories
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.compare.actions import ACTIONS as COMPARE_ACTIONS
-from gputui.tui.screens.doctor.actions import ACTIONS as DOCTOR_ACTIONS
-from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
-from gputui.tui.shell.keymap import APP_ACTIONS, Action, table_of
-from gputui.tui.shell.registry import SCREENS, header_line, load_screen, screens_line
+from gputui.tui.shell import registry
+from gputui.tui.shell.keymap import table_of
+from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
 
 LOADED = """
 import json, sys
@@ -61,8 +61,30 @@ def test_the_monitor_names_the_screens_wherever_they_fit(width: int) -> None:
     made = MonitorModel(MonitorSettings(), title="a box of some name", screens=screens_line("monitor"))
     first = "".join(span.text for span in made.lines(width, 24, 1)[0])
     assert len(first) == width
-    assert ("[1 Mon]" in first) is (width >= 40)
-    assert ("charts" in first) is (width >= 80)
+    assert ("[1 Mon]" in first) is (width >= 7 * len(SCREENS) + 5)
+    assert ("charts" in first) is (width >= 7 * len(SCREENS) + 45)
+
+
+def test_eight_screens_have_their_names_at_80_columns_and_their_keys_at_40(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    eight = [ScreenEntry(str(key), f"screen{key}", f"Screen {key}", f"Sc{key}", "") for key in range(1, 9)]
+    monkeypatch.setattr(registry, "SCREENS", eight)
+    made = MonitorModel(MonitorSettings(), title="a box of some name")
+    made.name_screens(screens_line("screen3", 2))
+    for width in range(40, 121):
+        of_monitor = "".join(span.text for span in made.lines(width, 24, 1)[0])
+        of_screen = "".join(span.text for span in header_line("screen3", "results", width, 2))
+        has_names = width >= 61
+        shown = " 1 Sc1  2 Sc2 [3 Sc3] 4 Sc4 " if has_names else " 1  2 [3] 4  5  6  7  8 "
+        for first in (of_monitor, of_screen):
+            assert len(first) == width
+            assert shown in first
+            if width >= 80:
+                assert first.startswith("gputui  ")
+                assert " 2 runs: 2 " in first or " 2 runs in progress: key 2 " in first
+        start = width - (56 if has_names else 24)
+        assert [screen_at(x, width) for x in (start - 1, start, width - 1)] == ["", "screen1", "screen8"]
 
 
 async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) -> None:
@@ -175,10 +197,12 @@ def test_a_narrow_first_line_tells_less_of_runs_and_still_names_every_screen(run
     for width in range(40, 60):
         of_monitor = "".join(span.text for span in made.lines(width, 24, 1)[0])
         of_screen = "".join(span.text for span in header_line("results", "runs", width, runs))
+        names = 7 * len(SCREENS)
+        last = f"{SCREENS[-1].key} {SCREENS[-1].short}" if width >= names + 5 else SCREENS[-1].key
         for first in (of_monitor, of_screen):
             assert len(first) == width
-            assert first.rstrip(" ]").endswith(f"{SCREENS[-1].key} {SCREENS[-1].short}")
-            assert f"{runs} run" in first or width < 52
+            assert first.rstrip(" ]").endswith(last)
+            assert f"{runs} run" in first or width < names + 17
 
 
 async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:
@@ -202,17 +226,18 @@ async def test_help_of_the_monitor_is_one_key_away() -> None:
         assert picture(app).startswith("moving")
 
 
-@pytest.mark.parametrize(
-    ("actions", "page"),
-    [
-        (RESULTS_ACTIONS, "screens"),
-        (COMPARE_ACTIONS, "screens"),
-        (APP_ACTIONS, "screens"),
-        (DOCTOR_ACTIONS, "doctor"),
-    ],
-    ids=["results", "compare", "app", "doctor"],
-)
-def test_the_page_of_a_screen_lists_every_key(
-    actions: tuple[Action, ...], page: str, repository: Path
-) -> None:
-    assert table_of(actions) in (repository / "docs" / f"{page}.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", [*(entry.id for entry in SCREENS), "app"])
+def test_a_page_lists_every_key_of_a_screen(name: str, repository: Path) -> None:
+    module = {"monitor": "monitor.actions", "app": "shell.keymap"}.get(name, f"screens.{name}.actions")
+    found = importlib.import_module(f"gputui.tui.{module}")
+    table = table_of(found.APP_ACTIONS if name == "app" else found.ACTIONS)
+    pages = (repository / "docs").glob("*.md")
+    assert any(table in page.read_text(encoding="utf-8") for page in pages), (
+        f"no page of docs/ has the keys of {name}:\n{table}"
+    )
+
+
+def test_the_readme_and_the_help_name_the_keys_of_all_screens(repository: Path) -> None:
+    first, last = SCREENS[1].key, SCREENS[-1].key
+    assert f"the keys `{first}` to `{last}`" in (repository / "README.md").read_text(encoding="utf-8")
+    assert f"keys {first} to {last}" in (gputui.help or ""), "gputui/cli/__init__.py"

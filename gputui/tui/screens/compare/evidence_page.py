@@ -11,7 +11,7 @@ from gputui.model.units import RATES, format_percent, format_ratio, format_secon
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import boxes_text, change_text, rate_text, time_text
 from gputui.services.compare.row_values import value_of
-from gputui.services.compare.telemetry_overlay import SideCourse
+from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.throughput import launches_of
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
@@ -28,7 +28,7 @@ def evidence_page(
     row: Row,
     name: str,
     why: Why | None,
-    courses: Sequence[SideCourse | Missing],
+    curves: Sequence[SideCurves | Missing],
     steps: Sequence[str],
     width: int,
     *,
@@ -60,7 +60,7 @@ def evidence_page(
             f"! {flag.side} {flag.word}: {format_percent(flag.share)} of the time", width, "warn"
         )
     lines += why_lines(why, width, ascii_only=ascii_only)
-    lines += [(), *telemetry_lines(courses, width, ascii_only=ascii_only)]
+    lines += [(), *telemetry_lines(curves, width, ascii_only=ascii_only)]
     return tuple(lines)
 
 

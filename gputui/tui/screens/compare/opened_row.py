@@ -9,7 +9,7 @@ from gputui.model.absent import Missing
 from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import row_name
 from gputui.services.compare.suggestions import next_steps
-from gputui.services.compare.telemetry_overlay import SideCourse, courses_of
+from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_page import evidence_page
 from gputui.tui.screens.compare.loaded import Loaded, with_energy
@@ -27,7 +27,7 @@ class OpenedRow:
     place: int
     """Of the comparison."""
     row: Row
-    courses: tuple[SideCourse | Missing, ...]
+    curves: tuple[SideCurves | Missing, ...]
     steps: tuple[str, ...]
 
     @property
@@ -38,7 +38,7 @@ class OpenedRow:
     def lines(self, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
         """The page of evidence."""
         why = self.loaded.why(self.place, self.row)
-        page = evidence_page(self.row, self.name, why, self.courses, self.steps, width, ascii_only=ascii_only)
+        page = evidence_page(self.row, self.name, why, self.curves, self.steps, width, ascii_only=ascii_only)
         shown = self.loaded.answer.comparisons[self.place]
         return (*side_lines(shown, self.loaded.ignore, width - 1), (), *page)
 
@@ -56,9 +56,9 @@ def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> Op
         raise GputuiError("neither side has this case", "n looks at the next side")
     job.say("reading what the boxes did meanwhile")
     evidence = loaded.asked.evidence
-    courses: tuple[SideCourse | Missing, ...]
+    curves: tuple[SideCurves | Missing, ...]
     try:
-        courses = courses_of(found, evidence, pool=loaded.asked.pool)
+        curves = curves_of(found, evidence, pool=loaded.asked.pool)
     except GputuiError as error:
-        courses = (Missing(error.message), Missing(error.message))
-    return OpenedRow(loaded, place, found, courses, next_steps(found, evidence))
+        curves = (Missing(error.message), Missing(error.message))
+    return OpenedRow(loaded, place, found, curves, next_steps(found, evidence))

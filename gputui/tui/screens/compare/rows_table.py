@@ -25,7 +25,7 @@ RowOfSides = tuple[Row | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RowForm:
     """How much a row says."""
 
     change: str
@@ -41,11 +41,11 @@ class Form:
         return self.change == "wide"
 
 
-_FORMS = (Form("wide", True), Form("wide"), Form("ends"), Form("bare"), Form("told"))
+_FORMS = (RowForm("wide", True), RowForm("wide"), RowForm("ends"), RowForm("bare"), RowForm("told"))
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class SidesTable:
     """What the table shows."""
 
     headings: tuple[str, ...]
@@ -81,7 +81,7 @@ def sheet_of(
     ignore: str,
     value: Value,
     width: int,
-) -> Sheet:
+) -> SidesTable:
     """The form that says most among those in which all sides fit, else as many sides as fit from `place` on.
 
     `names` are of the sides against the baseline.
@@ -138,7 +138,7 @@ class _Columns:
         """Whether any row of the only pair of sides has one."""
         return any(row is not None and remarks(row) for rows in self._rows for row in rows)
 
-    def sheet(self, form: Form, shown: range) -> Sheet:
+    def sheet(self, form: RowForm, shown: range) -> SidesTable:
         """Headings and cells with these sides in sight."""
         is_pair = len(self._comparisons) == 1
         title = self._value.title or ("" if form.is_wide else "per s")
@@ -155,7 +155,7 @@ class _Columns:
         cells = [self._row(rows, form, shown) for rows in self._rows]
         cells += self._means(form, shown)
         padded = ((*row, *[""] * (len(headings) - len(row))) for row in cells)
-        return Sheet(tuple(headings), tuple(padded), shown.start, len(shown), unsaid)
+        return SidesTable(tuple(headings), tuple(padded), shown.start, len(shown), unsaid)
 
     def _name(self, place: int) -> str:
         """Of a side; the one that is looked at is b as well."""
@@ -164,7 +164,7 @@ class _Columns:
     def _for_heading(self) -> list[str]:
         return ["cost of"] if self._value.column == "cost" else []
 
-    def _row(self, rows: RowOfSides, form: Form, shown: range) -> list[str]:
+    def _row(self, rows: RowOfSides, form: RowForm, shown: range) -> list[str]:
         known = next(row for row in rows if row is not None)
         cells = [row_name(known, self._common, self._ignore, is_short=not form.is_wide)]
         if self._value.column == "cost":
@@ -183,13 +183,13 @@ class _Columns:
                 cells += [_change(row.estimate, row.verdict, form), row.verdict.word + disturbed]
         return [*cells, *([remarks(known)] if form.has_remarks else [])]
 
-    def _side(self, cell: Cell, form: Form) -> str:
+    def _side(self, cell: Cell, form: RowForm) -> str:
         value = value_of(cell, self._value.column, is_wide=form.is_wide)
         if isinstance(value, Missing):
             return _ABSENT
         return value if form.is_wide or self._value.column != "rate" else value.removesuffix("/s")
 
-    def _means(self, form: Form, shown: range) -> list[list[str]]:
+    def _means(self, form: RowForm, shown: range) -> list[list[str]]:
         """A row for each class of workloads that any side has rows of."""
         found = []
         for group in dict.fromkeys(mean.group for one in self._comparisons for mean in one.groups):
@@ -234,7 +234,7 @@ def remarks(row: Row) -> str:
     return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))
 
 
-def _change(estimate: Estimate | Missing, verdict: Verdict, form: Form) -> str:
+def _change(estimate: Estimate | Missing, verdict: Verdict, form: RowForm) -> str:
     return (short_change_text if form.change == "bare" else change_text)(estimate, verdict)
 
 

@@ -28,7 +28,7 @@ from gputui.tui.screens.compare.loaded import (
 )
 from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.screens.compare.pages import differing, sides_lines, teaching
-from gputui.tui.screens.compare.rows_table import RowOfSides, Sheet, row_line, rows_of_sides, sheet_of
+from gputui.tui.screens.compare.rows_table import RowOfSides, SidesTable, row_line, rows_of_sides, sheet_of
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.save_dialog import ask_and_save
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
@@ -71,7 +71,7 @@ class CompareScreen(ShellScreen):
         self._place = 0
         self._value = 0
         self._rows: list[RowOfSides] = []
-        self._sheet: Sheet | None = None
+        self._sheet: SidesTable | None = None
         self._page_heading = ""
         self._pages: dict[str, Callable[[int], Lines]] = {}
         self._table = PlainTable(id="rows")

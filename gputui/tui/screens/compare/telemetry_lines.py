@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputui.model.absent import Missing
 from gputui.model.units import format_seconds, three_digits
-from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, Course, SideCourse
+from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, Curve, SideCurves
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
 from gputui.tui.widgets.paragraphs import paragraph
@@ -22,10 +22,10 @@ _MARKS = {1.0: "!", 2.0: "c"}
 
 
 def telemetry_lines(
-    sides: Sequence[SideCourse | Missing], width: int, *, ascii_only: bool
+    sides: Sequence[SideCurves | Missing], width: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
     """A strip for each metric and side, launches end to end; why there is none where nothing was sampled."""
-    known = [side for side in sides if isinstance(side, SideCourse)]
+    known = [side for side in sides if isinstance(side, SideCurves)]
     lines: list[Line] = [(Span("while it was timed", "title"),)]
     reasons: dict[str, list[str]] = {}
     for letter, side in zip("ab", sides, strict=True):
@@ -37,12 +37,12 @@ def telemetry_lines(
     if longest_s <= 0:
         return tuple(lines)
     room = max(width - _LABEL - 1, 10)
-    titles = dict.fromkeys((course.key, course.title) for side in known for course in side.courses)
+    titles = dict.fromkeys((curve.key, curve.title) for side in known for curve in side.curves)
     for key, title in titles:
         lines += _strips(key, title, sides, longest_s, room, ascii_only=ascii_only)
     lines += _disturbed(sides, longest_s, room)
     for letter, side in zip("ab", sides, strict=True):
-        if isinstance(side, SideCourse) and len(side.starts_s) > 1:
+        if isinstance(side, SideCurves) and len(side.starts_s) > 1:
             marks = _marked(side, longest_s, room)
             lines.append((Span(f"  {'launches':10}{letter:{_LABEL - 12}}", "dim"), Span(marks, "dim")))
     end = format_seconds(longest_s)
@@ -55,62 +55,62 @@ def telemetry_lines(
 def _strips(
     key: str,
     title: str,
-    sides: Sequence[SideCourse | Missing],
+    sides: Sequence[SideCurves | Missing],
     longest_s: float,
     room: int,
     *,
     ascii_only: bool,
 ) -> Iterator[Line]:
     found = [
-        (letter, side, course)
+        (letter, side, curve)
         for letter, side in zip("ab", sides, strict=True)
-        if isinstance(side, SideCourse)
-        for course in side.courses
-        if course.key == key
+        if isinstance(side, SideCurves)
+        for curve in side.curves
+        if curve.key == key
     ]
-    values = [value for _, _, course in found for value in course.known]
+    values = [value for _, _, curve in found for value in curve.known]
     low, high = min(values), max(values)
     bottom = min(low, high - _LEAST_SPAN * abs(high))
     glyph = ascii_glyph if ascii_only else braille_glyph
-    for place, (letter, side, course) in enumerate(found):
+    for place, (letter, side, curve) in enumerate(found):
         levels = []
         for column in range(2 * room):
             t_s = (column + 0.5) / (2 * room) * longest_s
-            value = course.at(t_s) if t_s <= side.seconds else math.nan
+            value = curve.at(t_s) if t_s <= side.seconds else math.nan
             levels.append(level_of(value - bottom, high - bottom, _DOTS) if math.isfinite(value) else -1)
         strip = "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, 2 * room, 2))
-        numbers = _numbers(course)
+        numbers = _numbers(curve)
         name = title if place == 0 else ""
         yield (Span(f"  {name:10}{letter}  {numbers:{_LABEL - 15}}"), Span(strip.rstrip(), "chart"))
 
 
-def _numbers(course: Course) -> str:
-    low, high = (_amount(value) for value in (min(course.known), max(course.known)))
-    return f"{low} {course.unit}" if low == high else f"{low} to {high} {course.unit}"
+def _numbers(curve: Curve) -> str:
+    low, high = (_amount(value) for value in (min(curve.known), max(curve.known)))
+    return f"{low} {curve.unit}" if low == high else f"{low} to {high} {curve.unit}"
 
 
 def _amount(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)
 
 
-def _disturbed(sides: Sequence[SideCourse | Missing], longest_s: float, room: int) -> Iterator[Line]:
+def _disturbed(sides: Sequence[SideCurves | Missing], longest_s: float, room: int) -> Iterator[Line]:
     """Where a GPU was slowed or power-capped, or others held the CPUs."""
     is_first = True
     for letter, side in zip("ab", sides, strict=True):
         if isinstance(side, Missing) or isinstance(side.disturbed, Missing):
             continue
-        course = side.disturbed
+        curve = side.disturbed
         said, marks = "never", ""
-        if any(course.known):
-            said = _LEGENDS[course.title]
+        if any(curve.known):
+            said = _LEGENDS[curve.title]
             times = ((column + 0.5) / room * longest_s for column in range(room))
-            marks = "".join(_MARKS.get(course.at(t), " ") if t <= side.seconds else " " for t in times)
-        name = course.title if is_first else ""
+            marks = "".join(_MARKS.get(curve.at(t), " ") if t <= side.seconds else " " for t in times)
+        name = curve.title if is_first else ""
         is_first = False
         yield (Span(f"  {name:10}{letter}  {said:{_LABEL - 15}}"), Span(marks.rstrip(), "warn"))
 
 
-def _marked(side: SideCourse, longest_s: float, room: int) -> str:
+def _marked(side: SideCurves, longest_s: float, room: int) -> str:
     """A bar where each launch begins."""
     cells = [" "] * room
     for start_s in side.starts_s:

@@ -9,9 +9,9 @@ from gputui.model.profiled import MemoryPoint, ProfiledPass
 from gputui.model.result import CaseResult
 from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.expected import normality_of
+from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, run_heading, run_notes
-from gputui.services.results.step_breakdown import Anatomy, anatomy_of, is_believed
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.store.reading import CaseConditions
 from gputui.tui.screens.results.block_chart import block_chart, chart_words
@@ -86,13 +86,13 @@ def step_page(
     detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
     """Where a step goes, a bar for each kind of time."""
-    anatomy = anatomy_for(detail, case)
-    if isinstance(anatomy, Missing):
-        return not_profiled(anatomy.reason, width)
+    breakdown = breakdown_for(detail, case)
+    if isinstance(breakdown, Missing):
+        return not_profiled(breakdown.reason, width)
     found = detail.passes[case.case_id]
-    lines: list[Line] = [*paragraph(step_words(anatomy, found), width, "title"), ()]
+    lines: list[Line] = [*paragraph(step_words(breakdown, found), width, "title"), ()]
     room = max(min(width - 34, 40), 8)
-    for share in anatomy.shares:
+    for share in breakdown.shares:
         if share.share < _LEAST_SHARE:
             continue
         full, rest = bar(share.share, 1.0, room, ascii_only=ascii_only)
@@ -188,8 +188,8 @@ def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
 def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     """Whether the box is normal, what holds steps back, what a reader must know, and what happened."""
     lines: list[Line] = []
-    for normality in normality_of(detail.run):
-        lines += paragraph(normality.text, width, "title" if normality.word != "NO REFERENCE" else "")
+    for performance in performance_checks(detail.run):
+        lines += paragraph(performance.text, width, "title" if performance.word != "NO REFERENCE" else "")
     for case, findings in detail.findings:
         lines += [(), (Span(case_name(case), "title"),)]
         for finding in findings:
@@ -209,23 +209,23 @@ def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     return tuple(lines) or paragraph("nothing to tell of this run", width)
 
 
-def anatomy_for(detail: RunDetail, case: CaseResult) -> Anatomy | Missing:
+def breakdown_for(detail: RunDetail, case: CaseResult) -> StepBreakdown | Missing:
     """The profiled pass of a case made ready; Missing with the reason."""
     found = detail.passes.get(case.case_id)
-    return Missing("it has no profiled pass") if found is None else anatomy_of(found, case)
+    return Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
 
 
-def step_words(anatomy: Anatomy, found: ProfiledPass) -> str:
+def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     """How long a profiled step took, against the timed."""
-    said = f"a step: {format_seconds(anatomy.step_ns * 1e-9)} in {found.steps} profiled steps"
-    if isinstance(anatomy.inflation, Missing):
+    said = f"a step: {format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    if isinstance(breakdown.inflation, Missing):
         return said
-    doubt = "" if is_believed(anatomy) else ": so much that shares are rough"
-    return f"{said}, {format_ratio(anatomy.inflation)} of the timed{doubt}"
+    doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
+    return f"{said}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
 
 
 def not_profiled(reason: str, width: int) -> tuple[Line, ...]:
-    """Why there is no anatomy, and how one is made."""
+    """Why there is no step breakdown, and how to get one."""
     return (
         *paragraph(f"not profiled: {reason}", width),
         *paragraph(

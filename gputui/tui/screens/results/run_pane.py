@@ -16,7 +16,7 @@ from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
-from gputui.services.results.step_breakdown import Anatomy
+from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
@@ -30,8 +30,8 @@ from gputui.tui.screens.results.tables import (
     chosen_operators,
     operator_rows,
 )
-from gputui.tui.screens.results.telemetry_page import course_place, telemetry_page
-from gputui.tui.screens.results.window import Window
+from gputui.tui.screens.results.telemetry_page import chart_place, telemetry_page
+from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.lines_page import LinesPage
@@ -62,7 +62,7 @@ class RunPane(Vertical):
     def __init__(
         self,
         tell: Callable[[str, str], None],
-        read_window: Callable[[RunDetail, Window], None],
+        read_window: Callable[[RunDetail, TimeWindow], None],
         id: str | None = None,
     ) -> None:
         """`tell` puts a text in a style of the theme into the line for messages.
@@ -73,7 +73,7 @@ class RunPane(Vertical):
         self._tell = tell
         self._read_window = read_window
         self._series: tuple[TelemetrySeries, ...] = ()
-        self._window: Window | None = None
+        self._window: TimeWindow | None = None
         self._pressed_at: int | None = None
         self.detail: RunDetail | None = None
         self._case_rows: list[CaseRow] = []
@@ -110,7 +110,7 @@ class RunPane(Vertical):
         self._case_rows = case_rows(detail.run)
         self._case_id, self.operator_filter = 0, ""
         self._series = detail.series
-        self._window = Window.over_all(detail.series) if detail.series else None
+        self._window = TimeWindow.over_all(detail.series) if detail.series else None
         self._cases.fill([row.cells for row in self._case_rows])
         self.show_tab(TABS[0])
 
@@ -144,7 +144,7 @@ class RunPane(Vertical):
         self._case_id = there[(place + step) % len(there)].case_id
         self.draw()
 
-    def look(self, change: Callable[[Window], Window]) -> None:
+    def look(self, change: Callable[[TimeWindow], TimeWindow]) -> None:
         """At another part of the telemetry: what is at hand is drawn at once, what it lacks is read."""
         detail, before = self.detail, self._window
         if self.tab != "telemetry" or detail is None or before is None:
@@ -158,10 +158,10 @@ class RunPane(Vertical):
 
     def step_cursor(self, cells: int) -> None:
         """Move the cursor of the telemetry by so many cells."""
-        wide = course_place(self.screen.size.width).cells or 1
+        wide = chart_place(self.screen.size.width).cells or 1
         self.look(lambda window: window.stepped(cells / wide))
 
-    def take_series(self, window: Window, series: tuple[TelemetrySeries, ...]) -> None:
+    def take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
         """What was read for a window, if it is still the one that is looked at."""
         shown = self._window
         if shown is not None and (shown.from_us, shown.to_us) == (window.from_us, window.to_us):
@@ -177,12 +177,12 @@ class RunPane(Vertical):
         pressed, self._pressed_at = self._pressed_at, None
         if pressed is None:
             return
-        place = course_place(self.screen.size.width)
+        place = chart_place(self.screen.size.width)
         first, last = sorted(map(place.share_at, (pressed, event.screen_x)))
         if not 0 <= first <= 1:
             return
 
-        def chosen(window: Window) -> Window:
+        def chosen(window: TimeWindow) -> TimeWindow:
             if pressed == event.screen_x:
                 return window.at(first)
             ends = (window.at(share).cursor_us for share in (first, last))
@@ -273,10 +273,10 @@ class RunPane(Vertical):
         if case is None:
             return Missing(f"this run has nothing for the tab {name}")
         if name == "operators":
-            anatomy = pages.anatomy_for(detail, case)
-            if isinstance(anatomy, Missing):
-                return anatomy
-            return saving.operators_sheet(detail, case, self._chosen(anatomy))
+            breakdown = pages.breakdown_for(detail, case)
+            if isinstance(breakdown, Missing):
+                return breakdown
+            return saving.operators_sheet(detail, case, self._chosen(breakdown))
         makes = {
             "blocks": saving.blocks_sheet,
             "step": saving.step_sheet,
@@ -315,7 +315,7 @@ class RunPane(Vertical):
                 return paragraph("no block was measured in this run", width)
             return pages.not_profiled("no case of this run has a profiled pass", width)
         if name == "operators":
-            found = pages.anatomy_for(detail, case)
+            found = pages.breakdown_for(detail, case)
             return pages.not_profiled(found.reason if isinstance(found, Missing) else "no operators", width)
         page = {"blocks": pages.blocks_page, "step": pages.step_page, "memory": pages.memory_page}[name]
         return page(detail, case, width, height, ascii_only=ascii_only)
@@ -343,13 +343,13 @@ class RunPane(Vertical):
         there = self._cases_for(name)
         return next((case for case in there if case.case_id == self._case_id), there[0] if there else None)
 
-    def _chosen(self, anatomy: Anatomy) -> list[Operator]:
-        return chosen_operators(anatomy.operators, self._group, self._order, self.operator_filter)
+    def _chosen(self, breakdown: StepBreakdown) -> list[Operator]:
+        return chosen_operators(breakdown.operators, self._group, self._order, self.operator_filter)
 
     def _fill_operators(self, detail: RunDetail, case: CaseResult) -> bool:
-        anatomy = pages.anatomy_for(detail, case)
-        if isinstance(anatomy, Missing) or not anatomy.operators:
+        breakdown = pages.breakdown_for(detail, case)
+        if isinstance(breakdown, Missing) or not breakdown.operators:
             return False
-        rows = operator_rows(detail, case, self._chosen(anatomy))
+        rows = operator_rows(detail, case, self._chosen(breakdown))
         self._operators.fill(rows, widest={0: _NAME_CELLS} if self.screen.size.width < _WIDE else None)
         return True

@@ -16,12 +16,12 @@ from gputui.services.results.labels import (
     case_name,
     day,
     device_words,
-    figure_seen,
-    figure_text,
     interval_words,
     measured_first,
+    metric_range,
+    metric_text,
 )
-from gputui.services.results.metrics import figures_of
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 from gputui.store.text import clean_text
 
@@ -98,8 +98,8 @@ def case_rows(run: Run) -> list[CaseRow]:
                 _flags(case),
             )
         rows.append(CaseRow(case, cells))
-        for figure in figures_of(case):
-            said = (f"  {figure.title}", figure_text(figure), "", "", f"seen in {figure_seen(figure)}")
+        for metric in metrics_of(case):
+            said = (f"  {metric.title}", metric_text(metric), "", "", f"seen in {metric_range(metric)}")
             rows.append(CaseRow(case, said))
     return rows
 

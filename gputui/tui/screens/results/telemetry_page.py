@@ -14,7 +14,7 @@ from gputui.model.units import format_bytes, format_seconds, three_digits
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.window import Window
+from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
 from gputui.tui.widgets.paragraphs import paragraph
@@ -25,14 +25,14 @@ _NAME, _NUMBER = 26, 10
 _NARROW, _WIDE = 67, 100
 """Below the first width there is room for the median alone, from the second on also for the value at the
 cursor."""
-_LEAST_COURSE, _MOST_COURSE = 8, 120
+_LEAST_CHART, _MOST_CHART = 8, 120
 _SCROLLBAR = 1
 _HOLD_US = 1_500_000
 """A value is drawn on for so long: outside of blocks the sampler reads once a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class CoursePlace:
+class ChartPlace:
     """Where on the page the courses are drawn."""
 
     left: int
@@ -44,11 +44,11 @@ class CoursePlace:
         return (x - self.left + 0.5) / self.cells if self.cells else -1.0
 
 
-def course_place(width: int) -> CoursePlace:
+def chart_place(width: int) -> ChartPlace:
     """Where the courses are drawn on a page of this width."""
     left = _NAME + _NUMBER * len(_headings(width)) + 2
-    cells = min(width - left - _SCROLLBAR, _MOST_COURSE)
-    return CoursePlace(left, cells if cells >= _LEAST_COURSE else 0)
+    cells = min(width - left - _SCROLLBAR, _MOST_CHART)
+    return ChartPlace(left, cells if cells >= _LEAST_CHART else 0)
 
 
 def _headings(width: int) -> tuple[str, ...]:
@@ -59,13 +59,13 @@ def _headings(width: int) -> tuple[str, ...]:
 
 
 def telemetry_page(
-    detail: RunDetail, series: Sequence[TelemetrySeries], window: Window, width: int, *, ascii_only: bool
+    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
     """Least, median and most of each metric of each device within a window, and its course.
 
     Of `series` only what lies in the window is drawn.
     """
-    place = course_place(width)
+    place = chart_place(width)
     parts = [_Part(one, window, 2 * place.cells) for one in series]
     pieces = max((part.end - part.start for part in parts), default=0)
     lines: list[Line] = list(paragraph(_span_words(window, pieces), width, "dim"))
@@ -89,7 +89,7 @@ def telemetry_page(
 class _Part:
     """The pieces of a series that lie in a window."""
 
-    def __init__(self, series: TelemetrySeries, window: Window, dots: int) -> None:
+    def __init__(self, series: TelemetrySeries, window: TimeWindow, dots: int) -> None:
         t_us = series.t_us
         self.series = series
         self.start, self.end = bisect_left(t_us, window.from_us), bisect_right(t_us, window.to_us)
@@ -101,7 +101,7 @@ class _Part:
         self._dots = [self._pieces(*pair) for pair in pairwise(ends)]
         self._here = self._pieces(window.cursor_us, window.cursor_us + 1)
 
-    def course(self, column: Sequence[float]) -> list[float]:
+    def chart(self, column: Sequence[float]) -> list[float]:
         """The highest value in each dot of the course; NaN where nothing was measured."""
         return [_highest(column[start:end]) for start, end in self._dots]
 
@@ -122,7 +122,7 @@ def _highest(values: Sequence[float]) -> float:
 
 
 def _metric_lines(
-    part: _Part, place: CoursePlace, headings: Sequence[str], *, ascii_only: bool
+    part: _Part, place: ChartPlace, headings: Sequence[str], *, ascii_only: bool
 ) -> Iterator[Line]:
     for metric in METRICS:
         column: Sequence[float] = part.series.columns.get(metric.key, ())
@@ -136,13 +136,13 @@ def _metric_lines(
             CURSOR: part.here(column),
         }
         text = "".join(f"{_number(numbers[heading], metric.key):>{_NUMBER}}" for heading in headings)
-        course = _course(part, column, ascii_only=ascii_only) if place.cells else ""
-        yield (Span(f"  {metric.key[: _NAME - 2]:{_NAME - 2}}{text}"), Span(f"  {course}", "chart"))
+        chart = _chart(part, column, ascii_only=ascii_only) if place.cells else ""
+        yield (Span(f"  {metric.key[: _NAME - 2]:{_NAME - 2}}{text}"), Span(f"  {chart}", "chart"))
 
 
-def _course(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
+def _chart(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
     """One row of a chart over the time of the window, from the least to the most; gaps stay empty."""
-    values = part.course(column)
+    values = part.chart(column)
     finite = [v for v in column[part.start : part.end] if math.isfinite(v)]
     low, high = min(finite), max(finite)
     levels = [max(level_of(v - low, high - low, 4), 0) if math.isfinite(v) else -1 for v in values]
@@ -150,7 +150,7 @@ def _course(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
     return "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, len(levels), 2))
 
 
-def _ruler(detail: RunDetail, window: Window, cells: int) -> str:
+def _ruler(detail: RunDetail, window: TimeWindow, cells: int) -> str:
     """Where cases were timed, and the cursor."""
     marks = [" "] * cells
     for span in detail.spans:
@@ -163,11 +163,11 @@ def _ruler(detail: RunDetail, window: Window, cells: int) -> str:
     return "".join(marks)
 
 
-def _cell_of(t_us: int, window: Window, cells: int) -> int:
+def _cell_of(t_us: int, window: TimeWindow, cells: int) -> int:
     return (t_us - window.from_us) * cells // window.span_us
 
 
-def _span_words(window: Window, pieces: int) -> str:
+def _span_words(window: TimeWindow, pieces: int) -> str:
     begins_us = window.whole_from_us
     whole = format_seconds((window.whole_to_us - begins_us) / 1e6)
     ends = _moment(window.from_us - begins_us), _moment(window.to_us - begins_us)
@@ -175,7 +175,7 @@ def _span_words(window: Window, pieces: int) -> str:
     return f"{part} in {pieces} pieces; the numbers are of their means"
 
 
-def _cursor_words(detail: RunDetail, window: Window) -> str:
+def _cursor_words(detail: RunDetail, window: TimeWindow) -> str:
     """When the cursor is, and what was timed then."""
     said = f"{CURSOR} is the cursor, at {_moment(window.cursor_us - window.whole_from_us)}"
     cases = {case.case_id: case for case in detail.run.cases}

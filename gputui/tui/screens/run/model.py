@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.progress import CoursePicture
+from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, Checked, Draft, Wrong, command_line, read_draft
-from gputui.tui.screens.run.form import Form, Text
+from gputui.tui.screens.run.form import RunForm, Text
 from gputui.tui.screens.run.requests import (
-    Check,
+    CheckDraft,
     Copy,
     Leave,
     OpenResults,
@@ -64,7 +64,7 @@ class ResultRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRuns:
     """What became of the runs that were watched."""
 
     in_progress: InProgress
@@ -90,7 +90,7 @@ class RunModel:
         """Of the user's profile or workload."""
         self.region = "profiles"
         """Where the keys go: `profiles`, `path`, `form` or `cases`."""
-        self.form = Form()
+        self.form = RunForm()
         self.default_file = ""
         """Where results are kept if the form names no file; empty while it is not known."""
         self.checked: Checked | None = None
@@ -102,8 +102,8 @@ class RunModel:
         self.view = "choose"
         """`choose`, `starting`, `watch` or `ended`."""
         self.watched: WatchedRuns | None = None
-        self.course: CoursePicture | None = None
-        self.ended: Ended | None = None
+        self.progress: ProgressSnapshot | None = None
+        self.ended: EndedRuns | None = None
         self.shows_logs = False
         """Whether the last words of workers stand where cases or results would."""
         self.question = ""
@@ -253,12 +253,12 @@ class RunModel:
         self.watched = watched
         self.view = "watch"
 
-    def know_course(self, run_id: str, picture: CoursePicture) -> None:
+    def know_progress(self, run_id: str, picture: ProgressSnapshot) -> None:
         """How far the runs are."""
         if self.watched is not None and run_id == self.watched.in_progress.run_ids[0]:
-            self.course = picture
+            self.progress = picture
 
-    def know_ended(self, ended: Ended) -> None:
+    def know_ended(self, ended: EndedRuns) -> None:
         """The runs that were watched are stored, or lost."""
         self.in_progress = tuple(run for run in self.in_progress if run != ended.in_progress)
         if self.watched is not None and ended.in_progress == self.watched.in_progress:
@@ -279,11 +279,11 @@ class RunModel:
         self._requests.append(request)
 
     def _check(self, *, anew: bool = False) -> None:
-        self._ask(Check(self.draft, self.editing, anew))
+        self._ask(CheckDraft(self.draft, self.editing, anew))
 
     def _watch(self, run: InProgress) -> None:
         self.view = "watch"
-        self.watched = self.course = self.ended = None
+        self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
         self._ask(Watch(run.run_ids[0]))
 
@@ -372,7 +372,7 @@ class RunModel:
         elif action_id == "back" and self.shows_logs:
             self.shows_logs, self.scrolled = False, 0
         elif action_id == "copy" and self.shows_logs:
-            words = () if self.course is None else self.course.last_words
+            words = () if self.progress is None else self.progress.last_words
             self._ask(Copy("\n".join(row for said in words for row in (said.launch, *said.lines))))
         else:
             return False
@@ -417,7 +417,7 @@ class RunModel:
 
     def _choose_again(self) -> None:
         self.view, self.region = "choose", "profiles"
-        self.watched = self.course = self.ended = None
+        self.watched = self.progress = self.ended = None
         self.scrolled, self.shows_logs = 0, False
         self._ask(Unwatch())
         self._check()

@@ -8,11 +8,11 @@ from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_seconds
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.progress import CaseCourse, CoursePicture, Strip
+from gputui.services.runs.progress import CaseProgress, ProgressSnapshot, Strip
 from gputui.services.runs.start import Checked, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.form import FIELDS, Text
-from gputui.tui.screens.run.model import Ended, ResultRow, RunModel
+from gputui.tui.screens.run.model import EndedRuns, ResultRow, RunModel
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -323,52 +323,55 @@ def _cases_of_profile(model: RunModel, checked: Checked, width: int, height: int
 
 
 def _watch(model: RunModel, width: int, height: int, now_ns: int, *, ascii_only: bool) -> list[Line]:
-    watched, course = model.watched, model.course
-    if watched is None or course is None:
+    watched, progress = model.watched, model.progress
+    if watched is None or progress is None:
         return [ruled((Span("Run", "title"),), width), _words("  reading its journal ...", width, "dim")]
     parts = [
         Span(f"run {watched.in_progress.called}", "title"),
         Span(clean(watched.plans[0].profile)),
-        Span(_clock((now_ns - course.begun_ns) / 1e9)),
-        Span(_remaining(course), "accent"),
+        Span(_clock((now_ns - progress.begun_ns) / 1e9)),
+        Span(_remaining(progress), "accent"),
     ]
     others = len(model.in_progress) - 1
     if others > 0:
         parts.append(Span(f"{others} more: {KEYS['next']}", "warn"))
-    below = [*_strip(course, width, ascii_only=ascii_only), *_events(course, width, 3 if height < 30 else 8)]
+    below = [
+        *_strip(progress, width, ascii_only=ascii_only),
+        *_events(progress, width, 3 if height < 30 else 8),
+    ]
     into = fitted((Span(f"  into {clean(watched.target)}; {clean(watched.with_python)}", "dim"),), width)
-    box = _box(course, width, 1 if height < 30 else 4)
+    box = _box(progress, width, 1 if height < 30 else 4)
     room = height - 2 - len(below) - len(box)
     return [
         ruled(parts, width),
         into,
         *box,
-        *filled(_case_table(model, course, width, room), width, room),
+        *filled(_case_table(model, progress, width, room), width, room),
         *below,
     ]
 
 
-def _remaining(course: CoursePicture) -> str:
-    if course.is_storing:
+def _remaining(progress: ProgressSnapshot) -> str:
+    if progress.is_storing:
         return "storing"
-    if course.left_s is None:
+    if progress.left_s is None:
         return "until its program ends"
-    return f"~{_clock(course.left_s)} left" if course.left_s >= 1 else "nearly done"
+    return f"~{_clock(progress.left_s)} left" if progress.left_s >= 1 else "nearly done"
 
 
-def _box(course: CoursePicture, width: int, rows: int) -> list[Line]:
+def _box(progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
     """What the sampler reads now, as many devices as there is room for."""
-    lines = [_words(f"  {clean(said)}", width) for said in course.box[:rows]]
-    more = len(course.box) - rows
+    lines = [_words(f"  {clean(said)}", width) for said in progress.box[:rows]]
+    more = len(progress.box) - rows
     if lines and more > 0:
         note = f" and {counted(more, 'GPU')} more"
         lines[-1] = _noted(lines[-1], note, width)
     return lines
 
 
-def _case_table(model: RunModel, course: CoursePicture, width: int, rows: int) -> list[Line]:
-    cases = [case for case in course.cases if case.launches]
-    not_run = len(course.cases) - len(cases)
+def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
+    cases = [case for case in progress.cases if case.launches]
+    not_run = len(progress.cases) - len(cases)
     name_width = width - 38
     room = rows - 1 - (1 if not_run else 0)
     now = next((i for i, case in enumerate(cases) if case.is_now), 0)
@@ -379,12 +382,12 @@ def _case_table(model: RunModel, course: CoursePicture, width: int, rows: int) -
     lines = [fitted((Span(head, "dim"),), width)]
     lines += [_case_line(case, width, name_width) for case in cases[first : first + max(room, 0)]]
     if not_run:
-        reason = next((case.reason for case in course.cases if not case.launches and case.reason), "")
+        reason = next((case.reason for case in progress.cases if not case.launches and case.reason), "")
         lines.append(_words(f"  {counted(not_run, 'case')} not run here: {clean(reason)}", width, "dim"))
     return lines
 
 
-def _case_line(case: CaseCourse, width: int, name_width: int) -> Line:
+def _case_line(case: CaseProgress, width: int, name_width: int) -> Line:
     mark = "> " if case.is_now else "  "
     said = case.rate or (f"{case.blocks} blocks" if case.blocks else "")
     return fitted(
@@ -398,9 +401,9 @@ def _case_line(case: CaseCourse, width: int, name_width: int) -> Line:
     )
 
 
-def _strip(course: CoursePicture, width: int, *, ascii_only: bool) -> list[Line]:
+def _strip(progress: ProgressSnapshot, width: int, *, ascii_only: bool) -> list[Line]:
     """The blocks of the case that is timed: always four lines."""
-    strip = course.strip
+    strip = progress.strip
     if strip is None:
         return filled([ruled((Span("Blocks"), Span("none is being timed", "dim")), width)], width, 4)
     heading = ruled((Span(clean(strip.name)), Span(counted(strip.blocks, "block"))), width)
@@ -423,11 +426,11 @@ def _spread(strip: Strip) -> str:
     return f"{said}; {interval.reason}"
 
 
-def _events(course: CoursePicture, width: int, rows: int) -> list[Line]:
+def _events(progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
     lines = [ruled((Span("Events"),), width)]
-    if not course.events:
+    if not progress.events:
         lines.append(_words("  none so far", width, "dim"))
-    for event in course.events[-rows:]:
+    for event in progress.events[-rows:]:
         style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
         lines.append(
             fitted((Span(f"  {_clock(event.at_s)} ", "dim"), Span(clean(event.message), style)), width)
@@ -435,7 +438,7 @@ def _events(course: CoursePicture, width: int, rows: int) -> list[Line]:
     return filled(lines, width, rows + 1)
 
 
-def _ended(model: RunModel, ended: Ended, width: int, height: int) -> list[Line]:
+def _ended(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
     style = "good" if ended.status == "finished" else "warn"
     heading = [Span(f"run {ended.in_progress.called}", "title"), Span(clean(ended.status), style)]
     lines: list[Line] = []
@@ -485,7 +488,7 @@ def _not_measured(rows: Sequence[ResultRow], width: int) -> Iterable[Line]:
 
 def _logs(model: RunModel, width: int, height: int) -> list[Line]:
     """What workers had written when their launch failed."""
-    words = () if model.course is None else model.course.last_words
+    words = () if model.progress is None else model.progress.last_words
     lines: list[Line] = []
     for said in words:
         about = clean(f"{said.launch}: {said.outcome}{': ' if said.reason else ''}{said.reason}")
@@ -538,7 +541,7 @@ def _keys(model: RunModel, width: int) -> Line:
     place = model.region if model.view == "choose" else model.view
     if model.shows_logs and place in ("watch", "ended"):
         place = "logs"
-    has_words = model.course is not None and bool(model.course.last_words)
+    has_words = model.progress is not None and bool(model.progress.last_words)
     names: Sequence[str] = ("yes", "no") if model.question else _FOOTERS[place]
     if model.view == "choose" and model.in_progress and not model.is_typing and not model.question:
         names = ("attach", *names)

@@ -16,11 +16,11 @@ from textual.strip import Strip
 
 from gputui.services.support.paths import copies_directory
 from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
-from gputui.tui.screens.run.errands import Errands
+from gputui.tui.screens.run.background_tasks import BackgroundTasks
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture
 from gputui.tui.screens.run.requests import (
-    Check,
+    CheckDraft,
     Copy,
     Leave,
     OpenResults,
@@ -83,7 +83,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
         super().__init__()
         self.model = RunModel()
         self._ascii_only = ascii_only
-        self._errands = Errands(self._tell)
+        self._tasks = BackgroundTasks(self._tell)
         self._view: LinesView | None = None
         self._next: asyncio.TimerHandle | None = None
 
@@ -99,12 +99,12 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Begin to look around."""
-        self._errands.open()
+        self._tasks.open()
         self._show(*self.app.size)
 
     def on_unmount(self) -> None:
         """Nothing is followed any more; a run goes on."""
-        self._errands.close()
+        self._tasks.close()
         if self._next is not None:
             self._next.cancel()
 
@@ -208,16 +208,16 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def _do(self, request: Request) -> None:
         match request:
-            case Check():
-                self._errands.check(request)
+            case CheckDraft():
+                self._tasks.check(request)
             case Start():
-                self._errands.start(request)
+                self._tasks.start(request)
             case Watch():
-                self._errands.watch(request.run_id)
+                self._tasks.watch(request.run_id)
             case Unwatch():
-                self._errands.unwatch()
+                self._tasks.unwatch()
             case Stop():
-                self._errands.stop(request)
+                self._tasks.stop(request)
             case Copy():
                 self.model.say(copy(self.app, request.text, copies_directory()))
             case OpenResults():

@@ -1,14 +1,15 @@
-"""The pictures of the Monitor screen that `gputui demo --screenshots` writes: the same bytes each time."""
+"""The pictures of the Monitor screen, on made-up GPUs: the same bytes each time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from terminal_svg import svg_of
+
 from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, watched
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.picture import svg_of
 
 SECONDS = 330
 """Long enough to fill the charts of five minutes, the longest shown."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from terminal_svg import pieces_of, svg_of_pieces
 from textual.pilot import Pilot
 
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
@@ -21,7 +22,6 @@ from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.picture import pieces_of, svg_of_pieces
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.screens.run.model import RunModel
@@ -263,10 +263,10 @@ async def _start(camera: _Camera, model: RunModel) -> None:
 
 def _is_well_on(model: RunModel) -> bool:
     """A case is being timed, others have their rates, and there is something to see of it."""
-    course = model.course
-    if course is None or course.strip is None or course.strip.blocks < _BLOCKS:
+    progress = model.progress
+    if progress is None or progress.strip is None or progress.strip.blocks < _BLOCKS:
         return False
-    planned = [case for case in course.cases if case.launches]
+    planned = [case for case in progress.cases if case.launches]
     return len(planned) < 2 or any(case.rate and not case.is_now for case in planned)
 
 

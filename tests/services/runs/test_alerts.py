@@ -6,7 +6,7 @@ import pytest
 from run_screen_golden import HOSTILE, plan
 
 from gputui.model.journal import CaseEnd, RunEnd
-from gputui.services.runs.notices import LEAST_APART_S, Notices
+from gputui.services.runs.alerts import LEAST_APART_S, Alerts
 from gputui.services.runs.notifications import LONGEST, notification
 
 OSC_9 = b"\x1b]9;gputui: run 1a2b finished\x07"
@@ -65,29 +65,29 @@ class Clock:
 
 def test_a_failure_and_a_lack_of_memory_are_told_once_per_case_and_success_is_not() -> None:
     clock = Clock()
-    notices = Notices([plan()], "1a2b", clock_s=clock)
-    notices.hear(0, ended(0, "ok"))
-    notices.hear(0, ended(1, "unsupported"))
-    assert notices.tick() == ""
-    notices.hear(0, ended(0))
-    assert notices.tick() == "run 1a2b: gemm mini cpu fp32 1 thread failed"
+    alerts = Alerts([plan()], "1a2b", clock_s=clock)
+    alerts.hear(0, ended(0, "ok"))
+    alerts.hear(0, ended(1, "unsupported"))
+    assert alerts.tick() == ""
+    alerts.hear(0, ended(0))
+    assert alerts.tick() == "run 1a2b: gemm mini cpu fp32 1 thread failed"
     clock.now_s += LEAST_APART_S
-    notices.hear(0, ended(0))
-    assert notices.tick() == ""
-    notices.hear(0, ended(0, "oom"))
-    assert notices.tick() == "run 1a2b: gemm mini cpu fp32 1 thread ran out of memory"
+    alerts.hear(0, ended(0))
+    assert alerts.tick() == ""
+    alerts.hear(0, ended(0, "oom"))
+    assert alerts.tick() == "run 1a2b: gemm mini cpu fp32 1 thread ran out of memory"
 
 
 def test_fifty_failures_are_two_notices_and_the_end() -> None:
     clock = Clock()
-    notices = Notices([plan()], "1a2b", clock_s=clock)
+    alerts = Alerts([plan()], "1a2b", clock_s=clock)
     told = []
     for number in range(50):
         clock.now_s = number * 0.3
-        notices.hear(0, ended(number))
-        told.append(notices.tick())
-    notices.hear(0, RunEnd("finished", "", 1, 1))
-    told.append(notices.end())
+        alerts.hear(0, ended(number))
+        told.append(alerts.tick())
+    alerts.hear(0, RunEnd("finished", "", 1, 1))
+    told.append(alerts.end())
     said = [text for text in told if text]
     assert len(said) == 3
     assert said[1].endswith(", and 33 more")
@@ -95,20 +95,20 @@ def test_fifty_failures_are_two_notices_and_the_end() -> None:
 
 
 def test_who_comes_late_is_told_what_happens_from_then_on() -> None:
-    notices = Notices([plan()], "1a2b (mine)", is_late=True)
-    notices.hear(0, ended(0))
-    assert notices.tick() == ""
-    notices.hear(0, ended(0))
-    assert notices.tick() == ""
-    notices.hear(0, ended(1))
-    assert notices.tick() != ""
-    notices.hear(0, RunEnd("interrupted", "stopped by SIGTERM", 1, 1))
-    assert notices.end() == "run 1a2b (mine) interrupted: stopped by SIGTERM"
+    alerts = Alerts([plan()], "1a2b (mine)", is_late=True)
+    alerts.hear(0, ended(0))
+    assert alerts.tick() == ""
+    alerts.hear(0, ended(0))
+    assert alerts.tick() == ""
+    alerts.hear(0, ended(1))
+    assert alerts.tick() != ""
+    alerts.hear(0, RunEnd("interrupted", "stopped by SIGTERM", 1, 1))
+    assert alerts.end() == "run 1a2b (mine) interrupted: stopped by SIGTERM"
 
 
 def test_of_several_runs_each_is_named_and_one_that_left_no_word_was_killed() -> None:
-    notices = Notices([plan(), plan()], "1a2b and 3c4d")
-    notices.hear(1, ended(0, "oom"))
-    assert "[2] gemm mini cpu fp32" in notices.tick()
-    notices.hear(0, RunEnd("finished", "", 1, 1))
-    assert notices.end() == "run 1a2b and 3c4d finished, its supervisor was killed"
+    alerts = Alerts([plan(), plan()], "1a2b and 3c4d")
+    alerts.hear(1, ended(0, "oom"))
+    assert "[2] gemm mini cpu fp32" in alerts.tick()
+    alerts.hear(0, RunEnd("finished", "", 1, 1))
+    assert alerts.end() == "run 1a2b and 3c4d finished, its supervisor was killed"

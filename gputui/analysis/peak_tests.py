@@ -1,4 +1,4 @@
-"""Whether a GPU reaches what its kind reaches elsewhere."""
+"""Whether a GPU reaches the peaks that others of its kind reach."""
 
 from __future__ import annotations
 
@@ -21,103 +21,103 @@ _OTHER_REASONS = "a narrow or slow PCIe link, another process, or a busy host"
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What was measured elsewhere, in units per second, and the limits of the believable."""
+    """What was measured elsewhere, in units per second, and the limits of what is plausible."""
 
     measured_low: float
     measured_high: float | None
-    """None where the source gives only what is reached at least."""
+    """None if the source only gives a minimum."""
     warn_below: float
     suspicious_above: float
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
-    """One ceiling measured here, with what is expected of the device."""
+class PeakTest:
+    """One peak measured here, with what is expected of the device."""
 
     label: str
-    """How the row is called, such as `gemm amp`."""
+    """Name of the row, such as `gemm amp`."""
     measure: str
     """`matmul`, `copy`, `h2d_pinned`, ..."""
     units_per_s: float
     unit: str
     """`flop` or `B`, as in `units.RATES`."""
     expectation: Expectation | None
-    """None where nothing is known for this device."""
+    """None if nothing is known about this device."""
 
 
 @dataclass(frozen=True, slots=True)
-class CeilingJudgement:
-    """One ceiling beside what is expected."""
+class JudgedPeakTest:
+    """One peak test compared with what is expected."""
 
-    ceiling: Ceiling
+    peak_test: PeakTest
     word: str
     share: float | None
-    """Of the lowest figure measured elsewhere: 1 or more is as fast as there. None without a reference."""
+    """Of the lowest value measured elsewhere: 1 or more is as fast as there. None without a reference."""
 
 
 @dataclass(frozen=True, slots=True)
-class Normality:
-    """Is this box normal: one word, one line, and each ceiling."""
+class PerformanceCheck:
+    """Whether the machine performs as expected: one word, one line, and each peak test."""
 
     word: str
     """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
     text: str
-    ceilings: tuple[CeilingJudgement, ...]
+    peak_tests: tuple[JudgedPeakTest, ...]
 
 
-def judge_normality(device_name: str, ceilings: Sequence[Ceiling]) -> Normality:
-    """Compare the ceilings of one device with what its kind reaches elsewhere.
+def check_performance(device_name: str, peak_tests: Sequence[PeakTest]) -> PerformanceCheck:
+    """Compare the peak tests of one device with what its kind reaches elsewhere.
 
-    The worst word wins: an impossible figure before a low one, a low one before a normal one. Ceilings
-    without a reference do not count, and are not in the line unless all are without.
+    The worst word wins: an impossible value before a low one, a low one before a normal one. Tests without a
+    reference do not count, and are not in the line unless all are without.
     """
-    judged = tuple(_judge(ceiling) for ceiling in ceilings)
+    judged = tuple(_judge(peak_test) for peak_test in peak_tests)
     known = [one for one in judged if one.word != NO_REFERENCE]
     if not known:
-        return Normality(NO_REFERENCE, _text_without_reference(device_name, ceilings), judged)
+        return PerformanceCheck(NO_REFERENCE, _text_without_reference(device_name, peak_tests), judged)
     for word in (ABOVE_LIMIT, BELOW_NORMAL):
         hits = [one for one in known if one.word == word]
         if hits:
             rest = [one for one in known if one.word != word]
-            return Normality(word, f"{word}: {'; '.join(_phrase(one) for one in hits + rest)}", judged)
-    return Normality(NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}", judged)
+            return PerformanceCheck(word, f"{word}: {'; '.join(_phrase(one) for one in hits + rest)}", judged)
+    return PerformanceCheck(NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}", judged)
 
 
-def _judge(ceiling: Ceiling) -> CeilingJudgement:
-    expectation = ceiling.expectation
+def _judge(peak_test: PeakTest) -> JudgedPeakTest:
+    expectation = peak_test.expectation
     if expectation is None:
-        return CeilingJudgement(ceiling, NO_REFERENCE, None)
-    if ceiling.units_per_s > expectation.suspicious_above:
+        return JudgedPeakTest(peak_test, NO_REFERENCE, None)
+    if peak_test.units_per_s > expectation.suspicious_above:
         word = ABOVE_LIMIT
-    elif ceiling.units_per_s < expectation.warn_below:
+    elif peak_test.units_per_s < expectation.warn_below:
         word = BELOW_NORMAL
     else:
         word = NORMAL
-    return CeilingJudgement(ceiling, word, ceiling.units_per_s / expectation.measured_low)
+    return JudgedPeakTest(peak_test, word, peak_test.units_per_s / expectation.measured_low)
 
 
-def _phrase(judged: CeilingJudgement) -> str:
-    ceiling, expectation = judged.ceiling, judged.ceiling.expectation
+def _phrase(judged: JudgedPeakTest) -> str:
+    peak_test, expectation = judged.peak_test, judged.peak_test.expectation
     if expectation is None or judged.share is None:
         raise ValueError("a ceiling without a reference has no phrase")
-    rate = format_rate(ceiling.units_per_s, ceiling.unit)
+    rate = format_rate(peak_test.units_per_s, peak_test.unit)
     if judged.word == ABOVE_LIMIT:
-        limit = format_rate(expectation.suspicious_above, ceiling.unit)
+        limit = format_rate(expectation.suspicious_above, peak_test.unit)
         return (
-            f"{ceiling.label} {rate} is above the physical limit of {limit}: an error of measurement, "
+            f"{peak_test.label} {rate} is above the physical limit of {limit}: an error of measurement, "
             "or this is another device than its name says"
         )
-    phrase = f"{ceiling.label} {rate} (elsewhere {_elsewhere(expectation, ceiling.unit, rate)})"
+    phrase = f"{peak_test.label} {rate} (elsewhere {_elsewhere(expectation, peak_test.unit, rate)})"
     if round(judged.share, 2) < 1:
         least = "" if expectation.measured_high is not None else "at least "
         phrase = f"{phrase}, {format_percent(judged.share)} of what this GPU does {least}elsewhere"
     if judged.word == BELOW_NORMAL:
-        return f"{phrase}: likely {_REASONS.get(ceiling.measure, _OTHER_REASONS)}"
+        return f"{phrase}: likely {_REASONS.get(peak_test.measure, _OTHER_REASONS)}"
     return phrase
 
 
 def _elsewhere(expectation: Expectation, unit: str, beside: str) -> str:
-    """The expected range; its unit is left out where it is that of the figure beside it."""
+    """The expected range; its unit is left out if it equals that of the value it is compared with."""
     low = format_rate(expectation.measured_low, unit)
     if expectation.measured_high is None:
         return f"at least {_without_unit(low, beside)}"
@@ -133,7 +133,7 @@ def _without_unit(rate: str, beside: str) -> str:
     return rate.split()[0] if rate.split()[1:] == beside.split()[1:] else rate
 
 
-def _text_without_reference(device_name: str, ceilings: Sequence[Ceiling]) -> str:
+def _text_without_reference(device_name: str, peak_tests: Sequence[PeakTest]) -> str:
     name = device_name or "a device without a name"
-    figures = ", ".join(f"{c.label} {format_rate(c.units_per_s, c.unit)}" for c in ceilings)
+    figures = ", ".join(f"{c.label} {format_rate(c.units_per_s, c.unit)}" for c in peak_tests)
     return f"{NO_REFERENCE} for {name}" + (f": {figures}" if figures else ": no ceiling was measured")

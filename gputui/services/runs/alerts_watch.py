@@ -1,4 +1,7 @@
-"""Follows every run in progress on this machine, in threads, to tell what is worth ringing for."""
+"""Follows every run in progress on this machine, in threads, and raises alerts.
+
+Separate from `alerts`, whose imports would delay the first frame of the screens.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ LOOK_EVERY_S = 2.0
 READ_EVERY_S = 0.5
 
 
-class NoticesWatch:
-    """Tells of runs, whoever started them. `tell` is called in threads, which nobody waits for."""
+class AlertsWatch:
+    """Raises alerts for all runs, whoever started them. Calls `alert` in daemon threads."""
 
     def __init__(self, tell: Callable[[str], None], look_every_s: float = LOOK_EVERY_S) -> None:
         self._tell = tell
@@ -25,15 +28,15 @@ class NoticesWatch:
         self._followed: set[str] = set()
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start; returns at once."""
         threading.Thread(target=self._look, name="gputui-notices", daemon=True).start()
 
     def close(self) -> None:
-        """Tell nothing more; returns at once."""
+        """Stop raising alerts; returns at once."""
         self._ends.set()
 
     def _look(self) -> None:
-        from gputui.services.runs.process import runs_in_progress  # not before the first picture stands
+        from gputui.services.runs.process import runs_in_progress  # after the first frame is drawn
 
         is_first = True
         while not self._ends.is_set():
@@ -48,22 +51,22 @@ class NoticesWatch:
 
     def _follow(self, runs: tuple[LiveRun, ...], is_late: bool) -> None:
         from gputui.recording.spec import Spec
-        from gputui.services.runs.notices import Notices
+        from gputui.services.runs.alerts import Alerts
         from gputui.services.runs.process import called, follow
 
         try:
             plans = [Spec.read(run.run_dir).plan for run in runs]
         except GputuiError:
-            return  # of another version: whoever shows the run says so
-        notices = Notices(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+            return  # of another version: the screen of the run reports that
+        alerts = Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
         for index, line in follow(runs, READ_EVERY_S):
             if self._ends.is_set():
                 return
             if line is not None:
-                notices.hear(index, line)
+                alerts.hear(index, line)
             else:
-                self._say(notices.tick())
-        self._say(notices.end())
+                self._say(alerts.tick())
+        self._say(alerts.end())
 
     def _say(self, text: str) -> None:
         if text and not self._ends.is_set():

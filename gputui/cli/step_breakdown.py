@@ -13,7 +13,7 @@ from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
 from gputui.services.results.labels import case_name
-from gputui.services.results.step_breakdown import Anatomy, anatomy_of, is_believed
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 
 _LEAST_SHARE = 0.005
 _POINTS = {
@@ -25,42 +25,42 @@ _POINTS = {
 }
 
 
-def print_anatomies(out: Console, run: Run, passes: Mapping[int, ProfiledPass], top: int) -> None:
+def print_breakdowns(out: Console, run: Run, passes: Mapping[int, ProfiledPass], top: int) -> None:
     """Each profiled case; nothing if none was profiled."""
     for case in run.cases:
         found = passes.get(case.case_id)
         if found is None:
             continue
         out.print()
-        anatomy = anatomy_of(found, case)
-        if isinstance(anatomy, Missing):
-            out.print(Text(f"{case_name(case)}: not profiled: {anatomy.reason}"))
+        breakdown = breakdown_of(found, case)
+        if isinstance(breakdown, Missing):
+            out.print(Text(f"{case_name(case)}: not profiled: {breakdown.reason}"))
             continue
-        out.print(Text(f"a step of {case_name(case)}: {_heading(anatomy, found)}", style="bold"))
-        for line in _breakdown(anatomy):
+        out.print(Text(f"a step of {case_name(case)}: {_heading(breakdown, found)}", style="bold"))
+        for line in _breakdown(breakdown):
             out.print(Text(f"  {line}"))
-        _print_operators(out, anatomy.operators[:top], found)
+        _print_operators(out, breakdown.operators[:top], found)
         _print_memory(out, found)
 
 
-def _heading(anatomy: Anatomy, found: ProfiledPass) -> str:
-    said = f"{format_seconds(anatomy.step_ns * 1e-9)} in {found.steps} profiled steps"
-    if isinstance(anatomy.inflation, Missing):
+def _heading(breakdown: StepBreakdown, found: ProfiledPass) -> str:
+    said = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    if isinstance(breakdown.inflation, Missing):
         return said
-    doubt = "" if is_believed(anatomy) else ": so much that shares are rough"
-    return f"{said}, {format_ratio(anatomy.inflation)} of the timed{doubt}"
+    doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
+    return f"{said}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
 
 
-def _breakdown(anatomy: Anatomy) -> Iterator[str]:
+def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:
     """`compute 94 %: backward 66 %, forward 24 %, optimizer 4 %`."""
-    for share in anatomy.shares:
+    for share in breakdown.shares:
         if share.share >= _LEAST_SHARE:
             parts = [
                 f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_SHARE
             ]
             where = f": {', '.join(parts)}" if len(share.phases) > 1 else f" ({share.phases[0][0]})"
             yield f"{share.name} {format_percent(share.share)}{where}"
-    rest = sum(share.share for share in anatomy.shares if share.share < _LEAST_SHARE)
+    rest = sum(share.share for share in breakdown.shares if share.share < _LEAST_SHARE)
     if rest > 0:
         yield f"others {format_percent(rest)}"
 

@@ -31,14 +31,14 @@ from gputui.services.runs.process import (
     stop,
     wait_until_begun,
 )
-from gputui.services.runs.progress import Course, LastWords, box_now
+from gputui.services.runs.progress import LastWords, ProgressTracker, box_now
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.paths import error_log
 from gputui.store.text import clean_text
-from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
-from gputui.tui.screens.run.requests import Check, Start, Stop
+from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.requests import CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
 """For runs in progress that others started."""
@@ -47,13 +47,13 @@ Tell = Callable[[Callable[[RunModel], None]], None]
 """Has the event loop do something to the model; may be called from any thread."""
 
 
-class Errands:
+class BackgroundTasks:
     """Threads that work for one screen; all are daemons, so that none holds up the end of the program."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._wake = threading.Condition()
-        self._check: Check | None = None
+        self._check: CheckDraft | None = None
         self._is_closed = False
         self._following: threading.Event | None = None
         """Set to end the thread that follows."""
@@ -76,11 +76,11 @@ class Errands:
         self.unwatch()
         self._jobs.put(lambda: None)
 
-    def check(self, request: Check) -> None:
+    def check(self, request: CheckDraft) -> None:
         """Look at a draft; one that was not begun with is forgotten for a newer one."""
         with self._wake:
             anew = request.anew or (self._check is not None and self._check.anew)
-            self._check = Check(request.draft, request.editing, anew)
+            self._check = CheckDraft(request.draft, request.editing, anew)
             self._wake.notify_all()
 
     def start(self, request: Start) -> None:
@@ -133,7 +133,7 @@ class Errands:
         default = str(target_of(None))
         self._say(lambda model: setattr(model, "default_file", default))
 
-    def _check_one(self, checker: DraftChecker, request: Check) -> None:
+    def _check_one(self, checker: DraftChecker, request: CheckDraft) -> None:
         def probing(path: str) -> None:
             self._say(lambda model: setattr(model, "probing", path))
 
@@ -209,31 +209,31 @@ class Errands:
         self._say_unless(ends, lambda model: model.know_watched(watched))
         holder = read_holder(runs[0].run_dir)
         is_here = holder is not None and holder.boot_id == boot_id()
-        course = Course(plans, is_of_this_clock=is_here)
+        progress = ProgressTracker(plans, is_of_this_clock=is_here)
         told_s = 0.0
         for index, line in follow(runs, TELL_EVERY_S):
             if ends.is_set():
                 return
             if line is not None:
-                course.hear(index, line)
+                progress.hear(index, line)
             if monotonic() - told_s >= TELL_EVERY_S and (line is None or told_s):
                 told_s = monotonic()
-                self._tell_course(runs, course, ends, is_here=is_here)
-        self._tell_course(runs, course, ends, is_here=is_here)
-        ended = _finished(runs, course, group)
+                self._show_progress(runs, progress, ends, is_here=is_here)
+        self._show_progress(runs, progress, ends, is_here=is_here)
+        ended = _finished(runs, progress, group)
         self._started.pop(run_id, None)
         if ended.wrong is not None:
             _keep(ended.wrong)
         self._say_unless(ends, lambda model: model.know_ended(ended))
 
-    def _tell_course(
-        self, runs: tuple[LiveRun, ...], course: Course, ends: threading.Event, *, is_here: bool
+    def _show_progress(
+        self, runs: tuple[LiveRun, ...], progress: ProgressTracker, ends: threading.Event, *, is_here: bool
     ) -> None:
-        under_way = next((run for index, run in enumerate(runs) if index not in course.ended), runs[-1])
-        picture = course.picture()
+        under_way = next((run for index, run in enumerate(runs) if index not in progress.ended), runs[-1])
+        picture = progress.picture()
         words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
         picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
-        self._say_unless(ends, lambda model: model.know_course(runs[0].run_id, picture))
+        self._say_unless(ends, lambda model: model.know_progress(runs[0].run_id, picture))
 
     def _in_full(self, said: LastWords, run: LiveRun) -> LastWords:
         """With more of the log than the journal holds; read once."""
@@ -283,7 +283,7 @@ def _runtime_words(spec: Spec) -> str:
     return f"Python {runtime.python_version}, {torch}"
 
 
-def _finished(runs: tuple[LiveRun, ...], course: Course, group: InProgress) -> Ended:
+def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProgress) -> EndedRuns:
     """See that runs are stored, and read them back. What is wrong belongs to the end."""
     target = runs[0].target
     said: list[str] = []
@@ -291,7 +291,7 @@ def _finished(runs: tuple[LiveRun, ...], course: Course, group: InProgress) -> E
     wrong: GputuiError | None = None
     try:
         for index, run in enumerate(runs):
-            said += see_stored(run, course.stored.get(index))
+            said += see_stored(run, progress.stored.get(index))
         from gputui.store.reading import open_result  # duckdb: only who opens a file pays for it
 
         with open_result(target) as file:
@@ -301,10 +301,12 @@ def _finished(runs: tuple[LiveRun, ...], course: Course, group: InProgress) -> E
             said += [f"trace: {trace}; {HOW_TO_OPEN}" for trace in traces_of(result.summary.short_id, target)]
     except GputuiError as error:
         wrong = error
-    statuses = [f"{end.status}: {end.reason}" if end.reason else end.status for end in course.ended.values()]
+    statuses = [
+        f"{end.status}: {end.reason}" if end.reason else end.status for end in progress.ended.values()
+    ]
     if len(statuses) < len(runs):
         statuses.append("its supervisor was killed")
-    return Ended(group, str(target), "; ".join(dict.fromkeys(statuses)), tuple(rows), tuple(said), wrong)
+    return EndedRuns(group, str(target), "; ".join(dict.fromkeys(statuses)), tuple(rows), tuple(said), wrong)
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
