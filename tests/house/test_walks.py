@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from walks import PAGE, WALKS, with_walk
 from nvml.standin import c_compiler
+from walks import PAGE, WALKS, with_walk
 
 
 @pytest.mark.parametrize(
