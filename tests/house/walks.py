@@ -68,7 +68,11 @@ if os.path.basename(sys.orig_argv[1]) == "start.py":
 def walk_of_power(place: Path) -> tuple[str, ...]:
     """From the driver's answer to the cells of the monitor."""
     shown = f"{POWER_MW / 1000:.0f}"
-    forms = {"milliwatts": [POWER_MW], "watts": [POWER_MW / 1000], "text": [shown]}
+    forms: dict[str, list[float | str]] = {
+        "milliwatts": [POWER_MW],
+        "watts": [POWER_MW / 1000],
+        "text": [shown],
+    }
     traced = _traced(place, forms, {"milliwatts": "gputui/sources/"}, _POWER_ENDS)
     environment = traced | standin_environment(_SCENARIO)
     scenario = Path(environment["GPUTUI_NVML_SCENARIO"])

@@ -127,8 +127,8 @@ class Tracer:
             and visit.frame is frame
             and not _WRITES_DATABASE.isdisjoint(frame.f_code.co_names)
         ):
-            for form, way in visit.ways.items():
-                self._leave(form, way)
+            for name, known in visit.ways.items():
+                self._leave(name, known)
         if value is not None:
             caller = _outer(frame.f_back)
             for form in self._held([value]):
