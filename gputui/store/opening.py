@@ -196,7 +196,7 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
     check_place(db)
     connection = connect()
     try:
-        with _told_if_locked(db):
+        with _explaining_lock(db):
             let_writers_pass(db)
             retrying(lambda: attach(connection, db, ", READ_ONLY"))
         close_the_doors(connection)
@@ -228,7 +228,7 @@ def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
 
 
 @contextmanager
-def _told_if_locked(db: Path) -> Iterator[None]:
+def _explaining_lock(db: Path) -> Iterator[None]:
     try:
         yield
     except Locked as error:

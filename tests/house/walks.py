@@ -9,23 +9,26 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-for _rooms in ("tests", "tests/makers"):
-    if str(REPOSITORY / _rooms) not in sys.path:
-        sys.path.insert(0, str(REPOSITORY / _rooms))
+if __name__ == "__main__":  # pytest has them already
+    sys.path += [str(REPOSITORY / "tests"), str(REPOSITORY / "tests" / "makers")]
 
-from nvml.standin import standin_environment
-from pty_harness import Terminal
+from nvml.standin import standin_environment  # noqa: E402
+from pty_harness import Terminal  # noqa: E402
 
-from gputui.model.units import format_rate
+from gputui.model.units import format_rate  # noqa: E402
 
 TRACER = Path(__file__).parent / "tracer"
 PAGE = REPOSITORY / "docs" / "architecture.md"
 POWER_MW = 417_300
 BLOCK_NS = 123_456_789
+_POWER_ENDS = ("CellDiff.diff_lines",)
+_TIMES = 3
+"""A sample that comes too soon for a picture takes a longer way; one of so many comes in time."""
 _BLOCK_ENDS = ("Page.table",)
 _BLOCK_BEGINS = {"nanoseconds": "gputui/worker/timing/"}
 _SCENARIO = "driver gpus 1\n0 name NVIDIA H200\n0 power_limit_mw 700000\n0 field 186 288000\n"
@@ -63,18 +66,25 @@ if os.path.basename(sys.orig_argv[1]) == "start.py":
 
 
 def walk_of_power(place: Path) -> tuple[str, ...]:
-    """From the driver's answer to what a GPU draws to the cells of the monitor."""
-    forms = {"milliwatts": [POWER_MW], "watts": [POWER_MW / 1000], "text": [f"{POWER_MW / 1000:.0f}"]}
-    environment = _traced(
-        place, forms, {"milliwatts": "gputui/sources/"}, ["CellDiff._line"]
-    ) | standin_environment(_SCENARIO)
+    """From the driver's answer to the cells of the monitor."""
+    shown = f"{POWER_MW / 1000:.0f}"
+    forms: dict[str, list[float | str]] = {
+        "milliwatts": [POWER_MW],
+        "watts": [POWER_MW / 1000],
+        "text": [shown],
+    }
+    traced = _traced(place, forms, {"milliwatts": "gputui/sources/"}, _POWER_ENDS)
+    environment = traced | standin_environment(_SCENARIO)
+    scenario = Path(environment["GPUTUI_NVML_SCENARIO"])
     with Terminal([sys.executable, "-m", "gputui"], 100, 30, environment=environment) as terminal:
-        terminal.wait_for("288 W")
-        Path(environment["GPUTUI_NVML_SCENARIO"]).write_text(_SCENARIO + f"0 field 186 {POWER_MW}\n")
-        terminal.wait_for(f"{POWER_MW / 1000:.0f} W")
+        for _ in range(_TIMES):
+            scenario.write_text(_SCENARIO)
+            terminal.wait_for("288 W")
+            scenario.write_text(f"{_SCENARIO}0 field 186 {POWER_MW}\n")
+            terminal.wait_for(f"{shown} W")
         terminal.type(b"q")
         assert terminal.ended() == 0
-    return _shortest(place, "text")
+    return _shortest(place)
 
 
 def walk_of_block(place: Path) -> tuple[str, ...]:
@@ -97,11 +107,14 @@ def walk_of_block(place: Path) -> tuple[str, ...]:
     forms |= {"seconds for each unit": [seconds], "units for each second": [1 / seconds], "text": [rate]}
     _write_forms(place, forms, _BLOCK_BEGINS, _BLOCK_ENDS)
     _gputui(environment, "compare", result, result)
-    return _shortest(place, "text")
+    return _shortest(place)
 
 
 def _traced(
-    place: Path, forms: Mapping[str, Sequence[object]], begins: Mapping[str, str], ends: Sequence[str] = ()
+    place: Path,
+    forms: Mapping[str, Sequence[float | str]],
+    begins: Mapping[str, str],
+    ends: Sequence[str] = (),
 ) -> dict[str, str]:
     (place / "files").mkdir(parents=True)
     (place / "tracer").mkdir()
@@ -117,7 +130,10 @@ def _traced(
 
 
 def _write_forms(
-    place: Path, forms: Mapping[str, Sequence[object]], begins: Mapping[str, str], ends: Sequence[str] = ()
+    place: Path,
+    forms: Mapping[str, Sequence[float | str]],
+    begins: Mapping[str, str],
+    ends: Sequence[str] = (),
 ) -> None:
     told = {"forms": forms, "begins": begins, "ends": ends}
     (place / "forms.json").write_text(json.dumps(told), encoding="utf-8")
@@ -135,16 +151,44 @@ def _gputui(environment: Mapping[str, str], *words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _shortest(place: Path, form: str) -> tuple[str, ...]:
+def _shortest(place: Path) -> tuple[str, ...]:
     lines = (place / "left.jsonl").read_text(encoding="utf-8").splitlines()
-    ways = [tuple(left["way"]) for left in map(json.loads, lines) if left["form"] == form]
+    ways = [tuple(left["way"]) for left in map(json.loads, lines) if left["form"] == "text"]
     return min(ways, key=len)
 
 
-if __name__ == "__main__":
-    import tempfile
+def numbered(walk: Sequence[str]) -> str:
+    """The walk as it stands in the page."""
+    rows = []
+    for number, hop in enumerate(walk, 1):
+        where, _, name = hop.partition(" ")
+        is_code = where.startswith("gputui/")
+        rows.append(
+            f"{number}. `{where.removeprefix('gputui/')}`: `{name}`" if is_code else f"{number}. {hop}"
+        )
+    return "\n".join(rows)
 
-    for walk in (walk_of_power, walk_of_block):
+
+def with_walk(page: str, name: str, walk: Sequence[str]) -> str:
+    """The page with this walk between its two marks."""
+    before, begin, rest = page.partition(f"<!-- walk: {name} -->\n")
+    _, end, after = rest.partition("<!-- end of walk -->")
+    assert end, f"docs/architecture.md has no place for the walk {name}"
+    return f"{before}{begin}{numbered(walk)}\n{end}{after}"
+
+
+WALKS = {"power": walk_of_power, "block": walk_of_block}
+
+
+def main(words: Sequence[str]) -> None:
+    """Print the walks, or write them into the page."""
+    for name, follow in WALKS.items():
         with tempfile.TemporaryDirectory() as directory:
-            for number, hop in enumerate(walk(Path(directory)), 1):
-                print(number, hop)
+            walk = follow(Path(directory))
+        print(f"{name}: {len(walk)} hops\n{numbered(walk)}\n")
+        if "--write" in words:
+            PAGE.write_text(with_walk(PAGE.read_text(encoding="utf-8"), name, walk), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

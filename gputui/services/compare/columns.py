@@ -81,7 +81,8 @@ class ComparisonColumn:
 
 
 def _rates(row: Row, width: Width) -> tuple[str, str]:
-    return _rate(row.a, width != "short"), _rate(row.b, width != "short")
+    a, b = rate_text(row.a), rate_text(row.b)
+    return (a.removesuffix("/s"), b.removesuffix("/s")) if width == "short" else (a, b)
 
 
 def _rate(cell: Cell, in_full: bool) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
@@ -71,28 +70,25 @@ def row_table(
     shown = [c for c in COLUMNS if (c.default in defaults if columns is None else c in columns)]
     shown = [column for column in shown if not _is_absent(comparison, column)]
 
-    def line(name: str, verdict: str, cells: Callable[[ComparisonColumn], Sequence[str]]) -> tuple[str, ...]:
-        before = [cell for column in shown if column.is_before_verdict for cell in cells(column)]
-        after = [cell for column in shown if not column.is_before_verdict for cell in cells(column)]
+    def line(name: str, verdict: str, cells: Iterable[Sequence[str]]) -> tuple[str, ...]:
+        by_column = list(zip(shown, cells, strict=True))
+        before = [text for column, texts in by_column if column.is_before_verdict for text in texts]
+        after = [text for column, texts in by_column if not column.is_before_verdict for text in texts]
         return name, *before, verdict, *after
 
     case = f"case ({' '.join(naming.common)})" if naming.common else "case"
-    headings = line(case, "verdict", lambda column: column.headings(width))
+    headings = line(case, "verdict", [column.headings(width) for column in shown])
     rows = []
     for row in comparison.rows:
         name = naming.name(row, is_short=width == "short")
-        rows.append(line(name, naming.verdict(row), partial(_cells, row, width)))
+        rows.append(line(name, naming.verdict(row), [column.cells(row, width) for column in shown]))
     for group in comparison.groups if any(column.mean for column in shown) else ():
         word = "" if isinstance(group.mean, Missing) else verdict_text(group.rate)
-        rows.append(line(mean_name(group), word, partial(_mean, group, width)))
+        rows.append(line(mean_name(group), word, [_mean(group, column, width) for column in shown]))
     return TextTable(headings, tuple(rows), tuple(range(1, headings.index("verdict"))))
 
 
-def _cells(row: Row, width: Width, column: ComparisonColumn) -> Sequence[str]:
-    return column.cells(row, width)
-
-
-def _mean(group: GroupMean, width: Width, column: ComparisonColumn) -> Sequence[str]:
+def _mean(group: GroupMean, column: ComparisonColumn, width: Width) -> Sequence[str]:
     text = "" if column.mean is None else column.mean(group)
     return *[""] * (len(column.headings(width)) - 1), text
 

@@ -1,10 +1,11 @@
-"""Follows a planted value through every function of gputui in this process; Python imports it by its name.
+# ruff: noqa: PTH118, PTH119, PTH123, PTH115, PTH116, PTH208
+"""Follows a planted value through every function of gputui in this process.
 
-It runs where GPUTUI_WALK names a directory with `forms.json`: how the value looks on its way, each form a name
-with a list of texts or numbers. A function has the value when an argument or a returned object holds it in
-one of these forms. It has it from its caller, from a function it called, from an attribute that another
-function assigned, or from a file or pipe that another process wrote; a function that has it from nowhere is
-where the walk begins. The shortest way to each function is kept, and written wherever the value leaves the process.
+Python imports this file by its name. It works where GPUTUI_WALK names a directory with `forms.json`: how the
+value looks on its way, each form a name with a list of texts or numbers. A function has the value when an
+argument or a returned object holds it in one of these forms. It got it from its caller, from a function it
+called, from an attribute that another function assigned, or from a file or pipe that another process wrote;
+the walk begins below the path given for the first form. The shortest way to each function counts.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Tracer:
         self._log = os.path.join(directory, "left.jsonl")
         self._visits: dict[int, _Visit] = {}
         self._stored: dict[tuple[str, str, str], tuple[Way, int]] = {}
-        """By class, empty where it is not known, attribute and form: the way to the function that assigned it, and its thread."""
+        """By class (empty: any), attribute and form: the way to where it was assigned, and the thread."""
         self._seen: dict[tuple[int, int], str] = {}
         """Files that this process has read, by device and inode."""
         self._left: set[tuple[str, str, Way]] = set()
@@ -87,13 +88,13 @@ class Tracer:
         """Called by Python at every call and return."""
         if event == "c_call":
             name = argument.__name__
-            if name == _WRITES or name == _READS:
+            if name in (_WRITES, _READS):
                 caller = _outer(frame)
                 if caller is not None:
                     with self._lock:
                         self._c_call(caller, name)
             return
-        if event == "c_exception" or event == "c_return" or _hop(frame.f_code) is None:
+        if event in ("c_exception", "c_return") or _hop(frame.f_code) is None:
             return
         with self._lock:
             if event == "call":
@@ -126,8 +127,8 @@ class Tracer:
             and visit.frame is frame
             and not _WRITES_DATABASE.isdisjoint(frame.f_code.co_names)
         ):
-            for form, way in visit.ways.items():
-                self._leave(form, way)
+            for name, known in visit.ways.items():
+                self._leave(name, known)
         if value is not None:
             caller = _outer(frame.f_back)
             for form in self._held([value]):
@@ -159,7 +160,7 @@ class Tracer:
         return visit
 
     def _way_of(self, frame: FrameType, form: str) -> Way | None:
-        """The way of the value to a function that has it: by what it was given, or wherever it took it from."""
+        """The way of the value to a function that has it."""
         visit = self._visits.get(id(frame))
         if visit is not None and visit.frame is frame:
             if form in visit.ways:
@@ -230,11 +231,11 @@ class Tracer:
         for form in self._forms:
             visit = self._visits.get(id(frame))
             if visit is None or form.name not in visit.ways:
-                way = self._from_attribute(frame, form.name)
-                if way is not None:
-                    self._arrive(frame, form.name, way)
-        for form_name, way in self._visit(frame).ways.items():
-            self._leave(form_name, way)
+                found = self._from_attribute(frame, form.name)
+                if found is not None:
+                    self._arrive(frame, form.name, found)
+        for name_of_form, way in self._visit(frame).ways.items():
+            self._leave(name_of_form, way)
 
     def _has_read(self, frame: FrameType) -> None:
         self._seen.update(self._open_files(writable=False))
@@ -286,7 +287,7 @@ class Tracer:
         return found
 
     def _name_of(self, path: str, form: str) -> str | None:
-        """`file journal.jsonl`; None of a file that does not hold the value. Pipes and databases are believed."""
+        """`file journal.jsonl`; None for a file without the value. A pipe or database is taken to hold it."""
         name = os.path.basename(path)
         if stat.S_ISFIFO(os.stat(path).st_mode):
             return f"pipe {name}"
@@ -335,7 +336,7 @@ def _is_value(thing: object) -> bool:
 
 @cache
 def _hop(code: CodeType) -> Hop | None:
-    """`gputui/store/rows.py:279 _block_row`; None if it is no function of gputui."""
+    """`gputui/store/rows.py _block_row`; None if it is no function of gputui."""
     path = code.co_filename.replace("/gputui_worker/", "/gputui/worker/")
     at = path.rfind("/gputui/")
     if at < 0 or code.co_name in _PARTS:
