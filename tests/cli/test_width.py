@@ -198,7 +198,7 @@ def test_a_comparison_has_the_documented_keys(
     told = documented("each side\nafter the baseline:")
     (comparison,) = compared["comparisons"]
 
-    of_rows = {"ratio", "verdict", "flags", "holds_between_models", "why", "findings"}
+    of_rows = {"ratio", "verdict", "judgements", "flags", "holds_between_models", "why", "findings"}
     of_sides = {"energy"}
     assert compared["by"] == ""
     assert comparison.keys() == told.keys() - of_rows - of_sides
@@ -220,6 +220,6 @@ def test_what_would_have_shown_is_told_of_rows_that_are_same_or_inconclusive(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(place / "gpu.db")
-    text = " ".join(printed(capsys, monkeypatch, "compare", file, file).split())
+    text = " ".join(printed(capsys, monkeypatch, "compare", "--verbose", file, file).split())
 
-    assert re.search(r"smallest ratio that would have shown: \S.* 1\.\d+x", text)
+    assert re.search(r"smallest detectable difference: \S.* \+\d+ %", text)

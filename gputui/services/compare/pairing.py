@@ -553,8 +553,8 @@ def _explained(
     ]
     if verdict.word != "inconclusive" or not crowded:
         return verdict
-    told = f"others held the CPUs for {' and '.join(crowded)} time"
-    return Verdict("inconclusive", f"{told}: run again when it is idle")
+    contention = f"CPU contention from other processes in {' and '.join(crowded)} time"
+    return Verdict("inconclusive", f"{contention}: run again when it is idle")
 
 
 def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str]:

@@ -20,7 +20,7 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.compare.pairing import MEANS, Cell, Comparison, GroupMean, Row, Side
+from gputui.services.compare.pairing import CROWDED, MEANS, SHARED, Cell, Comparison, GroupMean, Row, Side
 from gputui.services.results.labels import day, device_words, torch_words
 
 
@@ -191,6 +191,13 @@ def short_change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
 def is_told(verdict: Verdict) -> bool:
     """Whether the verdict is faster, slower or the same."""
     return verdict.word in ("faster", "slower", "same")
+
+
+def flag_text(word: str) -> str:
+    """What disturbed a side, in the words that people read; `Flag.word` is for machines."""
+    return {CROWDED: "CPU contention from other processes", SHARED: "another process on its GPU"}.get(
+        word, word
+    )
 
 
 def boxes_text(band: float) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import format_percent, format_ratio
+from gputui.model.units import format_change, format_percent
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
     common_words,
+    flag_text,
     mean_name,
     row_name,
     unmeasured_words,
@@ -138,14 +139,14 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
     """Smallest detectable ratios, disturbances, and impossible rates; a line each."""
     told = [
-        f"{naming.name(row)} {format_ratio(row.estimate.resolvable)}"
+        f"{naming.name(row)} {format_change(row.estimate.resolvable)}"
         for row in comparison.rows
         if row.verdict.word in ("same", "inconclusive")
         and isinstance(row.estimate, RatioEstimate)
         and not row.estimate.is_beyond(BAND)
     ]
     if told:
-        yield f"smallest ratio that would have shown: {', '.join(told)}"
+        yield f"smallest detectable difference: {', '.join(told)}"
     narrow: dict[float, list[str]] = {}
     for row in comparison.rows:
         if row.holds_between_models is False and not isinstance(row.models_band, Missing):
@@ -158,7 +159,7 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
             said = f"{naming.name(row)} {format_percent(flag.share)}"
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
-        yield f"! {side} {word}: {', '.join(rows)} of the time"
+        yield f"! {side} {flag_text(word)}: {', '.join(rows)} of the time"
     for letter, impossible in (("a", _impossible(comparison, 0)), ("b", _impossible(comparison, 1))):
         for row, share in impossible:
             yield (

@@ -24,6 +24,7 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.services.compare.columns import COST, ENERGY
 from gputui.services.compare.csv import comparisons_as_csv
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.markdown import comparisons_as_markdown, escaped
@@ -38,6 +39,8 @@ from gputui.store.writing import store_run
 GEMM, CONV = make_case(device_class="gpu", precision="amp"), make_case("conv_train", device_class="gpu")
 HOSTILE = '<script>alert(1)</script>|`x`"onload=1 @everyone [a](http://evil)'
 STEP_S = {"a": 0.1, "b": 0.08}
+
+ANSWER = Headline(("<b>b</b> is | faster.",))
 
 
 def stored(place: Path, name: str, step_s: float, *, run_id: str, price: Price | None = None) -> Path:
@@ -222,7 +225,7 @@ def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], said: Cal
     text = said(*files, "--format", "markdown")
     table = [line for line in text.splitlines() if line.startswith("|")]
 
-    assert table[0].startswith("| case (mini gpu) | a | b | b against a | verdict | n |")
+    assert table[0].startswith("| case (mini gpu) | a | b | b vs a | verdict | n |")
     assert set(table[1]) <= set("|-: ")
     assert re.search(r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| \+25 % \(.*\) \| faster ", text)
     assert "| cost | a | b | for |" in text
@@ -250,7 +253,7 @@ def test_names_cannot_become_markup(text: str, shown: str) -> None:
 def test_a_hostile_name_does_not_break_the_table_of_markdown() -> None:
     _, pairs = hostile_comparison(HOSTILE)
 
-    text = comparisons_as_markdown(pairs, "")  # type: ignore[arg-type]
+    text = comparisons_as_markdown(pairs, "", ANSWER)  # type: ignore[arg-type]
 
     assert "<script" not in re.sub(r"\\<", "", text)
     table = [line for line in text.splitlines() if line.startswith("|")]
@@ -307,7 +310,7 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
     ):
         assert words in page.text, words
     labels = [attributes.get("aria-label") or "" for tag, attributes in page.all if tag == "svg"]
-    assert labels[0] == "intervals of b against a, by row"
+    assert labels[0] == "intervals of b vs a, by row"
     assert sum(label.startswith("times of blocks") for label in labels) == 2
     assert sum(label.endswith("over time") for label in labels) == 3
 
@@ -333,7 +336,7 @@ def test_a_hostile_name_is_only_text_on_the_page() -> None:
     evidence = Evidence([], trust=False)
     evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
 
-    page = Elements(comparisons_as_page(pairs, "", evidence))  # type: ignore[arg-type]
+    page = Elements(comparisons_as_page(pairs, "", ANSWER, evidence))  # type: ignore[arg-type]
 
     assert page.open == []
     assert "script" not in {tag for tag, _ in page.all}
@@ -348,7 +351,7 @@ def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks()
     evidence = Evidence([])
     evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
 
-    page = comparisons_as_page([(comparison, ())], "", evidence)
+    page = comparisons_as_page([(comparison, ())], "", ANSWER, evidence)
     many = strip_chart([Strip("a", "a launch 1", steady(0.1, 10_000))] * 12)
 
     assert page.count('aria-label="times of blocks') == 30

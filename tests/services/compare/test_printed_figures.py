@@ -191,7 +191,7 @@ def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: 
 def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
     files: tuple[Path, Path],
 ) -> None:
-    text = printed("compare", *map(str, files))
+    text = printed("compare", "--verbose", *map(str, files))
     logs = []
     for case_id, case in enumerate(CASES):
         a, b = launches_of(files[0], case_id), launches_of(files[1], case_id)
@@ -210,7 +210,7 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
         assert all(map(as_percent, shown, np.expm1([middle, low, high])))
         divided_as_printed = numbers(on_b.strip()) / numbers(on_a.strip()) - 1
         assert abs(float(shown[0]) / 100 - divided_as_printed) <= 0.005 + 2 * ROUNDING
-    row = next(line for line in text.split("\n") if line.startswith("mean of 2/2 ceilings"))
+    row = next(line for line in text.split("\n") if line.startswith("peak tests, mean of 2"))
     middles = np.array([m for m, _, _ in logs])
     widths = np.array([[m - low, high - m] for m, low, high in logs])
     both = np.sqrt((widths**2).sum(axis=0) + widths.prod(axis=0)) / 2  # correlation 0.5 between two rows

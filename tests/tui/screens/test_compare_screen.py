@@ -142,7 +142,7 @@ async def test_cases_that_only_one_file_has_are_not_comparable_and_say_so(tmp_pa
         text = page(screen)
         assert "machine" in text
         assert "GPU none / 2x NVIDIA H200" in text
-        assert "conv_train mini gpu amp on neither side: no GPU in this machine" in text
+        assert "conv_train mini gpu amp ran on neither box: no GPU in this machine" in text
 
 
 async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Path) -> None:

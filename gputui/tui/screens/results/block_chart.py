@@ -86,11 +86,11 @@ def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str,
     crowded = sum(p.is_crowded for p in points)
     if crowded:
         said.append(
-            f"of {_counted(count, 'block')}: {_CROWDED} others held the CPUs"
+            f"of {_counted(count, 'block')}: {_CROWDED} CPU contention"
             f" over {format_percent(CROWDED_SHARE)} of the time it wanted them in {crowded}"
         )
     elif all(block.waited_ns is None for m in case.measurements for block in m.blocks):
-        said.append("whether others held the CPUs was not recorded")
+        said.append("CPU contention was not recorded")
     if on_gpu:
         said.append("whether others used the GPU is not recorded")
     return tuple(said)
