@@ -229,20 +229,18 @@ def cache_bytes(serving: Serving) -> int:
 def activation_bytes(serving: Serving, tokens: int | None = None) -> int:
     """The most that one forward pass of so many tokens holds on each GPU; of None, of the largest chunk.
 
-    Counted in `gputui.worker.models.llama`, at its MLP: the residual stream and its norm, gate and up as
-    they come out of their product, the activated gate and what goes into the last product: 2 d + 4 h
-    numbers per token. Each layer uses the same memory again. Of each sequence's last token, the scores of
-    the vocabulary in fp32. Attention is fused and keeps no matrix of tokens x tokens.
+    Counted in `gputui.worker.models.llama`, in the MLP of a layer, d numbers wide: the layer's input and the
+    sum after attention (2 d), q, k and v, what attention gave, and 4 h: gate and up, the activated gate, and
+    what goes into the last product. Each layer uses the same memory again. Attention is fused and keeps no
+    matrix of tokens x tokens. Or, if that is more, the fp32 scores of each sequence's last token.
     """
     model, gpus = serving.model, serving.gpus
     if tokens is None:
         tokens = min(serving.batch * serving.context, max(PREFILL_TOKENS, serving.batch))
-    attention = math.ceil((2 * model.heads + 4 * model.kv_heads) * model.head_dim / gpus)
-    widest = max(math.ceil(4 * model.hidden / gpus), attention)
-    return (
-        tokens * (2 * model.width + widest) * serving.weights.other_bytes
-        + serving.batch * model.vocabulary * 4
-    )
+    heads = 2 * model.heads + 2 * math.ceil(model.kv_heads / gpus) * gpus
+    split = math.ceil((heads * model.head_dim + 4 * model.hidden) / gpus)
+    in_a_layer = tokens * (2 * model.width + split) * serving.weights.other_bytes
+    return max(in_a_layer, serving.batch * model.vocabulary * 4)
 
 
 def inference_parts(serving: Serving) -> InferenceParts:

@@ -84,7 +84,7 @@ def command(
                 "--file": file,
                 "--trust": trust or None,
             },
-            "is for training only",
+            "only for training",
             "leave it out, or leave out --infer",
         )
         from gputui.services.advise.inference_fit import InferenceWish, inference_report
@@ -112,7 +112,7 @@ def command(
         return EXIT_DONE
     _refuse(
         {"--kv-heads": kv_heads, "--head-dim": head_dim, "--kv-precision": kv_precision, "--gpus": gpus},
-        "is for inference only",
+        "only for inference",
         "add --infer, or leave it out",
     )
     from gputui.services.advise.memory_fit import Wish, report
@@ -168,7 +168,7 @@ def _print_training(found: Report, every: bool) -> None:
             title: size for title, size in parts.items() if size >= _LEAST_SHARE * found.peak.parts.total
         }
         in_order = sorted(large.items(), key=lambda part: -part[1])
-        out.print(flowing(f"Peak, at {found.peak.moment}: {_listed(in_order)}."))
+        out.print(flowing(f"Peak ({found.peak.moment}): {_listed(in_order)}."))
     _print_assumed(out, found.notes)
     out.print(flowing(f"ckpt: batch with checkpointing. {_activations_from(found)}"))
     _print_counted(out, found.classes, "1 GiB + 5 %", every)
@@ -228,7 +228,7 @@ def _print_counted(out: Console, classes: Sequence[AnyClass], overhead: str, eve
     from gputui.cli.tables import flowing
     from gputui.services.advise.gpu_choice import SHOWN_FIRST
 
-    known = sum(len(one.names) for one in classes)
+    known = len(_names(classes))
     shown = f" The {SHOWN_FIRST} GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
     shown = "" if every else shown
     out.print(flowing(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}"))
@@ -268,7 +268,7 @@ def _shown(classes: Sequence[AnyClass], headline: str, every: bool) -> list[tupl
     """Each GPU with its class: all, or those rented first and the one that the headline takes."""
     from gputui.services.advise.gpu_choice import shown_first
 
-    first = shown_first(classes)
+    first = shown_first(_names(classes))
     return [
         (one, name)
         for one in classes
@@ -480,8 +480,13 @@ def _plain_gpu(one: AnyClass) -> dict[str, object]:
 def _shown_first(classes: Sequence[AnyClass]) -> list[str]:
     from gputui.services.advise.gpu_choice import shown_first
 
-    first = shown_first(classes)
-    return [name for one in classes for name in one.names if name in first]
+    names = _names(classes)
+    first = shown_first(names)
+    return [name for name in names if name in first]
+
+
+def _names(classes: Sequence[AnyClass]) -> list[str]:
+    return [name for one in classes for name in one.names]
 
 
 def _bytes(parts: object) -> dict[str, int]:

@@ -59,11 +59,14 @@ class GpuClass(Generic[AnyFit]):
         return next((offer for offer in self.offers if offer.name == name), None)
 
 
-def shown_first(classes: Iterable[GpuClass[AnyFit]]) -> frozenset[str]:
-    """Names of the GPUs to show first: those that people rent first (`facts.instances.most_rented`)."""
+def shown_first(names: Iterable[str]) -> frozenset[str]:
+    """Of these GPUs the ten to show first: those that people rent first (`facts.instances.most_rented`)."""
+    return frozenset(_by_rent(names)[:SHOWN_FIRST])
+
+
+def _by_rent(names: Iterable[str]) -> list[str]:
     rank = {name: place for place, name in enumerate(most_rented())}
-    names = [name for one in classes for name in one.names]
-    return frozenset(sorted(names, key=lambda name: rank.get(name, len(rank)))[:SHOWN_FIRST])
+    return sorted(names, key=lambda name: rank.get(name, len(rank)))
 
 
 def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
@@ -79,8 +82,8 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
         sized = tuple(row for row in meant if not isinstance(memory_of(row), Missing))
         if not sized:
             raise GputuiError(
-                f"--gpu {name}: {meant[0].name} comes with different memory sizes",
-                "name one of them: gputui fit --all lists every GPU",
+                f"--gpu: {meant[0].name} comes with different memory sizes",
+                "name it with its size: gputui fit --all lists every GPU",
             )
         return sized
     names = {row.name.lower(): row.name for row in known}
@@ -151,25 +154,28 @@ def headline(
     everywhere: Sequence[GpuClass[AnyFit]],
     needs_bytes: tuple[int, int],
     is_named: bool,
+    stated_gpus: int = 1,
 ) -> str:
     """The answer in a sentence or two: whether it fits, how much of which GPU, at what price.
 
-    `asked` are the GPUs that were named, `everywhere` all of them; `needs_bytes` is for one GPU (or as many
-    as were stated) without a trick, least and most.
+    `asked` are the GPUs that were named, `everywhere` all of them; `needs_bytes` is for one GPU, or each of
+    as many as were stated, without a trick, least and most.
     """
+    low, high = (format_bytes(size) for size in needs_bytes)
+    if stated_gpus > 1:
+        high += f" on each of {stated_gpus}"
     if not is_named:
-        return _anywhere(subject, everywhere, needs_bytes)
+        return _anywhere(subject, everywhere, high)
     best = min(asked, key=lambda one: (*_HOLDS, "does not fit").index(one.fit.word))
     if best.fit.word == "several GPUs":
         best = fewest_gpus(asked) or best
     offer = min(best.offers, key=lambda offer: offer.usd_per_hour, default=None)
-    name = best.names[0] if offer is None else offer.name
+    name = _by_rent(best.names)[0] if offer is None else offer.name
     price = "" if offer is None else f", from {_price(best, offer)}"
     fit, how, memory = best.fit, in_words(best.fit), format_bytes(best.memory_bytes)
     if fit.word in ("fits", "with tricks"):
         verb = f"Fits with {how}" if how else "Fits"
         return f"{verb}: {subject} on {_counted(fit.gpus, name)}, {_used(best)}{price}."
-    low, high = (format_bytes(size) for size in needs_bytes)
     if fit.word == "tight":
         surely = f" With {how} it fits for sure." if how else ""
         return f"Tight: {subject} needs {low} to {high}, {_one(name)} has {memory}.{surely}"
@@ -179,14 +185,13 @@ def headline(
     return f"{sentence} {_cheapest_that_holds(everywhere)}"
 
 
-def _anywhere(subject: str, everywhere: Sequence[GpuClass[AnyFit]], needs_bytes: tuple[int, int]) -> str:
+def _anywhere(subject: str, everywhere: Sequence[GpuClass[AnyFit]], needs: str) -> str:
     whole = cheapest(everywhere, "fits")
     if whole is None:
-        high = format_bytes(needs_bytes[1])
         verb = (
             "Does not fit on one GPU" if cheapest(everywhere, "with tricks") is None else "Tight everywhere"
         )
-        return f"{verb}: {subject} needs {high}. {_cheapest_that_holds(everywhere)}"
+        return f"{verb}: {subject} needs {needs}. {_cheapest_that_holds(everywhere)}"
     sentence = f"Fits: {subject}. The cheapest that holds it: {_priced(*whole)}."
     tricked = cheapest(everywhere, "with tricks", "tight")
     if tricked is not None and tricked[1].usd_per_hour < whole[1].usd_per_hour:

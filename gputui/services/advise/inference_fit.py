@@ -102,7 +102,7 @@ def inference_report(wish: InferenceWish) -> InferenceReport:
     subject = f"{short_number(params)} in {weights.name} with {context} tokens x {batch}"
     needs = needed_for_inference(serving)
     return InferenceReport(
-        headline(subject, classes, everywhere, needs, wish.gpu is not None),
+        headline(subject, classes, everywhere, needs, wish.gpu is not None, gpus),
         serving,
         tuple(notes),
         inference_parts(serving),
