@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -153,10 +153,10 @@ def _print_training(found: Report, every: bool) -> None:
     from gputui.cli.tables import console, flowing
 
     out = console()
-    out.print(found.headline, style="bold", markup=False)
+    out.print(found.headline.text, style="bold", markup=False)
     _print_gpus(
         out,
-        _shown(found.classes, found.headline, every),
+        _shown(found.classes, found.headline.names, every),
         ("batch", "ckpt"),
         {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes},
     )
@@ -182,10 +182,10 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
     out = console()
     serving, model = found.serving, found.serving.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
-    out.print(found.headline, style="bold", markup=False)
+    out.print(found.headline.text, style="bold", markup=False)
     _print_gpus(
         out,
-        _shown(found.classes, found.headline, every),
+        _shown(found.classes, found.headline.names, every),
         ("batch", "context"),
         {
             one.names: (
@@ -264,17 +264,12 @@ def _activations_from(found: Report) -> str:
     return "Activations by formula: within 10 % on CPUs, not checked on GPUs."
 
 
-def _shown(classes: Sequence[AnyClass], headline: str, every: bool) -> list[tuple[AnyClass, str]]:
-    """Each GPU with its class: all, or those rented first and the one that the headline takes."""
+def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> list[tuple[AnyClass, str]]:
+    """Each GPU with its class: all, or those rented first and those that the headline names."""
     from gputui.services.advise.gpu_choice import shown_first
 
     first = shown_first(_names(classes))
-    return [
-        (one, name)
-        for one in classes
-        for name in one.names
-        if every or name in first or f" {name} at " in headline or f" {name}, with " in headline
-    ]
+    return [(one, name) for one in classes for name in one.names if every or name in first or name in named]
 
 
 def _print_gpus(
@@ -376,7 +371,7 @@ def _plain(found: Report) -> dict[str, object]:
         }
 
     return {
-        "headline": found.headline,
+        "headline": found.headline.text,
         "params": training.params,
         "optimizer": training.optimizer,
         "precision": training.precision.name,
@@ -418,7 +413,7 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
         }
 
     return {
-        "headline": found.headline,
+        "headline": found.headline.text,
         "params": serving.params,
         "precision": serving.weights.name,
         "kv_precision": serving.cache,

@@ -148,6 +148,15 @@ def fewest_gpus(classes: Iterable[GpuClass[AnyFit]]) -> GpuClass[AnyFit] | None:
     return min(several, key=lambda one: (one.fit.gpus, one.memory_bytes), default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said before anything else."""
+
+    text: str
+    names: frozenset[str]
+    """Of the GPUs it names."""
+
+
 def headline(
     subject: str,
     asked: Sequence[GpuClass[AnyFit]],
@@ -155,7 +164,7 @@ def headline(
     needs_bytes: tuple[int, int],
     is_named: bool,
     stated_gpus: int = 1,
-) -> str:
+) -> Answer:
     """The answer in a sentence or two: whether it fits, how much of which GPU, at what price.
 
     `asked` are the GPUs that were named, `everywhere` all of them; `needs_bytes` is for one GPU, or each of
@@ -163,51 +172,71 @@ def headline(
     """
     low, high = (format_bytes(size) for size in needs_bytes)
     if stated_gpus > 1:
-        high += f" on each of {stated_gpus}"
-    if not is_named:
-        return _anywhere(subject, everywhere, high)
-    best = min(asked, key=lambda one: (*_HOLDS, "does not fit").index(one.fit.word))
-    if best.fit.word == "several GPUs":
-        best = fewest_gpus(asked) or best
-    offer = min(best.offers, key=lambda offer: offer.usd_per_hour, default=None)
-    name = _by_rent(best.names)[0] if offer is None else offer.name
-    price = "" if offer is None else f", from {_price(best, offer)}"
-    fit, how, memory = best.fit, in_words(best.fit), format_bytes(best.memory_bytes)
-    if fit.word in ("fits", "with tricks"):
-        verb = f"Fits with {how}" if how else "Fits"
-        return f"{verb}: {subject} on {_counted(fit.gpus, name)}, {_used(best)}{price}."
-    if fit.word == "tight":
-        surely = f" With {how} it fits for sure." if how else ""
-        return f"Tight: {subject} needs {low} to {high}, {_one(name)} has {memory}.{surely}"
-    sentence = f"Does not fit: {subject} needs {high}, {_one(name)} has {memory}."
-    if fit.word == "several GPUs":
-        sentence += f" It fits on {fit.gpus} with {how}{price}."
-    return f"{sentence} {_cheapest_that_holds(everywhere)}"
-
-
-def _anywhere(subject: str, everywhere: Sequence[GpuClass[AnyFit]], needs: str) -> str:
-    whole = cheapest(everywhere, "fits")
+        high += " on each" if not is_named else f" on each of {stated_gpus}"
+    if is_named:
+        return _on_these(subject, asked, everywhere, low, high)
+    whole, tricked = cheapest(everywhere, "fits"), cheapest(everywhere, "with tricks", "tight")
     if whole is None:
-        verb = (
-            "Does not fit on one GPU" if cheapest(everywhere, "with tricks") is None else "Tight everywhere"
-        )
-        return f"{verb}: {subject} needs {needs}. {_cheapest_that_holds(everywhere)}"
-    sentence = f"Fits: {subject}. The cheapest that holds it: {_priced(*whole)}."
-    tricked = cheapest(everywhere, "with tricks", "tight")
+        holds = _cheapest_that_holds(everywhere)
+        verb = "Does not fit on one GPU" if tricked is None else "Does not fit as it is"
+        if stated_gpus > 1:
+            verb = f"Does not fit on {stated_gpus} GPUs"
+        return Answer(f"{verb}: {subject} needs {high}. {holds.text}", holds.names)
+    text, names = f"Fits: {subject}. The cheapest that holds it: {_priced(*whole)}.", {whole[1].name}
     if tricked is not None and tricked[1].usd_per_hour < whole[1].usd_per_hour:
-        sentence += f" With {in_words(tricked[0].fit)}: {_priced(*tricked)}."
-    return sentence
+        text += f" With {in_words(tricked[0].fit)}: {_priced(*tricked)}."
+        names.add(tricked[1].name)
+    return Answer(text, frozenset(names))
 
 
-def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> str:
+def _on_these(
+    subject: str,
+    asked: Sequence[GpuClass[AnyFit]],
+    everywhere: Sequence[GpuClass[AnyFit]],
+    low: str,
+    high: str,
+) -> Answer:
+    """Of the GPUs that were named, about the cheapest of those that hold it best."""
+    word = min((one.fit.word for one in asked), key=(*_HOLDS, "does not fit").index)
+    alike = [one for one in asked if one.fit.word == word]
+    offered = min(
+        ((one, offer) for one in alike for offer in one.offers),
+        key=lambda pair: pair[1].usd_per_hour,
+        default=None,
+    )
+    best = offered[0] if offered else fewest_gpus(alike) or alike[0]
+    name = offered[1].name if offered else _by_rent(best.names)[0]
+    price = f", from {_price(*offered)}" if offered else ""
+    fit, how, memory = best.fit, in_words(best.fit), format_bytes(best.memory_bytes)
+    if word in ("fits", "with tricks"):
+        verb = f"Fits with {how}" if how else "Fits"
+        text = f"{verb}: {subject} on {_counted(fit.gpus, name)}, {_used(best)}{price}."
+        return Answer(text, frozenset([name]))
+    if word == "tight":
+        surely = f" With {how} it fits for sure{price}." if how else ""
+        text = f"Tight: {subject} needs {low} to {high}, {_one(name)} has {memory}.{surely}"
+        return Answer(text, frozenset([name]))
+    text = f"Does not fit: {subject} needs {high}, {_one(name)} has {memory}."
+    if word == "several GPUs":
+        text += f" It fits on {fit.gpus} with {how}{price}."
+    holds = _cheapest_that_holds(everywhere)
+    if offered and holds.names == {name}:
+        return Answer(text, holds.names)
+    return Answer(f"{text} {holds.text}", holds.names | {name})
+
+
+def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> Answer:
     found = cheapest(everywhere, "fits") or cheapest(everywhere, "tight", "with tricks", "several GPUs")
     if found is not None:
         how = in_words(found[0].fit)
-        return f"The cheapest that holds it: {_priced(*found)}{f', with {how}' if how else ''}."
+        text = f"The cheapest that holds it: {_priced(*found)}{f', with {how}' if how else ''}."
+        return Answer(text, frozenset([found[1].name]))
     several = fewest_gpus(everywhere)
     if several is not None:
-        return f"It takes {_counted(several.fit.gpus, several.names[0])}, with {in_words(several.fit)}."
-    return "Take a smaller model, batch or context, or fewer bits per weight."
+        name = _by_rent(several.names)[0]
+        text = f"It takes {_counted(several.fit.gpus, name)}, with {in_words(several.fit)}."
+        return Answer(text, frozenset([name]))
+    return Answer("Take a smaller model, batch or context, or fewer bits per weight.", frozenset())
 
 
 def _priced(one: GpuClass[AnyFit], offer: Offer) -> str:

@@ -23,6 +23,7 @@ from gputui.analysis.inference_fit import (
 )
 from gputui.errors import GputuiError
 from gputui.services.advise.gpu_choice import (
+    Answer,
     GpuClass,
     classes_of,
     headline,
@@ -62,7 +63,7 @@ class InferenceWish:
 class InferenceReport:
     """The answer."""
 
-    headline: str
+    headline: Answer
     serving: Serving
     notes: tuple[str, ...]
     """What was assumed where nothing was stated, and what is doubtful."""

@@ -27,6 +27,7 @@ from gputui.model.case import Case
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.services.advise.gpu_choice import (
+    Answer,
     GpuClass,
     classes_of,
     headline,
@@ -87,7 +88,7 @@ class Measured:
 class Report:
     """The answer."""
 
-    headline: str
+    headline: Answer
     training: Training
     notes: tuple[str, ...]
     """What was assumed where nothing was stated, and what is doubtful."""

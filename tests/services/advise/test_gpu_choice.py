@@ -121,14 +121,14 @@ def test_the_price_is_that_of_an_instance_with_as_many_gpus_as_are_needed() -> N
 
 
 def sentence(**wish: str) -> str:
-    return inference_report(InferenceWish(**wish)).headline
+    return inference_report(InferenceWish(**wish)).headline.text
 
 
 def test_the_headline_says_on_what_it_fits_how_much_it_takes_and_what_it_costs() -> None:
     found = inference_report(InferenceWish(params="8B", context="32768", batch="8", gpu="H100 SXM 80GB"))
     (one,) = found.classes
     needs = one.fit.needed_bytes[1] / GIB
-    assert found.headline == (
+    assert found.headline.text == (
         f"Fits: 8B in bf16 with 32768 tokens x 8 on an H100 SXM 80GB, {needs:.1f} of 79.6 GiB,"
         f" from ${one.offers[0].usd_per_hour:.2f}/h ({one.offers[0].instance.provider})."
     )
