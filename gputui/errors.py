@@ -1,4 +1,4 @@
-"""The one exception a user sees, and the exit codes of the command line."""
+"""The one exception that users see, and the exit codes of the command line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ EXIT_CASE_FAILED = 1
 EXIT_USAGE = 2
 EXIT_MACHINE_LACKS = 3
 EXIT_NOT_STORED = 4
-EXIT_CANNOT_TELL = 5
-"""A gate that the data can neither pass nor fail."""
+EXIT_UNDECIDED = 5
+"""The data can neither pass nor fail a gate."""
 EXIT_BUG = 70
 """An error that gputui did not foresee; EX_SOFTWARE of sysexits.h."""
 EXIT_HUNG_UP = 129
@@ -17,7 +17,7 @@ EXIT_TERMINATED = 143
 
 
 class GputuiError(Exception):
-    """What happened, with the value; what to do next; and the exit code it ends with."""
+    """What happened, with the value; what to do next; and the exit code."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class GputuiError(Exception):
 
 
 class MachineLacks(GputuiError):
-    """This machine has not what was asked for: a GPU, torch, a device of that name."""
+    """This machine lacks what was asked for: a GPU, torch, a device of that name."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint, EXIT_MACHINE_LACKS)
@@ -41,5 +41,5 @@ class NotStored(GputuiError):
 
 
 def beginning(text: str, letters: int = 60) -> str:
-    """So many letters of what was given, to be named in an error; `…` stands for the rest."""
+    """The first letters of an input, for an error message; `…` replaces the rest."""
     return text if len(text) <= letters else f"{text[:letters]}…"

@@ -1,1 +1,1 @@
-"""What results mean: statistics, verdicts, cost, normality. Pure functions of values."""
+"""What results mean: statistics, verdicts, cost, expected performance. Pure functions of values."""

@@ -1,13 +1,13 @@
 """Why one side's step is shorter: the difference of two steps, divided among what the steps did.
 
-Each side's step is first divided exactly, in integer nanoseconds, then both divisions are matched part by
-part, so that the parts of the difference sum to the difference whatever the passes hold. That they sum says
-nothing of their truth: coverage and confidence do.
+Each side's step is first divided exactly, in integer nanoseconds. Then both divisions are matched part by
+part, so that the parts always sum to the difference. This sum proves nothing; coverage and confidence say how
+far the parts can be trusted.
 
-The length of a step is that of the timed launches; the profiled pass only says where it went. What a
-profiler adds to a CPU's step is known per line of the trace and taken out; what then still differs from the
-timed step is a part of its own, NOT_EXPLAINED. A GPU's work takes as long under a profiler as without, so
-there the idle time is what is left of the timed step.
+The length of a step is that of the timed launches; the profiled pass only says where it went. The profiler's
+overhead on a CPU's step is known per trace event and subtracted; the remaining difference to the timed step
+is a separate part, NOT_EXPLAINED. A GPU's work takes as long under a profiler as without, so there idle time
+is the rest of the timed step.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, ProfiledPass
 
 BELIEVED_INFLATION = (0.9, 1.3)
-"""Step of the pass against the timed one, less what the profiler is known to cost: beyond it the profiler or
-a neighbour changed what was measured."""
+"""The profiled step relative to the timed one, without the profiler's known overhead: outside this range
+the profiler or a neighbor changed what was measured."""
 MOST_INFLATION = 2.0
-"""The same with what the profiler costs: steps of tiny operators reach it, and shares are rough beyond."""
+"""As above, with the profiler's overhead: steps of tiny operators reach it, and beyond it shares are
+rough."""
 MOST_INFLATION_ON_DEVICE = 3.0
-"""Of a GPU only the causes of idle time are taken from what the profiler stretches."""
+"""As above on a GPU, where the overhead only distorts the causes of idle time."""
 MOST_BUSY = 1.05
-"""Busy time of a GPU's pass against the timed step: more of it means that clocks changed in between."""
+"""Busy time of a GPU's pass relative to the timed step: beyond it, clocks changed in between."""
 NOT_EXPLAINED = "not explained"
 CASTS = "cast_copy"
 SHOWN_SHARE = 0.9
-"""Of all that moved, in either direction: as much is named, the rest is counted. Parts may cancel, so shares
-of the difference itself could pass 100 %."""
+"""Parts are named until they hold this share of all that moved, in either direction. Parts may cancel, so
+shares of the difference itself could exceed 100 %."""
 LEAST_SHOWN = 0.02
 HOW_MATCHED = ("shapes", "operator", "category", "idle", "only a", "only b", "none")
 CONFIDENCES = ("high", "fair", "low")
@@ -47,7 +48,7 @@ _NO_FLOPS = Missing("its floating-point operations are not known")
 
 @dataclass(frozen=True, slots=True)
 class ProfiledSide:
-    """One side of a comparison, as far as its step was divided."""
+    """One side of a comparison, with the division of its step."""
 
     found: ProfiledPass
     step_ns: int
@@ -55,7 +56,7 @@ class ProfiledSide:
     is_on_device: bool
     """On a GPU; else on a CPU."""
     peak_flops: float | Missing = _NO_PEAK
-    """FLOP/s of large products at this side's precision, as measured, else of the data sheet."""
+    """FLOP/s of large products at this side's precision: measured, else from the data sheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,11 @@ class Split:
     """
 
     more_work_ns: int
-    """B calls it more often, or less if negative."""
+    """B calls it more often, or less often if negative."""
     per_call_ns: int
-    """A call takes longer on B, or less long."""
+    """A call takes longer on B, or less long if negative."""
     unsplit_ns: int
-    """Only one side has it, or it has no calls that could be compared."""
+    """Only one side has it, or its calls cannot be compared."""
 
     @property
     def total_ns(self) -> int:
@@ -94,22 +95,22 @@ class OperatorDifference:
     operator: str
     """Empty for idle time."""
     shapes: str
-    """Empty where they are not the same on both sides."""
+    """Empty if the two sides differ."""
     match: str
-    """How the two were found to belong together: one of HOW_MATCHED."""
+    """How the two were matched: one of HOW_MATCHED."""
     time_a_ns: int
-    """Of a step."""
+    """Per step."""
     time_b_ns: int
     calls_a: float
-    """In a step."""
+    """Per step."""
     calls_b: float
     split: Split
     peak_ns: int | Missing
-    """Of `per_call_ns`, what the peaks of the two sides let expect."""
+    """The part of `per_call_ns` that the ratio of the peaks explains."""
     efficiency_ns: int | Missing
-    """The rest of `per_call_ns`: more or less of its peak is used."""
+    """The rest of `per_call_ns`: how close a call comes to its peak."""
     flops_per_call: int | Missing
-    """Where a call does the same on both sides."""
+    """Missing if a call does not do the same work on both sides."""
 
     @property
     def difference_ns(self) -> int:
@@ -127,12 +128,12 @@ class Part:
     time_b_ns: int
     split: Split
     phases: tuple[tuple[str, int], ...]
-    """Phase and its part of the difference; the furthest from 0 first. They sum to the difference."""
+    """Phase and its part of the difference, largest magnitude first. They sum to the difference."""
     only_a_ns: int
-    """Time of what only A has, part of `time_a_ns`."""
+    """Time of what only A has; included in `time_a_ns`."""
     only_b_ns: int
     matched_ns: int
-    """Part of the difference that lies in operators which both sides have; also of idle time."""
+    """The part of the difference in operators that both sides have; also of idle time."""
     peak_ns: int | Missing
     efficiency_ns: int | Missing
     """As in OperatorDifference, summed over the operators whose floating-point operations are known; Missing
@@ -146,18 +147,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """The difference of two steps, divided."""
-
     step_a_ns: int
     step_b_ns: int
     parts: tuple[Part, ...]
-    """The furthest from 0 first; their differences sum to that of the steps."""
+    """Largest magnitude first; their differences sum to that of the steps."""
     operators: tuple[OperatorDifference, ...]
-    """What the parts are made of, the furthest from 0 first; these sum to the same."""
+    """What the parts consist of, largest magnitude first; they have the same sum."""
     coverage: float
-    """Share of all that moved, in either direction, that lies in what both sides have; 0 to 1."""
+    """Share of all that moved, in either direction, in what both sides have; 0 to 1."""
     inflation_a: float
-    """Step of the pass against the timed one, what the profiler costs included."""
+    """The profiled step relative to the timed one, including the profiler's overhead."""
     inflation_b: float
     confidence: str
     """One of CONFIDENCES."""
@@ -170,10 +169,10 @@ class Attribution:
         return self.step_b_ns - self.step_a_ns
 
     def shown(self) -> tuple[Part, ...]:
-        """The parts worth a line: the rest of the difference is `difference_ns` less these.
+        """The parts worth a line; the rest is `difference_ns` minus these.
 
-        As many as hold SHOWN_SHARE of all that moved, and casts, being what a precision costs, from
-        LEAST_SHOWN of it.
+        As many as hold SHOWN_SHARE of all that moved, plus casts, the cost of a precision, from LEAST_SHOWN
+        of it.
         """
         moved = sum(abs(part.difference_ns) for part in self.parts)
         taken, shown = 0, []
@@ -188,8 +187,8 @@ class Attribution:
 def attribute(a: ProfiledSide, b: ProfiledSide, estimate: RatioEstimate) -> Attribution | Missing:
     """Divide the difference of two timed steps of one case.
 
-    Missing, with the reason, if the interval of the ratio holds 1 (nothing is known to differ) or if a pass
-    cannot be believed.
+    Missing, with the reason, if the interval of the ratio contains 1 (no known difference) or if a pass
+    cannot be trusted.
     """
     if estimate.low <= 1 <= estimate.high:
         return Missing("the interval of the difference holds 0: there is nothing to explain")
@@ -201,7 +200,7 @@ def attribute(a: ProfiledSide, b: ProfiledSide, estimate: RatioEstimate) -> Attr
 
 
 def divide_difference(a: ProfiledSide, b: ProfiledSide) -> Attribution:
-    """Divide the difference of two steps, whether there is reason to believe it or not.
+    """Divide the difference of two steps, whether the passes can be trusted or not.
 
     The passes must be valid, with at least one step each.
     """
@@ -226,12 +225,12 @@ def divide_difference(a: ProfiledSide, b: ProfiledSide) -> Attribution:
 
 
 def inflation(side: ProfiledSide) -> float:
-    """Profiled step against the timed one."""
+    """The profiled step relative to the timed one."""
     return side.found.window_ns / side.found.steps / side.step_ns
 
 
 def doubtful(side: ProfiledSide) -> str:
-    """Why a pass says nothing of the timed steps; empty if it does."""
+    """Why a pass says nothing about the timed steps; empty if it does."""
     found = side.found
     if not found.is_valid:
         return f"not profiled: {found.reason}"
@@ -246,7 +245,7 @@ def doubtful(side: ProfiledSide) -> str:
         busy = sum(o.time_ns for o in found.operators) / found.steps / side.step_ns
         if busy > MOST_BUSY:
             return f"under the profiler the GPU was busy for {busy:.2f} x the timed step"
-        net = seen if seen < 1 else 1.0  # idle time grows under a profiler, and is not taken from it
+        net = seen if seen < 1 else 1.0  # a profiler increases idle time, so nothing is subtracted from it
     else:
         net = _net_window_ns(found) / found.steps / side.step_ns
     if seen > (MOST_INFLATION_ON_DEVICE if side.is_on_device else MOST_INFLATION) or not low <= net <= high:
@@ -321,12 +320,12 @@ def apportioned(weights: Sequence[int], total: int) -> list[int]:
 
 
 def _net_work_ns(found: ProfiledPass) -> list[int]:
-    """Of each operator the time of the window, less what its lines of the trace cost."""
+    """Time in the window of each operator, minus the overhead of its trace events."""
     return [max(0, o.time_ns - o.events * found.event_cost_ns) for o in found.operators]
 
 
 def _net_idle_ns(found: ProfiledPass) -> int:
-    """Time outside of operators, less what the lines of the trace there cost."""
+    """Time outside of operators, minus the overhead of the trace events there."""
     idle_ns = sum(s.time_ns for s in found.slices if s.time_class == IDLE)
     outside = max(0, found.events - sum(o.events for o in found.operators))
     return max(0, idle_ns - outside * found.event_cost_ns)
@@ -356,7 +355,7 @@ def _by_cause(piece: Piece) -> Hashable:
 
 
 def _merged(pieces: Iterable[Piece], key: Key) -> list[Piece]:
-    """Pieces of one key added up; of what they do not share nothing is said."""
+    """Sum of the pieces that share a key; attributes in which they differ are left empty."""
     found: dict[Hashable, Piece] = {}
     for piece in pieces:
         same = found.get(key(piece))
@@ -376,12 +375,12 @@ def _merged(pieces: Iterable[Piece], key: Key) -> list[Piece]:
 
 
 def _pairs(a: Sequence[Piece], b: Sequence[Piece], is_one_kind: bool) -> Iterable[_Pair]:
-    """Each piece of either side in exactly one pair.
+    """Put each piece of either side into exactly one pair.
 
-    Operators by phase, name and shapes, whatever their types: AMP changes these. What is left by phase and
-    name, then by phase and category: names differ between CPU and GPU. Casts stay alone, being what AMP adds;
-    `other` is no kind of work. Causes of idle time pair only between devices of one kind, since on a CPU
-    they mean something else.
+    Operators pair by phase, name and shapes, whatever their dtypes, which AMP changes; the rest by phase and
+    name, then by phase and category, since names differ between CPU and GPU. Casts stay unpaired, as AMP adds
+    them, and so does `other`, which is not one kind of work. Causes of idle time pair only between devices of
+    one kind, since on a CPU they mean something else.
     """
     left_a, left_b = list(a), list(b)
     for match, key, fits in (
@@ -404,7 +403,7 @@ def _is_work(piece: Piece) -> bool:
 def _matched(
     a: Sequence[Piece], b: Sequence[Piece], match: str, key: Key, fits: Callable[[Piece], bool]
 ) -> tuple[list[_Pair], list[Piece], list[Piece]]:
-    """Pairs of those that fit and share a key, and the others of each side."""
+    """Pairs that share a key and may be paired, and the unpaired pieces of each side."""
     common = {key(piece) for piece in a if fits(piece)} & {key(piece) for piece in b if fits(piece)}
 
     def is_taken(piece: Piece) -> bool:
@@ -451,9 +450,9 @@ def _difference(pair: _Pair, peak_a: float | Missing, peak_b: float | Missing) -
 
 
 def split_by_calls(time_a_ns: int, time_b_ns: int, calls_a: Fraction, calls_b: Fraction) -> Split:
-    """The difference as more calls and longer calls, with calls above 0 on both sides.
+    """The difference as more calls and longer calls; both counts must be above 0.
 
-    The split does not depend on which of the two is thought to change first (Shapley), and is exact.
+    The split does not depend on which of the two is assumed to change first (Shapley), and is exact.
     """
     per_a, per_b = time_a_ns / calls_a, time_b_ns / calls_b
     more_work_ns = _rounded((calls_b - calls_a) * (per_a + per_b) / 2)
@@ -468,9 +467,9 @@ def _by_peak(
     peak_a: float | Missing,
     peak_b: float | Missing,
 ) -> int | Missing:
-    """What the ratio of the peaks lets expect of the difference per call.
+    """The part of the difference per call that the ratio of the peaks explains.
 
-    A call takes work / (peak x efficiency). The mean of what exchanging the peaks does at either side's
+    A call takes work / (peak x efficiency). The mean effect of exchanging the peaks at either side's
     efficiency, as in `split_by_calls`, times the mean number of calls.
     """
     if isinstance(peak_a, Missing) or isinstance(peak_b, Missing):
@@ -482,7 +481,7 @@ def _by_peak(
 
 
 def _rounded(value: Fraction) -> int:
-    """To the nearest; halves away from 0, so that exchanging the sides exchanges the signs."""
+    """Rounded to the nearest; halves away from 0, so that exchanging the sides exchanges the signs."""
     whole = abs(value) + Fraction(1, 2)
     return (1 if value >= 0 else -1) * (whole.numerator // whole.denominator)
 

@@ -1,4 +1,4 @@
-"""What a unit of work costs on a box."""
+"""What a unit of work costs on a machine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Cost:
     low: float
     high: float
     share: float
-    """The part of the box's price that the case carries, 0 to 1: it used k of the n GPUs it buys."""
+    """The part of the price that the case carries, 0 to 1: it used k of the n GPUs that the price buys."""
 
     @property
     def is_share(self) -> bool:
-        """The case carries only a part of the price; the row is marked `share`."""
+        """Whether the case carries only a part of the price; the row is then marked `share`."""
         return self.share < 1
 
     def units_per_usd(self, unit: str) -> tuple[float, float, float] | Missing:
-        """Units of work that a dollar buys, and the ends of its interval; Missing where the box is free."""
+        """Units of work per dollar, and the ends of the interval; Missing if the machine is free."""
         if self.low <= 0:
             return Missing("the box costs nothing")
         millions = 1e6 * PRICE_SCALE.get(unit, 1.0)
@@ -36,10 +36,10 @@ class Cost:
 
 
 def share_of_price(price: Price, device_class: str, gpus_used: int = 1) -> float | Missing:
-    """The part of a box's price that a case carries: k of the n GPUs that the price buys.
+    """The part of a machine's price that a case carries: k of the n GPUs that the price buys.
 
-    A CPU case carries a price only on a box whose price buys no GPU. A slice of a GPU is the whole box. A
-    recording has the whole box to itself.
+    A CPU case carries a price only if the price buys no GPU. A slice of a GPU counts as the whole machine. A
+    recording uses the whole machine.
     """
     if device_class == WHOLE_BOX:
         return 1.0
@@ -59,7 +59,7 @@ def cost_per_million(
     device_class: str,
     gpus_used: int = 1,
 ) -> Cost | Missing:
-    """What a million units cost at the measured speed; Missing where no price or no speed is known."""
+    """What a million units cost at the measured speed; Missing without a price or a speed."""
     if isinstance(price, Missing):
         return price
     if isinstance(speed, Missing):

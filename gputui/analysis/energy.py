@@ -1,4 +1,4 @@
-"""What a unit of work takes in energy."""
+"""The energy per unit of work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gputui.analysis.verdict import LAUNCHES_MEASURED
 from gputui.model.absent import Missing
 
 LEAST_SAMPLES = 5
-"""Of power in one launch: half a second at 10 Hz; NVML itself averages over up to a second."""
+"""Of power, per launch: half a second at 10 Hz; NVML itself averages over up to a second."""
 LEAST_S = 5.0
-"""Of blocks in all launches: the sensors of A100 and H100 look at a quarter of the time only, and shorter
+"""Of blocks in all launches: the sensors of A100 and H100 sample only a quarter of the time, and shorter
 windows are wrong by more than their launches show (https://arxiv.org/abs/2312.02741)."""
 
 
@@ -23,21 +23,21 @@ class PoweredLaunch:
     """One launch of a case on one device."""
 
     mean_power_w: float
-    """Over the samples that fall into its blocks."""
+    """Over the samples within its blocks."""
     samples: int
     s_per_unit: float
-    """Wall time of its blocks over the units of work done in them."""
+    """Wall time of its blocks per unit of work."""
     wall_s: float
     """Of its blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Joules for one unit of work, of the whole device and of nothing else in the box."""
+    """Joules per unit of work, of the whole device and nothing else in the machine."""
 
     joules_per_unit: float
     low: float | None
-    """95 %, from the spread of launches; None below 3 launches, as the next."""
+    """The 95 % interval, from the spread of launches; None with fewer than 3 launches, as `high`."""
     high: float | None
     mean_power_w: float
     launches: int
@@ -47,9 +47,9 @@ class Energy:
 def energy_per_unit(launches: Sequence[PoweredLaunch]) -> Energy | Missing:
     """Mean power times seconds per unit, as the geometric mean of launches; Student's t on their logs.
 
-    A launch with fewer than LEAST_SAMPLES samples does not count; Missing where those that do were timed for
-    less than LEAST_S. What the sensor itself is wrong by, a few
-    percent, is the same in every launch and not in the interval.
+    Launches with fewer than LEAST_SAMPLES samples do not count; Missing if the others were timed for less
+    than LEAST_S. The error of the sensor itself, a few percent, is the same in every launch and not in the
+    interval.
     """
     seen = [launch for launch in launches if launch.samples >= LEAST_SAMPLES and launch.mean_power_w > 0]
     if not seen:

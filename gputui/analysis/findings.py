@@ -1,13 +1,13 @@
-"""What holds a step back, each with what the step would take at best without it.
+"""What slows a step down, and how long the step would take at best without it.
 
-A finding is an upper bound of what can be gained, from the division of one timed step and from what the same
-box reached elsewhere in the same run. It needs a tenth of the step to be worth a line.
+A finding is an upper bound of the possible gain, derived from the division of one timed step and from the
+peaks that the same machine reached in the same run. It is reported from a tenth of the step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, divide_step, inflation
@@ -26,13 +26,13 @@ KINDS = (
 _BOUNDS = ("compute-bound", "memory-bound")
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
-"""Busy for less than four fifths of the step, the host being what it waits for."""
+"""Busy for less than four fifths of the step while it waits for the host."""
 SHORT_KERNEL_NS = 10_000
-"""About as long as launching one takes: a device fed one by one cannot be kept busy with shorter ones."""
+"""About as long as a launch takes: a device cannot be kept busy with shorter kernels, launched one by one."""
 BOUND_SHARE = 0.6
-"""Of a measured ceiling, from which a step is bound by it: whole models seldom reach more."""
+"""Share of a measured peak from which a step is bound by it; whole models seldom reach more."""
 MATRIX_UNIT_GAIN = 1.3
-"""Half against single precision in large products, from which a box has units for it."""
+"""Ratio of half to single precision in large products from which a machine must have matrix units."""
 _HOST_CAUSES = tuple(
     f"idle: {cause}" for cause in ("launch", "runtime api", "dispatch", "python", "kernel gap")
 )
@@ -42,65 +42,60 @@ _UNKNOWN = Missing("not measured in this run")
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """A timed and profiled step, and the ceilings of its box in the same run."""
+    """A timed and profiled step, and the peaks of its machine in the same run."""
 
     side: ProfiledSide
     """Its peak is that of large products at this step's precision, as measured."""
     precision_used: str
     flops_per_step: int | None
     bytes_per_step: int | None
-    """At least moved to and from memory."""
+    """A lower bound of the bytes moved to and from memory."""
     single_peak: float | Missing = _UNKNOWN
     """FLOP/s of large products in fp32."""
     half_peak: float | Missing = _UNKNOWN
     """FLOP/s of large products under AMP."""
     copy_bytes_per_s: float | Missing = _UNKNOWN
-    """Read and written, of a large copy within the memory."""
+    """Read and written, in a large copy within device memory."""
     capped_share: float | Missing = _UNKNOWN
-    """Of the time of its blocks under a power cap."""
+    """Share of the time of its blocks under a power cap."""
     clock_mhz: float | Missing = _UNKNOWN
-    """Median of its blocks."""
+    """Median over its blocks."""
     clock_most_mhz: float | Missing = _UNKNOWN
-    """The highest seen on its device in this run."""
+    """The highest of its device in this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that holds a step back."""
+    """One thing that slows a step down."""
 
     kind: str
     """One of KINDS."""
     evidence: str
     step_ns: int
     at_best_ns: int
-    """What the step would take without it, everything else being as it was: no less."""
+    """A lower bound of the step's time without it, everything else unchanged."""
     confidence: str
     """`high` if measured, `fair` if it rests on an assumption, `low` if the pass itself is rough."""
 
     @property
     def text(self) -> str:
-        """In a sentence."""
         least, seen = (format_seconds(ns * 1e-9) for ns in (self.at_best_ns, self.step_ns))
         if_gone = "at that rate" if self.kind in _BOUNDS else "without that"
         return f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}"
 
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
-    """What holds this step back, the most to be gained first; the pass must be valid, with a step or more."""
+    """What slows this step down, largest gain first; the pass must be valid, with at least one step."""
     pieces = divide_step(facts.side)
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
-        found = [_as_rough(finding) for finding in found]
+        found = [replace(finding, confidence="low") for finding in found]
     return tuple(sorted(found, key=lambda finding: finding.at_best_ns))
 
 
-def _as_rough(finding: Finding) -> Finding:
-    return Finding(finding.kind, finding.evidence, finding.step_ns, finding.at_best_ns, "low")
-
-
 def _starved(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """On a GPU what it waited for the loader; on a CPU all that the loader did on the stepping thread."""
+    """On a GPU the time it waited for the loader; on a CPU all that the loader did on the stepping thread."""
     on_device, step_ns = facts.side.is_on_device, facts.side.step_ns
     waited_ns = sum(
         p.time_ns for p in pieces if p.category == _LOADER or (not on_device and p.phase == "data")
@@ -158,7 +153,8 @@ def _memory_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
 
 
 def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """Products in fp32 where half precision is faster here, or in half where they gained nothing by it."""
+    """Products in fp32 where half precision is faster here, or in half precision where they gained
+    nothing."""
     single, half, step_ns = facts.single_peak, facts.half_peak, facts.side.step_ns
     if isinstance(single, Missing) or isinstance(half, Missing) or half < MATRIX_UNIT_GAIN * single:
         return
@@ -188,7 +184,8 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """As if the time of its work went with the clock; what waits for memory does less so."""
+    """Assumes that the time of its work is inversely proportional to the clock; memory-bound work gains
+    less."""
     share, clock, most = facts.capped_share, facts.clock_mhz, facts.clock_most_mhz
     if isinstance(share, Missing) or isinstance(clock, Missing) or isinstance(most, Missing):
         return

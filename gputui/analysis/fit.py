@@ -1,10 +1,10 @@
-"""Will a training step fit: the memory of its parts, and the most of it that is there at one instant.
+"""Whether a training step fits: the memory of its parts, and the most that is held at one instant.
 
-Every byte follows from the step that `gputui.worker.models.gpt` does: pre-norm blocks, fused attention (no
-matrix of context x context is kept), cross entropy over all tokens, gradients released before each step and
-an optimizer that needs no temporaries (`fused=True`). What a tensor is kept for is said where it is counted.
-For comparison: Korthikanti et al. 2022, arXiv 2205.05198, equation 2, counts 34 bytes per token and width
-for 16-bit numbers, 2 of them masks of dropout; here there is no dropout, and the same sum is 32.
+Every byte follows from the step of `gputui.worker.models.gpt`: pre-norm blocks, fused attention (no matrix of
+context x context is kept), cross entropy over all tokens, gradients released before each step and an
+optimizer that needs no temporaries (`fused=True`). Comments say why each tensor is kept. For comparison:
+Korthikanti et al. 2022, arXiv 2205.05198, equation 2, counts 34 bytes per token and width for 16-bit numbers,
+2 of them dropout masks; here there is no dropout, and the same sum is 32.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ STATES_PER_WEIGHT: dict[str, int] = {
     "adam": 2,
     "adamw": 2,
 }
-"""Numbers that torch.optim keeps for each weight; the step counts, 4 bytes per tensor, are not counted."""
+"""Numbers that torch.optim keeps per weight; the step counts, 4 bytes per tensor, are left out."""
 OVERHEAD_BYTES = (3 * GIB // 10, GIB)
-"""Least and most that a process takes of a GPU beside its tensors: driver context, kernels, workspaces.
+"""Least and most GPU memory that a process uses besides its tensors: driver context, kernels, workspaces.
 An estimate from common practice, not measured."""
 FRAGMENTED = 0.05
 """Share by which the caching allocator may hold more than is allocated, at the upper end. An estimate."""
@@ -35,35 +35,35 @@ MOST_BATCH = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
-    """Bytes of one number, by what it is for."""
+class PrecisionBytes:
+    """Bytes of one number, by its purpose."""
 
     name: str
     title: str
     weight: int
     gradient: int
     state: int
-    """Of each number an optimizer keeps per weight."""
+    """Of each number that an optimizer keeps per weight."""
     master: int
-    """Of the copy of the weights that an optimizer updates; 0 where it updates the weights themselves."""
+    """Of the copy of the weights that an optimizer updates; 0 if it updates the weights themselves."""
     stream: int
-    """Of the sum that runs through all blocks."""
+    """Of the residual stream."""
     product: int
-    """Of what goes into and comes out of products and attention."""
+    """Of inputs and outputs of products and attention."""
     scores: int
     """Of the log-probabilities kept for the backward pass of the loss."""
     copies: int
     """Of each weight's copy that autocast makes and the backward pass keeps."""
 
 
-PRECISIONS: dict[str, Precision] = {
+PRECISIONS: dict[str, PrecisionBytes] = {
     p.name: p
     for p in (
-        Precision("fp32", "all in fp32", 4, 4, 4, 0, 4, 4, 4, 0),
-        Precision("tf32", "fp32 numbers, products in TF32", 4, 4, 4, 0, 4, 4, 4, 0),
-        Precision("amp", "torch.autocast: fp32 weights, 16-bit products", 4, 4, 4, 0, 4, 2, 4, 2),
-        Precision("bf16", "all in bf16, optimizer state too", 2, 2, 2, 0, 2, 2, 2, 0),
-        Precision(
+        PrecisionBytes("fp32", "all in fp32", 4, 4, 4, 0, 4, 4, 4, 0),
+        PrecisionBytes("tf32", "fp32 numbers, products in TF32", 4, 4, 4, 0, 4, 4, 4, 0),
+        PrecisionBytes("amp", "torch.autocast: fp32 weights, 16-bit products", 4, 4, 4, 0, 4, 2, 4, 2),
+        PrecisionBytes("bf16", "all in bf16, optimizer state too", 2, 2, 2, 0, 2, 2, 2, 0),
+        PrecisionBytes(
             "mixed", "16-bit weights and gradients, fp32 master copy and state", 2, 2, 4, 4, 2, 2, 4, 0
         ),
     )
@@ -76,7 +76,7 @@ class Blocks:
     """A stack of transformer blocks between an embedding and a head."""
 
     name: str
-    """Of a usual shape; empty where it was stated."""
+    """Of a usual shape; empty if the shape was stated."""
     layers: int
     width: int
     heads: int
@@ -84,14 +84,14 @@ class Blocks:
     """Width of the MLP."""
     vocabulary: int
     context: int
-    """Tokens it is usually trained with."""
+    """Tokens of a usual training sequence."""
     is_gated: bool
-    """True: LLaMA's block, with a gated MLP, rotary positions, no biases and a head of its own."""
+    """True: LLaMA's block, with a gated MLP, rotary positions, no biases and a separate head."""
     source: str = ""
 
     @property
     def parameters(self) -> int:
-        """Weights of all, exactly."""
+        """Exact number of weights."""
         return self.layers * self.layer_parameters + self.embedding_parameters + self._ends
 
     @property
@@ -103,12 +103,12 @@ class Blocks:
 
     @property
     def embedding_parameters(self) -> int:
-        """Weights of the embedding, and of the head where it is another."""
+        """Weights of the embedding, and of the head if it is separate."""
         return self.vocabulary * self.width * (2 if self.is_gated else 1)
 
     @property
     def unmultiplied_parameters(self) -> int:
-        """Weights that no product takes, so that autocast copies none of them: norms, biases, look-ups."""
+        """Weights outside of products, which autocast does not copy: norms, biases, embeddings."""
         if self.is_gated:
             return self.layers * 2 * self.width + self.width + self.vocabulary * self.width
         return self.layers * (9 * self.width + self.hidden) + self._ends
@@ -121,7 +121,7 @@ class Blocks:
 def gpt_blocks(
     layers: int, width: int, vocabulary: int, context: int, name: str = "", source: str = ""
 ) -> Blocks:
-    """Blocks as of GPT-2: an MLP four times as wide, 64 numbers per head."""
+    """Blocks as in GPT-2: an MLP four times as wide, 64 numbers per head."""
     return Blocks(name, layers, width, max(width // 64, 1), 4 * width, vocabulary, context, False, source)
 
 
@@ -140,7 +140,7 @@ USUAL_SHAPES: tuple[Blocks, ...] = (
 
 
 def nearest_shape(params: int) -> Blocks:
-    """The usual shape whose number of weights is nearest, by ratio."""
+    """The usual shape with the nearest number of weights, by ratio."""
     return min(USUAL_SHAPES, key=lambda s: abs(math.log(s.parameters / params)))
 
 
@@ -151,26 +151,26 @@ class Training:
     params: int
     optimizer: str
     """One of STATES_PER_WEIGHT."""
-    precision: Precision
+    precision: PrecisionBytes
     blocks: Blocks
     batch: int
     """Sequences per GPU and optimizer step."""
     context: int
     measured_ratio: float = 1.0
-    """Activations that were measured, against the same formula at the shape they were measured at."""
+    """Measured activations relative to the formula at the measured shape."""
     stated_activations_bytes: int | None = None
-    """Of the whole batch; the formula is then not used, and all parts are taken to be there at once."""
+    """Of the whole batch; replaces the formula, and all parts are assumed to be held at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Bytes of a step by what they are for."""
+    """Bytes of a step by purpose."""
 
     weights: int = 0
     gradients: int = 0
     optimizer: int = 0
     activations: int = 0
-    """Kept by the forward pass for the backward pass, but for the next two."""
+    """Kept by the forward pass for the backward pass, except the next two."""
     copies: int = 0
     """16-bit copies of the weights that autocast makes."""
     loss: int = 0
@@ -180,7 +180,6 @@ class Parts:
 
     @property
     def total(self) -> int:
-        """All together."""
         return sum(getattr(self, name) for name in PART_TITLES)
 
 
@@ -200,13 +199,13 @@ class Tricks:
     """What is done to need less memory on one GPU."""
 
     checkpoint: bool = False
-    """Keep only each block's input and compute the rest a second time."""
+    """Keep only each block's input and recompute the rest."""
     offload: bool = False
-    """Keep what the backward pass needs in the host's memory."""
+    """Keep what the backward pass needs in host memory."""
     pieces: int = 1
-    """The batch in so many pieces, one after the other, their gradients summed."""
+    """Split the batch into this many pieces and sum their gradients."""
     gpus: int = 1
-    """Weights, gradients and optimizer state are spread over so many (FSDP, ZeRO stage 3)."""
+    """Shard weights, gradients and optimizer state over this many (FSDP, ZeRO stage 3)."""
 
 
 NO_TRICK = Tricks()
@@ -214,13 +213,13 @@ NO_TRICK = Tricks()
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The instant of a step at which most is held."""
+    """The instant of a step at which most memory is held."""
 
     moment: str
     parts: Parts
 
 
-def state_bytes(params: int, optimizer: str, precision: Precision) -> Parts:
+def state_bytes(params: int, optimizer: str, precision: PrecisionBytes) -> Parts:
     """Weights, gradients and optimizer state, exactly: they depend on nothing else."""
     per_weight = STATES_PER_WEIGHT[optimizer] * precision.state + precision.master
     return Parts(
@@ -230,7 +229,7 @@ def state_bytes(params: int, optimizer: str, precision: Precision) -> Parts:
     )
 
 
-def layer_bytes_per_token(blocks: Blocks, precision: Precision) -> int:
+def layer_bytes_per_token(blocks: Blocks, precision: PrecisionBytes) -> int:
     """What the forward pass of one block keeps of each token for the backward pass.
 
     GPT: both inputs of the norms (2 d in the type of the stream); both norms' outputs, q, k, v and what
@@ -257,7 +256,7 @@ def activation_parts(training: Training) -> Parts:
 
 
 def all_at_once(training: Training) -> Parts:
-    """Every part in full, as the textbook adds them up; a step never holds them all at one instant."""
+    """Every part in full, as textbooks add them up; a step never holds them all at one instant."""
     return _sum(
         state_bytes(training.params, training.optimizer, training.precision), activation_parts(training)
     )
@@ -269,14 +268,14 @@ def peak_of(training: Training, tricks: Tricks = NO_TRICK) -> Peak:
 
 
 def needed_bytes(training: Training, tricks: Tricks = NO_TRICK) -> tuple[int, int]:
-    """Memory a GPU must have, from what is surely needed to what is surely enough, as far as estimated."""
+    """Memory a GPU must have, from the estimated minimum to an amount that surely suffices."""
     peak_bytes = peak_of(training, tricks).parts.total
     low, high = OVERHEAD_BYTES
     return peak_bytes + low, round(peak_bytes * (1 + FRAGMENTED)) + high
 
 
 def largest_batch(training: Training, memory_bytes: int, tricks: Tricks = NO_TRICK) -> int:
-    """The greatest batch that surely fits; 0 where not even one sequence does; at most MOST_BATCH."""
+    """The largest batch that surely fits; 0 if not even one sequence does; at most MOST_BATCH."""
 
     def fits(batch: int) -> bool:
         return needed_bytes(with_batch(training, batch), tricks)[1] <= memory_bytes
@@ -285,7 +284,7 @@ def largest_batch(training: Training, memory_bytes: int, tricks: Tricks = NO_TRI
 
 
 def with_batch(training: Training, batch: int) -> Training:
-    """The same with another batch; activations that were stated grow with it."""
+    """The same training with another batch; stated activations grow with it."""
     stated = training.stated_activations_bytes
     if stated is not None:
         stated = math.ceil(stated * batch / training.batch)
@@ -302,9 +301,9 @@ class Fit:
     tricks: Tricks
     """The least of them with which it surely fits."""
     needed_bytes: tuple[int, int]
-    """With those tricks, least and most."""
+    """With those techniques, least and most."""
     largest_batch: int
-    """Without a trick."""
+    """Without any technique."""
     largest_batch_checkpoint: int | Missing
     """With checkpointing."""
 
@@ -315,7 +314,7 @@ class Fit:
 
 
 def fit(training: Training, memory_bytes: int) -> Fit:
-    """Try it without a trick, then with each in the order of what it costs in time, then on several GPUs."""
+    """Try it as it is, then with each technique in order of its cost in time, then on several GPUs."""
     low, high = needed_bytes(training)
     checkpoint: int | Missing = Missing("the activations were stated, and those of one block are not known")
     if training.stated_activations_bytes is None:
@@ -349,7 +348,7 @@ def fit(training: Training, memory_bytes: int) -> Fit:
 
 
 def _in_order_of_cost(training: Training, memory_bytes: int) -> Iterator[Tricks]:
-    """Cutting the batch costs least; computing twice about a third; the way to the host and back most."""
+    """Splitting the batch costs least; recomputing about a third; offloading to the host most."""
     kinds: tuple[Tricks, ...] = (NO_TRICK,)
     if training.stated_activations_bytes is None:
         kinds = (NO_TRICK, Tricks(checkpoint=True), Tricks(offload=True))
@@ -387,7 +386,7 @@ def _fewest_gpus(training: Training, tricks: Tricks, memory_bytes: int) -> int |
 
 
 def greatest(holds: Callable[[int], bool], most: int) -> int:
-    """The greatest of 1..most for which it holds, as it does for all that are smaller; else 0."""
+    """The largest of 1..most for which it holds, as it does for all smaller ones; else 0."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -402,10 +401,10 @@ def _ends_per_token(training: Training) -> int:
 
 
 def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
-    """The instants of a step at which most may be held.
+    """The instants of a step at which most memory may be held.
 
-    Gradients grow block by block while activations shrink block by block, each at a steady rate, so the
-    peak is at the first or the last block of the backward pass, or at the loss, or at the optimizer.
+    Gradients grow block by block while activations shrink block by block, each at a steady rate, so the peak
+    is at the first or the last block of the backward pass, or at the loss, or at the optimizer.
     """
     blocks, precision = training.blocks, training.precision
     training = with_batch(training, math.ceil(training.batch / tricks.pieces))
@@ -416,7 +415,9 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     unit = max(training.params - blocks.embedding_parameters, 0) // layers
     head = blocks.vocabulary * blocks.width
     gathered = lent = 0
-    if gpus > 1:  # two units are whole at a time, one in use and the next on its way; one's gradients too
+    if (
+        gpus > 1
+    ):  # two units are gathered at a time, one in use and the next in transit; and the gradients of one
         gathered = 2 * max(unit, head) * (precision.copies or precision.weight)
         lent = max(unit, head) * precision.gradient
         whole = replace(whole, copies=0)
@@ -458,7 +459,7 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     temporary = tokens * (
         blocks.width * precision.stream + hidden_gradients * blocks.hidden * precision.product
     )
-    if precision.copies:  # gradients are 16-bit first, and become fp32 later
+    if precision.copies:  # gradients are 16-bit first, and converted to fp32 later
         temporary += tokens * blocks.width * 2 + blocks.width * blocks.hidden * 2
     embedding = head * precision.gradient
     first = min(embedding + blocks.width * blocks.hidden * precision.gradient, state.gradients)
@@ -488,12 +489,15 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
             ),
         ),
     )
-    looked_up = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
+    embedding_bytes = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
     yield Peak(
         "the embedding, backward",
         _sum(
             fixed,
-            Parts(gradients=gradients, temporary=looked_up + lent + tokens * blocks.width * precision.stream),
+            Parts(
+                gradients=gradients,
+                temporary=embedding_bytes + lent + tokens * blocks.width * precision.stream,
+            ),
         ),
     )
     yield Peak("the optimizer", _sum(fixed, Parts(gradients=gradients)))

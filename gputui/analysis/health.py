@@ -1,4 +1,4 @@
-"""What ails a GPU, in words: the one set of words and thresholds of the panes and of `snapshot`."""
+"""Problems of a GPU, in words: the wording and thresholds of the panes and of `snapshot`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gputui.model.live import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
 from gputui.model.units import format_percent
 
 Severity = Literal["warn", "alarm"]
-"""Names of styles too."""
+"""Also names of styles."""
 Cause = Literal["power", "thermal", "other"]
 
 POWER_CAP = 0x4
-"""NVML clocks-event reasons (nvml.h, nvmlClocksEventReasons). GpuIdle 0x1 and the clocks that an application
-chose, 0x2, slow nothing down that wants to run."""
+"""NVML clocks-event reasons (nvml.h, nvmlClocksEventReasons). GpuIdle 0x1 and application clocks, 0x2,
+slow down nothing that wants to run."""
 HW_SLOWDOWN = 0x8
 SW_THERMAL = 0x20
 HW_THERMAL = 0x40
@@ -28,40 +28,39 @@ CAUSES: tuple[tuple[Cause, str, int], ...] = (
     ("thermal", "throttled_thermal_ns", SW_THERMAL | HW_THERMAL),
     ("other", "throttled_other_ns", HW_SLOWDOWN | HW_POWER_BRAKE),
 )
-"""Name, the driver's counter of nanoseconds, and the clocks-event reasons that stand for it now."""
+"""Name, the driver's counter of nanoseconds, and the clocks-event reasons that indicate it now."""
 
 STALE_AFTER_S = 3.0
 BUSY_PCT = 10.0
 """From here on a GPU counts as busy: an idle one trains its link down to save power."""
-TOLD_SHARE = 0.005
-"""A smaller part of the time slowed is not worth a word once it is over."""
+REPORTED_SHARE = 0.005
+"""A smaller share of throttled time is not reported once it is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """For which part of the time just past a GPU was slowed."""
+    """For which share of the recent past a GPU was throttled."""
 
     span_s: float = 0.0
-    """How long that time is."""
+    """Length of that time."""
     shares: Mapping[Cause, float | None] = field(default_factory=dict)
-    """0 to 1; None, or not there, where it is not known."""
+    """0 to 1; None or absent if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that a person should know of a GPU."""
+class GpuFinding:
+    """One thing the user should know about a GPU."""
 
     word: str
-    """Capitals where it is a state: `POWER-CAPPED 12 % of 5 min`, `LOST`, `PCIe x4 of x16`."""
+    """In capitals for a state: `POWER-CAPPED 12 % of 5 min`, `LOST`, `PCIe x4 of x16`."""
     severity: Severity
     why: str
-    """One sentence without its stop."""
+    """One sentence without its full stop."""
     short: str = ""
-    """Where there is little room: `POWER-CAPPED 12 %`; empty if the word is short."""
+    """For narrow places: `POWER-CAPPED 12 %`; empty if the word is short."""
 
     @property
     def brief(self) -> str:
-        """The shorter of the two."""
         return self.short or self.word
 
 
@@ -71,10 +70,10 @@ def health(
     slowed: Slowed = Slowed(),
     foreign: int = 0,
     stale_after_s: float = STALE_AFTER_S,
-) -> tuple[Finding, ...]:
-    """What ails a GPU, the worst first; empty if nothing does.
+) -> tuple[GpuFinding, ...]:
+    """The problems of a GPU, worst first.
 
-    `foreign` processes of others are on it (`foreign_processes`). With intervals above a second,
+    `foreign` processes of other users run on it (`foreign_processes`). With intervals above a second,
     `stale_after_s` should be more than two of them.
     """
     found = _reachable(now_ns, gpu, stale_after_s)
@@ -82,15 +81,15 @@ def health(
         found += [*_slowed(gpu, slowed), *_errors(gpu), *_link(gpu)]
         if foreign:
             who = "1 process" if foreign == 1 else f"{foreign} processes"
-            found.append(Finding("SHARED", "warn", f"{who} of other users on this GPU"))
+            found.append(GpuFinding("SHARED", "warn", f"{who} of other users on this GPU"))
     return tuple(sorted(found, key=lambda finding: finding.severity != "alarm"))
 
 
 def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -> dict[int, int]:
-    """By device, how many processes of other users are on it; `user` is who looks, empty if not known.
+    """By device, how many processes of other users run on it; `user` is the current user, empty if unknown.
 
-    A process is another's if its user is known and not `user`, or if the system hides it from us. Those of
-    the host that a container cannot look at are not counted: they may be one's own.
+    A process is foreign if its user is known and not `user`, or if the system hides it. Processes of the host
+    that a container cannot see are not counted: they may be the user's.
     """
     found: dict[int, int] = {}
     if isinstance(processes, Missing):
@@ -105,7 +104,7 @@ def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -
 
 
 def is_lost(problem: Missing) -> bool:
-    """Whether a GPU is gone for good, and not only silent."""
+    """Whether a GPU is gone for good, not only silent."""
     return problem.reason.startswith(LOST)
 
 
@@ -117,7 +116,7 @@ def age(seconds: float) -> str:
 
 
 def throttle_words(bits: int) -> tuple[str, ...]:
-    """What slows a GPU now, by its clocks-event reasons."""
+    """What throttles a GPU now, from its clocks-event reasons."""
     words = (
         (POWER_CAP, "POWER-CAPPED"),
         (SW_THERMAL | HW_THERMAL, "THERMAL"),
@@ -127,39 +126,39 @@ def throttle_words(bits: int) -> tuple[str, ...]:
     return tuple(word for mask, word in words if bits & mask)
 
 
-def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Finding]:
+def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[GpuFinding]:
     age_s = (now_ns - gpu.t_ns) / 1e9
     stale = f"STALE {age(age_s)}" if age_s >= stale_after_s else ""
     if gpu.problem is None:
-        return [Finding(stale, "warn", f"the last reading is {age(age_s)} old")] if stale else []
+        return [GpuFinding(stale, "warn", f"the last reading is {age(age_s)} old")] if stale else []
     reason = gpu.problem.reason
     if is_lost(gpu.problem):
-        return [Finding("LOST", "alarm", reason)]
-    return [Finding(stale or "NO READING", "alarm", reason)]
+        return [GpuFinding("LOST", "alarm", reason)]
+    return [GpuFinding(stale or "NO READING", "alarm", reason)]
 
 
-def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[Finding]:
+def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
     bits = int(_number(gpu, "throttle_bits") or 0)
-    found: list[Finding] = []
-    if bits & POWER_CAP or (slowed.shares.get("power") or 0) >= TOLD_SHARE:
-        found.append(_told("POWER-CAPPED", "warn", _power_sentence(gpu), slowed, "power"))
-    if bits & (SW_THERMAL | HW_THERMAL) or (slowed.shares.get("thermal") or 0) >= TOLD_SHARE:
-        found.append(_told("THERMAL", "alarm", _heat_sentence(gpu), slowed, "thermal"))
+    found: list[GpuFinding] = []
+    if bits & POWER_CAP or (slowed.shares.get("power") or 0) >= REPORTED_SHARE:
+        found.append(_slowed_finding("POWER-CAPPED", "warn", _power_sentence(gpu), slowed, "power"))
+    if bits & (SW_THERMAL | HW_THERMAL) or (slowed.shares.get("thermal") or 0) >= REPORTED_SHARE:
+        found.append(_slowed_finding("THERMAL", "alarm", _heat_sentence(gpu), slowed, "thermal"))
     if bits & HW_POWER_BRAKE:
         why = "the box tells the GPU to draw less: its power supply is at its limit"
-        found.append(_told("POWER BRAKE", "alarm", why, slowed, "other"))
+        found.append(_slowed_finding("POWER BRAKE", "alarm", why, slowed, "other"))
     elif bits & HW_SLOWDOWN and not bits & HW_THERMAL:
         why = "the hardware has halved the clocks or worse: heat, or the power supply"
-        found.append(_told("HW SLOWDOWN", "alarm", why, slowed, "other"))
+        found.append(_slowed_finding("HW SLOWDOWN", "alarm", why, slowed, "other"))
     return found
 
 
-def _told(word: str, severity: Severity, why: str, slowed: Slowed, cause: Cause) -> Finding:
+def _slowed_finding(word: str, severity: Severity, why: str, slowed: Slowed, cause: Cause) -> GpuFinding:
     share = slowed.shares.get(cause)
-    if share is None or share < TOLD_SHARE:
-        return Finding(word, severity, why)
+    if share is None or share < REPORTED_SHARE:
+        return GpuFinding(word, severity, why)
     part = format_percent(share)
-    return Finding(f"{word} {part} of {age(slowed.span_s)}", severity, why, f"{word} {part}")
+    return GpuFinding(f"{word} {part} of {age(slowed.span_s)}", severity, why, f"{word} {part}")
 
 
 def _power_sentence(gpu: DeviceSample) -> str:
@@ -180,25 +179,25 @@ def _heat_sentence(gpu: DeviceSample) -> str:
     return why
 
 
-def _errors(gpu: DeviceSample) -> list[Finding]:
+def _errors(gpu: DeviceSample) -> list[GpuFinding]:
     count = _number(gpu, "ecc_uncorrected_count")
     if not count:
         return []
     many = "1 memory error" if count == 1 else f"{count:.0f} memory errors"
     why = f"{many} could not be corrected: results may be wrong"
-    return [Finding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}")]
+    return [GpuFinding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}")]
 
 
-def _link(gpu: DeviceSample) -> list[Finding]:
+def _link(gpu: DeviceSample) -> list[GpuFinding]:
     width, widest = _number(gpu, "pcie_width"), _number(gpu, "pcie_width_max")
     if width and widest and width < widest:
         why = f"the PCIe link has trained {width:.0f} of {widest:.0f} lanes: copies to the GPU are slow"
-        return [Finding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)]
+        return [GpuFinding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)]
     generation, best = _number(gpu, "pcie_generation"), _number(gpu, "pcie_generation_max")
     busy = _number(gpu, "sm_busy_pct")
     if generation and best and generation < best and busy is not None and busy >= BUSY_PCT:
         why = f"the PCIe link runs at generation {generation:.0f} of {best:.0f} while the GPU is busy"
-        return [Finding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)]
+        return [GpuFinding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)]
     return []
 
 

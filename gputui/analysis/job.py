@@ -28,7 +28,7 @@ UNITS: dict[str, str] = {
     "request": "req",
     "requests": "req",
 }
-"""What people write, and the unit of `units.RATES` that is meant."""
+"""What people write, and the unit of `units.RATES` it means."""
 VERBS: dict[str, tuple[str, ...]] = {
     "tok": ("train", "write"),
     "img": ("train",),
@@ -47,7 +47,7 @@ _MEANT = {
     "decode": "write",
     "serve": "answer",
 }
-"""Other words for what is done."""
+"""Synonyms of the verbs."""
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _SCALE_WORDS = {"thousand": "k", "million": "m", "billion": "b", "trillion": "t"}
 _DURATIONS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -67,7 +67,7 @@ _BOUND = re.compile(r"(p50|p99)<=?(.+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """So much work, to be done once."""
+    """An amount of work to be done once."""
 
     amount: float
     unit: str
@@ -75,7 +75,7 @@ class Batch:
     verb: str
     """`train`, `write` or `answer`."""
     within_s: float | None
-    """When it has to be done; None if it does not matter."""
+    """Time limit in seconds; None without one."""
 
     @property
     def text(self) -> str:
@@ -86,13 +86,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Requests that come at random, for as long as the service lives."""
+    """Requests that arrive at random, for as long as the service runs."""
 
     per_s: float
     percentile: str
     """`p50` or `p99`; empty if any wait will do."""
     bound_s: float | None
-    """What this percentile of the waits may be at most; None with no percentile."""
+    """Limit of this percentile of the waits; None without a percentile."""
 
     @property
     def text(self) -> str:
@@ -105,7 +105,7 @@ Job = Batch | Serving
 
 
 def parse_job(text: str) -> Job:
-    """Read one job. Raises GputuiError with the word that is wrong and what may stand there."""
+    """Read one job. Raises GputuiError with the wrong word and what may stand there."""
     words = _in_order(text.split())
     if not words:
         raise _wrong(text, "is empty", GRAMMAR)
@@ -138,9 +138,9 @@ def parse_job(text: str) -> Job:
 
 
 def _in_order(words: list[str]) -> list[str]:
-    """Amount, unit, what is done, and the rest: as they are written, or put so.
+    """Amount, unit, verb, and the rest, reordered if necessary.
 
-    `50 M tokens`, `50 million tokens`, `200rps` and `train 50M tokens` are how people write too.
+    People also write `50 M tokens`, `50 million tokens`, `200rps` and `train 50M tokens`.
     """
     verbs = {verb for several in VERBS.values() for verb in several}
     if len(words) > 2 and _MEANT.get(words[0].lower(), words[0].lower()) in verbs:
@@ -162,7 +162,7 @@ def _in_order(words: list[str]) -> list[str]:
 
 
 def _is_amount_with_unit(word: str) -> bool:
-    """Whether a word is a number and a unit in one, such as `200rps`."""
+    """Whether a word is a number with its unit, such as `200rps`."""
     found = _WITH_UNIT.fullmatch(word)
     return found is not None and found[2].lower() in (*UNITS, *RATE_WORDS)
 
@@ -204,7 +204,7 @@ def _wrong(text: str, what: str, allowed: str) -> GputuiError:
 
 
 def _scaled(number: float) -> str:
-    """The same in the largest scale that leaves a whole number: `50M`."""
+    """The number in the largest scale that leaves a whole number: `50M`."""
     for sign in "TBMk":
         scale = _SCALES[sign.lower()]
         if number % scale == 0 and number < 1e15:
@@ -213,5 +213,5 @@ def _scaled(number: float) -> str:
 
 
 def _plain(number: float) -> str:
-    """The number so that it is read back the same: `28800`, `0.05`."""
+    """The number so that it reads back unchanged: `28800`, `0.05`."""
     return f"{number:.0f}" if number.is_integer() and number < 1e15 else repr(number)

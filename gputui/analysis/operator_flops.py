@@ -1,6 +1,6 @@
 """Floating-point operations of one call of an operator, from its name and the shapes of its inputs.
 
-Only matrix products, whose operations the shapes alone decide. A multiplication and an addition are two.
+Only matrix products, whose operations depend on the shapes alone. A multiplication and an addition are two.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FORMULAS: dict[str, tuple[int, Callable[[_Shapes], int | None]]] = {
     "aten::addmm": (3, lambda s: _product(s[1], s[2])),
     "aten::baddbmm": (3, lambda s: _product(s[1], s[2])),
 }
-"""Inputs that it needs, and its formula."""
+"""Number of inputs, and the formula."""
 
 
 def flops_of_call(operator: str, shapes: str) -> int | Missing:

@@ -1,4 +1,4 @@
-"""Whether a GPU reaches what its kind reaches elsewhere."""
+"""Whether a GPU reaches the peaks that others of its kind reach."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ _OTHER_REASONS = "a narrow or slow PCIe link, another process, or a busy host"
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What was measured elsewhere, in units per second, and the limits of the believable."""
+    """What was measured elsewhere, in units per second, and the limits of what is plausible."""
 
     measured_low: float
     measured_high: float | None
-    """None where the source gives only what is reached at least."""
+    """None if the source only gives a minimum."""
     warn_below: float
     suspicious_above: float
 
 
 @dataclass(frozen=True, slots=True)
 class PeakTest:
-    """One ceiling measured here, with what is expected of the device."""
+    """One peak measured here, with what is expected of the device."""
 
     label: str
-    """How the row is called, such as `gemm amp`."""
+    """Name of the row, such as `gemm amp`."""
     measure: str
     """`matmul`, `copy`, `h2d_pinned`, ..."""
     units_per_s: float
     unit: str
     """`flop` or `B`, as in `units.RATES`."""
     expectation: Expectation | None
-    """None where nothing is known for this device."""
+    """None if nothing is known about this device."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPeakTest:
-    """One ceiling beside what is expected."""
+    """One peak test compared with what is expected."""
 
     peak_test: PeakTest
     word: str
     share: float | None
-    """Of the lowest figure measured elsewhere: 1 or more is as fast as there. None without a reference."""
+    """Of the lowest value measured elsewhere: 1 or more is as fast as there. None without a reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerformanceCheck:
-    """Is this box normal: one word, one line, and each ceiling."""
+    """Whether the machine performs as expected: one word, one line, and each peak test."""
 
     word: str
     """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
@@ -66,10 +66,10 @@ class PerformanceCheck:
 
 
 def check_performance(device_name: str, peak_tests: Sequence[PeakTest]) -> PerformanceCheck:
-    """Compare the ceilings of one device with what its kind reaches elsewhere.
+    """Compare the peak tests of one device with what its kind reaches elsewhere.
 
-    The worst word wins: an impossible figure before a low one, a low one before a normal one. Ceilings
-    without a reference do not count, and are not in the line unless all are without.
+    The worst word wins: an impossible value before a low one, a low one before a normal one. Tests without a
+    reference do not count, and are not in the line unless all are without.
     """
     judged = tuple(_judge(peak_test) for peak_test in peak_tests)
     known = [one for one in judged if one.word != NO_REFERENCE]
@@ -117,7 +117,7 @@ def _phrase(judged: JudgedPeakTest) -> str:
 
 
 def _elsewhere(expectation: Expectation, unit: str, beside: str) -> str:
-    """The expected range; its unit is left out where it is that of the figure beside it."""
+    """The expected range; its unit is left out if it equals that of the value it is compared with."""
     low = format_rate(expectation.measured_low, unit)
     if expectation.measured_high is None:
         return f"at least {_without_unit(low, beside)}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 UNKNOWN_LAUNCH_SD = 0.10
-"""For a pair of classes that is not in the table: as bad as the worst of it."""
+"""For a pair of classes that is not in the table: as bad as the worst in it."""
 
 LAUNCH_SD: dict[tuple[str, str], float] = {
     # Nine launches of one GEMM on a 2-core box spread by 9–10 %; kept for all CPU work until measured.
@@ -22,7 +22,7 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
     ("cpu", "inference"): 0.10,
     ("cpu", "host"): 0.10,
     # One 8192^3 bf16 GEMM on one H200: 769–798 TFLOP/s, a range of 3.7 %, as 8 launches of sd 1.3 % give.
-    # That range holds warming up too, which a stable launch has behind it.
+    # That range includes warm-up too, which a stable launch has behind it.
     ("gpu", "ceiling"): 0.010,
     # Small models are bound by kernel launches, as Tacotron2 is: the largest of the 12 series.
     ("gpu", "training"): 0.026,
@@ -34,11 +34,8 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 """Between launches of one case on one machine, by device class and workload class."""
 
 CONTENDED_SD = 0.5
-"""How much more they vary where others hold the CPUs, times the share of the time in which they do.
-
-From the 11 launches below: single cases varied by 28 and 32 % where others held the CPUs about 60 % of
-the time.
-"""
+"""How much more they vary while others hold the CPUs, times the share of the time they do. From the 11
+launches below: single cases varied by 28 and 32 % where others held the CPUs about 60 % of the time."""
 
 PAIRED_SD: dict[tuple[str, str], float] = {
     # 11 launches of a 2048^3 product in fp32 and bf16, within an hour on a 2-core box with loads of 3 to 14:
@@ -63,7 +60,7 @@ INSTANCE_SD: dict[tuple[str, str], float] = {
     ("gpu", "inference"): 0.038,
     ("gpu", "host"): 0.10,
 }
-"""Between machines that carry the same name, by device class and workload class."""
+"""Between machines of the same name, by device class and workload class."""
 
 
 def launch_prior_sd(device_class: str, workload_class: str, waited: float = 0.0) -> float:
@@ -78,14 +75,14 @@ def launch_prior_sd(device_class: str, workload_class: str, waited: float = 0.0)
 def paired_prior_sd(device_class: str, workload_class: str) -> float:
     """The standard deviation of the log ratio of two interleaved cases between launches on one machine.
 
-    Where it was not measured, that of single cases: what launches share is then not known to fall out.
+    If it was not measured, that of single cases: nothing is then known to cancel out.
     """
     known = PAIRED_SD.get((device_class, workload_class))
     return launch_prior_sd(device_class, workload_class) if known is None else known
 
 
 def instance_prior_sd(device_class: str, workload_class: str) -> float:
-    """The standard deviation of the log time between machines of one name."""
+    """The standard deviation of the log time between machines of the same name."""
     return INSTANCE_SD.get((device_class, workload_class), UNKNOWN_INSTANCE_SD)
 
 

@@ -71,7 +71,7 @@ def t_quantile(share: float, df: float) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function for a, b > 0 and x from 0 to 1.
+    """The regularized incomplete beta function for a, b > 0 and x from 0 to 1.
 
     Source: continued fraction DLMF 8.17.22, evaluated by Lentz's algorithm.
     """

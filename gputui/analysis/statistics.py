@@ -16,7 +16,7 @@ from gputui.model.absent import Missing
 MERGE_ABOVE = 0.3
 MERGED_AT_LEAST = 10  # rank intervals keep their coverage from 5 blocks on; 10 leave room for the next merge
 _ALPHA = 0.05
-_BLOCKS_THAT_TELL = 8
+_LEAST_BLOCKS = 8
 _EXACT_PAIRS = 400  # up to this many pairs the rank statistic's own distribution is used
 _SORTED_PAIRS = 10_000  # up to this many pairs sorting them all is faster than counting
 
@@ -32,7 +32,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class TInterval:
-    """An estimated difference, its standard error and the degrees of freedom of that."""
+    """An estimated difference, its standard error and the degrees of freedom."""
 
     estimate: float
     standard_error: float
@@ -45,14 +45,15 @@ class TInterval:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle of the values; the mean of the two middle ones if they are even in number."""
+    """The middle value, or the mean of the two middle ones."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def lag1_autocorrelation(values: Sequence[float]) -> float:
-    """How far each value follows the one before it, -1 to 1; 0 for fewer than 4 values or constant ones."""
+    """How much each value depends on the previous one, -1 to 1; 0 for fewer than 4 values or constant
+    ones."""
     if len(values) < 4:
         return 0.0
     mean = math.fsum(values) / len(values)
@@ -64,7 +65,7 @@ def lag1_autocorrelation(values: Sequence[float]) -> float:
 
 
 def rank_autocorrelation(values: Sequence[float]) -> float:
-    """`lag1_autocorrelation` of the values' ranks, ties shared: a few outliers do not hide or feign it."""
+    """`lag1_autocorrelation` of the values' ranks, ties shared: robust against a few outliers."""
     ordered = sorted(values)
     first: dict[float, int] = {}
     for place, value in enumerate(ordered):
@@ -96,7 +97,7 @@ def dependence_factor(blocks: Sequence[float]) -> float:
     autocorrelation; r is taken as at most 0.9. 1 below 8 blocks, which tell nothing of it.
     """
     count = len(blocks)
-    if count < _BLOCKS_THAT_TELL:
+    if count < _LEAST_BLOCKS:
         return 1.0
     r = min((count * rank_autocorrelation(blocks) + 1) / (count - 4), 0.9)
     return math.sqrt((1 + r) / (1 - r)) if r > 0 else 1.0
@@ -108,7 +109,7 @@ def sample_sd(values: Sequence[float]) -> float:
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
-    """The centre of the values: the median of the means of all pairs, each value with itself included."""
+    """The center of the values: the median of the means of all pairs, each value with itself included."""
     ordered = sorted(values)
     return _middle_of(_walsh_averages(ordered))
 
@@ -161,10 +162,10 @@ def welch(
 
 
 def location_error(values: Sequence[float]) -> float:
-    """The standard error of the values' centre; 0 for a single value, whose error cannot be known.
+    """The standard error of the values' center; 0 for a single value, whose error cannot be known.
 
-    From the rank interval, which outliers do not blow up; below 6 values from their standard deviation.
-    Widened by what neighbouring blocks still have in common.
+    From the rank interval, which is robust against outliers; with fewer than 6 values from their standard
+    deviation. Widened for the remaining correlation of neighboring blocks.
     """
     if len(values) < 2:
         return 0.0
@@ -178,7 +179,7 @@ def location_error(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Values formed of pairs, of which single ones are wanted by rank."""
+    """Values computed from pairs, accessed by rank without sorting them all."""
 
     count: int
     smallest: Callable[[int], float]

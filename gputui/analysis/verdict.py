@@ -1,10 +1,10 @@
-"""How much faster one side is, how sure that is, and the word for it.
+"""How much faster one side is, how certain that is, and the word for it.
 
-Two families of rows share a table. Where both sides have 3 launches or more, the spread between launches
-was measured: p-values are calibrated, and Benjamini–Hochberg over these rows keeps the share of false
-finds at 5 %. Elsewhere the spread is a prior that stands for the worst one may expect; each such row is
-right at least 95 times in 100 by its interval alone, and does not enter Benjamini–Hochberg, since with
-an assumed sd of 10 % a true 1.5 x among ten rows (p = 0.005) would be kept back every second time.
+Two families of rows share a table. With 3 launches or more on both sides, the spread between launches is
+measured: p-values are calibrated, and Benjamini–Hochberg over these rows keeps the share of false finds at 5
+%. Elsewhere the spread is a worst-case prior; each such row is right at least 95 times in 100 by its interval
+alone, and does not enter Benjamini–Hochberg, since with an assumed sd of 10 % a true 1.5 x among ten rows (p
+= 0.005) would be rejected every second time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gputui.model.absent import Missing
 WORDS = ("faster", "slower", "same", "inconclusive", "not comparable")
 BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %
 FALSE_DISCOVERY_RATE = 0.05
-LAUNCHES_MEASURED = 3  # from so many launches a side their spread is measured, not assumed
+LAUNCHES_MEASURED = 3  # from this many launches a side, their spread is measured, not assumed
 _BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % needs
 MOST_LAUNCHES = 20  # more are not worth it: a difference that needs them is too small to matter
 _ROW_CORRELATION = 0.5  # see geometric_mean
@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How fast B is against A, of one case or of several, with its 95 % interval."""
+    """The ratio of B's speed to A's, of one case or of several, with its 95 % interval."""
 
     ratio: float
     """Time of A over time of B, so that 2 means that B does twice the work in the same time."""
@@ -59,11 +59,12 @@ class Estimate:
     prior_half_width: float
     """Half the interval of the log ratio if launches vary by the prior."""
     shown_half_width: float
-    """The same if they vary by just what they show; 0 where that was not measured."""
+    """As above if they vary only by what they show; 0 if that was not measured."""
     contended_low: float
-    """How far CPU contention alone moves the lower end, as a factor of at most 1; `widened_by_contention`."""
+    """The factor, at most 1, by which CPU contention alone moves the lower end; see
+    `widened_by_contention`."""
     contended_high: float
-    """The same of the upper end, at least 1."""
+    """The same for the upper end, at least 1."""
 
     def is_beyond(self, band: float) -> bool:
         """Whether the whole interval lies outside of the band 1/(1 + band) to 1 + band."""
@@ -93,7 +94,8 @@ class Estimate:
         return self._p_for_table(abs(middle) - math.log1p(band), prior_scale)
 
     def p_slower_for_table(self, limit: float, prior_scale: float = 1.0) -> float:
-        """The same against one limit of the ratio, for a claim that the whole interval lies below it."""
+        """As `p_for_table`, against one limit of the ratio, for a claim that the whole interval lies below
+        it."""
         middle, half = self._log_interval()
         distance = math.log(limit) - middle
         return self._p_for_table(distance, prior_scale) if self.replicated else _p(distance, half, self.df)
@@ -107,7 +109,7 @@ class Estimate:
     def _log_interval(self) -> tuple[float, float]:
         """Middle and half-width of the interval on the log scale.
 
-        The middle is not quite the estimate where ranks or contention make the interval lopsided.
+        The middle differs from the estimate if ranks or contention make the interval lopsided.
         """
         low, high = math.log(self.low), math.log(self.high)
         return (low + high) / 2, (high - low) / 2
@@ -115,13 +117,13 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class RatioEstimate(Estimate):
-    """How fast B is against A on one case."""
+    """The ratio of B's speed to A's on one case."""
 
     n_a: int
     """Timed blocks."""
     n_b: int
     independent_a: int
-    """Blocks after neighbours that resemble each other were merged; of pairs, pairs."""
+    """Blocks after correlated neighbors were merged; of pairs, pairs."""
     independent_b: int
     launches_a: int
     launches_b: int
@@ -130,19 +132,19 @@ class RatioEstimate(Estimate):
     autocorrelation: float
     """Lag-1, of the launch where it is furthest from 0, before merging."""
     resolvable: float
-    """The smallest ratio above 1 that this comparison could have told from the band of 1 %."""
+    """The smallest ratio above 1 that this comparison could have distinguished from the band of 1 %."""
     paired: bool = False
     """Both sides were interleaved in the same launches, and their blocks compared in pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What may be said of B against A."""
+    """What can be said about B against A."""
 
     word: str
     """One of `WORDS`."""
     reason: str
-    """Why no more can be said; empty for `faster`, `slower` and `same`."""
+    """Why nothing more can be said; empty for `faster`, `slower` and `same`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,23 +164,23 @@ class SpeedEstimate:
     blocks: int
     """Timed blocks."""
     independent: int
-    """Blocks after neighbours that resemble each other were merged."""
+    """Blocks after correlated neighbors were merged."""
     launches: int
     method: str
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One side's launches, prepared. Without slots: what is asked of it again and again is kept in it."""
+    """One side's launches, prepared. Has no slots because it caches what is used repeatedly."""
 
     timed: int
-    """Blocks before any were merged."""
+    """Blocks before merging."""
     logs: tuple[tuple[float, ...], ...]
     """Log block times per launch, merged until independent."""
     locations: tuple[float, ...]
-    """Hodges–Lehmann centre of each launch, of all its blocks: how far they are merged must not move it."""
+    """Hodges–Lehmann center of each launch, over all its blocks: merging must not move it."""
     factor: float
-    """Widening for what neighbouring blocks still have in common."""
+    """Widening for the remaining correlation of neighboring blocks."""
     autocorrelation: float
     prior_sd: float
 
@@ -196,23 +198,25 @@ class _Side:
 
     @cached_property
     def centre(self) -> float:
-        """Mean of the launches' centres: a launch of more blocks has no more say in how launches vary."""
+        """Mean of the launches' centers: all launches weigh the same, however many blocks they have."""
         return math.fsum(self.locations) / self.launches
 
     @property
     def assumed_variance(self) -> float:
-        """Of the side's centre because launches differ: by the prior, or more if two launches show more."""
+        """Variance of the side's center due to differing launches: the prior, or more if two launches show
+        more."""
         sd = max(self.prior_sd, sample_sd(self.locations) if self.launches > 1 else 0.0)
         return sd**2 / self.launches
 
     @cached_property
     def error_variance(self) -> float:
-        """Mean variance of a launch's centre from its blocks alone: below it launches agree only by luck."""
+        """Mean variance of a launch's center from its blocks alone: below it, launches agree only by
+        chance."""
         return math.fsum(location_error(launch) ** 2 for launch in self.logs) / self.launches
 
     @cached_property
     def within_variance(self) -> float:
-        """Of the side's centre, from the blocks of its launches alone."""
+        """Of the side's center, from the blocks of its launches alone."""
         return self.error_variance / self.launches
 
 
@@ -344,9 +348,9 @@ def compare_pairs(
 
 
 def with_ratio_of_speeds(pairs: RatioEstimate, a: SpeedEstimate, b: SpeedEstimate) -> RatioEstimate:
-    """Pairs with the ratio of the sides' own speeds, so that a table has one figure for each of the three.
+    """Pairs with the ratio of the sides' own speeds, so that a table is consistent.
 
-    The interval stays that of the pairs, and reaches to that ratio where it would not hold it.
+    The interval stays that of the pairs, extended if necessary to contain that ratio.
     """
     ratio = b.units_per_s / a.units_per_s
     low, high = min(pairs.low, ratio), max(pairs.high, ratio)
@@ -481,7 +485,7 @@ def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missin
 
 
 def launch_centre(block_times: Sequence[float]) -> float:
-    """The block time that stands for one launch, of one block or more, in their unit."""
+    """The block time that represents one launch, of one block or more, in their unit."""
     return math.exp(hodges_lehmann([math.log(t) for t in block_times]))
 
 
@@ -547,7 +551,7 @@ def _prepared(launches: _Launches, prior_sd: float) -> _Side:
 def _kept(
     made: Callable[[_Launches, float], _Result], launches: Sequence[Sequence[float]], prior_sd: float
 ) -> _Result:
-    """What is made of launches, out of memory where it was made before: a baseline meets many others."""
+    """A cached result for these launches: a baseline is compared with many others."""
     exact = tuple(map(tuple, launches))
     if sum(map(len, exact)) > _MOST_BLOCKS_KEPT:
         return made(exact, prior_sd)
@@ -588,7 +592,7 @@ def _within(a: _Side, b: _Side) -> tuple[float, float, float]:
 
 
 def _p(distance: float, half: float, df: float) -> float:
-    """The two-sided p of something so far away, whose 95 % interval has this half-width; 1 if it is not."""
+    """The two-sided p of a distance, given the half-width of its 95 % interval; 1 if it is not positive."""
     if distance <= 0:
         return 1.0
     return 2 * t_cdf(-t_quantile(0.975, df) * distance / half, df) if half > 0 else 0.0
@@ -611,7 +615,7 @@ def _prior_scale(estimates: Sequence[RatioEstimate]) -> float:
 
 
 def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
-    """The largest p that is kept as a find; below 0 if none is. Benjamini & Hochberg 1995."""
+    """The largest p that counts as a find; below 0 if none does. Benjamini & Hochberg 1995."""
     kept = -1.0
     for rank, p in enumerate(sorted(p_values), start=1):
         if p <= rate * rank / len(p_values):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gputui.model.result import RunSummary
     from gputui.services.advise.buy import Buying
-    from gputui.services.advise.rent import Advice, Box, Offer, Pick, Span
+    from gputui.services.advise.rent import Advice, Estimated, Offer, Pick, PricedSide
     from gputui.services.results.selectors import Selection
 
 
@@ -150,7 +150,7 @@ def command(
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
         return _told(refusals)
-    from gputui.cli.tables import console
+    from gputui.cli.output import console
 
     out = console()
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
@@ -218,9 +218,9 @@ def _box(
     typed: dict[str, str],
     cpus: dict[str, float],
     pool: bool,
-) -> Box:
+) -> PricedSide:
     from gputui.model.journal import Price
-    from gputui.services.advise.rent import Box
+    from gputui.services.advise.rent import PricedSide
     from gputui.services.compare.pairing import side_of_runs
     from gputui.services.prices.pricing import price_of, price_of_run
 
@@ -230,7 +230,7 @@ def _box(
     cpu_price: Price | Missing = Missing("not stated")
     if text in cpus:
         cpu_price = Price(cpus[text], 0.0, "stated", "", "", "", "")
-    return Box(side, price, cpu_price)
+    return PricedSide(side, price, cpu_price)
 
 
 def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[str], float | Missing]:
@@ -253,8 +253,8 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
     from rich.text import Text
 
     from gputui.analysis.job import Batch
-    from gputui.cli.tables import add_row, table
     from gputui.services.results.labels import device_words
+    from gputui.services.support.text_tables import add_row, table
 
     out.print(Text(advice.stands_for))
     out.print()
@@ -338,7 +338,7 @@ def _row(offer: Offer) -> str:
     return " ".join(filter(None, (variant.precision, mode, threads)))
 
 
-def _with_spread(span: Span, told: Callable[[float], str]) -> str:
+def _with_spread(span: Estimated, told: Callable[[float], str]) -> str:
     """A figure and the interval around it, as `show` prints them: `41.0 s ±4 %`."""
     from gputui.model.units import format_spread
 

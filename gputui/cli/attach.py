@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from gputui.cli.recovered import tell_recovered
+from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, alerts_of, finish, hold_signals, watch
 from gputui.recording.spec import Spec
 from gputui.services.runs.process import find_in_progress
@@ -18,7 +18,7 @@ from gputui.services.runs.process import find_in_progress
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(run: str, notify: bool, as_json: bool) -> int:
     """Watch RUN (its short id or label; the only one without it) until it ends, then show its results."""
-    tell_recovered()
+    report_recovered()
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
     if sys.stderr.isatty():

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from gputui.errors import EXIT_CANNOT_TELL, EXIT_CASE_FAILED, EXIT_DONE, GputuiError
-from gputui.services.compare.columns import (
-    COLUMNS,
-    LONG_COLUMNS,
-    Form,
-    Naming,
-    Words,
-    absent_lines,
-    cost_table,
-    energy_table,
-    left_out,
-    metric_table,
-    performance_lines,
-    remarks,
-    row_table,
-)
+from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiError
+from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
-from gputui.services.compare.pairing import DIMENSIONS, Comparison
-from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
-from gputui.services.compare.session import Answer, Asked, Request, ask, columns_of
-from gputui.services.compare.why import Why
-
-if TYPE_CHECKING:
-    from gputui.cli.tables import Page
+from gputui.services.compare.pairing import DIMENSIONS
+from gputui.services.compare.session import Request, ask
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
-_FORMS = ((100, Form()), (0, Form(is_wide=False)), (0, Form(is_wide=False, is_short=True)))
-"""With the columns of the terminal from which each is tried; the first that fits is taken."""
 
 
 def _percent(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -58,9 +34,10 @@ def _percent(context: click.Context, parameter: click.Parameter, text: str | Non
     return number
 
 
-def _columns(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Names of columns from a list with commas."""
-    return None if text is None else columns_of(text)
+def _columns(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[ComparisonColumn, ...]:
+    return () if text is None else columns_of(text)
 
 
 @click.command()
@@ -77,7 +54,7 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
     "--columns",
     callback=_columns,
     metavar="C,...",
-    help=f"What text and markdown show: {', '.join(COLUMNS)}.",
+    help=f"What text and markdown show: {', '.join(column.name for column in COLUMNS)}.",
 )
 @click.option(
     "-o",
@@ -98,6 +75,8 @@ def _columns(context: click.Context, parameter: click.Parameter, text: str | Non
     help="With --fail-if-slower: exit 0 or 1, not 5, where it cannot be told.",
 )
 @click.option("--fail-if-unsure", is_flag=True, help="The same as --unsure fail.")
+@click.option("--all", "shows_all", is_flag=True, help="All rows, even where the terminal has no room.")
+@click.option("-v", "--verbose", is_flag=True, help="Notes, reasons, costs and what was left out, too.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
 @click.option("--tui", "on_screen", is_flag=True, help="Show it on the Compare screen.")
 @click.pass_context
@@ -108,11 +87,13 @@ def command(
     baseline: str | None,
     pool: bool,
     form: str,
-    columns: tuple[str, ...] | None,
+    columns: tuple[ComparisonColumn, ...],
     output: Path | None,
     slower_pct: float | None,
     unsure: str | None,
     fail_if_unsure: bool,
+    shows_all: bool,
+    verbose: bool,
     trust: bool,
     on_screen: bool,
 ) -> int:
@@ -122,16 +103,16 @@ def command(
     `latest~1`. `reference:NAME` is a file in $GPUTUI_REFERENCES, else one that comes with gputui (none yet).
     """
     if on_screen:
-        return _show(context, Request(files, by or "", baseline or "", pool, trust, columns or ()))
+        return _show(context, Request(files, by or "", baseline or "", pool, trust, columns))
     is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
     if output is not None and not is_named and output.suffix.lower() not in ("", ".txt"):
         form = form_of(output)
-    if columns is not None and form not in ("text", "markdown"):
+    if columns and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
     asked = ask(files, by=by, pool=pool, trust=trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
-    with_energy = form in WITH_ENERGY or (columns is not None and "energy" in columns)
+    with_energy = form in WITH_ENERGY or ENERGY in columns
     first = 0 if baseline is None else asked.baseline(baseline)
     if fail_if_unsure and unsure == "pass":
         raise GputuiError("--unsure pass and --fail-if-unsure: one or the other", "leave one of them out")
@@ -139,18 +120,23 @@ def command(
     if unsure == "pass" and slower_pct is None:
         raise GputuiError("--unsure pass: goes with --fail-if-slower PCT", "such as --fail-if-slower 5")
     is_gate = slower_pct is not None or unsure is not None
-    unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_CANNOT_TELL)
+    unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_UNDECIDED)
     try:
         answer = asked.compared(first, with_energy=with_energy)
     except GputuiError as error:
         raise (GputuiError(error.message, error.hint, unsure_exit) if is_gate else error) from None
-    text = _rendered(asked, answer, form, columns, output)
     if output is not None:
         from gputui.services.support.atomic_write import write_whole
 
-        write_whole(output, text)
-    elif text:
-        click.echo(text, nl=False)
+        write_whole(output, comparison_text(asked, answer, form, columns))
+    elif form != "text":
+        click.echo(comparison_text(asked, answer, form, columns), nl=False)
+    else:
+        from gputui.cli.output import console
+        from gputui.services.compare.text import comparison_pages
+
+        for page in comparison_pages(asked, answer, columns, console(), verbose, shows_all):
+            page.show()
     if not is_gate:
         return EXIT_DONE
     result = check_gate(answer.comparisons, asked.ignore, slower_pct, asked.evidence)
@@ -177,75 +163,3 @@ def _show(context: click.Context, request: Request) -> int:
 
 def _is_stated(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-
-
-def _rendered(
-    asked: Asked, answer: Answer, form: str, columns: tuple[str, ...] | None, output: Path | None
-) -> str:
-    """The whole output; text for the terminal is printed as it is made, and nothing is left to write."""
-    if form != "text":
-        return comparison_text(asked, answer, form, columns)
-    from gputui.cli.tables import Page, console
-
-    kept = None if output is None else StringIO()
-    out = console(kept)
-    for index, (comparison, whys) in enumerate(zip(answer.comparisons, answer.whys, strict=True)):
-        page = Page(out)
-        if index:
-            page.line()
-        _write(page, comparison, whys, asked.ignore, columns)
-        page.show()
-    return "" if kept is None else kept.getvalue()
-
-
-def _write(
-    page: Page,
-    comparison: Comparison,
-    whys: Sequence[Why],
-    ignore: str,
-    columns: tuple[str, ...] | None,
-) -> None:
-    from gputui.cli.tables import Sheet, first_that_fits
-    from gputui.cli.why import write_whys
-
-    for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
-    for line in choice_words(comparison, ignore):
-        page.line(line)
-    if comparison.differs:
-        page.line("differs: " + ", ".join(difference_words(d) for d in comparison.differs))
-    elif not ignore:
-        page.line(f"differs: {no_difference_words(comparison)}")
-    page.line()
-    naming = Naming(comparison, ignore)
-    beside = columns
-    while True:
-        forms = [row_table(comparison, naming, f, beside) for width, f in _FORMS if page.width >= width]
-        sheet = first_that_fits(page.width, [Sheet(words.headings, words.rows) for words in forms])
-        if sheet.width <= page.width or beside is None or LONG_COLUMNS.isdisjoint(beside):
-            break
-        beside = tuple(column for column in beside if column not in LONG_COLUMNS)
-    styles = ["bold" if row.verdict.word in ("faster", "slower") else "" for row in comparison.rows] + [
-        "italic"
-    ] * (len(sheet.rows) - len(comparison.rows))
-    page.table(sheet.headings, sheet.rows, forms[0].numeric, styles)
-    for number, note in enumerate(naming.notes, 1):
-        page.line(f"[{number}] {note}")
-    absent = absent_lines(comparison, columns or ())
-    for line in (*remarks(comparison, naming), *absent, *performance_lines(comparison)):
-        page.line(line)
-    write_whys(page, whys, naming)
-    _write_words(page, metric_table(comparison, naming))
-    apart = {"cost"} if columns is None else set(columns) - set(beside or ())
-    if "cost" in apart:
-        _write_words(page, cost_table(comparison, naming))
-    if "energy" in apart:
-        _write_words(page, energy_table(comparison, naming))
-    for line in left_out(comparison, naming):
-        page.line(line)
-
-
-def _write_words(page: Page, words: Words | None) -> None:
-    if words is not None:
-        page.line()
-        page.table(words.headings, words.rows, words.numeric)

@@ -39,5 +39,6 @@ def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
         has_mouse=not no_mouse,
         keeps_settings=False,
         user=USER,
+        is_demo=True,
     )
     return show_live(feed, options)

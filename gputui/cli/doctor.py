@@ -12,7 +12,7 @@ import click
 
 from gputui.cli.output import shown
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE
-from gputui.services.doctor.checks import Check, Terminal, look, worst
+from gputui.services.doctor.checks import Check, Terminal, run_checks, worst
 
 _MARKS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
 _TOPIC = 15
@@ -31,7 +31,7 @@ def command(python: str | None, db: Path | None, as_json: bool) -> int:
 
     Exit 1 if a problem was found; notes are none. Nothing is measured, and nothing stays behind.
     """
-    checks = look(terminal_here(), python=python, db=db, on_step=_told)
+    checks = run_checks(terminal_here(), python=python, db=db, on_step=_told)
     if as_json:
         plain = [
             {"topic": c.topic, "state": c.state, "found": c.found, "next_step": c.next_step} for c in checks

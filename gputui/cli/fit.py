@@ -150,7 +150,8 @@ def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
 
 def _print_training(found: Report, every: bool) -> None:
     from gputui.analysis.fit import PART_TITLES
-    from gputui.cli.tables import console, flowing
+    from gputui.cli.output import console
+    from gputui.services.support.text_tables import flowing
 
     out = console()
     out.print(found.headline.text, style="bold", markup=False)
@@ -176,8 +177,9 @@ def _print_training(found: Report, every: bool) -> None:
 
 def _print_inference(found: InferenceReport, every: bool) -> None:
     from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
-    from gputui.cli.tables import console, flowing
+    from gputui.cli.output import console
     from gputui.model.units import format_bytes
+    from gputui.services.support.text_tables import flowing
 
     out = console()
     serving, model = found.serving, found.serving.model
@@ -218,15 +220,15 @@ def _listed(parts: Iterable[tuple[str, int]]) -> str:
 
 
 def _print_assumed(out: Console, notes: Sequence[str]) -> None:
-    from gputui.cli.tables import flowing
+    from gputui.services.support.text_tables import flowing
 
     if notes:
         out.print(flowing(f"Assumed: {'; '.join(notes)}."))
 
 
 def _print_counted(out: Console, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
-    from gputui.cli.tables import flowing
     from gputui.services.advise.gpu_choice import SHOWN_FIRST
+    from gputui.services.support.text_tables import flowing
 
     known = len(_names(classes))
     shown = f" The {SHOWN_FIRST} GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
@@ -236,8 +238,8 @@ def _print_counted(out: Console, classes: Sequence[AnyClass], overhead: str, eve
 
 def _print_parts(out: Console, found: Report) -> None:
     from gputui.analysis.fit import PART_TITLES
-    from gputui.cli.tables import add_row, table
     from gputui.model.units import format_bytes, format_percent
+    from gputui.services.support.text_tables import add_row, table
 
     rows = table(("part", "all of it", "at the peak", "share"), right=(1, 2, 3))
     total = found.peak.parts.total
@@ -279,8 +281,8 @@ def _print_gpus(
     most: Mapping[tuple[str, ...], tuple[str, str]],
 ) -> None:
     """A line for each GPU."""
-    from gputui.cli.tables import add_row, table
     from gputui.model.units import format_bytes
+    from gputui.services.support.text_tables import add_row, table
 
     rows = table(("GPU", "memory", "will it fit", "$/h", *most_titles), right=(1, 3, 4, 5), breaks=(0, 2))
     for one, name in shown:

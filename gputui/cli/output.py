@@ -6,10 +6,13 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from gputui.services.support.plain_text import in_encoding
 from gputui.store.text import clean_lines, clean_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class _Output:
@@ -75,6 +78,13 @@ def beneath(stream: TextIO) -> TextIO:
 def drawn_on(stream: TextIO) -> TextIO:
     """The stream for who has cleaned names before and draws with control sequences; encoded as any other."""
     return cast(TextIO, _Output(beneath(stream), cleans=False))
+
+
+def console() -> Console:
+    """On stdout, as wide as the terminal, or 80 columns (or $COLUMNS) where there is none."""
+    from gputui.services.support.text_tables import console_on  # rich is slow to import
+
+    return console_on(drawn_on(sys.stdout))
 
 
 def wrapped(text: str, stream: TextIO) -> str:

@@ -25,7 +25,7 @@ from gputui.model.plan import PROFILED, Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_rate
 from gputui.services.results.throughput import speed_of_launch
-from gputui.services.runs.progress import INTERVAL_BLOCKS, Pace
+from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft
 
 _ERASE = "\r\x1b[K"
 """Back to the first column, and the line is empty."""
@@ -37,7 +37,7 @@ class Progress:
     def __init__(self, plans: Sequence[Plan], *, live: bool) -> None:
         self._plans = plans
         self._live = live
-        self._pace = Pace(plans)
+        self._pace = TimeLeft(plans)
         self._now = "starting"
         self._timed: tuple[int, int] | None = None
         """Run and case of the last line, if that was a block; what it says is only made when it is drawn."""

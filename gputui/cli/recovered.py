@@ -7,8 +7,8 @@ import click
 from gputui.services.runs.recovery import recover_orphans
 
 
-def tell_recovered() -> None:
+def report_recovered() -> None:
     """Store what runs left behind whose supervisors died; one line on stderr for each."""
     for found in recover_orphans():
-        if found.said:
-            click.echo(found.said, err=True)
+        if found.message:
+            click.echo(found.message, err=True)

@@ -50,5 +50,6 @@ def command(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse:
         is_ascii=is_ascii or wants_ascii(),
         has_mouse=not no_mouse,
         keeps_settings=False,
+        is_replay=True,
     )
     return show_live(feed, options)

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.cli.tables import Sheet, add_row, first_that_fits, flowing, table
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
@@ -33,6 +32,7 @@ from gputui.services.results.labels import (
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.support.text_tables import add_row, flowing, table, table_width
 
 
 def print_results(out: Console, run: Run) -> None:
@@ -46,13 +46,15 @@ def print_results(out: Console, run: Run) -> None:
         else:
             unmeasured.setdefault(outcome_words(case), []).append(case.case.name)
     if measured:
-        full, short = _full(measured, run), _short(measured, run)
-        sheet = first_that_fits(out.width, (full, short))
-        made = table(sheet.headings, right=(1, 2, 3) if sheet is full else (1, 2, 3, 4, 5))
-        for row in sheet.rows:
+        headings, *rows = _full(measured, run)
+        is_full = table_width((headings, *rows), out.encoding) <= out.width
+        if not is_full:
+            headings, *rows = _short(measured, run)
+        made = table(headings, right=(1, 2, 3) if is_full else (1, 2, 3, 4, 5))
+        for row in rows:
             add_row(made, *row)
         out.print(made)
-        if sheet is short and not isinstance(run.summary.price, Missing):
+        if not is_full and not isinstance(run.summary.price, Missing):
             out.print(_what_is_priced(measured, run.summary.price))
     print_metrics(out, run)
     print_uses(out, run)
@@ -119,20 +121,21 @@ def print_uses(out: Console, run: Run) -> None:
         )
 
 
-def _full(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sheet:
+def _full(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> list[list[str]]:
+    """Headings and rows."""
     headings = ["case", "rate", "per step", "95 %", "blocks"]
     rows = []
     for case, speed in measured:
         said = f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks} in {speed.launches} launches"
         rows.append([case_name(case), *_figures(case, speed), said])
     if isinstance(run.summary.price, Missing):
-        return Sheet(headings, rows)
+        return [headings, *rows]
     prices = [_price(case, run.summary.price) for case, _ in measured]
-    return Sheet([*headings, "$ for"], [[*row, price] for row, price in zip(rows, prices, strict=True)])
+    return [[*headings, "$ for"], *([*row, price] for row, price in zip(rows, prices, strict=True))]
 
 
-def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sheet:
-    """The same for a narrow terminal: what all prices are for is said below it."""
+def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> list[list[str]]:
+    """The same for a narrow terminal: a line below says what all prices are for."""
     headings = ["case", "rate", "per step", "95 %", "blocks"]
     rows = []
     for case, speed in measured:
@@ -142,11 +145,11 @@ def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> Sh
     if any(speed.launches > 1 for _, speed in measured):
         headings[-1] = "blocks/launches" if isinstance(run.summary.price, Missing) else "blocks"
     if isinstance(run.summary.price, Missing):
-        return Sheet(headings, rows)
+        return [headings, *rows]
     costs = [cost_of(case, run.summary.price) for case, _ in measured]
     prices = [format_usd(cost.usd_per_million) if isinstance(cost, Cost) else "—" for cost in costs]
     heading = "$/run" if all(case.case.unit == "run" for case, _ in measured) else "$/1M"
-    return Sheet([*headings, heading], [[*row, price] for row, price in zip(rows, prices, strict=True)])
+    return [[*headings, heading], *([*row, price] for row, price in zip(rows, prices, strict=True))]
 
 
 def _figures(case: CaseResult, speed: SpeedEstimate) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gputui.cli.recovered import tell_recovered
+from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, alerts_of, finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
@@ -22,7 +22,7 @@ from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import LiveRun, start_runs, wait_until_begun
 from gputui.services.runs.start import (
-    Asked,
+    RunOptions,
     blocks_from,
     budget_from,
     launches_from,
@@ -110,8 +110,8 @@ def command(
             "leave one of them out, or watch it later: gputui attach --notify",
         )
     model = None if like is None else _model(like, profile)
-    tell_recovered()
-    asked = Asked(
+    report_recovered()
+    options = RunOptions(
         profile=profile or ("" if model is not None else "quick"),
         db=db,
         pythons=pythons,
@@ -129,7 +129,7 @@ def command(
         keeps_traces=trace,
     )
     prepared = prepare(
-        asked,
+        options,
         on_probe=_say_probing,
         on_planned=_announce,
         profile_of=None if model is None else partial(_profile_like, model),

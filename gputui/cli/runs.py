@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.recovered import tell_recovered
+from gputui.cli.recovered import report_recovered
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.runs.process import called, runs_in_progress
 from gputui.services.support.paths import default_result_file
@@ -21,7 +21,7 @@ from gputui.store.reading import open_result
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(file: Path | None, trust: bool, as_json: bool) -> int:
     """List the runs of FILE, newest first; on stderr those in progress."""
-    tell_recovered()
+    report_recovered()
     in_progress = [run for together in runs_in_progress() for run in together]
     for run in in_progress:
         click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
@@ -44,8 +44,9 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         }
         click.echo(json.dumps(plain, indent=1))
         return EXIT_DONE
-    from gputui.cli.tables import add_row, console, table
+    from gputui.cli.output import console
     from gputui.services.results.labels import day, device_words, torch_words
+    from gputui.services.support.text_tables import add_row, table
 
     made = table(["run", "when", "profile", "status", "label", "box", "torch"], breaks=(2, 4, 5))
     for summary in summaries:

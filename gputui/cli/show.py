@@ -42,9 +42,9 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
 
         click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
         return EXIT_DONE
+    from gputui.cli.output import console
     from gputui.cli.results import print_results
     from gputui.cli.step_breakdown import print_breakdowns
-    from gputui.cli.tables import console
 
     out = console()
     for line in run_heading(found):

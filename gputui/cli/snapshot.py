@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from gputui.analysis.health import Finding, foreign_processes, health
+from gputui.analysis.health import GpuFinding, foreign_processes, health
 from gputui.cli.output import wrapped
 from gputui.errors import EXIT_DONE, MachineLacks
 from gputui.model.absent import Missing
@@ -23,7 +23,7 @@ from gputui.store.text import clean_text
 _NONE = "—"
 _LONGEST_COMMAND = 200
 
-Findings = Mapping[tuple[str, int], Sequence[Finding]]
+Findings = Mapping[tuple[str, int], Sequence[GpuFinding]]
 """By source and device."""
 
 
@@ -112,7 +112,7 @@ def _host_line(host: DeviceSample) -> str:
     )
 
 
-def _gpu_line(gpu: DeviceSample, findings: Sequence[Finding], instances: int) -> str:
+def _gpu_line(gpu: DeviceSample, findings: Sequence[GpuFinding], instances: int) -> str:
     name = str(gpu.values["name"]) if isinstance(gpu.values.get("name"), str) else ""
     name = gpu.mig_profile or name
     parts = [f"GPU {gpu.label}", name] if name else [f"GPU {gpu.label}"]

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from gputui.cli.tables import add_row, table
 from gputui.model.absent import Missing
 from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import format_bytes, format_percent, format_ratio, format_seconds
 from gputui.services.results.labels import case_name
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
+from gputui.services.support.text_tables import add_row, table
 
 _LEAST_SHARE = 0.005
 _POINTS = {

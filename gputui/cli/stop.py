@@ -6,7 +6,7 @@ import signal
 
 import click
 
-from gputui.cli.recovered import tell_recovered
+from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, EXIT_TERMINATED
 from gputui.recording.spec import Spec
@@ -18,7 +18,7 @@ from gputui.services.runs.process import find_in_progress, stop
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(run: str, as_json: bool) -> int:
     """End RUN (its short id or label; the only one without it), store what is finished, and show that."""
-    tell_recovered()
+    report_recovered()
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
     hold_signals()

@@ -111,8 +111,8 @@ def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: 
     `like` is the run that was repeated, as `F@RUN`; empty for none.
     """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
+    from gputui.cli.output import console
     from gputui.cli.results import print_results
-    from gputui.cli.tables import console
     from gputui.services.compare.pairing import runtime_name
     from gputui.store.reading import open_result
 

@@ -1,1 +1,1 @@
-"""What is known of GPUs, prices and plausible results without measuring: tables with their sources."""
+"""What is known without measuring about GPUs, prices and plausible results: tables with their sources."""

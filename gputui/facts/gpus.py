@@ -17,7 +17,7 @@ class GpuFacts:
     """The data sheet of one device."""
 
     row: GpuRow
-    """Of the whole GPU, also where the device is a slice of it."""
+    """Of the whole GPU, even if the device is a slice of it."""
     mig_profile: str
     """Such as `1g.10gb`; empty for a whole GPU."""
 
@@ -69,10 +69,10 @@ def rows_named(text: str) -> tuple[GpuRow, ...]:
 
 
 def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:
-    """The data sheet of a device by the name its driver or torch reports.
+    """The data sheet of a device by the name that its driver or torch reports.
 
-    The first matching row wins, case ignored, after a MIG suffix is taken off. Parts that share a name
-    are told apart by memory; without it they are Missing, because a wrong peak is worse than none.
+    The first matching row wins, ignoring case and a MIG suffix. Parts that share a name are distinguished by
+    memory; without it they are Missing, because a wrong peak is worse than none.
     """
     mig = _MIG_SUFFIX.search(device_name)
     bare_name = device_name[: mig.start()] if mig else device_name.strip()
@@ -91,10 +91,10 @@ def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:
 
 
 def peak_for(gpu: GpuFacts, precision_used: str) -> float | Missing:
-    """The dense peak in FLOP/s for the precision a case became: `fp32`, `tf32`, `amp-bf16`, `amp-fp16`.
+    """The dense peak in FLOP/s for the precision actually used: `fp32`, `tf32`, `amp-bf16`, `amp-fp16`.
 
-    Tensor units with FP32 accumulation; FP16 falls back to the vector rate of parts without tensor
-    units. Missing for a slice of a GPU, whose share of the peak is not known here.
+    Tensor units with FP32 accumulation; FP16 falls back to the vector rate of parts without tensor units.
+    Missing for a slice of a GPU, whose share of the peak is not known here.
     """
     if gpu.mig_profile:
         return Missing(f"the MIG slice {gpu.mig_profile} has only a part of the {gpu.name}'s peak")

@@ -12,9 +12,9 @@ InstancePrice = InstanceRow
 
 
 def find_instance(instance_type: str) -> tuple[InstancePrice, ...]:
-    """Every row of an instance type, of all providers and regions; case is ignored.
+    """Every row of an instance type, of all providers and regions, ignoring case.
 
-    A provider may stand before it, as in `aws/g5.xlarge`. Empty if there is none.
+    A provider may precede it, as in `aws/g5.xlarge`. Empty if there is none.
     """
     wanted = instance_type.strip().casefold()
     return tuple(row for row in instance_rows() if wanted in _names(row))
@@ -46,8 +46,8 @@ def _priced() -> Iterator[tuple[InstanceRow, float]]:
 
 
 def closest_instances(text: str, count: int = 5) -> tuple[str, ...]:
-    """Instance types that a person may have meant, likeliest first, as `provider/type`."""
-    from difflib import get_close_matches  # only a mistyped name needs it
+    """Instance types that the user may have meant, likeliest first, as `provider/type`."""
+    from difflib import get_close_matches  # only needed for a mistyped name
 
     wanted = text.strip().casefold()
     by_name = {name: _full_name(row) for row in instance_rows() for name in _names(row)}
@@ -57,7 +57,7 @@ def closest_instances(text: str, count: int = 5) -> tuple[str, ...]:
 
 
 def list_price(row: InstancePrice) -> Price | Missing:
-    """The row as the price of a box; Missing where the table knows the size but not what it costs."""
+    """The row as a price; Missing if the table knows the instance but not its price."""
     if isinstance(row.usd_per_hour, Missing):
         return Missing(f"no list price known for {_full_name(row)}: state it with --price")
     return Price(

@@ -1,4 +1,4 @@
-"""What a healthy GPU was seen to reach elsewhere."""
+"""What healthy GPUs reach elsewhere."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PlausibleRange = PlausibleRow
 def expected(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRange | Missing:
     """The range measured elsewhere for one GPU, in FLOP/s or B/s.
 
-    `gpu` is a find or its name; `measure` is `matmul`, `copy`, `h2d_pinned`, ...; `dtype` may be a
-    precision as used (`amp-bf16`), and is ignored for bandwidths. A measured range goes before a mere
-    minimum. Where no copy was measured, a fluid simulation's traffic (`lbm`) stands in as a minimum: a
-    plain copy reaches the same or more.
+    `gpu` is a result of `find_gpu` or its name; `measure` is `matmul`, `copy`, `h2d_pinned`, ...; `dtype` may
+    be a precision as used (`amp-bf16`), and is ignored for bandwidths. A measured range takes precedence over
+    a mere minimum. Where no copy was measured, a fluid simulation's traffic (`lbm`) serves as a minimum: a
+    plain copy is at least as fast.
     """
     if isinstance(gpu, GpuFacts) and gpu.mig_profile:
         return Missing(f"no figures for the MIG slice {gpu.mig_profile} of {gpu.name}")

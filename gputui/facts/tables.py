@@ -1,4 +1,4 @@
-"""The CSV tables as rows: read once, when first asked for."""
+"""The CSV tables as rows: read once, on first use."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gputui.model.absent import Missing
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """One accelerator of `gpus.csv`. Peaks are dense; None is unknown or unsupported, never zero."""
+    """One accelerator of `gpus.csv`. Peaks are dense; None means unknown or unsupported, never zero."""
 
     name: str
     """The key other tables use, such as `H200 SXM`."""
     pattern: re.Pattern[str]
-    """Searched in the name the driver reports, case ignored."""
+    """Searched in the name that the driver reports, ignoring case."""
     vendor: str
     arch: str
     compute_capability: str
     sm_count: float | None
     memory_gib: float | None
-    """The sales figure; `nvml_memory_mib` is what the driver reports."""
+    """As sold; `nvml_memory_mib` is what the driver reports."""
     nvml_memory_mib: float | None
     memory_bandwidth_gbs: float | None
     fp32_tflops: float | None
@@ -37,15 +37,15 @@ class GpuRow:
     fp8_tensor_tflops: float | None
     int8_tensor_tops: float | None
     fp16_vector_tflops: float | None
-    """The rate without tensor units, of parts that have none."""
+    """The rate without tensor units, for parts that have none."""
     tdp_w: float | None
     pcie_gen: float | None
     nvlink_gbs: float | None
     slowdown_temp_c: float | None
     mem_min_gib: float | None
-    """The row holds only for devices with at least this much memory."""
+    """The row only applies to devices with at least this much memory."""
     mem_max_gib: float | None
-    """The row holds only for devices with at most this much memory."""
+    """The row only applies to devices with at most this much memory."""
     source: tuple[str, ...]
     """Keys of `sources.csv`."""
     confidence: str
@@ -66,7 +66,7 @@ class PlausibleRow:
     """`flop` or `B`, as in `units.RATES`."""
     measured_min: float
     measured_max: float | None
-    """None where the source gives only what is accepted at least."""
+    """None if the source only gives a minimum."""
     warn_below: float
     suspicious_above: float
     peak: float
@@ -102,7 +102,7 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """Where figures of the other tables come from."""
+    """Where numbers of the other tables come from."""
 
     key: str
     title: str
@@ -113,7 +113,7 @@ class SourceRow:
 
 @functools.cache
 def gpu_rows() -> tuple[GpuRow, ...]:
-    """All accelerators, in the order in which they are matched: the first that fits wins."""
+    """All accelerators, in matching order: the first match wins."""
     return tuple(
         GpuRow(
             name=row["name"],
@@ -147,7 +147,7 @@ def gpu_rows() -> tuple[GpuRow, ...]:
 
 
 UNITS = {"TFLOP/s": ("flop", 1e12), "GB/s": ("B", 1e9)}
-"""Unit of `plausible.csv`: the unit of work it counts, and how many of it."""
+"""Units of `plausible.csv`: the unit of work, and its factor."""
 
 
 @functools.cache
@@ -180,7 +180,7 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
 
 @functools.cache
 def instance_rows() -> tuple[InstanceRow, ...]:
-    """All cloud sizes, in the order of the file."""
+    """All instance types, in the order of the file."""
     rows = []
     for row in _read("instances.csv"):
         usd_per_hour = _number(row["usd_per_hour"])
@@ -207,7 +207,7 @@ def instance_rows() -> tuple[InstanceRow, ...]:
 
 @functools.cache
 def source_rows() -> Mapping[str, SourceRow]:
-    """Every source by its key."""
+    """All sources by key."""
     return {row["key"]: SourceRow(**row) for row in _read("sources.csv")}
 
 

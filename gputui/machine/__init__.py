@@ -25,7 +25,7 @@ _MODULES = {
     "nvml_addresses": "gpus",
     "storage_warning": "storage",
 }
-"""Imported on first use: the live view wants the control groups alone, and the rest takes 15 ms."""
+"""Imported on first use: the live view needs only the control groups, and the rest takes 15 ms."""
 
 __all__ = [
     "GpuAddress",
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # Any: what a module attribute may be
-    """One of the names above."""
+    """Import one of the names above."""
     if name in _MODULES:
         return getattr(import_module(f"gputui.machine.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The control groups this process is in, and what they limit."""
+"""The control groups of this process, and their limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputui.machine.tree import Mount, Tree
 from gputui.model.absent import Missing
 from gputui.model.confinement import Confinement
 
-_NO_LIMIT_BYTES = 2**62  # v1 says "none" with the largest page-aligned number, about 2^63
+_NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest page-aligned number, about 2^63
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Group:
 def groups(tree: Tree, controller: str) -> tuple[Group, ...]:
     """This process's group and all its parents up to the mount root, innermost first.
 
-    Both versions, where both are mounted: a file that is not there limits nothing. Where the path of
-    `/proc/self/cgroup` belongs to another namespace, the mount root is what remains.
+    Of both versions, if both are mounted: a missing file limits nothing. If the path in `/proc/self/cgroup`
+    belongs to another namespace, only the mount root remains.
     """
     mounts = tree.mounts()
     found: list[Group] = []
@@ -71,7 +71,7 @@ def _quota(tree: Tree, group: Group) -> float | None:
         ]
     try:
         quota_us, period_us = (int(field) for field in fields)
-    except ValueError:  # "max", empty or not there
+    except ValueError:  # "max", empty or missing
         return None
     return quota_us / period_us if quota_us > 0 and period_us > 0 else None
 
@@ -87,7 +87,7 @@ def cpuset(tree: Tree) -> frozenset[int]:
 
 
 def memory_limit(tree: Tree) -> int | None:
-    """Bytes, the least of all limits of all levels, soft ones too; None without one."""
+    """Bytes, the least of all limits of all levels, soft limits included; None without a limit."""
     limits = [_memory_limit(tree, group) for group in groups(tree, "memory")]
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -102,9 +102,9 @@ def _memory_limit(tree: Tree, group: Group) -> int | None:
 
 
 def confinement(tree: Tree) -> Confinement:
-    """What limits this process group, and the files that tell what is used of it.
+    """What limits this process group, and the files that count its use.
 
-    Use is read at the level that has the least limit: what counts against it is all that runs below it.
+    Use is read at the level with the least limit: everything that runs below it counts against it.
     """
     cpu_limit, usage_file = None, ""
     for group in groups(tree, "cpu"):
@@ -129,7 +129,7 @@ def confinement(tree: Tree) -> Confinement:
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:
-    """Numbers of a kernel list such as `0-3,8`; empty if it cannot be understood."""
+    """Numbers of a kernel list such as `0-3,8`; empty if it is malformed."""
     cpus: set[int] = set()
     try:
         for part in text.split(","):

@@ -17,7 +17,7 @@ FEATURES = (
     "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16",
     "neon", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "sme",
 )  # fmt: skip
-"""Instruction sets that change the speed of matrix work, as the kernel spells them."""
+"""Instruction sets that matter for matrix work, as the kernel spells them."""
 
 _ARM_PARTS = {
     ("0x41", "0xd0c"): "Arm Neoverse N1",
@@ -36,7 +36,7 @@ Processor = Mapping[str, str]
 
 
 def describe_cpu(tree: Tree, affinity: frozenset[int] | None = None) -> Cpu:
-    """The processor as far as it is visible; `affinity` None asks the operating system."""
+    """The processor, as far as it is visible; `affinity` None asks the operating system."""
     processors, rest = _read_cpuinfo(tree)
     host_threads = len(processors) or os.cpu_count() or 1
     allowed = _affinity(host_threads) if affinity is None else affinity
@@ -85,7 +85,7 @@ def _usable(tree: Tree, host_threads: int, affinity: frozenset[int]) -> tuple[fr
 
 def _hints(environ: Mapping[str, str]) -> list[tuple[str, float]]:
     names = ["RUNPOD_CPU_COUNT"]
-    if "SPACE_ID" in environ or "ACCELERATOR" in environ:  # CPU_CORES alone is anybody's name
+    if "SPACE_ID" in environ or "ACCELERATOR" in environ:  # CPU_CORES alone could be anyone's variable
         names.append("CPU_CORES")
     if "SLURM_JOB_ID" in environ:
         names.append("SLURM_CPUS_PER_TASK" if "SLURM_CPUS_PER_TASK" in environ else "SLURM_CPUS_ON_NODE")
@@ -144,7 +144,7 @@ def _core_of(tree: Tree, processors: Mapping[int, Processor], cpu: int) -> str |
 
 
 def _cores(tree: Tree, processors: Sequence[Processor], cpus: Sequence[int]) -> int | Missing:
-    """Physical cores that these logical CPUs belong to."""
+    """Number of physical cores that these logical CPUs belong to."""
     by_number = {int(processor["processor"]): processor for processor in processors}
     cores = {core for cpu in cpus if (core := _core_of(tree, by_number, cpu))}
     return len(cores) if cores else Missing("the system does not tell cores from threads")
@@ -160,7 +160,7 @@ def _sockets(tree: Tree, processors: Sequence[Processor], host_threads: int) -> 
 
 
 def _last_level_cache(tree: Tree, host_threads: int) -> int | Missing:
-    """Size of the outermost cache, all its instances together."""
+    """Total size of all instances of the outermost cache."""
     best: tuple[int, int] | None = None
     for index in range(8):
         base = f"/sys/devices/system/cpu/cpu0/cache/index{index}"

@@ -1,4 +1,4 @@
-"""All that is known of this box, together."""
+"""Everything known about this machine, in one value."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def describe_machine(
     environ: Mapping[str, str] | None = None,
     affinity: frozenset[int] | None = None,
 ) -> Machine:
-    """All that is known of this box without network or root, in well under a second.
+    """Everything known about this machine without network or root, in well under a second.
 
     `key`: 32 random bytes of this user, for the hashes. `root`, `environ` and `affinity` (logical CPUs)
-    stand in for the system's own. GPUs are always asked of the driver, whose library stays open.
+    replace the system's. GPUs always come from the driver, whose library stays open.
     """
     tree = Tree(root, os.environ if environ is None else environ)
     driver = describe_gpus(key)

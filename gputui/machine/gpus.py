@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar  # pynvml has no types
+from typing import Any, TypeVar  # Any: pynvml has no types
 
 from gputui.machine.identity import hashed_id
 from gputui.model.absent import Missing
@@ -16,31 +16,31 @@ from gputui.model.nvml_codes import nvml_reason
 T = TypeVar("T")
 
 _SILENCE_S = 3.0
-"""GPUs that have not answered when none has for so long are described without: a call may hang for ever."""
+"""If no GPU answers for this long, the rest are described without: a call may hang forever."""
 _SILENT = Missing(f"the driver has not answered for {_SILENCE_S:.0f} s")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuAddress:
-    """By which names one GPU is known: joins torch's devices to telemetry. Never stored."""
+    """The names of one GPU, which join torch's devices to telemetry. Never stored."""
 
     index: int
-    """The driver's number: that of `Gpu.index` and of telemetry."""
+    """The driver's number, as in `Gpu.index` and in telemetry."""
     uuid: str
-    """`GPU-…`; empty if the driver does not tell."""
+    """`GPU-…`; empty if the driver does not report it."""
     pci_address: str
     """`0000:3b:00.0`, as `normal_pci_address` spells it; empty if unknown."""
     mig_uuids: tuple[str, ...]
-    """`MIG-…` of its slices."""
+    """`MIG-…` of its instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """All that was asked of the NVIDIA library at one go."""
+    """Everything read from the NVIDIA library at once."""
 
     gpus: tuple[Gpu, ...]
     uuids: tuple[str, ...]
-    """Of the GPUs that told them; never stored."""
+    """Of the GPUs that reported one; never stored."""
     absent: str
     """Why there are no GPUs; empty if there are some."""
     driver_version: str | Missing
@@ -48,13 +48,13 @@ class DriverFacts:
 
 
 class _Library:
-    """pynvml, initialised; each question fails by itself."""
+    """pynvml, initialized; each query fails separately."""
 
     def __init__(self, pynvml: Any) -> None:
         self._pynvml = pynvml
 
     def ask(self, name: str, *arguments: Any, **options: Any) -> Any | Missing:
-        """The answer of one NVML function, or why there is none."""
+        """The result of one NVML function, or the reason there is none."""
         function = getattr(self._pynvml, name, None)
         if function is None:
             return Missing("this pynvml is too old to ask")
@@ -62,11 +62,11 @@ class _Library:
             return function(*arguments, **options)
         except self._pynvml.NVMLError as error:
             return Missing(nvml_reason(error.value))
-        except (UnicodeDecodeError, TypeError):  # a sick GPU's name; an argument this pynvml does not know
+        except (UnicodeDecodeError, TypeError):  # a faulty GPU's name; an argument this pynvml lacks
             return Missing("the NVIDIA driver's answer cannot be understood")
 
     def first(self, *questions: tuple[str, Any]) -> Any | Missing:
-        """The first answer that is one; else why the last question has none."""
+        """The first query that succeeds; else the reason of the last one."""
         answer: Any | Missing = Missing("not asked")
         for name, argument in questions:
             answer = self.ask(name, argument)
@@ -75,7 +75,6 @@ class _Library:
         return answer
 
     def memory_bytes(self, handle: Any) -> int | Missing:
-        """Memory of the GPU."""
         version = getattr(self._pynvml, "nvmlMemory_v2", None)
         answer = (
             Missing("") if version is None else self.ask("nvmlDeviceGetMemoryInfo", handle, version=version)
@@ -86,7 +85,7 @@ class _Library:
 
 
 def _open() -> _Library | Missing:
-    # It stays open until the process ends: without persistence mode each opening takes seconds.
+    # The library stays open until the process ends: without persistence mode each opening takes seconds.
     try:
         import pynvml
     except ImportError:
@@ -99,7 +98,7 @@ def _open() -> _Library | Missing:
 
 
 def describe_gpus(key: bytes) -> DriverFacts:
-    """Every GPU the driver counts, in its order; one that is lost keeps its place."""
+    """Every GPU the driver counts, in its order; a lost GPU keeps its place."""
     library = _open()
     if isinstance(library, Missing):
         return DriverFacts((), (), library.reason, library, library)
@@ -126,7 +125,7 @@ def describe_gpus(key: bytes) -> DriverFacts:
 
 
 def _each(count: int, ask: Callable[[int], T]) -> list[T | None]:
-    """What `ask` gives for each index, asked in threads; None for those whose call hangs."""
+    """Call `ask` for each index, in threads; None for those that hang."""
     found: dict[int, T] = {}
     news = threading.Condition()
 
@@ -140,7 +139,7 @@ def _each(count: int, ask: Callable[[int], T]) -> list[T | None]:
         threading.Thread(target=answer, args=(index,), name=f"describe GPU {index}", daemon=True).start()
     with news:
         while len(found) < count and news.wait(_SILENCE_S):
-            pass  # each answer gives the others as long again
+            pass  # each answer extends the deadline of the others
         return [found.get(index) for index in range(count)]
 
 
@@ -188,13 +187,13 @@ def _convert(answer: Any | Missing, convert: Callable[[Any], T]) -> T | Missing:
 def _text(answer: Any | Missing) -> str | Missing:
     if isinstance(answer, Missing):
         return answer
-    # pynvml before 11.5 gives bytes
+    # before 11.5 pynvml returns bytes
     text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
     return "".join(letter for letter in text if letter.isprintable()).strip()[:96]
 
 
 def nvml_addresses() -> tuple[GpuAddress, ...]:
-    """UUID and PCI address of each NVIDIA GPU by the driver's number; empty without one."""
+    """UUID and PCI address of each NVIDIA GPU, by the driver's number; empty without a driver."""
     library = _open()
     if isinstance(library, Missing):
         return ()
@@ -233,7 +232,7 @@ def _mig_uuids(library: _Library, handle: Any) -> tuple[str, ...]:
 
 
 def normal_pci_address(text: str) -> str:
-    """One spelling for `00000000:3B:00.0`, `0000:3b:00.0` and `3b:0`: `0000:3b:00.0`; empty if it is none."""
+    """One spelling for `00000000:3B:00.0`, `0000:3b:00.0` and `3b:0`: `0000:3b:00.0`; empty if malformed."""
     found = re.fullmatch(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", text.lower())
     if not found:
         return ""
@@ -256,5 +255,5 @@ def join_gpu(addresses: Sequence[GpuAddress], uuid: str, pci_address: str) -> in
 
 
 def _bare(uuid: str) -> str:
-    """torch prints UUIDs without the driver's prefix."""
+    """The UUID without the driver's prefix, as torch prints it."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")

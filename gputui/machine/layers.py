@@ -1,8 +1,8 @@
-"""Where this box stands: the platform, scheduler, container, virtual machine and system around us.
+"""The platform, scheduler, container, virtual machine and operating system this process runs on.
 
-`signals.csv` holds one sign per row, in the order in which names are tried. A platform, a scheduler or
-a named cloud is believed on one `certain` sign or two `strong` ones; `hint` never decides, and neither
-do credentials alone: people carry those on laptops.
+`signals.csv` holds one signal per row, in the order in which names are tried. A platform, a scheduler or a
+named cloud needs one `certain` signal or two `strong` ones; a `hint` never decides, and neither do
+credentials alone: people have those on laptops too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Layer
 
 _ONE_STRONG_DECIDES = frozenset({"podman", "apptainer", "docker", "container", "virtual-machine", "wsl2"})
-"""Their strong signs are files and firmware names that nothing else has."""
+"""Their strong signals are files and firmware names that nothing else has."""
 
 _LAYER_ORDER = ("platform", "scheduler", "container", "vm", "os")
 
@@ -33,7 +33,7 @@ _EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One sign of one name."""
+    """One signal that suggests one name."""
 
     name: str
     layer: str
@@ -44,11 +44,11 @@ class Signal:
     value: str
     strength: str
     secret: bool
-    """A live credential: its name is looked at, its value never."""
+    """A live credential: its name is checked, its value never read."""
 
     @property
     def label(self) -> str:
-        """What is stored of a sign that was found."""
+        """What is stored of a signal that was found."""
         if self.kind in ("env", "file", "dir", "osrelease"):
             return self.key
         return f"{self.kind} {self.value if self.test == 'flag' else self.key}".strip()
@@ -56,8 +56,8 @@ class Signal:
 
 @cache
 def signals() -> tuple[Signal, ...]:
-    """All signs, in the order of the file."""
-    raw = pkgutil.get_data(__name__, "signals.csv")  # also from inside a zip
+    """All signals, in the order of the file."""
+    raw = pkgutil.get_data(__name__, "signals.csv")  # also works inside a zip
     rows = csv.DictReader(io.StringIO((raw or b"").decode()))
     return tuple(
         Signal(
@@ -75,7 +75,7 @@ def signals() -> tuple[Signal, ...]:
 
 
 def find_layers(tree: Tree) -> tuple[Layer, ...]:
-    """At most one name for each layer, and which signs said so."""
+    """At most one name per layer, and the signals for it."""
     evidence = _Evidence(tree)
     found: dict[str, Layer] = {}
     for (name, layer), group in groupby(signals(), key=lambda signal: (signal.name, signal.layer)):
@@ -105,7 +105,7 @@ def _is_metal(tree: Tree, found: dict[str, Layer]) -> bool:
 
 
 class _Evidence:
-    """What the box shows, read once for all signs."""
+    """What the machine shows, read once for all signals."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -176,12 +176,12 @@ def _assigned_names(lines: Iterable[str]) -> Iterator[str]:
 
 
 def region(tree: Tree, layers: tuple[Layer, ...]) -> str | Missing:
-    """Data centre, where the platform names it in a harmless variable."""
+    """The data center, if the platform names it in a harmless variable."""
     return _harmless(tree, layers, _REGION_NAMES, "the region")
 
 
 def instance_type(tree: Tree, layers: tuple[Layer, ...]) -> str | Missing:
-    """What was rented, as the provider calls it."""
+    """What was rented, by the provider's name."""
     platforms = [layer for layer in layers if layer.layer == "platform"]
     if not platforms and any(layer.name == "aws" for layer in layers):
         # On Nitro machines the firmware's product name is the instance type; inside a platform's

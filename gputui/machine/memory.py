@@ -13,7 +13,7 @@ from gputui.model.machine import Memory
 
 
 def describe_memory(tree: Tree) -> Memory:
-    """The least of what the host has, the cgroups allow and the platform says was rented."""
+    """The least of the host's memory, the cgroup limits and what the platform says was rented."""
     host = _host_bytes(tree)
     usable, limited_by = host, "host"
     limit = cgroup.memory_limit(tree)
@@ -37,7 +37,7 @@ def _host_bytes(tree: Tree) -> int:
 
 def _hints(environ: Mapping[str, str]) -> list[tuple[str, int]]:
     hints: list[tuple[str, int]] = []
-    if "SPACE_ID" in environ or "ACCELERATOR" in environ:  # MEMORY alone is anybody's name
+    if "SPACE_ID" in environ or "ACCELERATOR" in environ:  # MEMORY alone could be anyone's variable
         found = re.fullmatch(r"(\d+(?:\.\d+)?)Gi", environ.get("MEMORY", ""))
         if found:
             hints.append(("MEMORY", int(float(found[1]) * 2**30)))
@@ -45,7 +45,7 @@ def _hints(environ: Mapping[str, str]) -> list[tuple[str, int]]:
         text = environ.get(name, "")
         if text.isascii() and text.isdigit() and len(text) < 12:
             hints.append((name, int(text) * scale))
-    return [(name, hint) for name, hint in hints if hint > 0]  # Slurm's 0 means the whole node
+    return [(name, hint) for name, hint in hints if hint > 0]  # with Slurm, 0 means the whole node
 
 
 def _shm_bytes(tree: Tree) -> int | Missing:

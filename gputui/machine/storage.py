@@ -1,4 +1,4 @@
-"""Whether a result file lies where it goes with the box."""
+"""Whether a result file would be lost with the machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def storage_warning(
     root: Path = Path("/"),
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """One sentence if the file at `path` dies with this box and that is cheaply known; else empty.
+    """One sentence if the file at `path` would be lost with this machine and that is cheap to find out; else
+    empty.
 
     `path` need not exist. The sentence names no path but a platform's own.
     """
@@ -57,5 +58,5 @@ def storage_warning(
 
 def _mount_of(place: PurePosixPath, mounts: tuple[Mount, ...]) -> Mount | None:
     around = [mount for mount in mounts if place.is_relative_to(mount.point)]
-    # Of equal points the later mount hides the earlier.
+    # Of equal mount points the later one hides the earlier.
     return max(reversed(around), key=lambda mount: len(mount.point), default=None)

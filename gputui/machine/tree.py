@@ -1,4 +1,4 @@
-"""Reading of small system files below a root that tests can replace."""
+"""Reads small system files below a root that tests can replace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputui.model.absent import Missing
 
-_MAX_BYTES = 4 * 2**20  # /proc/cpuinfo of a 512-thread box is below 1 MiB
+_MAX_BYTES = 4 * 2**20  # /proc/cpuinfo of a host with 512 threads is below 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,17 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The files and the environment a description is made from."""
+    """The files and the environment that a description is made from."""
 
     root: Path
     environ: Mapping[str, str]
 
     def at(self, path: str) -> Path:
-        """Where an absolute path lies below the root."""
+        """The path below the root."""
         return self.root / path.lstrip("/")
 
     def text(self, path: str) -> str | Missing:
-        """Content of a small file, undecodable bytes replaced, without surrounding white space."""
+        """Content of a small file, stripped; undecodable bytes are replaced."""
         try:
             with self.at(path).open("rb") as file:
                 raw = file.read(_MAX_BYTES)
@@ -49,12 +49,12 @@ class Tree:
         return raw.decode(errors="replace").strip("\0 \t\r\n")
 
     def found_text(self, path: str) -> str:
-        """Content of a small file; empty where there is none."""
+        """Content of a small file; empty if there is none."""
         text = self.text(path)
         return "" if isinstance(text, Missing) else text
 
     def integer(self, path: str) -> int | Missing:
-        """A file that holds one whole number."""
+        """The content of a file with one whole number."""
         text = self.text(path)
         if isinstance(text, Missing):
             return text
@@ -64,14 +64,14 @@ class Tree:
             return Missing(f"{path} holds no number")
 
     def exists(self, path: str) -> bool:
-        """Whether something is at this path; False also where one may not look."""
+        """Whether something exists at this path; False if permission is denied."""
         try:
             return self.at(path).exists()
         except OSError:
             return False
 
     def mounts(self) -> tuple[Mount, ...]:
-        """The mount table of this process, in its order; empty if it cannot be read."""
+        """The mount table of this process, in order; empty if it cannot be read."""
         return tuple(
             mount
             for line in self.found_text("/proc/self/mountinfo").splitlines()

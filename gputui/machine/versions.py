@@ -11,7 +11,7 @@ from gputui.model.absent import Missing
 
 
 def os_name(tree: Tree) -> str | Missing:
-    """As the system calls itself: `Ubuntu 24.04.3 LTS`."""
+    """The name the system gives itself, such as `Ubuntu 24.04.3 LTS`."""
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         found = re.search(r'^PRETTY_NAME=(["\']?)(.*)\1\s*$', tree.found_text(path), re.MULTILINE)
         if found and found[2]:
@@ -22,7 +22,7 @@ def os_name(tree: Tree) -> str | Missing:
 
 
 def kernel(tree: Tree) -> str | Missing:
-    """Release number; what a builder appended is left out, since it can name a person or a company."""
+    """Release number without the builder's suffix, which can name a person or a company."""
     release = tree.found_text("/proc/sys/kernel/osrelease") or platform.release()
     found = re.match(r"\d+(?:\.\d+)+(?:-\d+(?:\.\d+)*)?(?![\w])", release) or re.match(
         r"\d+(?:\.\d+)+", release
@@ -44,7 +44,7 @@ def libc(tree: Tree) -> str | Missing:
 
 
 def driver_version(tree: Tree) -> str | Missing:
-    """Version of the NVIDIA kernel module, asked without its library."""
+    """Version of the NVIDIA kernel module, read without its library."""
     text = tree.text("/proc/driver/nvidia/version")
     if isinstance(text, Missing):
         return Missing("no NVIDIA driver is loaded")

@@ -1,4 +1,4 @@
-"""A value that could not be had, and why."""
+"""A value that is absent, and why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The place of a value that is absent, with the reason in the user's words."""
+    """Stands for an absent value, with the reason in the user's words."""
 
     reason: str
 

@@ -14,7 +14,7 @@ THREAD_REQUESTS = ("1", "all")
 WORKLOAD_CLASSES = ("ceiling", "training", "inference", "host")
 
 OWN = "own"
-"""Precision and mode of a program that is watched from outside: they are its own affair."""
+"""Precision and mode of a program that is timed from outside, which we do not know."""
 WHOLE_BOX = "host"
 """Device class of a recording: which devices its program used is not known."""
 WHOLE = "whole"
@@ -27,7 +27,7 @@ OUTCOMES = ("ok", "oom", "unsupported", "skipped", "failed", "interrupted")
 
 
 LEAST_UNITS, MOST_UNITS = 1e-60, 1e60
-"""Of work in a step: speeds beyond, and ratios of them, leave the range of a float."""
+"""Units of work per step; beyond these, speeds and ratios of them leave the range of a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class Work:
     version: int
     size: str
     form: str
-    """`same`: the batch is part of the size. `best`: it is searched and only rates compare."""
+    """`same`: the batch is part of the size. `best`: the batch is searched, and only rates are comparable."""
     parameters: tuple[tuple[str, Parameter], ...]
     """Name and value of each fixed parameter, sorted by name."""
 
     @property
     def key(self) -> str:
-        """16 hex digits that are equal if and only if the work is; nothing of the machine is in it."""
+        """16 hex digits that are equal if and only if the work is; independent of the machine."""
         text = json.dumps(
             [self.workload, self.version, self.size, self.form, [list(p) for p in self.parameters]],
             separators=(",", ":"),
         )
-        import hashlib  # OpenSSL, 4 MiB: those who only read names need it not
+        import hashlib  # OpenSSL takes 4 MiB, and code that only reads names does not need it
 
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -59,7 +59,7 @@ class Variant:
     """One way of doing the work."""
 
     device_class: str
-    """`cpu` or `gpu`; which maker's GPU is a fact of the runtime. `host` for a recording."""
+    """`cpu` or `gpu`; the vendor of the GPU is a property of the runtime. `host` for a recording."""
     precision: str
     """As requested: `fp32` (IEEE), `tf32` or `amp`; `own` for a program."""
     mode: str
@@ -70,22 +70,22 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Work and variant together, with what one step of it amounts to."""
+    """Work and variant, with what one step of it amounts to."""
 
     work: Work
     variant: Variant
     workload_class: str
     """`ceiling`, `training`, `inference` or `host`: the group of its geometric mean and its launch prior."""
     unit: str
-    """What is counted per step: a name of `units.RATES`, or one that only a newer gputui knows."""
+    """What is counted per step: a name of `units.RATES`, or one of a newer gputui."""
     units_per_step: float
     flops_per_step: int | None
-    """None where the work is not counted in floating-point operations."""
+    """None if the work is not counted in floating-point operations."""
     bytes_per_step: int | None
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a program that is watched from outside, and no workload of ours."""
+        """Whether it is a program timed from outside, not a workload."""
         return self.variant.precision == OWN
 
     @property
@@ -95,7 +95,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """How a person calls it: `gemm mini cpu fp32 1 thread`, `command:train gpu`, `record:sweep`."""
+        """The display name: `gemm mini cpu fp32 1 thread`, `command:train gpu`, `record:sweep`."""
         if self.is_program:
             where = "" if self.variant.device_class == WHOLE_BOX else f" {self.variant.device_class}"
             return f"{self.work.workload}{where}"
@@ -107,7 +107,7 @@ class Case:
         )
 
     def identity(self) -> dict[str, str | int]:
-        """What tells it from other cases, by the names that JSON and CSV have for it."""
+        """What distinguishes it from other cases, by the names in JSON and CSV."""
         return {
             "case": self.name,
             "workload": self.work.workload,
@@ -133,10 +133,10 @@ def program_case(
     workload_class: str = "host",
     identity: tuple[tuple[str, Parameter], ...] = (),
 ) -> Case:
-    """The case of a program that is watched from outside.
+    """The case of a program that is timed from outside.
 
-    Its work is told from others by name, version, unit and `identity` (sorted by name) alone: paths differ
-    between machines, so the command line is not part of it.
+    Only name, version, unit and `identity` (sorted by name) identify its work: paths differ between machines,
+    so the command line is not part of it.
     """
     parameters: list[tuple[str, Parameter]] = [*identity, ("unit", unit), ("units", float(units))]
     return Case(

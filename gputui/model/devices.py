@@ -1,17 +1,17 @@
-"""How devices are numbered and named: GPUs as the driver does, the host below them, MIG instances above."""
+"""How devices are numbered and named: GPUs as in the driver, the host below them, MIG instances above."""
 
 from __future__ import annotations
 
 HOST = -1
-"""The number of the host."""
 
 _FIRST_MIG = 1000
 MIG_PER_GPU = 16
-"""No GPU has as many instances; and no box has so many GPUs that their numbers reach those of instances."""
+"""More than any GPU's instances; and no machine has so many GPUs that their numbers collide with
+instances."""
 
 
 def mig_device(gpu: int, index: int) -> int:
-    """The number of the MIG instance with this index, as the driver counts them, of a GPU."""
+    """The number of a MIG instance, from its GPU and the driver's index on it."""
     return _FIRST_MIG + MIG_PER_GPU * gpu + index
 
 
@@ -27,5 +27,5 @@ def device_label(device: int) -> str:
 
 
 def device_order(device: int) -> tuple[int, int]:
-    """Sorts each MIG instance behind its GPU."""
+    """Sort key that places each MIG instance after its GPU."""
     return mig_place(device) or (device, -1)

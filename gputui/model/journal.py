@@ -1,8 +1,8 @@
-"""The lines of a journal: what a run says while it goes on, and all that is stored of it afterwards.
+"""The lines of a journal: the events of a run in progress, and all that is stored of it afterwards.
 
-Form of a line: `LENGTH CRC32 JSON` and a newline; LENGTH in decimal bytes of JSON, CRC32 in eight hex
-digits over it. JSON is `{"n": sequence number from 0, "kind": ..., ...fields}`. Every `_ns` instant
-is CLOCK_MONOTONIC of the box that measured; `RunStart` ties it once to UTC.
+Form of a line: `LENGTH CRC32 JSON` and a newline; LENGTH in decimal bytes of JSON, CRC32 in eight hex digits
+over it. JSON is `{"n": sequence number from 0, "kind": ..., ...fields}`; `kind` is the name of the class.
+Every `_ns` instant is CLOCK_MONOTONIC of the machine that measured; `RunStart` ties it once to UTC.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import time
 import zlib
 from dataclasses import asdict, dataclass
-from typing import Any  # JSON that was not looked at yet
+from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Runtime
@@ -29,17 +29,17 @@ TRACES_NAME = "traces"
 
 
 def trace_name(case_name: str) -> str:
-    """What the file with the Chrome trace of a case is called in the directory of traces."""
+    """File name of a case's Chrome trace in the directory of traces."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", case_name) + ".json.gz"
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the box costs, and who says so."""
+    """What the machine costs, and where the price comes from."""
 
     usd_per_hour: float
     gpu_count: float
-    """GPUs this price buys; 0 for a box without one, below 1 for a shared or sliced GPU."""
+    """GPUs that this price buys; 0 for a machine without one, below 1 for a shared or sliced GPU."""
     kind: str
     """`stated` by the user, or the list price's kind: `on-demand`, `spot`, `community`, ..."""
     provider: str
@@ -71,21 +71,17 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True)
 class MachineFound:
-    """What the box is."""
-
     machine: Machine
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFound:
-    """What the measured interpreter has."""
-
     runtime: Runtime
 
 
 @dataclass(frozen=True, slots=True)
 class CasePlanned:
-    """One case of the plan, also when it will not be run."""
+    """One case of the plan, including cases that will not run."""
 
     planned: PlannedCase
     device_index: int | None
@@ -102,15 +98,14 @@ class LaunchStart:
     case_ids: tuple[int, ...]
     threads: int
     allowance_s: float | None
-    """Seconds it was given; None if nothing bounds it."""
+    """Seconds it was given; None if unlimited."""
     t_ns: int
     purpose: str = TIMED
-    """As in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """The worker has imported what it needs and begins to build."""
+    """The worker has imported what it needs and starts to build."""
 
     launch_id: int
     startup_ns: int
@@ -132,7 +127,7 @@ class CaseWarm:
     warmup_ns: int
     warmup_blocks: int
     stable: bool | None
-    """False if a quarter of the budget was spent before three blocks agreed; None where nobody looked."""
+    """False if a quarter of the budget was spent before three blocks agreed; None if that was not checked."""
     steps_per_block: int
     t_ns: int
 
@@ -151,19 +146,20 @@ class Block:
     """Between two events on the device's stream; None on a CPU."""
     cpu_ns: int | None
     """CPU time of the worker process, all threads; of a program timed as a whole, its own and that of the
-    children it waited for. None where it cannot be told, as in the middle of a program."""
+    children it waited for. None if unknown, as in the middle of a program."""
     waited_ns: int | None = None
-    """Time its threads were ready to run while others held the CPUs; None where the system does not tell."""
+    """Time its threads were runnable while others held the CPUs; None if the system does not report it."""
 
     @property
     def block_ns(self) -> int:
-        """The time statistics are made of: the device's where there is one, else the wall's."""
+        """The time that statistics use: the device's if there is one, else wall time."""
         return self.wall_ns if self.device_ns is None else self.device_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A result of a case in one launch that is not its speed; it says itself what it is."""
+    """A result of a case in one launch other than its speed. Self-describing; `worker.contract.Figure`
+    declares it."""
 
     launch_id: int
     case_id: int
@@ -171,15 +167,14 @@ class Figure:
     """Ends in its unit: `p99_latency_s`."""
     title: str
     unit: str
-    """A name of `units.FIGURE_SUFFIXES`, or one that only a newer gputui knows."""
+    """A name of `units.FIGURE_SUFFIXES`, or one of a newer gputui."""
     better: str
-    """`less`, `more` or `neither`."""
     combine: str
     """How the values of several launches become one: `median`, `sum`, `max` or `min`."""
     value: float | Missing
     """Not negative."""
     observations: int
-    """How many it is made of."""
+    """How many observations it summarizes."""
 
 
 FIGURE_BETTER = ("less", "more", "neither")
@@ -200,23 +195,23 @@ class CaseEnd:
 
 @dataclass(frozen=True, slots=True)
 class LaunchEnd:
-    """A worker process is gone; when this line is on the disk the launch is safe."""
+    """A worker process is gone; once this line is on disk the launch is safe."""
 
     launch_id: int
     outcome: str
-    """`ok` if the worker said its last word, however it left then; else `failed` or `interrupted`."""
+    """`ok` if the worker reported its end, however it then exited; else `failed` or `interrupted`."""
     reason: str
     exit_status: int | None
     """As Python gives it: negative for a signal."""
     log_tail: str
-    """Last lines of its output, when it or a case failed or it did not leave with 0; paths taken out. For who
-    watches: may hold anything, so it is never stored."""
+    """Last lines of its output if it or a case failed or its exit status was not 0; paths removed. For
+    people who watch: may contain anything, so it is never stored."""
     t_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something a person should know."""
+    """Something the user should know."""
 
     level: str
     """`info`, `warning` or `error`."""
@@ -226,7 +221,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """The supervisor has done what it could."""
+    """The supervisor is done."""
 
     status: str
     """`finished`, `interrupted` or `failed`."""
@@ -243,11 +238,11 @@ def end_of(start: RunStart, status: str, reason: str) -> RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The command that stores the run was run by the supervisor."""
+    """The supervisor ran the command that stores the run."""
 
     exit_status: int
     message: str
-    """Its error, empty if it went well."""
+    """Its error, empty on success."""
     t_ns: int
 
 
@@ -296,7 +291,7 @@ def encode_line(sequence: int, line: Line) -> bytes:
 
 
 def check_line(raw: bytes) -> bytes | None:
-    """The JSON inside one line without its newline, or None if length or checksum do not hold."""
+    """The JSON inside one line without its newline, or None if length or checksum are wrong."""
     length, _, rest = raw.partition(b" ")
     crc, _, body = rest.partition(b" ")
     if not length.isdigit() or len(crc) != 8 or len(body) != int(length[:9]):

@@ -1,4 +1,4 @@
-"""What this box is doing at one instant, as the live view and `snapshot` show it."""
+"""The state of this machine at one instant, as the live view and `snapshot` show it."""
 
 from __future__ import annotations
 
@@ -9,36 +9,35 @@ from gputui.model.absent import Missing
 from gputui.model.devices import device_label, mig_place
 
 Value = float | int | str | Missing
-"""One metric of one device; text is for names and versions, `Missing` says why there is none."""
+"""One metric of one device; text for names and versions, `Missing` with the reason if there is no value."""
 
 LOST = "the GPU is lost"
-"""How the reason of a problem begins if the GPU is gone for good: off the bus, or listed no more."""
+"""Begins the reason of a problem if the GPU is gone for good: off the bus, or no longer listed."""
 ENDED = Missing("it has ended")
-"""Stands for what could be told of a process while it ran."""
+"""Replaces what could be read of a process while it ran."""
 FOREIGN = Missing("it belongs to another user, and may not be looked at")
-"""Stands for what the system tells only to a process's owner."""
+"""Replaces what the system reports only to a process's owner."""
 HIDDEN = Missing("it belongs to another user, or has ended: /proc is mounted with hidepid")
-"""The same where the system does not even tell that there is such a process."""
+"""The same where the system does not even reveal that the process exists."""
 AT_SECOND_READING = Missing("known after the second reading")
-"""Stands for a rate when there is nothing to compare with yet."""
+"""Replaces a rate that has no earlier reading to compare with."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSample:
-    """One GPU, one MIG instance, or the host, as it was last read."""
+    """One GPU, one MIG instance, or the host, as last read."""
 
     device: int
-    """Telemetry index, kept while the box is up; HOST for the host; of MIG instances that of `mig_device`."""
+    """Telemetry index, constant until reboot; HOST for the host; for MIG instances that of `mig_device`."""
     source: str
-    """Name of the source that read it."""
     t_ns: int
-    """Monotonic, when the reading was complete: its age is how stale it is."""
+    """Monotonic, when the reading was complete; its age is how stale it is."""
     values: Mapping[str, Value]
-    """By metric key. A key that is not there is not asked of this kind of device."""
+    """By metric key. A missing key does not apply to this kind of device."""
     parent: int | None = None
-    """Of a MIG instance: the GPU it is a part of."""
+    """Of a MIG instance: its GPU."""
     problem: Missing | None = None
-    """Why nothing could be read of it when last asked: lost, driver gone, call hangs."""
+    """Why nothing could be read last time: GPU lost, driver gone, call hangs."""
 
     @property
     def label(self) -> str:
@@ -47,30 +46,30 @@ class DeviceSample:
 
     @property
     def mig_index(self) -> int | None:
-        """Of a MIG instance, as the driver counts them on its GPU."""
+        """Of a MIG instance: the driver's index on its GPU."""
         place = mig_place(self.device)
         return None if place is None else place[1]
 
     @property
     def mig_profile(self) -> str:
-        """Of a MIG instance, `1g.10gb`; empty for a GPU, or where the driver does not tell it."""
+        """Of a MIG instance, `1g.10gb`; empty for a GPU, or if the driver does not report it."""
         profile = self.values.get("mig_profile")
         return profile if isinstance(profile, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """What one process does on one GPU, as the driver tells it."""
+    """What one process does on one GPU, from the driver."""
 
     device: int
     pid: int
-    """As the driver counts: inside a container it may be a number of the host."""
+    """As the driver counts: inside a container it may be a PID of the host."""
     kind: str
     """`C` compute, `G` graphics, `CG` both."""
     memory_bytes: int | Missing
     sm_pct: float | Missing
     mig_profile: str = ""
-    """Of the MIG instance that it runs on, `1g.10gb`; empty on a whole GPU, or where it is not told."""
+    """Of the MIG instance that it runs on, `1g.10gb`; empty on a whole GPU, or if unknown."""
 
     @property
     def label(self) -> str:
@@ -79,42 +78,42 @@ class GpuUse:
 
     @property
     def is_on_mig(self) -> bool:
-        """Whether the device is a MIG instance."""
         return mig_place(self.device) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """One process that uses GPUs, joined with what the host tells of it."""
+    """One process that uses GPUs, with what the host reports about it."""
 
     pid: int
     uses: tuple[GpuUse, ...]
-    """One for each GPU it is on, in their order."""
+    """One for each GPU it uses, in order of the GPUs."""
     parent_pid: int | Missing
     user: str | Missing
     command: str | Missing
-    """The whole command line, as it was given: display must clean it."""
+    """The whole command line, unchanged; clean it before display."""
     cpu_pct: float | Missing
     """100 for one logical CPU."""
     memory_bytes: int | Missing
     """Resident on the host."""
     elapsed_s: float | Missing
     start_ticks: int | Missing
-    """Kernel's start time: it and the PID name one process. Missing where the PID is none of here."""
+    """Kernel's start time: with the PID it identifies a process. Missing if the PID is not one of this
+    system."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSample:
-    """Everything, at one instant; made by the sampling thread and never changed."""
+    """Everything at one instant; made by the sampling thread and never changed."""
 
     number: int
-    """Counts up by one each."""
+    """Increases by one with each sample."""
     t_ns: int
     """Monotonic."""
     host: DeviceSample
     gpus: tuple[DeviceSample, ...]
-    """By index, each MIG instance behind its GPU; those that are lost included."""
+    """By index, each MIG instance after its GPU; lost GPUs included."""
     processes: tuple[ProcessSample, ...] | Missing
-    """Missing where they were not asked for, or could not be had."""
+    """Missing if they were not read, or could not be."""
     absent: Mapping[str, Missing]
-    """Sources that have nothing here, by name, and why: `nvml`: libnvidia-ml.so.1 was not found."""
+    """Sources without devices here, by name, and why: `nvml`: libnvidia-ml.so.1 was not found."""

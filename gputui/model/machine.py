@@ -1,4 +1,4 @@
-"""What a box is and what runs on it. Nothing here names a person, a host or a path."""
+"""What a machine is and what runs on it. Nothing here names a person, a host or a path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Cpu:
     model: str | Missing
     sockets: int | Missing
     host_cores: int | Missing
-    """Physical cores of the host as far as it is visible."""
+    """Physical cores of the host, as far as visible."""
     host_threads: int
     usable_threads: float
     """Logical CPUs this process may use: the least of affinity, cgroup quota and hints; may be 3.5."""
@@ -35,7 +35,7 @@ class Memory:
     usable_bytes: int
     limited_by: str
     shm_bytes: int | Missing
-    """Size of /dev/shm, on which data loaders depend."""
+    """Size of /dev/shm, which data loaders depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Gpu:
 
     index: int
     gpu_id: str
-    """Keyed hash of the UUID, 12 hex digits: equal in one user's files, nothing across users."""
+    """Keyed hash of the UUID, 12 hex digits: equal in one user's files, meaningless to others."""
     name: str
     vendor: str
     memory_bytes: int | Missing
@@ -62,7 +62,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of the platform, and which signals said so."""
+    """One layer of the platform, and the signals for it."""
 
     layer: str
     """`platform`, `scheduler`, `container`, `vm` or `os`."""
@@ -74,7 +74,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The box: what people rent."""
+    """The machine, which is what people rent."""
 
     machine_id: str
     """Keyed hash, 12 hex digits."""
@@ -91,7 +91,7 @@ class Machine:
     libc: str | Missing
     driver_version: str | Missing
     cuda_driver_version: str | Missing
-    """Highest CUDA the driver supports, such as `13.0`."""
+    """Highest CUDA version that the driver supports, such as `13.0`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +112,19 @@ class TorchDevice:
     bf16: bool
     """Native bf16, not emulated."""
     runs_here: bool
-    """This torch has kernels for this device."""
+    """Whether this torch has kernels for this device."""
     why_not: str
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The software a run was measured with: a compared dimension, stored with the run."""
+    """The software a run was measured with: a dimension of comparisons, stored with the run."""
 
     python_version: str
     python_implementation: str
     torch_version: str | Missing
     torch_cuda: str | Missing
-    """CUDA that torch was built with."""
+    """CUDA version that torch was built with."""
     torch_hip: str | Missing
     cudnn_version: str | Missing
     nccl_version: str | Missing
@@ -132,12 +132,12 @@ class Runtime:
     arch_list: tuple[str, ...]
     """GPU architectures this torch has kernels for."""
     cpu_capability: str | Missing
-    """What torch says of the CPU, such as `AVX512`."""
+    """The CPU capability that torch reports, such as `AVX512`."""
     blas: str | Missing
 
     @staticmethod
     def without_torch(absent: Missing, python_version: str = "", python_implementation: str = "") -> Runtime:
-        """One of which nothing else is known, or there to be known, for this reason."""
+        """A runtime without torch, of which nothing else is known or knowable for this reason."""
         return Runtime(
             python_version=python_version,
             python_implementation=python_implementation,
@@ -155,7 +155,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """What a Python that may run workloads has: the answer of a worker's probe."""
+    """A Python that may run workloads: the result of a worker's probe."""
 
     executable: str
     """Path; never stored."""

@@ -1,4 +1,4 @@
-"""What the NVML library's return codes mean to a person."""
+"""Explanations of the NVML library's return codes."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ _MEANINGS: dict[int, str] = {
 
 
 def nvml_reason(code: int) -> str:
-    """Why a call that returned `code` gave nothing, in the user's words."""
+    """Why a call that returned `code` gave no value, in the user's words."""
     return _MEANINGS.get(code, f"the NVIDIA driver answered with error {code}")

@@ -1,7 +1,7 @@
-"""A profile resolved for one machine and one interpreter: all the measuring half is told.
+"""A profile resolved for one machine and one interpreter: the only input of the measuring half.
 
-A plan is plain JSON (`to_json`, `from_json`), so that it can be sent to another place and executed
-there by an interpreter that has neither gputui nor its dependencies.
+A plan is plain JSON (`to_json`, `from_json`), so that it can be sent to another place and executed there by
+an interpreter that has neither gputui nor its dependencies.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any  # JSON that was not looked at yet
+from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
 from gputui.model.case import Case, Variant, Work
@@ -18,20 +18,21 @@ PLAN_SCHEMA = 1
 TIMED = "timed"
 PROFILED = "profiled"
 MIN_BLOCKS = 5
-"""A launch with fewer is no measurement; the worker, which imports nothing of ours, has this number too."""
+"""A launch with fewer is not a measurement; the worker, which imports nothing of ours, repeats this
+number."""
 MOST_BLOCKS = 60
-"""More would tell little more of one launch, whatever is left of the budget."""
+"""More would add little about one launch, whatever is left of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """One case of the profile, to be run or listed with the reason why not."""
+    """One case of the profile, to be run or listed with the reason why it is not."""
 
     case_id: int
     """Its number within the run, from 0."""
     case: Case
     outcome: str | None
-    """None if it is to be run; else `skipped` or `unsupported`, decided before anything was launched."""
+    """None if it is to be run; else `skipped` or `unsupported`, decided before any launch."""
     reason: str
     """Why it is not run; empty otherwise."""
 
@@ -42,20 +43,18 @@ class PlannedCommand:
 
     case_id: int
     argv: tuple[str, ...]
-    """Program and words, as a system takes them; no shell reads them."""
+    """The program and its arguments, not parsed by a shell."""
     pattern: str
-    """Regular expression that a line of output matches at the end of each step; empty for none."""
+    """Regular expression that matches a line of output at the end of each step; empty for none."""
     directory: str
-    """Where it is run."""
+    """Its working directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDevice:
-    """Where a launch runs."""
-
     device_class: str
     torch_device: str
-    """`cpu`, `cuda`, `mps` or `xpu`: the device inside the worker, whose view is narrowed to one."""
+    """`cpu`, `cuda`, `mps` or `xpu`: the device inside the worker, which sees only this one."""
     name: str
     visible: str
     """Value for CUDA_VISIBLE_DEVICES inside the worker: a UUID, several with commas, or empty for none."""
@@ -69,11 +68,11 @@ class PlannedLaunch:
 
     launch_id: int
     replicate: int
-    """From 0; a case is measured once in each replicate."""
+    """From 0; a case is measured once per replicate."""
     case_ids: tuple[int, ...]
     device: PlannedDevice
     threads: int
-    """CPU threads of the worker, as a number."""
+    """Number of CPU threads of the worker."""
     weight: float
     """Its share of the profile's budget, relative to the other launches."""
     purpose: str = TIMED
@@ -89,7 +88,7 @@ class Plan:
     profile: str
     profile_version: int
     seed: int
-    """Seeds the order of launches and the workloads' inputs."""
+    """Seeds the order of launches and the inputs of workloads."""
     replicates: int
     budget_s: float
     """The supervisor stops hard at 1.2 times this."""
@@ -100,11 +99,11 @@ class Plan:
     """Command prefix of a worker: the path of a Python."""
     commands: tuple[PlannedCommand, ...] = ()
     step_file: str = ""
-    """Path of a user's workload, whose cases are those without a workload of ours; empty for none."""
+    """Path of a user's workload, to which cases without a workload of ours belong; empty for none."""
     rendezvous: str = ""
-    """`ADDRESS:PORT` of this box where other hosts join; empty for none. No result file has it."""
+    """`ADDRESS:PORT` on this host where other hosts connect; empty for none. No result file has it."""
     most_blocks: int = MOST_BLOCKS
-    """A case that has so many in a launch is done, and it is warmed up with no more."""
+    """A case with this many blocks in a launch is done; also the limit of its warm-up."""
     keeps_traces: bool = False
     """Whether profiled launches leave Chrome traces in the run directory."""
 
@@ -113,12 +112,11 @@ class Plan:
         return next((command for command in self.commands if command.case_id == case_id), None)
 
     def to_json(self) -> str:
-        """The plan as one JSON object."""
         return json.dumps({"schema": PLAN_SCHEMA, **asdict(self)})
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """Read what `to_json` wrote. Raises GputuiError for another schema or a damaged text."""
+        """Read what `to_json` wrote. Raises GputuiError for another schema or damaged text."""
         try:
             plain = json.loads(text)
             schema = plain.pop("schema")
@@ -140,7 +138,7 @@ class Plan:
 
 
 def case_from_plain(plain: Mapping[str, Any]) -> Case:
-    """Rebuild a case from its JSON form. Raises KeyError or TypeError if it is none."""
+    """Rebuild a case from its JSON form. Raises KeyError or TypeError if it is malformed."""
     work = dict(plain["work"])
     work["parameters"] = tuple((name, value) for name, value in work["parameters"])
     rest = {k: v for k, v in plain.items() if k not in ("work", "variant")}
@@ -148,7 +146,7 @@ def case_from_plain(plain: Mapping[str, Any]) -> Case:
 
 
 def planned_case_from_plain(plain: Mapping[str, Any]) -> PlannedCase:
-    """Rebuild a planned case from its JSON form. Raises KeyError or TypeError if it is none."""
+    """Rebuild a planned case from its JSON form. Raises KeyError or TypeError if it is malformed."""
     rest = {k: v for k, v in plain.items() if k != "case"}
     return PlannedCase(case=case_from_plain(plain["case"]), **rest)
 

@@ -1,4 +1,4 @@
-"""What the profiled pass of a case found: where the time of its steps went, and what held its memory.
+"""The profiled pass of a case: where the time of its steps went, and what held its memory.
 
 All times are integer nanoseconds of one window of steps, so that sums are exact.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from gputui.model.absent import Missing
 
 TIME_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset", "idle")
-"""What the device did. An instant of several belongs to the first of them that is present."""
+"""What the device did. If several apply at an instant, the first of them counts."""
 IDLE = "idle"
 IDLE_CAUSES = ("data_wait", "launch", "runtime_api", "dispatch", "sync", "python", "kernel_gap")
-"""What the host did while the device had nothing to do. On a CPU: what it did outside of operators."""
+"""What the host did while the device was idle. On a CPU: what it did outside of operators."""
 PHASES = ("data", "forward", "backward", "optimizer")
 CATEGORIES = (
     "gemm",
@@ -43,19 +43,20 @@ class Operator:
     phase: str
     category: str
     operator: str
-    """The outermost operator, such as `aten::linear`; a cast inside another one is a row of its own. `others`
-    in a category stands for all that were too short for a row."""
+    """The outermost operator, such as `aten::linear`; a cast inside another one is a separate row.
+    `others` in a category stands for all that were too short for a row."""
     shapes: str
-    """Of its inputs, `8x64,64x64`; empty where they were not recorded."""
+    """Of its inputs, `8x64,64x64`; empty if not recorded."""
     dtypes: str
     """Of the same inputs."""
     calls: int
     events: int
-    """Lines of the trace below it: what the profiler added to its time goes with these."""
+    """Trace events below it: the profiler's overhead on its time is proportional to these."""
     time_ns: int
-    """Of the window that is this row's alone: on a CPU its own time, else its share of the device's."""
+    """Time of the window attributed to this row: exclusive time on a CPU, else its share of the device's
+    time."""
     cpu_ns: int
-    """Time of the host in it and in what it calls, calls that are rows themselves left out."""
+    """Host time in it and in what it calls, except calls that are rows themselves."""
     kernels: int
     """Kernels and copies it launched."""
 
@@ -78,16 +79,16 @@ class Kernel:
     name: str
     time_class: str
     operator: str
-    """The operator that launched most of them; empty if that is not known."""
+    """The operator that launched most of them; empty if unknown."""
     calls: int
     time_ns: int
-    """Sum of their durations; those that ran beside others count in full."""
+    """Sum of their durations; concurrent ones count in full."""
     longest_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPoint:
-    """Who held the device's memory at one point of a step, as far as torch allocates it."""
+    """Who held the device's memory at one point of a step, as far as torch allocated it."""
 
     point: str
     weights_bytes: int
@@ -98,11 +99,10 @@ class MemoryPoint:
     """Inputs, buffers and caches: whatever lives from step to step and is none of the others."""
     other_bytes: int
     reserved_bytes: int | Missing
-    """What the allocator holds, used or not; Missing where there is no such allocator."""
+    """What the allocator holds, used or not; Missing if there is no such allocator."""
 
     @property
     def allocated_bytes(self) -> int:
-        """Sum of the parts."""
         return (
             self.weights_bytes
             + self.gradients_bytes
@@ -115,22 +115,22 @@ class MemoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledPass:
-    """The profiled pass of one case, in a worker of its own after all timing."""
+    """The profiled pass of one case, in a separate worker after all timing."""
 
     launch_id: int
     case_id: int
     is_valid: bool
-    """Whether the trace is believed; if not, `reason` says why, and there are no operators."""
+    """Whether the trace can be trusted; if not, `reason` says why, and there are no operators."""
     reason: str
     steps: int
     window_ns: int
-    """From the start of the first step to the end of the last, the device's work included."""
+    """From the start of the first step to the end of the last, including the device's work."""
     events: int
-    """Lines of the trace."""
+    """Number of events in the trace."""
     event_cost_ns: int
-    """What one line costs, found in the same process on tiny operators."""
+    """What tracing one event costs, measured in the same process on tiny operators."""
     unmatched_ns: int
-    """Of the device's time, what no operator could be found for."""
+    """Device time for which no operator was found."""
     operators: tuple[Operator, ...]
     slices: tuple[TimeSlice, ...]
     """They sum to the window; those that are not idle sum to the operators."""
@@ -142,7 +142,7 @@ class ProfiledPass:
     """Size of the Chrome trace that was kept; 0 for none."""
 
     def fault(self) -> str:
-        """What cannot be true of it; empty if all sums hold."""
+        """Which of its numbers contradict each other; empty if all sums hold."""
         if not self.is_valid:
             return "" if self.reason else "it is not believed, without a reason"
         if sum(s.time_ns for s in self.slices) != self.window_ns:
@@ -154,5 +154,5 @@ class ProfiledPass:
 
 
 def without_result(launch_id: int, case_id: int, reason: str) -> ProfiledPass:
-    """The line of a pass that came to nothing."""
+    """The line of a pass without a result."""
     return ProfiledPass(launch_id, case_id, False, reason, 0, 0, 0, 0, 0, (), (), (), (), reason, 0)

@@ -12,7 +12,7 @@ from gputui.model.machine import Machine, Runtime
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One case in one launch: what was asked, how it ended, and its blocks."""
+    """One case in one launch: what was requested, how it ended, and its blocks."""
 
     launch_id: int
     replicate: int
@@ -26,9 +26,9 @@ class Measurement:
     warmup_blocks: int | None
     stable: bool | None
     blocks: tuple[Block, ...]
-    """In the order of time; warm-up is not among them."""
+    """In order of time, without warm-up."""
     figures: tuple[Figure, ...] = ()
-    """Results that are not a speed, in the order the workload declares them."""
+    """Results other than speed, in the order in which the workload declares them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a run says of itself, without its box."""
+    """Facts about a run, without its machine."""
 
     run_id: str
     started_utc_us: int
@@ -74,7 +74,7 @@ class RunSummary(RunFacts):
 
     @property
     def short_id(self) -> str:
-        """The last 8 hex digits: a UUIDv7 begins with the clock, so its end tells runs apart."""
+        """The last 8 hex digits: a UUIDv7 begins with the time, so its end distinguishes runs."""
         return self.run_id.replace("-", "")[-8:]
 
 

@@ -1,8 +1,8 @@
-"""Telemetry rows: what the sampler reads, as it lies in a run directory.
+"""Telemetry rows: what the sampler reads, as stored in a run directory.
 
-File: one JSON header line (`{"telemetry": 1, "columns": [...]}`), then rows of fixed width, each
-`device:i16 t_ns:u64 values... crc32:u32`, little-endian. Device -1 is the host. A value that was not
-measured is NaN (float) or all ones (u64). A torn tail is a row whose length or checksum fails.
+File: one JSON header line (`{"telemetry": 1, "columns": [...]}`), then rows of fixed width, each `device:i16
+t_ns:u64 values... crc32:u32`, little-endian. Device -1 is the host. A value that was not measured is NaN
+(float) or all ones (u64). A torn tail is a row whose length or checksum is wrong.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class Reading:
     t_ns: int
     """Monotonic, after the values were read."""
     values: Mapping[str, float | int]
-    """By metric key; a key that is absent was not measured."""
+    """By metric key; an absent key was not measured."""
 
 
 class UnreadableHeader(ValueError):
-    """What is wrong with the header of a telemetry file."""
+    """The header of a telemetry file is malformed."""
 
 
 class TelemetryFormat:
-    """How the rows of a telemetry file lie: its columns, in order."""
+    """The layout of a telemetry file's rows: its columns, in order."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = tuple(metrics)
@@ -79,7 +79,7 @@ class TelemetryFormat:
 
     @classmethod
     def parse(cls, line: bytes) -> TelemetryFormat:
-        """The format that a header line names, whichever version wrote it. Raises UnreadableHeader."""
+        """The format that a header line describes, whichever version wrote it. Raises UnreadableHeader."""
         if not line.endswith(b"\n"):
             raise UnreadableHeader("its header is cut off" if line else "it is empty")
         try:
@@ -100,12 +100,11 @@ class TelemetryFormat:
         return cls(metrics)
 
     def header(self) -> bytes:
-        """The first line of the file."""
         columns = [[m.key, m.code, m.scope] for m in self.metrics]
         return json.dumps({"telemetry": FORMAT_VERSION, "columns": columns}).encode() + b"\n"
 
     def unknown_keys(self) -> tuple[str, ...]:
-        """Columns that this version has no metric for."""
+        """Columns that are not metrics of this version."""
         return tuple(m.key for m in self.metrics if _kind(m) not in _KNOWN)
 
     def encode(self, reading: Reading) -> bytes:
@@ -116,7 +115,7 @@ class TelemetryFormat:
         return body + _CRC.pack(zlib.crc32(body))
 
     def decode(self, rows: bytes) -> Iterator[Reading | None]:
-        """The known metrics of each row; None for a damaged row. A torn tail is cut."""
+        """The known metrics of each row; None for a damaged row. A torn tail is dropped."""
         keys = [m.key if _kind(m) in _KNOWN else "" for m in self.metrics]
         for start in range(0, len(rows) - self.row_bytes + 1, self.row_bytes):
             body = rows[start : start + self._row.size]
@@ -147,10 +146,9 @@ def _is_column(column: object) -> bool:
 
 
 def _kind(metric: Metric) -> tuple[str, str, str]:
-    """What two versions must agree on to mean the same column."""
+    """What two versions must agree on for a column to mean the same."""
     return metric.key, metric.code, metric.scope
 
 
 _KNOWN = frozenset(map(_kind, METRICS))
 CURRENT = TelemetryFormat(METRICS)
-"""What this version writes."""

@@ -1,4 +1,4 @@
-"""Numbers as text: the only place where they become it."""
+"""Formats numbers as text; nothing else does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Rate:
     singular: str
     """As in `1.9k img/s`."""
     scaled: bool
-    """True: prefix belongs to the unit (`1.9 TFLOP/s`); False: it belongs to the number (`1.9k img/s`)."""
+    """True: the prefix belongs to the unit (`1.9 TFLOP/s`); False: to the number (`1.9k img/s`)."""
     per_million: str
     """What a million of it is called in a price column."""
     noun: str
@@ -22,7 +22,7 @@ class Rate:
 
 
 class Rates(dict[str, Rate]):
-    """The known units; one of a newer gputui goes by its own name."""
+    """The known units; an unknown unit, of a newer gputui, is shown by its name."""
 
     def __missing__(self, unit: str) -> Rate:
         return Rate(f"{unit}/s", False, f"1M {unit}", unit)
@@ -43,8 +43,8 @@ RATES = Rates(
 )
 
 PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9, "run": 1e-6}
-"""A million of these is priced in multiples: a FLOP or a byte alone costs nothing one could print, and nobody
-runs a program a million times."""
+"""A million of these is priced in multiples: one FLOP or byte costs too little to print, and nobody runs a
+program a million times."""
 
 FIGURE_SUFFIXES: dict[str, str] = {
     "s": "_s",
@@ -55,14 +55,14 @@ FIGURE_SUFFIXES: dict[str, str] = {
     "ratio": "_ratio",
     "count": "_count",
 }
-"""Units of figures that are no speed, and how their keys end."""
+"""Units of figures, and how their keys end."""
 
 _FACTOR_FROM = 3.0
 """From here on a change is easier to read as a factor than in percent."""
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _ROUNDS_UP = 0.9994999
 """From this part of a unit on, three digits round up to a whole one; a hair below the true 0.9995, which
-binary fractions do not hit."""
+binary fractions cannot represent."""
 _BINARY_ROUNDS_UP = 1023.5 / 1024
 
 
@@ -74,7 +74,7 @@ def three_digits(value: float) -> str:
 
 
 def with_prefix(value: float) -> tuple[str, str]:
-    """Three significant digits and the SI prefix that goes with them."""
+    """Three significant digits and the SI prefix for them."""
     for scale, prefix in _PREFIXES:
         if abs(value) >= scale * _ROUNDS_UP:
             return three_digits(value / scale), prefix
@@ -82,7 +82,7 @@ def with_prefix(value: float) -> tuple[str, str]:
 
 
 def format_spread(value: float, low: float, high: float) -> str:
-    """An interval around a value printed beside it: `±2 %`, or `-18 to +22 %` where it is lopsided."""
+    """An interval around a value: `±2 %`, or `-18 to +22 %` if it is lopsided."""
     below, above = _signed_percent(low / value), _signed_percent(high / value)
     if below.lstrip("-") == above.lstrip("+"):
         return f"±{above.lstrip('+')} %"
@@ -90,12 +90,13 @@ def format_spread(value: float, low: float, high: float) -> str:
 
 
 def format_change(ratio: float) -> str:
-    """How much faster or slower, as change of the rate: `-36 %`, `+0.4 %`, `41.2x` from three times on."""
+    """How much faster or slower, as a change of the rate: `-36 %`, `+0.4 %`, `41.2x` from three times on."""
     return format_ratio(ratio) if ratio >= _FACTOR_FROM else f"{_signed_percent(ratio)} %"
 
 
 def format_change_interval(low: float, high: float, ratio: float) -> str:
-    """The ends of a change, in the form its ratio has in `format_change`: `-38 to -34`, `39.8 to 42.1`."""
+    """The ends of a change, in the form that `format_change` chose for the ratio: `-38 to -34`, `39.8 to
+    42.1`."""
     if ratio >= _FACTOR_FROM:
         return f"{format_ratio(low).removesuffix('x')} to {format_ratio(high).removesuffix('x')}"
     return f"{_signed_percent(low)} to {_signed_percent(high)}"
@@ -105,12 +106,14 @@ def format_size_of_change(ratio: float, low: float, high: float) -> tuple[str, s
     """A change whose direction a word tells, and its ends, the smaller one first: (`36 %`, `34 to 38`)."""
     if ratio >= _FACTOR_FROM:
         return format_ratio(ratio), format_change_interval(low, high, ratio)
-    ends = [_signed_percent(low).lstrip("+-"), _signed_percent(high).lstrip("+-")]
+    ends = [_signed_percent(end).lstrip("+-") for end in (low, high)]
+    if ends[0] == ends[1]:
+        ends = [f"{abs(100 * (end - 1)):.1f}" for end in (low, high)]
     return f"{_signed_percent(ratio).lstrip('+-')} %", " to ".join(ends if ratio >= 1 else ends[::-1])
 
 
 def _signed_percent(ratio: float) -> str:
-    """As many decimals as tell it from nothing, and a rate that is next to nothing from none."""
+    """With enough decimals to distinguish a change from none, and a near-zero rate from zero."""
     percent = max(100 * (ratio - 1), -99.99)
     if abs(percent) < 0.05:
         return "0"
@@ -150,7 +153,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """A share: `61 %`; below 1 %: `0.4 %`; below what that can show: `<0.1 %`."""
+    """A share: `61 %`; below 1 %: `0.4 %`; too small to show: `<0.1 %`."""
     percent = fraction * 100
     if 0 < percent < 0.05:
         return "<0.1 %"
@@ -158,7 +161,7 @@ def format_percent(fraction: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """How many there are of something: `1 case`, `3 launches`."""
+    """A number with its noun: `1 case`, `3 launches`."""
     plural = "es" if noun.endswith(("h", "x")) else "s"
     return f"{number} {noun}{plural if number != 1 else ''}"
 
@@ -189,7 +192,7 @@ def format_hourly(usd: float) -> str:
 
 
 def format_metric(value: float, unit: str) -> str:
-    """A figure in its unit: `12.3 ms`, `4.10 GiB`, `61 %`, `0.98x`, `0`; an unknown one as `12.3 W`."""
+    """A metric in its unit: `12.3 ms`, `4.10 GiB`, `61 %`, `0.98x`, `0`; in an unknown unit as `12.3 W`."""
     if unit == "s":
         return format_seconds(value)
     if unit == "B":

@@ -1,4 +1,4 @@
-"""Entry of a supervisor: `python -m gputui.recording RUNDIR...`, also as one zip on another box."""
+"""Entry of a supervisor: `python -m gputui.recording RUNDIR...`, also as a zip on another machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputui.recording.supervisor import Supervisor
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Execute the runs whose directories are given; errors go to stderr."""
+    """Execute the runs in these directories; errors go to stderr."""
     run_dirs = [Path(a) for a in (sys.argv[1:] if arguments is None else arguments)]
     if not run_dirs:
         print("usage: RUNDIR...", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The worker's code as it is sent to another interpreter, and the measuring half as one zip."""
+"""The worker's code as sent to another interpreter, and the measuring half as one zip."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if sys.version_info < {OLDEST_PYTHON}:
 from gputui.recording.__main__ import main
 sys.exit(main())
 """
-"""Every Python understands it, so that one that is too old says so."""
+"""Valid in every Python, so that one that is too old can say so."""
 
 
 def copy_worker(target: Path) -> Path:
-    """Copy the worker under its own package name into `target`; the path of its first file."""
+    """Copy the worker under its own package name into `target`; returns the path of its first file."""
     for name, data in _files(importlib.resources.files("gputui.worker"), ""):
         path = target / ("start.py" if name == "start.py" else f"{WORKER_PACKAGE}/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def copy_worker(target: Path) -> Path:
 
 
 def measuring_half() -> bytes:
-    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. pynvml is inside if it is installed."""
+    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes pynvml if it is installed."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", _MAIN)

@@ -1,4 +1,4 @@
-"""A program that has our terminal, or a wait in its place; signals reach it as if we were not there."""
+"""Runs a program in our terminal, or waits; signals reach the program as if we were not there."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended."""
-
     exit_status: int
     """As Python gives it: negative for a signal."""
     ended_ns: int
     cpu_ns: int
-    """Of the program and of the children it waited for."""
+    """Of the program and the children it waited for."""
 
 
 class Foreground:
-    """Takes the signals of this process from its making on. Used by the main thread.
+    """Handles the signals of this process from construction on. Used by the main thread.
 
-    SIGTERM is passed on to the program. SIGINT and SIGQUIT from a terminal reach it without us, since it is
-    of our process group; where no terminal can have sent them they are passed on. A hang-up reaches it
-    from the shell, or from us if there is none, and is noted.
-    A signal that was ignored when we were started stays ignored, for the program too.
+    SIGTERM is forwarded to the program. SIGINT and SIGQUIT from a terminal reach it directly, since it is in
+    our process group; if no terminal can have sent them they are forwarded. A hang-up reaches it from the
+    shell, or from us if there is none, and is recorded. A signal that was ignored when we were started stays
+    ignored, for the program too.
     """
 
     def __init__(self) -> None:
@@ -40,7 +38,7 @@ class Foreground:
         self.hung_up = False
         self._pid: int | None = None
         self._waits_for: list[int] = []
-        """Signals that came before the program was there."""
+        """Signals that arrived before the program was started."""
         self._woken, self._wakes = os.pipe()
         for end in (self._woken, self._wakes):
             os.set_blocking(end, False)
@@ -50,9 +48,9 @@ class Foreground:
                 signal.signal(number, self._on_signal)
 
     def run(self, argv: Sequence[str], on_start: Callable[[int], None]) -> ProgramEnd:
-        """Run a program to its end; `on_start` is told the instant of its start.
+        """Run a program to its end; `on_start` gets the instant of its start.
 
-        Raises OSError if it cannot be executed; `on_start` was not called then.
+        Raises OSError if it cannot be executed; `on_start` is not called then.
         """
         begun_ns = time.monotonic_ns()
         program = subprocess.Popen(argv)
@@ -68,7 +66,7 @@ class Foreground:
         return ProgramEnd(program.returncode, ended_ns, cpu_ns)
 
     def wait(self, seconds: float | None) -> None:
-        """Wait for a signal, or until the time is over."""
+        """Wait for a signal, or until the time is up."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self.stopped_by:
             left_s = None if deadline is None else deadline - time.monotonic()
@@ -82,7 +80,7 @@ class Foreground:
             self.hung_up = True
             if (
                 os.getsid(0) == os.getpid()
-            ):  # a shell tells its jobs; to a session's leader only the kernel speaks
+            ):  # a shell signals its jobs itself; a session leader is only signaled by the kernel
                 self._pass_on(number)
         elif number == signal.SIGTERM or not _is_of_a_terminal():
             self._pass_on(number)
@@ -95,7 +93,7 @@ class Foreground:
 
 
 def _is_of_a_terminal() -> bool:
-    """Whether keys of a terminal become signals of our process group."""
+    """Whether keys of a terminal become signals to our process group."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Who executes a run: a lock in its directory, held for life, and what its holder says of itself."""
+"""Which process executes a run: a lock in its directory, held for life, and a description of its holder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputui.machine import host_id
 from gputui.model.journal import LOCK_NAME
 
 _WAIT_S = 2.0
-"""Whoever only asks whether a lock is held has it for an instant."""
+"""Processes that only test the lock hold it for an instant."""
 _NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -27,18 +27,18 @@ class Holder:
 
     pid: int
     process_start: int
-    """Clock ticks from boot to the start of the process, so that a reused pid is not taken for it."""
+    """Clock ticks from boot to the start of the process, to detect a reused PID."""
     boot_id: str
     host: str
     """Keyed hash of the host's name and machine-id."""
     target: str
     """Path of the result file."""
     run_dirs: tuple[str, ...]
-    """All runs this process executes, in their order."""
+    """All runs that this process executes, in order."""
 
     @staticmethod
     def this_process(hash_key: bytes, target: str, run_dirs: Sequence[Path]) -> Holder:
-        """What this process says of itself."""
+        """This process as a holder."""
         return Holder(
             pid=os.getpid(),
             process_start=process_start(os.getpid()) or 0,
@@ -53,12 +53,12 @@ class Holder:
         return (self.boot_id != "" and self.boot_id == boot_id()) or self.host == host_id(hash_key)
 
     def lives_here(self) -> bool:
-        """Whether the pid still belongs to the process that wrote it, on this very boot."""
+        """Whether the PID still belongs to the process that wrote it, in this boot."""
         return self.boot_id == boot_id() and process_start(self.pid) == self.process_start
 
 
 def take_lock(run_dir: Path, holder: Holder) -> int:
-    """Take the lock of a run directory and write down who has it; the descriptor, to be kept open.
+    """Take the lock of a run directory and record its holder; returns the descriptor, which must stay open.
 
     Raises GputuiError if another process executes this run, OSError if the file cannot be written.
     """
@@ -76,7 +76,7 @@ def take_lock(run_dir: Path, holder: Holder) -> int:
 
 @contextmanager
 def held_if_free(run_dir: Path) -> Iterator[bool]:
-    """Hold the lock of a run that nobody executes, without a word in it; False if somebody does.
+    """Hold the lock of a run that no one executes, without recording a holder; False if it is taken.
 
     Raises OSError if the lock cannot be opened.
     """
@@ -84,7 +84,7 @@ def held_if_free(run_dir: Path) -> Iterator[bool]:
     try:
         try:
             is_free = _flocked(descriptor, exclusive=True)
-        except OSError:  # no locks here
+        except OSError:  # no locks on this file system
             is_free = not is_held(run_dir)
         yield is_free
     finally:
@@ -92,9 +92,10 @@ def held_if_free(run_dir: Path) -> Iterator[bool]:
 
 
 def is_held(run_dir: Path) -> bool:
-    """Whether a living process executes this run; False where there is no lock at all.
+    """Whether a living process executes this run; False if there is no lock file.
 
-    On a file system without locks the holder's process is looked for; one of another host is taken to live.
+    On a file system without locks, checks whether the holder's process exists; one of another host counts as
+    living.
     """
     try:
         descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
@@ -110,7 +111,7 @@ def is_held(run_dir: Path) -> bool:
 
 
 def read_holder(run_dir: Path) -> Holder | None:
-    """What the last holder wrote; None if there is nothing that can be read."""
+    """The recorded holder; None if it is missing or unreadable."""
     try:
         plain = json.loads((run_dir / LOCK_NAME).read_text(encoding="utf-8"))
         plain["run_dirs"] = tuple(plain["run_dirs"])
@@ -120,7 +121,7 @@ def read_holder(run_dir: Path) -> Holder | None:
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot; empty where it has none."""
+    """The kernel's id of this boot; empty if it has none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -128,7 +129,7 @@ def boot_id() -> str:
 
 
 def process_start(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process (proc(5), field 22); None if it is not there."""
+    """Clock ticks from boot to the start of a process (proc(5), field 22); None if it does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return int(text.rpartition(")")[2].split()[19])
@@ -137,8 +138,8 @@ def process_start(pid: int) -> int | None:
 
 
 def _flocked(descriptor: int, *, exclusive: bool) -> bool:
-    """Take the lock if it is free. Raises OSError where the file system has no locks."""
-    import fcntl  # not on Windows, where nothing is executed
+    """Take the lock if it is free. Raises OSError if the file system has no locks."""
+    import fcntl  # not available on Windows, where nothing is executed
 
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -153,4 +154,4 @@ def _is_locked_now(descriptor: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise
-        return True  # `is_held` looks for the process instead
+        return True  # `is_held` checks the process instead

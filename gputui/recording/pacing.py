@@ -5,24 +5,24 @@ from __future__ import annotations
 from gputui.model.plan import Plan, PlannedLaunch
 
 LEAST_MEASURING_S = 1.5
-"""Below this a workload cannot warm up and have five blocks of 0.2 s."""
+"""With less, a workload cannot warm up and run five blocks of 0.2 s."""
 LEAST_OF_A_PROGRAM_S = 0.5
 """A program's blocks are as short as it makes them."""
 FIRST_STARTUP_S = {"cpu": 2.0, "gpu": 6.0}
-"""Importing torch, and opening a GPU: taken for granted until this run has shown better."""
+"""Importing torch, and opening a GPU: assumed until this run has measured it."""
 FIRST_STARTUP_WITHOUT_TORCH_S = 0.3
 GRACE = 0.05
-"""By so much of the budget the last launch may be late, rather than be dropped for want of a second."""
+"""Share of the budget by which the last launch may be late, rather than be dropped for lack of a second."""
 END_S = 0.2
-"""For a worker to leave."""
+"""For a worker to exit."""
 
 
 class Pace:
     """How much of the budget is spent, and what each launch gets of the rest.
 
-    A launch first costs its start: seconds in which nothing is measured, however light it is. What remains of
-    the budget after all starts is divided by weight. If that leaves too little, the last launches are left
-    out of the sum: what is dropped when time is short is a later repetition, not the first of each case.
+    Each launch first costs its start: seconds in which nothing is measured, whatever its weight. What remains
+    of the budget after all starts is divided by weight. If that leaves too little, the last launches are left
+    out of the sum: what is dropped for lack of time is a later repetition, not the first of each case.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -33,7 +33,8 @@ class Pace:
         self.spent_s = 0.0
 
     def allowance_s(self, launch: PlannedLaunch) -> float | None:
-        """Seconds from its start that a launch may take; None if too few are left. Call it once each."""
+        """Seconds from its start that a launch may take; None if too few are left. Call it once per
+        launch."""
         self._waiting.pop(launch.launch_id, None)
         sharing = [launch, *self._waiting.values()]
         starts_s = sum(map(self._start_s, sharing))
@@ -52,7 +53,7 @@ class Pace:
             weights -= last.weight
 
     def started(self, launch: PlannedLaunch, startup_s: float) -> None:
-        """A launch took so long until it began to measure."""
+        """Record how long a launch took until it began to measure."""
         if launch.needs_torch:
             self._startup_s[launch.device.device_class] = startup_s
 

@@ -1,4 +1,4 @@
-"""Asks an interpreter what it can measure with."""
+"""Probes what an interpreter can measure with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any  # JSON
+from typing import Any  # Any: JSON
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing
@@ -28,16 +28,16 @@ _TORCH_ONLY = ("cpu_capability", "blas")
 
 
 def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
-    """Start a worker behind `prefix` and return its answer, plain JSON that may be cached.
+    """Start a worker with `prefix` and return its answer, plain JSON that may be cached.
 
     Blocks for the time torch takes to import. Raises MachineLacks if it is too old, GputuiError if `prefix`
-    is no Python, does not answer in `timeout_s` seconds, or dies.
+    is not a Python, does not answer in `timeout_s` seconds, or dies.
     """
     return _answer(prefix, ("probe",), timeout_s)
 
 
 def check_torch(prefix: Sequence[str], plain: Mapping[str, Any]) -> None:
-    """Raises MachineLacks if the torch of this answer is too old; without torch there is nothing to check."""
+    """Raise MachineLacks if the torch of this answer is too old; does nothing if there is no torch."""
     version = plain.get("old_torch_version")
     if version is not None:
         shown = " ".join(prefix)
@@ -53,7 +53,7 @@ def old_python(shown: str, version: str) -> MachineLacks:
 
 
 def describe_step(prefix: Sequence[str], file: Path, timeout_s: float = PROBE_TIMEOUT_S) -> dict[str, Any]:
-    """What a user's workload declares, read by the interpreter behind `prefix`; or `error`.
+    """What a user's workload declares, read by the interpreter `prefix`; or `error`.
 
     Raises GputuiError as `probe_interpreter` does, also if the file makes the interpreter die or hang.
     """
@@ -61,7 +61,7 @@ def describe_step(prefix: Sequence[str], file: Path, timeout_s: float = PROBE_TI
 
 
 def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> dict[str, Any]:
-    """What a worker writes down when it is asked."""
+    """The JSON file that a worker writes for this command."""
     shown = " ".join(prefix)
     with tempfile.TemporaryDirectory(prefix="gputui-probe-") as scratch:
         start = copy_worker(Path(scratch))
@@ -92,9 +92,9 @@ def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> di
 
 
 def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """Exit status, and the line on stderr that says why. What it started is ended with it, even at a timeout.
+    """Exit status, and the line on stderr that explains it. Ends the processes it started, even at a timeout.
 
-    A Python says why in its last line; a launcher that finds no Python (126, 127) in its first.
+    A Python explains its failure in the last line; a launcher that finds no Python (126, 127) in the first.
     """
     with subprocess.Popen(
         command,
@@ -114,7 +114,7 @@ def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
 
 
 def interpreter_from_plain(plain: dict[str, Any]) -> Interpreter:
-    """What a probe's answer means. Raises KeyError or TypeError if it is none."""
+    """The meaning of a probe's answer. Raises KeyError or TypeError if it is malformed."""
     missing = plain["torch_missing"]
     values: dict[str, Any] = {}
     for name in (*_OPTIONAL, *_TORCH_ONLY):

@@ -1,4 +1,4 @@
-"""Records a box while any program runs, or until it is told to stop: a run whose only worker is not ours."""
+"""Records a machine while any program runs, or until it is told to stop: a run without a worker of ours."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _CASE_ID = _LAUNCH_ID = 0
 class Recorder:
     """One recording in its run directory: journal, telemetry, and the lock, which is held until `close`.
 
-    Used by one thread, as a context: the telemetry begins with it and ends with it. A journal that can no
-    longer be written does not stop anything; `failure` says why, and what came before is kept.
+    Used by one thread, as a context manager that also starts and stops the telemetry. A journal that can no
+    longer be written does not stop anything; `failure` says why, and earlier lines are kept.
     """
 
     def __init__(self, run_dir: Path, spec: Spec, machine: Machine, period_s: float) -> None:
@@ -70,28 +70,28 @@ class Recorder:
         self._sampler.__exit__(kind, error, trace)
 
     def warn(self, message: str) -> None:
-        """Note something a person should know."""
+        """Record something the user should know."""
         self._say(Event("warning", message, time.monotonic_ns()))
 
     def program_begun(self, begun_ns: int) -> None:
-        """Note that the program runs since that instant."""
+        """Record when the program started."""
         self._begun_ns = begun_ns
         for launch in self._plan.launches:
             self._say(LaunchStart(_LAUNCH_ID, 0, (_CASE_ID,), launch.threads, None, begun_ns), sync=True)
 
     def program_ended(self, outcome: str, reason: str, ended_ns: int, cpu_ns: int, exit_status: int) -> None:
-        """Note how and when the program ended: its wall time is the one block of the run."""
+        """Record how and when the program ended: its wall time is the one block of the run."""
         wall_ns = max(ended_ns - self._begun_ns, 1)
         self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns))
         self._say(CaseEnd(_LAUNCH_ID, _CASE_ID, outcome, reason, 1, ended_ns))
         self._say(LaunchEnd(_LAUNCH_ID, "ok", "", exit_status, "", ended_ns), sync=True)
 
     def end(self, status: str, reason: str) -> None:
-        """Note the end of the run; what is to be stored is whole then."""
+        """Record the end of the run; after this it can be stored."""
         self._say(end_of(self._start, status, reason), sync=True)
 
     def close(self, exit_status: int, message: str) -> None:
-        """Note whether the run was stored, and let it go."""
+        """Record whether the run was stored, and release it."""
         self._say(Stored(exit_status, message, time.monotonic_ns()))
         try:
             self._journal.close()

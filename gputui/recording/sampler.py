@@ -23,11 +23,11 @@ FULL_PERIOD_S = 1.0
 FAST_PERIOD_S = 0.1
 """Clocks, throttle reasons and power of the GPUs in use, while a case is timed."""
 CAP_BYTES = 64 * 2**20
-"""Telemetry of 8 GPUs at 10 Hz for 2.6 hours, or at 1 Hz for a day; beyond it is thinned."""
+"""Telemetry of 8 GPUs at 10 Hz for 2.6 hours, or at 1 Hz for a day; beyond this it is thinned."""
 SILENCE_S = 5.0
 """A call that takes longer is a problem of its device; without persistence mode a first one takes seconds."""
 _LOOKS = 4
-"""How often the watch looks at a call in that time."""
+"""How often the watch checks a call in that time."""
 _STOP_S = 2.0
 
 
@@ -40,30 +40,28 @@ class _Device:
 
     @property
     def name(self) -> str:
-        """As a person reads it."""
         return "the host" if self.index == HOST else f"{self.source.NAME} device {self.index}"
 
 
 @dataclass(slots=True, eq=False)
 class _Reader:
-    """What one thread reads in turn, and its call that goes on."""
+    """The devices that one thread reads in turn, and its current call."""
 
     devices: tuple[_Device, ...] = ()
     call: _Device | Source | None = None
-    """The device that is read, or the source that is opened, now."""
+    """The device that is being read, or the source that is being opened."""
     looks: int = 0
-    """How often the watch has seen the last call."""
+    """How often the watch has seen the current call."""
 
 
 class Sampler:
     """Telemetry of the host and of the GPUs into one file, from start to stop.
 
-    Everything is read once in `period_s`. Between `focus(devices)` and `focus(())` the named GPUs are read
-    ten times a second, their quick values only. A call that hangs in a driver costs the rows of its own
-    device until it returns: soon each of the others is read by another thread. After `silence_s` it is a
-    problem. `on_problem` hears of each problem once.
-    A file that reaches `cap_bytes` loses every second reading of each device, and from then on readings are
-    twice as far apart.
+    Reads everything once per `period_s`. Between `focus(devices)` and `focus(())` it reads the quick values
+    of these GPUs ten times a second. A call that hangs in a driver costs the rows of its own device until it
+    returns: other threads soon read the other devices. After `silence_s` it is a problem. `on_problem` gets
+    each problem once. When the file reaches `cap_bytes`, every second reading of each device is dropped and
+    the periods are doubled.
     """
 
     def __init__(
@@ -88,21 +86,21 @@ class Sampler:
         self._over = threading.Event()
 
         self._news = threading.Condition()
-        """Guards what follows; notified when the threads are to look at it again."""
+        """Guards what follows; notified when the threads should check it again."""
         self._focus: frozenset[int] = frozenset()
         self._told: set[str] = set()
         self._readers: list[_Reader] = []
         self._awaited: set[_Device | Source] = set()
-        """Those whose first call is not over, and not known to hang."""
+        """Those whose first call is neither over nor known to hang."""
         self._opened: list[_Device] | None = []
         """Devices of the sources that are open, until they are read."""
 
         self._writing = threading.Lock()
-        """Guards the file. Whoever holds it may take `_news`, not the other way round."""
+        """Guards the file. Take `_news` while holding it, never the other way round."""
         self._file: FileIO | None = None
 
     def __enter__(self) -> Sampler:
-        """Begin; every device has been read once then, but for those whose first call hangs."""
+        """Start; by then every device has been read once, except those whose first call hangs."""
         self._begun_s = time.monotonic()
         try:
             self._file = self._path.open("ab", buffering=0)
@@ -126,7 +124,7 @@ class Sampler:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop; waits at most 2 s for calls that hang in a driver. Their threads write nothing any more."""
+        """Stop; waits at most 2 s for calls that hang in a driver. Their threads no longer write anything."""
         deadline = time.monotonic() + _STOP_S
         self._end()
         for thread in tuple(self._threads):
@@ -182,14 +180,14 @@ class Sampler:
                         is_fast = any(device.index in self._focus for device in reader.devices)
                         deadline = min(next_full, next_fast) if is_fast else next_full
                         self._news.wait(max(deadline - time.monotonic(), 0.0))
-        finally:  # also if a source failed in a way that it should not
+        finally:  # also if a source raised an unexpected error
             for device in reader.devices:
                 self._wait_no_more(device)
 
     def _read(self, reader: _Reader, device: _Device, is_full: bool) -> None:
         with self._call(reader, device):
             reading = device.source.read(device.index, full=is_full)
-        if reader.looks <= _LOOKS:  # else its values are of different times
+        if reader.looks <= _LOOKS:  # otherwise its values are of different times
             self._write(CURRENT.encode(reading))
         problem = device.source.problem(device.index) if is_full else None
         if problem is not None:
@@ -214,7 +212,7 @@ class Sampler:
 
     def _watch(self) -> None:
         try:
-            # Looks are counted, not seconds: those pass also while this process is stopped.
+            # Checks are counted, not seconds, which also pass while this process is stopped.
             while not self._over.wait(self._silence_s / _LOOKS):
                 silent: list[_Device | Source] = []
                 with self._news:
@@ -236,7 +234,7 @@ class Sampler:
                 self._news.notify_all()
 
     def _take_over(self, reader: _Reader) -> None:
-        """Have each device but the one that hangs read by a thread for itself."""
+        """Have every device but the hanging one read by its own thread."""
         others = [device for device in reader.devices if device != reader.call]
         reader.devices = tuple(device for device in reader.devices if device == reader.call)
         for device in others:
@@ -247,7 +245,7 @@ class Sampler:
     def _write(self, row: bytes) -> None:
         with self._writing:
             if self._file is None:
-                return  # the call came back too late
+                return  # the call returned too late
             try:
                 if self._file.write(row) < len(row):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -258,9 +256,9 @@ class Sampler:
                 self._give_up(error)
 
     def _thin(self) -> None:
-        """Leave every second reading of each device in the file, and double the periods.
+        """Drop every second reading of each device from the file, and double the periods.
 
-        The old file stays whole until the new one is.
+        The old file stays intact until the new one is complete.
         """
         draft = self._path.with_name(self._path.name + ".thinned")
         taken: Counter[int] = Counter()
@@ -301,7 +299,7 @@ class Sampler:
 
 
 def _next_deadline(previous: float, period_s: float) -> float:
-    """The next multiple of the period that lies ahead: a late reading is not made up for."""
+    """The next multiple of the period in the future: missed readings are skipped."""
     now = time.monotonic()
     missed = max(int((now - previous) / period_s), 0)
     return previous + (missed + 1) * period_s

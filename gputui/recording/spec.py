@@ -1,4 +1,4 @@
-"""What a supervisor is given: one file in a run directory, readable by its owner only."""
+"""The input of a supervisor: one file in a run directory, readable only by its owner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # JSON that was not looked at yet
+from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -19,7 +19,7 @@ from gputui.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One run to be executed."""
+    """One run to execute."""
 
     run_id: str
     plan: Plan
@@ -27,14 +27,14 @@ class Spec:
     label: str
     price: Price | None
     hash_key: bytes
-    """Key of the hashes that stand for this machine and its GPUs; never leaves the user's machines."""
+    """Key of the hashes that identify this machine and its GPUs; never leaves the user's machines."""
     target: str
     """Path of the result file; for recovery, and for the message when storing fails."""
     on_end: tuple[str, ...]
-    """Command that stores the run once it has ended; empty where the journal is fetched instead."""
+    """Command that stores the run when it has ended; empty if the journal is fetched instead."""
 
     def start_now(self) -> RunStart:
-        """The first line of its journal: both clocks are read here, once."""
+        """The first line of its journal; reads both clocks once."""
         return RunStart(
             schema=JOURNAL_SCHEMA,
             run_id=self.run_id,
@@ -69,7 +69,7 @@ class Spec:
 
     @staticmethod
     def read(run_dir: Path) -> Spec:
-        """Read what `write` wrote. Raises GputuiError if there is none or it is damaged."""
+        """Read what `write` wrote. Raises GputuiError if it is missing or damaged."""
         path = run_dir / SPEC_NAME
         try:
             plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

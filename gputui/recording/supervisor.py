@@ -1,4 +1,4 @@
-"""Executes plans: one worker per launch, everything into journals, to the end or to the first signal."""
+"""Executes plans: one worker per launch, everything into journals, until the end or the first signal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
-from typing import Any  # a worker's JSON
+from typing import Any  # Any: a worker's JSON
 
 from gputui.errors import GputuiError
 from gputui.machine import GpuAddress, describe_machine, join_gpu, nvml_addresses
@@ -63,22 +63,22 @@ HARD_STOP = 1.2
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
 RESERVE_BYTES, RESERVE_SHARE = 1_500_000_000, 0.125
-"""What a profiled pass may keep for the growth of its heap, and at most this share of what may be used."""
+"""Heap that a profiled pass may reserve, and the largest share of the usable memory for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a worker may be silent before it is taken to hang, and is ended."""
+    """How long a worker may be silent before it counts as hanging, and is ended."""
 
     start_s: float = 120.0
-    """Until its first word: it may import torch from a cold or a remote disk."""
+    """Until its first message: it may import torch from a cold or a remote disk."""
     besides_s: float = 20.0
-    """Later: its allowance, in which one step may lie, and this much more."""
+    """Afterwards: its allowance, in which one step may lie, plus this."""
 
 
 @dataclass
 class _Run:
-    """One run directory and how far it has come."""
+    """One run directory and its progress."""
 
     run_dir: Path
     spec: Spec
@@ -88,35 +88,35 @@ class _Run:
     pace: Pace
     start: RunStart
     unplanned: list[PlannedLaunch] = field(default_factory=list)
-    """Launches that repeat a case alone after a crash or an OOM."""
+    """Launches that repeat a single case after a crash or an OOM."""
     crashes: dict[tuple[int, int], str] = field(default_factory=dict)
-    """What became of the worker of a (replicate, case) that is to be run alone."""
+    """Why the worker of a (replicate, case) crashed, for those that are to run alone."""
     blocks: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Blocks that were written down, by (launch, case)."""
+    """Blocks in the journal, by (launch, case)."""
     ended_cases: set[tuple[int, int]] = field(default_factory=set)
-    """(replicate, case) that has an outcome."""
+    """(replicate, case) with an outcome."""
     measured_cases: set[int] = field(default_factory=set)
-    """Those that some launch measured."""
+    """Those measured by some launch."""
     failed_launches: set[int] = field(default_factory=set)
     """In which a case failed."""
     profiled_cases: set[int] = field(default_factory=set)
-    """Those whose profiled pass is told of, whatever came of it."""
+    """Those whose profiled pass is in the journal, with or without a result."""
     next_launch_id: int = 0
 
 
 class _Stopped(Exception):
-    """A signal asked for the end."""
+    """A signal requested the end."""
 
 
 class _CannotGoOn(Exception):
-    """Something that every further launch would meet as well."""
+    """A problem that every further launch would meet as well."""
 
 
 class Supervisor:
-    """Executes the plans of one or several run directories, their launches alternating.
+    """Executes the plans of one or several run directories, alternating their launches.
 
-    Runs in the main thread of its own process. A SIGINT or SIGTERM ends the worker, keeps what is
-    finished, and stores it; SIGHUP changes nothing, since there is no terminal to lose.
+    Runs in the main thread of its process. A SIGINT or SIGTERM ends the worker, keeps what is finished, and
+    stores it; SIGHUP changes nothing, since there is no terminal to lose.
     """
 
     def __init__(self, run_dirs: Sequence[Path], patience: Patience | None = None) -> None:
@@ -128,11 +128,11 @@ class Supervisor:
         self._usable_bytes = 0
 
     def run(self) -> int:
-        """Execute; the exit status: 0, 128 + signal, or 1 if a run failed or could not be stored."""
+        """Execute; returns the exit status: 0, 128 + signal, or 1 if a run failed or could not be stored."""
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        # Whoever started us may have held signals back, so that none is lost between the two of us.
+        # The parent may have blocked signals, so that none is lost between the two processes.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         runs = [_open_run(run_dir, self._run_dirs) for run_dir in self._run_dirs]
         machine = describe_machine(runs[0].spec.hash_key)
@@ -152,10 +152,12 @@ class Supervisor:
             status, reason = "interrupted", f"stopped by {signal.Signals(self._signal).name}"
         except _CannotGoOn as error:
             status, reason = "interrupted", str(error)
-        except Exception as error:  # the runner's loop: whatever it was, what is finished is kept and stored
-            traceback.print_exc()  # into its log: what the message holds is nobody else's business
+        except (
+            Exception
+        ) as error:  # the runner's loop: whatever happened, finished results are kept and stored
+            traceback.print_exc()  # into its log: the message may hold anything, so it goes nowhere else
             status, reason = "failed", f"{type(error).__name__} in the supervisor, whose log has the message"
-        for run in runs[1:]:  # the sampler writes once; every journal must be whole by itself
+        for run in runs[1:]:  # the sampler writes only once, but every journal must be complete by itself
             try:
                 shutil.copyfile(telemetry, run.run_dir / TELEMETRY_NAME)
             except OSError as error:
@@ -172,7 +174,7 @@ class Supervisor:
         run.journal.append(Event(level, message, time.monotonic_ns()))
 
     def _write_heading(self, run: _Run, machine: Machine) -> None:
-        """All that is known before the first launch."""
+        """Write everything known before the first launch."""
         plan, spec = run.spec.plan, run.spec
         run.journal.append(MachineFound(machine))
         run.journal.append(RuntimeFound(spec.runtime))
@@ -191,11 +193,11 @@ class Supervisor:
         return None if isinstance(index, Missing) else index
 
     def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
-        """One worker from start to end. Raises _Stopped when a signal came, _CannotGoOn on a full disk."""
+        """Run one worker from start to end. Raises _Stopped after a signal, _CannotGoOn on a full disk."""
         plan = run.spec.plan
         allowance_s = run.pace.allowance_s(launch)
         if launch.purpose == PROFILED and launch.case_ids[0] not in run.measured_cases:
-            return  # what could not be measured is not looked into
+            return  # a case that could not be measured is not profiled
         if allowance_s is None:
             self._drop(run, launch, f"the budget of {plan.budget_s:.0f} s is spent")
             return
@@ -271,8 +273,8 @@ class Supervisor:
         allowance_s: float,
         hard_stop_s: float,
     ) -> tuple[str, str]:
-        """Write down what the worker says until its last word, its death, its silence, a signal, a full
-        disk, or the hard stop."""
+        """Record the worker's messages until the last one, its exit, its silence, a signal, a full disk,
+        or the hard stop."""
         patience_s, heard_s = self._patience.start_s, self._clock.now_s()
         stopped_s = self._clock.stopped_s
         while True:
@@ -307,8 +309,8 @@ class Supervisor:
                 )
 
     def _hear(self, run: _Run, launch: PlannedLaunch, worker: WorkerProcess, message: dict[str, Any]) -> bool:
-        """Write one message into the journal; True for the last one. Raises LookupError, TypeError
-        or ValueError if it is not of the form a worker uses."""
+        """Write one message into the journal; True for the last one. Raises LookupError, TypeError or
+        ValueError if it is malformed."""
         kind = message.pop("kind", "garbage")
         journal, launch_id = run.journal, launch.launch_id
         if kind == "block":
@@ -362,7 +364,7 @@ class Supervisor:
         return bool(kind == "end")
 
     def _again_alone(self, run: _Run, launch: PlannedLaunch, case_id: int) -> None:
-        """Plan one more launch with this case only: another may have taken its memory, or its life."""
+        """Plan one more launch with only this case: another may have taken its memory, or crashed it."""
         launch_id = run.next_launch_id
         run.next_launch_id += 1
         alone = replace(
@@ -388,7 +390,7 @@ class Supervisor:
                 self._end_case(run, launch, case_id, outcome, reason)
 
     def _end_profiled(self, run: _Run, launch: PlannedLaunch, outcome: str, reason: str) -> None:
-        """Say why a profiled pass has no result, if it has none."""
+        """Record why a profiled pass has no result, if it has none."""
         for case_id in launch.case_ids:
             if case_id not in run.profiled_cases:
                 run.profiled_cases.add(case_id)
@@ -403,7 +405,7 @@ class Supervisor:
 
 
 def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
-    """Take the lock, which is held for life, begin the journal, and lay out what a launch needs."""
+    """Take the lock, which is held for life, begin the journal, and prepare what a launch needs."""
     spec = Spec.read(run_dir)
     lock = take_lock(run_dir, Holder.this_process(spec.hash_key, spec.target, run_dirs))
     try:
@@ -425,7 +427,7 @@ def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
 
 
 def _close_run(run: _Run, status: str, reason: str) -> int:
-    """Last lines of a journal, and the command that stores it; its exit status."""
+    """Write the last lines of a journal and run the command that stores it; returns its exit status."""
     _say_last(run, end_of(run.start, status, reason))
     exit_status, message = 0, ""
     if run.spec.on_end:
@@ -452,7 +454,7 @@ def _close_run(run: _Run, status: str, reason: str) -> int:
 
 
 def _say_last(run: _Run, line: RunEnd | Stored) -> None:
-    """A line whose loss changes nothing: a run without an end is stored as interrupted."""
+    """Write a line that may be lost: a run without an end is stored as interrupted."""
     try:
         run.journal.append(line)
         run.journal.sync()
@@ -461,7 +463,8 @@ def _say_last(run: _Run, line: RunEnd | Stored) -> None:
 
 
 def _alternating(runs: Sequence[_Run]) -> Iterator[tuple[_Run, PlannedLaunch]]:
-    """The launches of all runs in turn; a launch that must be repeated alone comes right after its own."""
+    """The launches of all runs in turn; a launch that must be repeated alone comes right after the
+    original."""
     for row in zip_longest(*(run.spec.plan.launches for run in runs)):
         for run, launch in zip(runs, row, strict=True):
             if launch is not None:
@@ -486,7 +489,7 @@ def _described(run: _Run, case_id: int) -> dict[str, Any]:
 
 
 def _figure(launch_id: int, message: dict[str, Any]) -> Figure:
-    """A figure as a worker says it. Raises LookupError, TypeError or ValueError if it is none."""
+    """A worker's figure. Raises LookupError, TypeError or ValueError if it is malformed."""
     value, reason = message.pop("value"), without_paths(str(message.pop("reason")))
     figure = Figure(launch_id=launch_id, value=Missing(reason) if value is None else float(value), **message)
     known = figure.better in FIGURE_BETTER and figure.combine in FIGURE_COMBINES
@@ -497,7 +500,7 @@ def _figure(launch_id: int, message: dict[str, Any]) -> Figure:
 
 
 def _profiled(launch_id: int, message: dict[str, Any]) -> ProfiledPass:
-    """A profiled pass as a worker says it. Raises LookupError, TypeError or ValueError if it is none."""
+    """A worker's profiled pass. Raises LookupError, TypeError or ValueError if it is malformed."""
     parts: dict[str, tuple[type[Any], str]] = {  # Any: rows of four kinds
         "operators": (Operator, ""),
         "slices": (TimeSlice, ""),
@@ -518,7 +521,7 @@ def _profiled(launch_id: int, message: dict[str, Any]) -> ProfiledPass:
 
 
 def _trace_path(run: _Run, launch: PlannedLaunch) -> Path:
-    """Where the Chrome trace of a profiled launch goes."""
+    """Path of the Chrome trace of a profiled launch."""
     return run.run_dir / TRACES_NAME / trace_name(run.spec.plan.cases[launch.case_ids[0]].case.name)
 
 

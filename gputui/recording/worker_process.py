@@ -1,4 +1,5 @@
-"""One worker as a child process: started in its own group, heard on a FIFO, ended with all its children."""
+"""One worker as a child process: started in its own group, read through a FIFO, ended with all its
+children."""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any  # a worker's JSON
+from typing import Any  # Any: a worker's JSON
 
 from gputui.model.plan import PlannedLaunch
 from gputui.recording.lock import boot_id, process_start
 
 LINE_LIMIT_BYTES = 1 << 20
 _PART = r"[^\s/'\":,]+"
-"""One part of a path, as it stands in a message."""
+"""One component of a path in a message."""
 WORKER_NAME = "worker.json"
-"""In a run directory: who the worker of the launch in progress is."""
+"""In a run directory: identifies the worker of the current launch."""
 END_GRACE_S = 5.0
-"""How long a worker may live after its last word, or after SIGTERM."""
+"""How long a worker may live after its last message, or after SIGTERM."""
 
 
 def log_of(run_dir: Path, launch_id: int) -> Path:
-    """Where the output of a launch's worker is written."""
+    """Path of the log of a launch's worker."""
     return run_dir / "logs" / f"{_name(launch_id)}.log"
 
 
@@ -54,10 +55,10 @@ class WorkerProcess:
         description = run_dir / f"{name}.json"
         description.write_text(json.dumps(described))
         os.mkfifo(self._fifo, 0o600)
-        # Open for reading and writing: then it opens at once, and never reads as ended.
+        # Opened for reading and writing, it opens at once and never reaches its end.
         self._reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pending = b""
-        self.started_ns = time.monotonic_ns()  # before it can say anything
+        self.started_ns = time.monotonic_ns()  # before it can send anything
         try:
             with self._log.open("ab") as log:  # appending, so that `cut_log` leaves no hole
                 self._process = subprocess.Popen(
@@ -72,18 +73,18 @@ class WorkerProcess:
             self._close_channel()
             raise
         self._note = run_dir / WORKER_NAME
-        with contextlib.suppress(OSError):  # a full disk: the note only helps to clean up after a crash
+        with contextlib.suppress(OSError):  # a full disk: the file only helps to clean up after a crash
             self._note.write_text(
                 json.dumps([self._process.pid, process_start(self._process.pid), boot_id()])
             )
 
     @property
     def exit_status(self) -> int | None:
-        """As Python gives it, negative for a signal; None while it lives."""
+        """As in Python, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:
-        """What it said until now, waiting up to `timeout_s` for something; lines that are no JSON object
+        """Its messages so far, waiting up to `timeout_s` for the first; lines that are not JSON objects
         become `{"kind": "garbage"}`."""
         readable, _, _ = select.select([self._reader], [], [], timeout_s)
         while readable:
@@ -103,7 +104,7 @@ class WorkerProcess:
             yield message if isinstance(message, dict) else {"kind": "garbage"}
 
     def wait_for_exit(self, timeout_s: float = END_GRACE_S) -> None:
-        """Give it time to leave by itself."""
+        """Give it time to exit by itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
 
@@ -125,7 +126,7 @@ class WorkerProcess:
             self._fifo.unlink()
 
     def cut_log(self, limit_bytes: int) -> bool:
-        """Empty the log if it has grown beyond the limit; True if it had."""
+        """Empty the log if it exceeds the limit; returns whether it did."""
         with contextlib.suppress(OSError):
             if self._log.stat().st_size > limit_bytes:
                 os.truncate(self._log, 0)
@@ -133,7 +134,7 @@ class WorkerProcess:
         return False
 
     def log_tail(self, lines: int = 5) -> str:
-        """The last lines of its output, paths shortened to their last part."""
+        """The last lines of its output, paths shortened to their last component."""
         with contextlib.suppress(OSError):
             size = self._log.stat().st_size
             with self._log.open("rb") as log:
@@ -144,7 +145,7 @@ class WorkerProcess:
 
 
 def end_left_worker(run_dir: Path) -> bool:
-    """End the worker and its group that a killed supervisor left behind; True if there was one."""
+    """End the worker and its group that a killed supervisor left behind; returns whether there was one."""
     note = run_dir / WORKER_NAME
     try:
         pid, start, boot = json.loads(note.read_text())
@@ -160,18 +161,18 @@ def end_left_worker(run_dir: Path) -> bool:
 
 
 def without_paths(text: str) -> str:
-    """A text in which every absolute path is cut to its last part, since paths name people.
+    """The text with every absolute path shortened to its last component, since paths name people.
 
-    A home directory itself becomes `~`: its last part is a name.
+    A home directory itself becomes `~`: its last component is a name.
     """
     text = re.sub(rf"(?<![\w.])/+(?:home|Users)/+{_PART}/*(?!{_PART}|/)", "~", text)
     return re.sub(rf"(?<![\w.])(?:/+{_PART})+/+(?={_PART})", "", text)
 
 
 def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> dict[str, str]:
-    """The environment of a worker: the user's own, narrowed to one device and a number of threads.
+    """The environment of a worker: the user's, narrowed to one device and a number of threads.
 
-    A program of the user's decides over its threads itself.
+    A user's program chooses its threads itself.
     """
     environment = dict(os.environ)
     threads = str(launch.threads)
@@ -185,7 +186,7 @@ def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> di
 
 
 def _narrowed(visible: str, environment: Mapping[str, str]) -> str:
-    """One device among those the user allowed: torch counts a number from the first of them."""
+    """One device among those that the user allowed: torch counts numbers from the first of them."""
     allowed = [name.strip() for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     if visible.isdigit() and allowed != [""] and int(visible) < len(allowed):
         return allowed[int(visible)]

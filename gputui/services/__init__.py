@@ -1,1 +1,1 @@
-"""Use-cases: profiles to plans, running and following runs, comparing. No terminal here."""
+"""Use cases: profiles to plans, running and following runs, comparing. Does not touch the terminal."""

@@ -1,1 +1,1 @@
-"""Where metrics are read: one file and one name in `registry.SOURCES` each, for measured runs."""
+"""Where metrics are read: one file each and, for measured runs, one name in `registry.SOURCES`."""

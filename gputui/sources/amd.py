@@ -1,7 +1,7 @@
 """AMD GPUs through the files of the `amdgpu` kernel driver.
 
-Written after the kernel's documentation (Documentation/gpu/amdgpu/thermal.rst, driver-misc.rst and ras.rst,
-Documentation/ABI/testing/sysfs-bus-pci) and tested against a tree made after it; never seen on real hardware.
+Written from the kernel's documentation (Documentation/gpu/amdgpu/thermal.rst, driver-misc.rst and ras.rst,
+Documentation/ABI/testing/sysfs-bus-pci) and tested against a tree made from it; never run on real hardware.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AMD = "0x1002"
 _BRIDGE_CLASS = "0x0604"
 _SLOW_KEPT_NS = 10 * 10**9
 _GENERATION: dict[str, int | Missing] = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-"""PCI Express generation by its gigatransfers per second."""
+"""PCI Express generation by gigatransfers per second."""
 
 _UNREPORTED = Missing("this GPU, or its amdgpu driver, does not report it")
 _NOT_ALLOWED = Missing("no permission to read it from the amdgpu driver")
@@ -32,9 +32,9 @@ _GONE = Missing(f"{LOST}: the kernel lists it no more")
 
 
 class AmdLive:
-    """GPUs of the `amdgpu` driver, in the order of their PCI addresses.
+    """GPUs of the `amdgpu` driver, ordered by PCI address.
 
-    They are numbered behind NVIDIA's, if the box has both.
+    They are numbered after NVIDIA's, if the machine has both.
     """
 
     NAME: ClassVar[str] = "amd"
@@ -50,14 +50,13 @@ class AmdLive:
         self._first = 0
 
     def open(self) -> Missing | None:
-        """See whether the driver has any GPU; nothing is kept open."""
+        """Check whether the driver has any GPU; keeps nothing open."""
         self._first = len(list(self._root.glob("proc/driver/nvidia/gpus/*")))
         if not (self._root / "sys/module/amdgpu").exists():
             return Missing("the amdgpu driver is not loaded: no AMD GPU here, or `modprobe amdgpu` is needed")
         return None if self.devices() else Missing("the amdgpu driver has no GPU that is visible here")
 
     def devices(self) -> tuple[int, ...]:
-        """GPUs that the kernel lists now."""
         found: dict[str, Path] = {}
         for card in self._root.glob("sys/class/drm/card[0-9]*"):
             device = card / "device"
@@ -71,7 +70,7 @@ class AmdLive:
         return tuple(sorted(self._numbers[address] for address in found))
 
     def sample(self, device: int) -> tuple[DeviceSample, ...]:
-        """One GPU now. A GPU that has powered itself down is left asleep."""
+        """Sample one GPU. A GPU that has powered down is not woken."""
         place = self._places[device]
         if _text(place / "vendor") != _AMD:
             return (DeviceSample(device, self.NAME, self._clock(), {}, problem=_GONE),)
@@ -83,11 +82,11 @@ class AmdLive:
         return (DeviceSample(device, self.NAME, self._clock(), values),)
 
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
-        """None: the driver tells of a process only in that process's own files."""
+        """Always absent: the driver reports a process only in that process's own files."""
         return Missing("the amdgpu driver has no list of processes")
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        pass
 
     def _seldom(self, device: int, place: Path) -> dict[str, Value]:
         read_ns, values = self._slow.get(device, (0, {}))
@@ -120,7 +119,7 @@ def _often(place: Path) -> dict[str, Value]:
         "sm_busy_pct": _number(place / "gpu_busy_percent"),
         "memory_busy_pct": _number(place / "mem_busy_percent"),
         "memory_used_bytes": _number(place / "mem_info_vram_used"),
-        # The newer of the two names; a driver that has both gives the same or the slower one as average.
+        # The newer of the two names; a driver with both reports the same value, or the slower one as average.
         "power_w": _first_of(hwmon / "power1_input", hwmon / "power1_average", per=1e6),
         "temperature_c": _scaled(edge, 1e3),
         "temperature_junction_c": _scaled(junction, 1e3),
@@ -162,8 +161,8 @@ def _seldom(place: Path, root: Path) -> dict[str, Value]:
 def _link(place: Path, which: str) -> tuple[int | Missing, int | Missing]:
     """Generation and width of the link to the host.
 
-    Larger GPUs sit behind a switch of their own, and their own link only leads to it: the outermost of AMD's
-    bridges above has the one that counts.
+    Larger GPUs have a switch on the card, and their own link only leads to it: the outermost of AMD's bridges
+    above has the link that counts.
     """
     port = place
     for above in place.parents:
@@ -180,12 +179,12 @@ def _link(place: Path, which: str) -> tuple[int | Missing, int | Missing]:
 
 
 def _hwmon(place: Path) -> Path:
-    """The directory of the sensors; one that is not there if there are none."""
+    """The directory of the sensors; it does not exist if there are none."""
     return next(iter(sorted((place / "hwmon").glob("hwmon[0-9]*"))), place / "hwmon" / "none")
 
 
 def _thermometers(hwmon: Path) -> tuple[Path, Path]:
-    """The sensor at the edge of the chip, and that at its hottest place; data-centre GPUs have only this."""
+    """The sensors at the edge and at the hottest spot of the chip; data-center GPUs have only the latter."""
     found = {_text(file): file for file in sorted(hwmon.glob("temp[0-9]_label"))}
     first, none = hwmon / "temp1_label", hwmon / "none_label"
     edge, junction = found.get("edge", found.get("junction", first)), found.get("junction", none)
@@ -243,7 +242,7 @@ def _number(file: Path) -> int | Missing:
 
 
 def _answer(file: Path) -> str | Missing:
-    """What a file says, or why it does not."""
+    """The content of a file, or why it cannot be read."""
     try:
         return read_file(str(file)).decode(errors="replace").strip("\0 \t\r\n")
     except PermissionError:

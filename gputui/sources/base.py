@@ -1,18 +1,17 @@
-"""What every source of metrics can do: `Source` for measured runs, `LiveSource` for the live view."""
+"""The interfaces of sources of metrics: `Source` for measured runs, `LiveSource` for the live view."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from gputui.model.absent import Missing
-    from gputui.model.live import DeviceSample, GpuUse, ProcessSample
+    from gputui.model.live import DeviceSample, GpuUse
     from gputui.model.telemetry import Reading
 
 
 class Source(Protocol):
-    """One place that metrics come from.
+    """One source of metrics.
 
     Any call may block in a driver. `probe` and `devices` are called by one thread; `read` and `problem` by
     one thread per device, for several devices at the same time.
@@ -21,19 +20,20 @@ class Source(Protocol):
     NAME: ClassVar[str]
 
     def probe(self) -> Missing | None:
-        """Open what is needed; why this source has nothing here, or None if it has. Call it first."""
+        """Open what is needed; the reason if this source has nothing here, else None. Call it first."""
 
     def devices(self) -> tuple[int, ...]:
         """Telemetry indices that can be read: GPUs by the driver's number, HOST for the host."""
 
     def read(self, device: int, *, full: bool) -> Reading:
-        """The metrics of one device now; one that could not be read is absent.
+        """The metrics of one device now; those that could not be read are absent.
 
-        `full` False reads only what is worth reading ten times a second: clocks, throttle reasons, power.
+        With `full` False it reads only what changes within a tenth of a second: clocks, throttle reasons,
+        power.
         """
 
     def problem(self, device: int) -> Missing | None:
-        """Why the last reading of a device failed as a whole, if it did."""
+        """Why the last reading of a device failed completely, if it did."""
 
 
 class LiveSource(Protocol):
@@ -46,30 +46,17 @@ class LiveSource(Protocol):
     NAME: ClassVar[str]
 
     def open(self) -> Missing | None:
-        """Open what is needed; why there is nothing here, or None. After a Missing it is asked again."""
+        """Open what is needed; the reason if there is nothing here, else None. May be called again after a
+        Missing."""
 
     def devices(self) -> tuple[int, ...]:
-        """GPUs that are there now; a GPU keeps its number while others come and go."""
+        """GPUs that exist now; a GPU keeps its number while others come and go."""
 
     def sample(self, device: int) -> tuple[DeviceSample, ...]:
-        """One GPU now, and its MIG instances behind it. Never empty: a failure stands in the sample."""
+        """One GPU now, followed by its MIG instances. Never empty: a failure is part of the sample."""
 
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
-        """Who uses this GPU, those in its MIG instances included, or why nobody can tell."""
+        """Who uses this GPU, including its MIG instances, or why that is unknown."""
 
     def close(self) -> None:
-        """Give back what `open` took; may be called twice."""
-
-
-class HostReader(Protocol):
-    """The host for the live view. Used by one thread."""
-
-    def sample(self) -> DeviceSample:
-        """The host now; rates are over the time since the last call."""
-
-
-class ProcessReader(Protocol):
-    """What the host tells of processes. Used by one thread."""
-
-    def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
-        """Every process that uses a GPU, once, in the order the driver names them."""
+        """Free what `open` allocated; may be called twice."""

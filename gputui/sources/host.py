@@ -13,7 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, Reading
 
 _QUICK_CLOCK_MAX_CPUS = 16
-"""Reading the clock asks every CPU; on larger hosts that is too dear ten times a second."""
+"""The clock is read per CPU; on larger hosts that is too expensive ten times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Ticks:
 
 
 class HostSource:
-    """Processor time, memory, load and clock of the host, or of the container where it is confined."""
+    """Processor time, memory, load and clock of the host, or of the container if it is confined."""
 
     NAME: ClassVar[str] = "host"
 
@@ -40,7 +40,7 @@ class HostSource:
         self._problem: Missing | None = None
 
     def probe(self) -> Missing | None:
-        """Find out which way the host can be read."""
+        """Find out how the host can be read."""
         stat = self._text("proc/stat")
         if stat:
             self._cpus = len(re.findall(r"^cpu\d+ ", stat, re.MULTILINE)) or self._cpus
@@ -56,11 +56,10 @@ class HostSource:
         return None
 
     def devices(self) -> tuple[int, ...]:
-        """The host alone."""
         return (HOST,)
 
     def read(self, device: int, *, full: bool) -> Reading:
-        """The host's metrics; processor time needs an earlier full reading to compare with."""
+        """The host's metrics; processor time needs an earlier full reading."""
         if self._psutil is not None:
             values = self._with_psutil(full)
         else:
@@ -103,9 +102,9 @@ class HostSource:
         return {"memory_used_bytes": max(0, total - available)}
 
     def _confined_memory(self, host_bytes: int | None) -> int | None:
-        """Use of the container, without page cache; None outside one.
+        """Memory used by the container, without page cache; None outside a container.
 
-        At the mount root these files are there, or limit something, only if this is a container's view.
+        At the mount root these files exist, or limit something, only inside a container.
         """
         version_2 = "sys/fs/cgroup"
         used = _integer(self._text(f"{version_2}/memory.current"))
@@ -143,7 +142,7 @@ class HostSource:
         memory = self._psutil.virtual_memory()
         values: dict[str, float | int] = {"memory_used_bytes": memory.total - memory.available}
         busy = self._psutil.cpu_percent(interval=None) * self._cpus
-        if self._psutil_started:  # psutil's first answer compares with nothing
+        if self._psutil_started:  # psutil's first answer covers no interval
             values["cpu_busy_pct"] = busy
         self._psutil_started = True
         if hasattr(os, "getloadavg"):

@@ -1,4 +1,4 @@
-"""The host for the live view: processor, memory, load, network and disks, within what confines us."""
+"""The host for the live view: processor, memory, load, network and disks, within our limits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gputui.model.live import AT_SECOND_READING, DeviceSample, Value
 from gputui.sources.small_files import read_file
 
 _LIMITS_KEPT_NS = 10 * 10**9
-"""Limits, network interfaces and disks are looked up this often: they seldom change."""
-_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own
+"""How long limits, network interfaces and disks are cached: they seldom change."""
+_SECTOR_BYTES = 512  # in /proc/diskstats, whatever the disk uses
 _NO_DISK = re.compile(r"loop|ram|zram|dm-|md|sr|fd|nbd")
 _PARTITION = re.compile(r"(?:nvme\d+n\d+|mmcblk\d+)p\d+|(?:[shv]|xv)d[a-z]+\d+")
 _RATE_KEYS = (
@@ -32,13 +32,13 @@ Pair = tuple[int, int]
 
 
 class _Counters(NamedTuple):
-    """What only grows, as it stood at one instant."""
+    """Counters at one instant."""
 
     t_ns: int
     cpu_used_ns: int | None
     """Of the control group with the quota."""
     cpus: Mapping[int, Pair]
-    """Ticks busy and ticks in all, by logical CPU."""
+    """Busy ticks and all ticks, by logical CPU."""
     network: Mapping[str, Pair] | Missing
     disks: Mapping[str, Pair] | Missing
 
@@ -58,9 +58,9 @@ class HostLive:
         self._root = str(root)
         self._clock = clock
         self._confinement = FREE
-        self._looked_up_ns: int | None = None
+        self._limits_read_ns: int | None = None
         self._interfaces: frozenset[str] = frozenset()
-        """Those with hardware behind them; empty where none is known to have any."""
+        """Those with hardware behind them; empty if none is known to have any."""
         self._disks: frozenset[str] = frozenset()
         self._name: str | Missing | None = None
         self._last: _Counters | None = None
@@ -68,13 +68,13 @@ class HostLive:
         self._psutil: Any = None
 
     def sample(self) -> DeviceSample:
-        """The host now; rates are over the time since the last call."""
+        """The host now; rates cover the time since the last call."""
         if not self._has_proc:
             return self._with_psutil()
         now_ns = self._clock()
-        if self._looked_up_ns is None or now_ns - self._looked_up_ns >= _LIMITS_KEPT_NS:
-            self._looked_up_ns = now_ns
-            self._look_up()
+        if self._limits_read_ns is None or now_ns - self._limits_read_ns >= _LIMITS_KEPT_NS:
+            self._limits_read_ns = now_ns
+            self._read_limits()
         stat = self._text("/proc/stat")
         counters = _Counters(
             now_ns,
@@ -92,7 +92,7 @@ class HostLive:
         problem = None if stat else Missing("/proc/stat cannot be read")
         return DeviceSample(HOST, self.NAME, self._clock(), values, problem=problem)
 
-    def _look_up(self) -> None:
+    def _read_limits(self) -> None:
         self._confinement = self._ask_confinement()
         self._interfaces = self._with_device("/sys/class/net")
         self._disks = self._with_device("/sys/block")
@@ -176,7 +176,7 @@ class HostLive:
         return values
 
     def _confined_memory(self) -> int | None:
-        """Use of the control group, without the page cache that can be dropped."""
+        """Memory used by the control group, without the page cache that can be dropped."""
         directory = self._confinement.memory_directory
         is_new = self._confinement.version == 2
         used = _integer(self._text(f"{directory}/memory.{'current' if is_new else 'usage_in_bytes'}"))
@@ -225,7 +225,7 @@ class HostLive:
 
     def _with_psutil(self) -> DeviceSample:
         try:
-            import psutil  # only where there is no /proc: it takes 10 ms
+            import psutil  # needed only without /proc, and its import takes 10 ms
         except ImportError:
             problem = Missing("this system has no /proc, and this Python no psutil")
             return DeviceSample(HOST, self.NAME, self._clock(), {}, problem=problem)
@@ -242,7 +242,7 @@ class HostLive:
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()
         values: dict[str, Value] = {
             "name": os.uname().machine if hasattr(os, "uname") else "this computer",
-            # psutil's first answer compares with nothing.
+            # psutil's first answer covers no interval.
             "cpu_busy_pct": AT_SECOND_READING if last is None else sum(shares),
             "cpu_limit_cores": float(len(shares)),
             "cpu_core_pct": AT_SECOND_READING
@@ -271,7 +271,7 @@ def _ticks_of_cpus(stat: str, wanted: frozenset[int]) -> dict[int, Pair]:
             continue
         times = [int(field) for field in fields]
         total = sum(times)
-        # Stolen time was another's: the CPU was not ours to be busy.
+        # Stolen time belongs to others: we could not use the CPU.
         found[number] = (total - times[3] - sum(times[4:5]) - sum(times[7:8]), total)
     return found
 
@@ -288,7 +288,8 @@ def _rates(last: _Counters | None, now: _Counters) -> dict[str, Value]:
 def _rate(
     before: Mapping[str, Pair] | Missing, now: Mapping[str, Pair] | Missing, seconds: float
 ) -> tuple[Value, Value]:
-    """Bytes per second in and out; what came or was reset between the readings counts from the next."""
+    """Bytes per second in and out; counters that appeared or were reset in between count from the next
+    reading."""
     if isinstance(now, Missing):
         return now, now
     if isinstance(before, Missing) or seconds <= 0:

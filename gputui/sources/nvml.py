@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through the driver's own library."""
+"""NVIDIA GPUs through the driver's library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar  # pynvml has no types
+from typing import Any, ClassVar  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
@@ -29,7 +29,7 @@ _QUICK: tuple[tuple[Way, ...], ...] = (
     (nvml_calls.event_reasons, nvml_calls.throttle_reasons),
     (nvml_calls.instant_power, nvml_calls.power),
 )
-"""Questions worth asking ten times a second; of each, the ways in order of preference."""
+"""Queries worth making ten times a second; for each, the alternatives in order of preference."""
 
 _FULL: tuple[tuple[Way, ...], ...] = (
     *_QUICK,
@@ -40,23 +40,24 @@ _FULL: tuple[tuple[Way, ...], ...] = (
 )
 
 _SELDOM: tuple[tuple[Way, ...], ...] = ((nvml_calls.compute_processes,),)
-"""Questions for which the driver holds its lock, for milliseconds (MangoHud, PR 2104): launches may wait."""
+"""Queries during which the driver holds its lock for milliseconds (MangoHud, PR 2104), which may delay
+launches."""
 _SELDOM_S = 5.0
 
 
 @dataclass(slots=True)
 class _Device:
-    """One GPU, and which ways of asking it are still open."""
+    """One GPU, and which alternatives of each query may still work."""
 
     handle: Any
     ways: list[list[Way]]
-    """For each question of `_FULL` and `_SELDOM`, those not ruled out, the one in use first."""
+    """For each query of `_FULL` and `_SELDOM`, the alternatives not ruled out, the current one first."""
     seldom_from_s: float = -math.inf
-    """When the questions of `_SELDOM` are due, by the monotonic clock."""
+    """When the queries of `_SELDOM` are due, by the monotonic clock."""
 
 
 class NvmlSource:
-    """Clocks, power, memory, use and temperature of every NVIDIA GPU the driver counts."""
+    """Clocks, power, memory, utilization and temperature of every NVIDIA GPU the driver counts."""
 
     NAME: ClassVar[str] = "nvml"
 
@@ -94,7 +95,7 @@ class NvmlSource:
         return self._indices
 
     def read(self, device: int, *, full: bool) -> Reading:
-        """The metrics of one GPU; none of a lost one, which is not asked again."""
+        """The metrics of one GPU; none of a lost GPU, which is not queried again."""
         values: Numbers = {}
         if device not in self._devices:
             self._devices[device] = self._found(device)
@@ -124,7 +125,7 @@ class NvmlSource:
         return _Device(handle, [list(ways) for ways in (*_FULL, *_SELDOM)])
 
     def _due(self, device: _Device, full: bool) -> int:
-        """How many of its questions are to be asked now."""
+        """How many of its queries are due."""
         if not full:
             return len(_QUICK)
         now_s = self._clock()
@@ -134,7 +135,7 @@ class NvmlSource:
         return len(device.ways)
 
     def _ask_all(self, device: _Device, questions: int, values: Numbers) -> int | None:
-        """Fill `values`; the error code of the last question that failed, if any."""
+        """Fill `values`; returns the error code of the last query that failed, if any."""
         failure: int | None = None
         for ways in device.ways[:questions]:
             if not ways:

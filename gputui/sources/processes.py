@@ -1,4 +1,4 @@
-"""The processes behind the PIDs that a driver names, and how one of them is ended."""
+"""The processes behind the PIDs that a driver reports, and how to end one of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gputui.model.absent import Missing
 from gputui.model.live import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, GpuUse, ProcessSample
 from gputui.sources.small_files import read_file
 
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel: the host itself
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel: the host's
 _COMMAND_KEPT_NS = 10 * 10**9
-"""A command line is read again this often: a program may have replaced another in the same process."""
+"""A command line is read again this often: a process may have replaced its program."""
 _LONGEST_COMMAND = 4096
 _GPU_FILE = re.compile(r"/dev/(?:nvidia|dri/|kfd|dxg)")
 
@@ -30,7 +30,7 @@ NO_PROC = Missing("this system has no /proc")
 
 
 class Stat(NamedTuple):
-    """What /proc/PID/stat tells, as far as it is wanted."""
+    """The parts of /proc/PID/stat that are used."""
 
     name: str
     state: str
@@ -38,13 +38,13 @@ class Stat(NamedTuple):
     parent_pid: int
     cpu_ticks: int
     start_ticks: int
-    """Since the box was booted."""
+    """Since boot."""
     resident_pages: int
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is kept of a process between two looks."""
+    """What is cached about a process between calls."""
 
     start_ticks: int
     user: str | Missing
@@ -61,7 +61,7 @@ class _Known:
 class ProcessTable:
     """Joins the driver's PIDs with /proc. For one thread.
 
-    `is_inside` says whether PIDs of the host mean nothing here; None asks the kernel.
+    `is_inside` says whether the host's PIDs mean nothing here; None asks the kernel.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class ProcessTable:
         self._users: dict[int, str] = {}
 
     def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
-        """Every process once, in the order the driver names them; CPU shares are since the last call."""
+        """Every process once, in the driver's order; CPU shares cover the time since the last call."""
         by_pid: dict[int, list[GpuUse]] = {}
         for use in uses:
             by_pid.setdefault(use.pid, []).append(use)
-        samples = tuple(self._look_at(pid, tuple(of_pid)) for pid, of_pid in by_pid.items())
+        samples = tuple(self._sample(pid, tuple(of_pid)) for pid, of_pid in by_pid.items())
         self._known = {pid: known for pid, known in self._known.items() if pid in by_pid}
         return samples
 
-    def _look_at(self, pid: int, uses: tuple[GpuUse, ...]) -> ProcessSample:
+    def _sample(self, pid: int, uses: tuple[GpuUse, ...]) -> ProcessSample:
         if not self._has_proc:
             return _unresolved(pid, uses, NO_PROC)
         try:
@@ -100,11 +100,11 @@ class ProcessTable:
             return self._forgotten(pid, uses, self._why_gone(pid))
         now_ns = self._clock()
         known = self._known.get(pid)
-        if known is None or known.start_ticks != stat.start_ticks:  # the PID is used again
-            known = self._first_look(pid, stat, now_ns)
+        if known is None or known.start_ticks != stat.start_ticks:  # the PID was reused
+            known = self._start_tracking(pid, stat, now_ns)
             self._known[pid] = known
         else:
-            self._look_again(pid, known, stat, now_ns)
+            self._update(pid, known, stat, now_ns)
         if known.refused is not None:
             return _unresolved(pid, uses, known.refused)
         has_ended = stat.state in "ZX"
@@ -131,7 +131,7 @@ class ProcessTable:
             return NOT_OF_HERE
         return HIDDEN if self._hides else ENDED
 
-    def _first_look(self, pid: int, stat: Stat, now_ns: int) -> _Known:
+    def _start_tracking(self, pid: int, stat: Stat, now_ns: int) -> _Known:
         return _Known(
             start_ticks=stat.start_ticks,
             user=self._user(pid),
@@ -144,7 +144,7 @@ class ProcessTable:
             refused=self._refused(pid),
         )
 
-    def _look_again(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:
+    def _update(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:
         if known.name != stat.name or now_ns - known.command_ns >= _COMMAND_KEPT_NS:
             known.name, known.command_ns = stat.name, now_ns
             known.command = self._command(pid, stat.name)
@@ -156,7 +156,8 @@ class ProcessTable:
             known.cpu_ticks, known.cpu_ns = stat.cpu_ticks, now_ns
 
     def _refused(self, pid: int) -> Missing | None:
-        """Inside a PID namespace the driver's number may be the host's: only who holds a GPU is meant."""
+        """Why a PID is not believed: in a PID namespace it may be the host's, so the process must hold a
+        GPU."""
         if not self._is_inside:
             return None
         try:
@@ -185,19 +186,19 @@ class ProcessTable:
             return FOREIGN
         except OSError:
             return ENDED
-        # A thread of the kernel has none; tools show it in brackets.
+        # Kernel threads have none; tools show their name in brackets.
         return decoded(raw[:_LONGEST_COMMAND].rstrip(b"\0").replace(b"\0", b" ")) or f"[{name}]"
 
 
 def end_process(pid: int, start_ticks: int, number: int, root: Path = Path("/")) -> None:
-    """Send a signal to the process that began at this time, never to another that got its PID since.
+    """Send a signal to the process that started at this time, never to another that reused its PID.
 
-    Raises GputuiError if it has ended, if the PID is another process's now, or without permission.
+    Raises GputuiError if it has ended, if the PID belongs to another process now, or without permission.
     """
     proc = str(root / "proc")
     handle = _held(pid)
     try:
-        # With the handle taken first, the process that is looked at is the one that gets the signal.
+        # With the handle opened first, the process that is checked is the one that gets the signal.
         try:
             stat = read_stat(pid, proc)
         except (OSError, ValueError) as error:
@@ -219,7 +220,7 @@ def end_process(pid: int, start_ticks: int, number: int, root: Path = Path("/"))
 
 
 def _held(pid: int) -> int | None:
-    """A handle that stays with this process; None where the system has none to give."""
+    """A handle that stays with this process; None if the system has none."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -245,8 +246,9 @@ def _send(pid: int, handle: int | None, number: int) -> None:
 
 
 def read_stat(pid: int, proc: str = "/proc") -> Stat:
-    """One process now. Raises OSError if it is not there, ValueError if what is told makes no sense."""
-    # proc_pid_stat(5); the name is in brackets and may itself hold brackets and blanks.
+    """Read the stat of one process. Raises OSError if it does not exist, ValueError if the file is
+    malformed."""
+    # proc_pid_stat(5); the name is in brackets and may itself contain brackets and spaces.
     head, _, tail = read_file(f"{proc}/{pid}/stat").rpartition(b")")
     fields = tail.split()
     if len(fields) < 22:
@@ -262,7 +264,7 @@ def read_stat(pid: int, proc: str = "/proc") -> Stat:
 
 
 def decoded(raw: bytes) -> str:
-    """Text of a process as it gave it; bytes that are no UTF-8 are replaced."""
+    """Text of a process; bytes that are not UTF-8 are replaced."""
     return raw.decode("utf-8", "replace")
 
 
@@ -299,7 +301,7 @@ def _since_boot_s() -> float:
 
 
 def _user_name(user_id: int) -> str:
-    import pwd  # not on Windows
+    import pwd  # missing on Windows
 
     try:
         return pwd.getpwuid(user_id).pw_name

@@ -1,4 +1,4 @@
-"""Reading of files that the kernel makes up, cheaply."""
+"""Fast reading of files that the kernel generates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _AT_ONCE = 2**16
 
 
 def read_file(path: str) -> bytes:
-    """The whole of a small file: three system calls, a third of what `open` costs. Raises OSError."""
+    """Read a small file with three system calls, a third of the cost of `open`. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = os.read(handle, _AT_ONCE)
         if not content:
             return content
-        # /proc gives a page or less at a time, whatever is asked for.
+        # /proc returns at most a page at a time, whatever size is requested.
         while more := os.read(handle, _AT_ONCE):
             content += more
             if len(content) > _MOST_BYTES:

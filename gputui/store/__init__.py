@@ -1,1 +1,1 @@
-"""The result file and the journal: written once, merged, and opened safely whoever made them."""
+"""The result file and the journal: written once, merged, and opened safely whoever wrote them."""

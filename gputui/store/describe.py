@@ -31,7 +31,7 @@ To look at it with DuckDB itself, if you made it: `duckdb -readonly results.db`.
 
 
 def page() -> str:
-    """The whole page, as it lies in `docs/result-file.md`."""
+    """The whole page, as in `docs/result-file.md`."""
     return _PAGE.format(
         storage=STORAGE_VERSION,
         block=BLOCK_BYTES // 1024,

@@ -1,4 +1,4 @@
-"""Changes what a result file says of one run: removes it, or gives it another label."""
+"""Changes one run in a result file: removes it, or changes its label."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def remove_run(db: Path, run_id: str) -> None:
-    """Remove one run with all its rows. Raises NotStored, and nothing is changed then."""
+    """Remove one run with all its rows. Raises NotStored, and changes nothing then."""
     with _changing(db, run_id) as connection:
         delete_run(connection, run_id)
 
 
 def label_run(db: Path, run_id: str, label: str) -> None:
-    """Give a run this label; an empty one takes it away. Raises NotStored, and nothing is changed then."""
+    """Set the label of a run; an empty one removes it. Raises NotStored, and changes nothing then."""
     with _changing(db, run_id) as connection:
         connection.execute(
             f"UPDATE {CATALOG}.main.runs SET label = ? WHERE run_id = ?::UUID", [label, run_id]
@@ -31,7 +31,7 @@ def label_run(db: Path, run_id: str, label: str) -> None:
 
 @contextmanager
 def _changing(db: Path, run_id: str) -> Iterator[DuckDBPyConnection]:
-    """One transaction on a file that has this run."""
+    """One transaction on a file that contains this run."""
     db = real_path(db)
     with opened_for_writing(db) as connection, explaining(db):
         connection.execute("BEGIN")

@@ -25,7 +25,7 @@ class Frames:
     measurements: DataFrame
     blocks: DataFrame
     figures: DataFrame
-    """Results that are not a speed."""
+    """Results other than speed."""
     profiled_passes: DataFrame
     operators: DataFrame
     """Time of the profiled window by operator, in nanoseconds."""
@@ -39,9 +39,9 @@ class Frames:
 
 
 def load(file: str | Path, *, trust: bool = False) -> Frames:
-    """Read a result file, whoever made it; it is opened read-only and closed again.
+    """Read a result file, whoever wrote it; it is opened read-only and closed again.
 
-    Raises GputuiError for what is no readable result file.
+    Raises GputuiError if it is not a readable result file.
     """
     opened = open_read_only(expanded(Path(file)).absolute(), trust)
     try:
@@ -76,7 +76,7 @@ def _frame(opened: Checked, name: str) -> DataFrame:
     if present:
         columns = ", ".join(f"{c}::VARCHAR AS {c}" if c == "run_id" else c for c in present)
         sql = f"SELECT {columns} FROM {CATALOG}.main.{name}"
-    else:  # a table that came later than the file
+    else:  # a table newer than the file
         columns = ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns)
         sql = f"SELECT {columns} WHERE false"
     with interrupted_after(opened.connection):

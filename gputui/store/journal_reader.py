@@ -1,4 +1,4 @@
-"""Reads what a run wrote about itself: everything that is intact, and nothing that is not."""
+"""Reads a journal: everything that is intact, and nothing that is not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OF_CASES = (CaseWarm, Block, Figure, ProfiledPass, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
 _LATEST_ROWS = 256
-"""The host and many GPUs, a few times each."""
+"""Enough for the host and many GPUs, a few times each."""
 _LONGEST_LINE = 16 * 2**20
 _LONGEST_HEADER = 2**16
 _UNKNOWN_LISTED = 5
@@ -57,45 +57,42 @@ class JournalContents:
 
     start: RunStart
     lines: tuple[Line, ...]
-    """All of them, `start` included."""
+    """All lines, including `start`."""
     damage: tuple[str, ...]
-    """What was left out and why, one sentence each; empty for a whole journal."""
+    """What was left out and why, one sentence each; empty for an intact journal."""
 
     def of(self, kind: type[L]) -> tuple[L, ...]:
-        """The lines of one kind."""
         return tuple(line for line in self.lines if isinstance(line, kind))
 
     @property
     def machine(self) -> MachineFound | None:
-        """The box, or None if the run ended before it was known."""
+        """The machine, or None if the run ended before it was described."""
         return next(iter(self.of(MachineFound)), None)
 
     @property
     def runtime(self) -> RuntimeFound | None:
-        """The measured interpreter, or None if the run ended before it was known."""
+        """The measured interpreter, or None if the run ended before it was described."""
         return next(iter(self.of(RuntimeFound)), None)
 
     @property
     def end(self) -> RunEnd | None:
-        """How the supervisor ended, or None if it did not come to that."""
+        """The end of the run, or None if it is missing."""
         return next(iter(self.of(RunEnd)), None)
 
     def utc_us(self, t_ns: int) -> int:
-        """A monotonic instant of this run as UTC epoch microseconds."""
+        """Convert a monotonic instant of this run to UTC epoch microseconds."""
         return self.start.started_utc_us + (t_ns - self.start.started_ns) // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    sequence: int
-    line: Line
+_Numbered = tuple[int, Line]
+"""With its sequence number."""
 
 
 def read_journal(run_dir: Path) -> JournalContents:
-    """Read the journal of a run directory, whatever happened to it.
+    """Read the journal of a run directory, even if it is damaged.
 
-    Lines are put in order, repeated ones dropped, damaged ones left out and named.
-    Raises GputuiError if there is no journal, or not even its first line can be read.
+    Sorts the lines, drops repeated ones, and leaves out damaged ones, naming them. Raises GputuiError if
+    there is no journal, or its first line cannot be read.
     """
     path = run_dir / JOURNAL_NAME
     try:
@@ -106,24 +103,24 @@ def read_journal(run_dir: Path) -> JournalContents:
             f"a run directory holds a file named {JOURNAL_NAME}; name the directory it lies in",
         ) from error
     damage: list[str] = []
-    numbered = _in_order(_intact(raw, damage), damage)
-    start = _start(path, numbered)
-    lines = _consistent(start, [n.line for n in numbered], damage)
+    lines = _in_order(_intact(raw, damage), damage)
+    start = _start(path, lines)
+    lines = _consistent(start, lines, damage)
     if len(damage) > _DAMAGE_LISTED:
         damage[_DAMAGE_LISTED:] = [f"and {len(damage) - _DAMAGE_LISTED} more"]
     return JournalContents(start, tuple(lines), tuple(damage))
 
 
 class Telemetry:
-    """The intact telemetry of a run directory, oldest first; nothing if there is none.
+    """The intact telemetry of a run directory, oldest first; empty if there is none.
 
-    Reads as it goes: memory does not grow with the file.
+    Reads incrementally: memory does not grow with the file.
     """
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / TELEMETRY_NAME
         self.damage: tuple[str, ...] = ()
-        """What the last iteration left out and why, one sentence each. Complete when it has ended."""
+        """What the last iteration left out and why, one sentence each. Complete once it has ended."""
         self.is_readable = True
         """False if the last iteration could not read the file, or only its beginning."""
 
@@ -172,9 +169,9 @@ def read_telemetry(run_dir: Path) -> Telemetry:
 
 
 def latest_readings(run_dir: Path) -> tuple[Reading, ...] | Missing:
-    """The newest reading of each device in the telemetry that is being written, the host first.
+    """The newest reading of each device in a growing telemetry file, the host first.
 
-    Reads the end of the file alone. Nothing if none is written yet; Missing if its header cannot be read.
+    Reads only the end of the file. Empty if there is none yet; Missing if its header cannot be read.
     """
     try:
         with (run_dir / TELEMETRY_NAME).open("rb") as file:
@@ -198,16 +195,16 @@ def _format_of(file: BufferedReader) -> TelemetryFormat:
 
 
 class JournalTail:
-    """Follows a journal that is being written. Not thread-safe; one call reads what was added."""
+    """Follows a growing journal. Not thread-safe; one call reads what was added."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / JOURNAL_NAME
         self._offset = 0
 
     def poll(self) -> list[Line]:
-        """Complete, intact lines since the last call, in the order of the file; blocks for one read.
+        """Complete, intact lines since the last call, in file order; blocks for one read.
 
-        A line that is still being written waits for the next call; a damaged one is passed over.
+        An incomplete line waits for the next call; a damaged one is skipped.
         """
         try:
             with self._path.open("rb") as file:
@@ -219,11 +216,11 @@ class JournalTail:
         if not newline:
             return []
         self._offset += len(complete) + 1
-        return [n.line for n in _intact(complete + newline, [])]
+        return [line for _, line in _intact(complete + newline, [])]
 
 
 def _intact(raw: bytes, damage: list[str]) -> list[_Numbered]:
-    """Lines of known kind and right type; says in `damage` what became of the others."""
+    """Lines of known kind and correct types; reports the others in `damage`."""
     found: list[_Numbered] = []
     pieces = raw.split(b"\n")
     torn = pieces.pop()
@@ -259,35 +256,35 @@ def _parsed(piece: bytes) -> _Numbered | str:
     if kind is None:
         return f"kind {clean_text(str(name))[:40]!r} is not known to this gputui"
     try:
-        return _Numbered(sequence, strict(plain, kind))
+        return sequence, strict(plain, kind)
     except NotValid as error:
         return f"{name}: {clean_text(str(error))[:200]}"
 
 
-def _in_order(found: list[_Numbered], damage: list[str]) -> list[_Numbered]:
-    by_sequence: dict[int, _Numbered] = {}
-    for numbered in found:
-        if numbered.sequence not in by_sequence:
-            by_sequence[numbered.sequence] = numbered
-        elif by_sequence[numbered.sequence] == numbered:
-            damage.append(f"sequence number {numbered.sequence}: repeated, taken once")
+def _in_order(found: list[_Numbered], damage: list[str]) -> list[Line]:
+    by_sequence: dict[int, Line] = {}
+    for sequence, line in found:
+        if sequence not in by_sequence:
+            by_sequence[sequence] = line
+        elif by_sequence[sequence] == line:
+            damage.append(f"sequence number {sequence}: repeated, taken once")
         else:
-            damage.append(f"sequence number {numbered.sequence}: used twice, the first is taken")
-    ordered = [by_sequence[sequence] for sequence in sorted(by_sequence)]
-    if list(by_sequence.values()) != ordered:
+            damage.append(f"sequence number {sequence}: used twice, the first is taken")
+    ordered = sorted(by_sequence)
+    if list(by_sequence) != ordered:
         damage.append("lines out of order, put in order of their sequence numbers")
     expected = 0
-    for numbered in ordered:
-        if numbered.sequence != expected:
-            last = numbered.sequence - 1
+    for sequence in ordered:
+        if sequence != expected:
+            last = sequence - 1
             span = f"{expected}" if last == expected else f"{expected} to {last}"
             damage.append(f"sequence numbers {span} are missing")
-        expected = numbered.sequence + 1
-    return ordered
+        expected = sequence + 1
+    return [by_sequence[sequence] for sequence in ordered]
 
 
-def _start(path: Path, numbered: list[_Numbered]) -> RunStart:
-    start = next((n.line for n in numbered if isinstance(n.line, RunStart)), None)
+def _start(path: Path, lines: list[Line]) -> RunStart:
+    start = next((line for line in lines if isinstance(line, RunStart)), None)
     if start is None:
         raise GputuiError(
             f"the journal {path} has no readable first line, so it cannot be told which run it is",
@@ -308,7 +305,7 @@ def _start(path: Path, numbered: list[_Numbered]) -> RunStart:
 
 
 def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[Line]:
-    """Drop lines that repeat what may be said once, or speak of a case or launch nobody announced."""
+    """Drop lines that repeat what may occur once, or refer to a case or launch that was not announced."""
     kept: list[Line] = []
     said: set[object] = set()
     cases = {line.planned.case_id for line in lines if isinstance(line, CasePlanned)}
@@ -321,7 +318,7 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         elif isinstance(line, _OF_CASES) and line.case_id not in cases:
             why = f"case {line.case_id} was never planned"
         elif isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
-            pass  # it says why its launch was never begun
+            pass  # it explains why its launch never started
         elif isinstance(line, CaseWarm | Block | Figure | ProfiledPass) and line.case_id not in launches.get(
             line.launch_id, ()
         ):

@@ -1,4 +1,4 @@
-"""Our own lock beside a result file: DuckDB's is lost when any descriptor of the file is closed."""
+"""A separate lock next to a result file: DuckDB's is lost when any descriptor of the file is closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 WAIT_S = 10.0
-"""How long one waits for others."""
+"""How long to wait for other processes."""
 _NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -24,27 +24,27 @@ class Locked(Exception):
 
 @contextmanager
 def write_lock(db: Path) -> Iterator[None]:
-    """Hold `FILE.lock`, which is made if there is none; one writer at a time.
+    """Hold `FILE.lock`, creating it if necessary; one writer at a time.
 
     Raises Locked after WAIT_S, OSError if the lock file cannot be opened.
     """
     descriptor = os.open(_lock_of(db), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     with _flocked(descriptor, exclusive=True):
-        with suppress(OSError):  # a full disk: the name of the holder is only a help
+        with suppress(OSError):  # a full disk: the holder's name is not essential
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         yield
 
 
 def let_writers_pass(db: Path) -> None:
-    """Wait for writers before a file is opened for reading.
+    """Wait for writers before opening a file for reading.
 
-    Else readers that overlap, one after the other, would keep every writer out. Raises Locked after WAIT_S.
+    Otherwise overlapping readers would keep every writer out. Raises Locked after WAIT_S.
     """
     try:
         descriptor = os.open(_lock_of(db), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return  # nobody has ever written here, or not so that we may know
+        return  # no one has ever written here, or we may not see it
     with _flocked(descriptor, exclusive=False):
         pass
 
@@ -55,8 +55,8 @@ def _lock_of(db: Path) -> Path:
 
 @contextmanager
 def _flocked(descriptor: int, *, exclusive: bool) -> Iterator[None]:
-    """The lock held, then the descriptor closed. Raises Locked after WAIT_S, OSError."""
-    import fcntl  # not on Windows, where nothing is stored
+    """Hold the lock, then close the descriptor. Raises Locked after WAIT_S, OSError."""
+    import fcntl  # not available on Windows, where nothing is stored
 
     kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
     try:
@@ -65,7 +65,7 @@ def _flocked(descriptor: int, *, exclusive: bool) -> Iterator[None]:
         except BlockingIOError:
             _wait_in_line(descriptor, kind)
         except OSError as error:
-            if error.errno not in _NO_FLOCK:  # a file system without flock: DuckDB's own lock must do
+            if error.errno not in _NO_FLOCK:  # a file system without flock: DuckDB's own lock must suffice
                 raise
         yield
     finally:
@@ -73,10 +73,10 @@ def _flocked(descriptor: int, *, exclusive: bool) -> Iterator[None]:
 
 
 def _wait_in_line(descriptor: int, kind: int) -> None:
-    """Take the lock in the kernel's queue, which is fair; whoever only asked again and again would starve.
+    """Take the lock in the kernel's queue, which is fair; polling would starve.
 
-    The kernel knows no time limit, so a thread waits, with a descriptor of its own for the same lock; one
-    that comes too late gives it back. Raises Locked after WAIT_S.
+    The kernel has no timeout, so a thread waits, with another descriptor of the same lock file; if it gets
+    the lock too late it releases it. Raises Locked after WAIT_S.
     """
     import fcntl
 

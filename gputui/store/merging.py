@@ -1,4 +1,4 @@
-"""One result file of many: runs are copied as they are, each once."""
+"""Merges result files: runs are copied unchanged, each once."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What one file brought."""
+    """The result of one source file."""
 
     source: Path
     added: tuple[str, ...]
-    """Runs that were not there, or only without their end."""
+    """Runs that were missing, or stored without their end."""
     already_there: int
 
 
 def merge_files(sources: Sequence[Path], out: Path) -> tuple[Merged, ...]:
-    """Copy all runs of some files, whoever made them, into one, which is made if there is none.
+    """Copy all runs of some files, whoever wrote them, into one, creating it if necessary.
 
-    One transaction for all of them. A run that `out` has is left as it is, unless it was stored there from a
-    journal without an end and has its end here. Every run is read whole first, so that what cannot be never
-    comes in: raises GputuiError for a source that is no readable result file, or is `out` itself; NotStored
-    if `out` cannot be written. Nothing is changed then.
+    A single transaction. A run that `out` contains stays as it is, unless it was stored from a journal
+    without an end and has its end here. Every run is read completely first, so that invalid values never get
+    in: raises GputuiError for a source that is not a readable result file, or is `out` itself; NotStored if
+    `out` cannot be written. Changes nothing then.
     """
     out = real_path(out)
     for source in sources:
@@ -58,7 +58,7 @@ def _read_whole(path: Path) -> None:
 
 
 def _copy(connection: DuckDBPyConnection, out: Path, name: str, path: Path) -> Merged:
-    """The runs of one attached file, within the transaction that is open."""
+    """Copy the runs of one attached file, within the open transaction."""
     ours = {str(run): ended for run, ended in _ends(connection, out, CATALOG)}
     theirs = _ends(connection, path, name)
     new = tuple(
@@ -81,7 +81,7 @@ def _copy(connection: DuckDBPyConnection, out: Path, name: str, path: Path) -> M
 
 
 def _ends(connection: DuckDBPyConnection, db: Path, catalog: str) -> list[tuple[object, ...]]:
-    """Run id and instant of the end of each run."""
+    """Id and end of each run."""
     return rows_of(connection, db, f"SELECT run_id, ended_us FROM {catalog}.main.runs")
 
 

@@ -1,7 +1,7 @@
-"""The only way a result file is opened: a stranger's file can neither run code here nor read ours.
+"""The only way to open a result file: a foreign file can neither run code here nor read our files.
 
-Source of the order (attach, then close the doors) and of the settings: DuckDB's securing guide, and
-trials with hostile files on 1.4, 1.5 and 2.0.
+Source of the order (attach, then lock down) and of the settings: DuckDB's securing guide, and trials with
+hostile files on 1.4, 1.5 and 2.0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 CATALOG = "d0"
-"""What an attached file is called inside a connection: ours, never from its name."""
+"""The name of an attached file inside a connection: ours, never derived from the file's name."""
 QUERY_LIMIT_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 _CONFIG = {
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def expanded(path: Path) -> Path:
-    """The path with `~` as a home directory; as it is if there is no such user."""
+    """The path with `~` replaced by the home directory; unchanged if there is no such user."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -55,7 +55,7 @@ def expanded(path: Path) -> Path:
 
 
 def has_working_directory() -> bool:
-    """Whether the directory that this process was started in, or moved to, still exists."""
+    """Whether the working directory of this process still exists."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -65,20 +65,20 @@ def has_working_directory() -> bool:
 
 def connect() -> DuckDBPyConnection:
     """An in-memory connection that loads and downloads no extension; takes about 15 ms."""
-    import duckdb  # 0.1 s: only who opens a file pays for it
+    import duckdb  # takes 0.1 s, and few callers open a file
 
-    if not has_working_directory():  # removed while a run went on; DuckDB opens nothing without one
+    if not has_working_directory():  # removed during a run; DuckDB opens nothing without one
         os.chdir("/")
     return duckdb.connect(":memory:", config=dict(_CONFIG))
 
 
 def check_name(db: Path) -> None:
-    """See that DuckDB can open a file of this name. Raises GputuiError."""
+    """Check that DuckDB can open a file of this name. Raises GputuiError."""
     _name_for_duckdb(db)
 
 
 def _name_for_duckdb(db: Path) -> str:
-    """The path in UTF-8, which DuckDB takes for the bytes of the name whatever the locale is."""
+    """The path in UTF-8, which DuckDB uses as the bytes of the name in every locale."""
     try:
         return os.fsencode(db).decode()
     except UnicodeDecodeError as error:
@@ -88,7 +88,7 @@ def _name_for_duckdb(db: Path) -> str:
 
 
 def check_place(db: Path) -> None:
-    """See that the path is a regular file, without opening it. Raises GputuiError."""
+    """Check that the path is a regular file, without opening it. Raises GputuiError."""
     check_name(db)
     try:
         found = db.stat()
@@ -109,7 +109,7 @@ def check_place(db: Path) -> None:
 
 
 def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = CATALOG) -> None:
-    """Attach a file. Raises Locked if someone holds it, else GputuiError."""
+    """Attach a file. Raises Locked if another process holds it, else GputuiError."""
     import duckdb
 
     quoted = _name_for_duckdb(db).replace("'", "''")
@@ -126,7 +126,8 @@ def attach(connection: DuckDBPyConnection, db: Path, options: str, name: str = C
 
 
 def retrying(action: Callable[[], T]) -> T:
-    """Do it again for WAIT_S, with growing and uneven pauses, while the file is held; then Locked."""
+    """Repeat the action for WAIT_S, with growing and random pauses, while the file is held; then raise
+    Locked."""
     deadline = time.monotonic() + WAIT_S
     pause_s = _FIRST_PAUSE_S
     while True:
@@ -141,7 +142,7 @@ def retrying(action: Callable[[], T]) -> T:
 
 @contextmanager
 def interrupted_after(connection: DuckDBPyConnection, limit_s: float = QUERY_LIMIT_S) -> Iterator[None]:
-    """End whatever the connection does after that time; DuckDB has no limit of its own."""
+    """Interrupt the connection after that time; DuckDB has no query timeout."""
     timer = threading.Timer(limit_s, connection.interrupt)
     timer.daemon = True
     timer.start()
@@ -175,27 +176,27 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An attached file that was found to be a gputui result file."""
+    """An attached file that was verified to be a gputui result file."""
 
     connection: DuckDBPyConnection
     schema_version: int
     columns: frozenset[tuple[str, str]]
-    """Table and column names in it."""
+    """Table and column names."""
     catalog: str = CATALOG
-    """What it is called inside the connection."""
+    """Its name inside the connection."""
     empty: frozenset[str] = frozenset()
-    """Tables that hold no row."""
+    """Tables without rows."""
 
 
 def open_read_only(db: Path, trust: bool = False) -> Checked:
-    """A connection with the file attached read-only, every door closed, and its tables checked.
+    """A locked-down connection with the file attached read-only, and its tables verified.
 
-    Waits up to WAIT_S for writers. Raises GputuiError for whatever is no readable result file.
+    Waits up to WAIT_S for writers. Raises GputuiError if it is not a readable result file.
     """
     check_place(db)
     connection = connect()
     try:
-        with _told_if_locked(db):
+        with _explaining_lock(db):
             let_writers_pass(db)
             retrying(lambda: attach(connection, db, ", READ_ONLY"))
         close_the_doors(connection)
@@ -206,10 +207,10 @@ def open_read_only(db: Path, trust: bool = False) -> Checked:
 
 
 def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
-    """Several different files as `open_read_only` opens one, all on one connection, which all must share.
+    """Open several different files like `open_read_only`, on one connection that all share.
 
-    No file can name another: nothing in them is run. Waits for no writer while it holds other files: raises
-    Locked if one of them is held, GputuiError if one is no readable result file.
+    No file can refer to another: nothing in them is executed. Does not wait for a writer while it holds other
+    files: raises Locked if one of them is held, GputuiError if one is not a readable result file.
     """
     for db in files:
         check_place(db)
@@ -227,7 +228,7 @@ def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
 
 
 @contextmanager
-def _told_if_locked(db: Path) -> Iterator[None]:
+def _explaining_lock(db: Path) -> Iterator[None]:
     try:
         yield
     except Locked as error:
@@ -237,15 +238,15 @@ def _told_if_locked(db: Path) -> Iterator[None]:
 
 
 def close_the_doors(connection: DuckDBPyConnection) -> None:
-    """From here on the connection reaches no file, no network and no setting."""
+    """Cut the connection off from files, the network and settings."""
     connection.execute("SET enable_external_access=false")
     connection.execute("SET lock_configuration=true")
 
 
 def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> Checked:
-    """See that the file attached as CATALOG is a gputui result file and holds tables alone.
+    """Verify that the file attached as CATALOG is a gputui result file with tables only.
 
-    Raises GputuiError. `trust` lets views, macros, triggers and generated columns pass: they are not used.
+    Raises GputuiError. `trust` accepts views, macros, triggers and generated columns: they are not used.
     """
     return _check_are_ours(connection, {CATALOG: db}, trust)[0]
 
@@ -253,7 +254,7 @@ def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False)
 def _check_are_ours(
     connection: DuckDBPyConnection, attached: Mapping[str, Path], trust: bool
 ) -> list[Checked]:
-    """As `check_is_ours` for files by catalog, with one question about all where one will do."""
+    """As `check_is_ours` for several files by catalog, in a single query if possible."""
     first = next(iter(attached.values()))
     sql_of: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
     empty: dict[str, set[str]] = {catalog: set() for catalog in attached}
@@ -321,7 +322,7 @@ def _metas(connection: DuckDBPyConnection, attached: Mapping[str, Path]) -> dict
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What the statements that make a file's tables come to."""
+    """What the statements that create a file's tables define."""
 
     tables: frozenset[str]
     types: Mapping[tuple[str, str], str]
@@ -332,8 +333,8 @@ class _Layout:
 
 
 _known_layouts: dict[frozenset[tuple[str, str]], _Layout] = {}
-"""By table and the statement that makes it, which names each column with its type: where these are equal,
-so are the columns. Asking for the columns of fifty files takes DuckDB as long as opening ten."""
+"""By table and its CREATE statement, which names each column with its type: if these are equal, so are the
+columns. Querying the columns of fifty files takes DuckDB as long as opening ten."""
 _MOST_LAYOUTS = 64
 
 
@@ -361,7 +362,7 @@ def _layouts(
 def _column_types(
     connection: DuckDBPyConnection, db: Path, catalogs: Collection[str]
 ) -> dict[str, dict[tuple[str, str], str]]:
-    """By catalog, the type of each (table, column) of its main schema."""
+    """By catalog, the type of each (table, column) in its main schema."""
     sql = (
         "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns()"
         f" WHERE {_among(catalogs)} AND schema_name = 'main'"
@@ -377,7 +378,7 @@ def _among(catalogs: Iterable[str]) -> str:
 
 
 def explained(db: Path, text: str) -> GputuiError:
-    """What DuckDB says of a file, in the user's words."""
+    """DuckDB's error about a file, in the user's words."""
     if "version number" in text and "we can only read" in text:
         return GputuiError(
             f"{db} was made by a newer DuckDB than the one installed here",
@@ -403,7 +404,7 @@ def explained(db: Path, text: str) -> GputuiError:
 
 
 def _kind_of_file(db: Path) -> str:
-    """Read only after DuckDB has refused the file: closing a file that it holds would drop its lock."""
+    """Only called after DuckDB has rejected the file: closing a file that it holds would drop its lock."""
     try:
         with db.open("rb") as file:
             start = file.read(16)
@@ -444,7 +445,7 @@ def _refuse_code(
         f"SELECT database_name, 'view', view_name FROM duckdb_views() {here} AND NOT internal",
         f"SELECT database_name, 'macro', function_name FROM duckdb_functions() {here} AND NOT internal",
     ]
-    if not duckdb.__version__.startswith("1."):  # which has no triggers, and no function that lists them
+    if not duckdb.__version__.startswith("1."):  # which has neither triggers nor a function that lists them
         asked.append(f"SELECT database_name, 'trigger', trigger_name FROM duckdb_triggers() {here}")
     found: dict[str, list[str]] = {
         catalog: [f"generated column in {name}" for name in layouts[catalog].generated]

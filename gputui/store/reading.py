@@ -1,4 +1,4 @@
-"""Reads runs from a result file, also from a stranger's."""
+"""Reads runs from a result file, even a foreign one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any  # cells whose types were checked with the file, and keys of rows
+from typing import Any  # Any: cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -21,7 +21,6 @@ from gputui.store.opening import Checked, expanded, open_read_only, open_togethe
 from gputui.store.rebuilding import (
     BLOCK_COLUMNS,
     RUN_COLUMNS,
-    RunRows,
     case_from,
     profiled_from,
     summary_from,
@@ -41,20 +40,19 @@ _MEAN_SQL = "avg(CASE WHEN isfinite({0}) THEN {0} END)"
 _LAST_SQL = "arg_max({0}, t_us)"
 _OF_CONDITIONS = ("sm_clock_mhz", "temperature_c", "throttle_bits", "compute_process_count")
 _PIECE_SQL = {"throttle_bits": "bit_or({0})"}
-"""What stands for a piece of time; by metric key where the kind of value does not decide it."""
+"""How a piece of time is aggregated, by metric key, where the kind of value does not decide it."""
 _TIMED_SQL = """
     SELECT b.place, b.run_id, {}, b.t_us AS from_us, b.t_us + b.wall_ns // 1000 AS to_us, c.device_index
     FROM b JOIN c USING (place, run_id, case_id)"""
-"""Blocks with the device that did them. On it they follow one another, so a sample belongs to the last that
-had begun, which is found in one pass; comparing each with each takes seconds for ten thousand blocks."""
+"""Blocks with the device that ran them. On a device they follow one another, so a sample belongs to the
+last that had begun, which is found in one pass; comparing all pairs takes seconds for ten thousand blocks."""
 _SHORTEST_PIECE_US = 100_000
 _MOST_DEVICES = 256
-"""Letters of the end of a log; ours are at most half as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTelemetry:
-    """What one GPU did over a whole run."""
+    """One GPU over a whole run."""
 
     device_index: int
     samples: int
@@ -65,13 +63,13 @@ class DeviceTelemetry:
     sm_clock_min_mhz: float | Missing
     sm_clock_median_mhz: float | Missing
     slowed_share: float | Missing
-    """Share of the samples with a reason of SLOWED_BITS, among those that have reasons; 0 to 1."""
+    """Share of the samples with a reason of SLOWED_BITS, among those with reasons; 0 to 1."""
     power_capped_share: float | Missing
 
 
 @dataclass(frozen=True, slots=True)
 class HostTelemetry:
-    """What the host did over a whole run."""
+    """The host over a whole run."""
 
     samples: int
     cpu_steal_mean_pct: float | Missing
@@ -81,16 +79,16 @@ class HostTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySummary:
-    """What the box did over a whole run."""
+    """The machine over a whole run."""
 
     devices: tuple[DeviceTelemetry, ...]
-    """In the order of their indexes; those without samples are not among them."""
+    """In order of their indexes, without those that have no samples."""
     host: HostTelemetry | Missing
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySeries:
-    """What one device did, in equal pieces of time; those without a reading are left out."""
+    """One device in equal pieces of time; pieces without a reading are left out."""
 
     device_index: int
     """HOST for the host."""
@@ -99,17 +97,17 @@ class TelemetrySeries:
     t_us: array[int]
     """The last reading of each piece, ascending."""
     columns: Mapping[str, array[float]]
-    """By metric key, one value for each piece: means; of counters the last; of bits all that were set. NaN
-    where nothing was measured."""
+    """By metric key, one value per piece: means; of counters the last; of bits all that were set. NaN if
+    not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSeries:
-    """What the box did from the first block of a case to its last in one launch."""
+    """The machine from the first block of a case to its last in one launch."""
 
     launch_id: int
     first_us: int
-    """Begin of the first block, in UTC epoch microseconds; `last_us` is the end of the last."""
+    """Start of the first block, in UTC epoch microseconds; `last_us` is the end of the last."""
     last_us: int
     series: tuple[TelemetrySeries, ...]
     """Of each device that was sampled in that time."""
@@ -122,27 +120,27 @@ class CaseConditions:
     case_id: int
     samples: int
     clock_median_mhz: float | Missing
-    """Of a GPU its SM clock, of a CPU case the mean of the host's logical CPUs."""
+    """For a GPU its SM clock, for a CPU case the mean of the host's logical CPUs."""
     clock_most_mhz: float | Missing
     """The highest of the same device in the whole run."""
     slowed_share: float | Missing
-    """As in DeviceTelemetry; Missing for a CPU, as are the next three."""
+    """As in DeviceTelemetry; Missing for a CPU, like the next three."""
     power_capped_share: float | Missing
     cold_share: float | Missing
     """Share of the samples more than COLD_C below the warmest of them: the device was still warming up."""
     shared_share: float | Missing
-    """Share of the samples with more than one process computing on it, among those that counted them."""
+    """Share of the samples with more than one compute process, among those that counted processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockReasons:
-    """Why the clocks of its GPU were held back during one block."""
+    """Why the clocks of a GPU were held back during one block."""
 
     case_id: int
     launch_id: int
     block_index: int
     slowed: bool
-    """A sample of it has a reason of SLOWED_BITS."""
+    """Whether one of its samples has a reason of SLOWED_BITS."""
     power_capped: bool
 
 
@@ -158,7 +156,7 @@ class MeasuredSpan:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPower:
-    """What the GPU of a case drew during its blocks in one launch."""
+    """GPU power during the blocks of a case in one launch."""
 
     case_id: int
     launch_id: int
@@ -167,22 +165,23 @@ class LaunchPower:
 
 
 COLD_C = 5.0
-"""A cold GPU clocks higher for a while; sensors tell whole degrees, and steady work moves them by 1 or 2."""
+"""A cold GPU clocks higher for a while; sensors report whole degrees, and steady work moves them by 1 or
+2."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """Something a person should know about a run."""
+    """Something the user should know about a run."""
 
     t_us: int | None
-    """UTC epoch microseconds; None for what belongs to no instant."""
+    """UTC epoch microseconds; None if it has no time."""
     level: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailedLaunch:
-    """A launch that failed, in which a case failed, or whose worker did not leave as it should."""
+    """A launch that failed, in which a case failed, or whose worker did not exit cleanly."""
 
     launch_id: int
     outcome: str
@@ -191,7 +190,7 @@ class FailedLaunch:
 
 
 class ResultFile:
-    """An open result file. For one thread; what it gives outlives it."""
+    """An open result file. For one thread; its results outlive it."""
 
     def __init__(self, opened: Checked, db: Path, warnings: tuple[str, ...], as_stored: bool = False) -> None:
         self._opened = opened
@@ -201,30 +200,30 @@ class ResultFile:
         self._clean = str if as_stored else clean_text
         self.db = db
         self.warnings = warnings
-        """What the user should know of this file, one sentence each."""
+        """What the user should know about this file, one sentence each."""
 
     def interrupt(self) -> None:
-        """End the query that another thread waits for, if there is one; it raises there."""
+        """Interrupt the query that another thread waits for, if any; it raises there."""
         self._connection.interrupt()
 
     def summaries(self) -> tuple[RunSummary, ...]:
-        """All runs, newest first. Raises GputuiError if a row holds what cannot be."""
+        """All runs, newest first. Raises GputuiError if a row holds an impossible value."""
         return summaries_of([self])[0]
 
     def run(self, run_id: str) -> Run:
-        """One run with all its cases and blocks. Raises GputuiError if the file has it not."""
+        """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
         found = summaries_of([self], run_id)[0]
         if not found:
             raise GputuiError(f"{self.db} has no run {clean_text(run_id)[:60]}", f"gputui runs {self.db}")
         return runs_of([self], [found])[0][0]
 
     def profiled(self, run_id: str) -> dict[int, ProfiledPass]:
-        """The profiled passes of a run by case, also those that came to nothing."""
+        """The profiled passes of a run by case, including those without a result."""
         found = passes_of([self], [(run_id,)])[0]
         return next(iter(found.values()), {})
 
     def events(self, run_id: str) -> tuple[StoredEvent, ...]:
-        """What a person should know about a run, oldest first."""
+        """What the user should know about a run, oldest first."""
         found: list[StoredEvent] = []
         for row in self._fetch("events", run_id, "t_us"):
             with self._valid(f"events of run {run_id}"):
@@ -232,7 +231,7 @@ class ResultFile:
         return tuple(found)
 
     def failed_launches(self, run_id: str) -> tuple[FailedLaunch, ...]:
-        """Those whose worker's log may say more, in their order."""
+        """Those whose worker's log may say more, in order."""
         cases: dict[Cell, list[Cell]] = {}
         why_failed: dict[Cell, Cell] = {}
         for row in self._fetch("measurements", run_id, "case_id"):
@@ -256,7 +255,7 @@ class ResultFile:
         return tuple(found)
 
     def telemetry_summary(self, run_id: str) -> TelemetrySummary:
-        """What the box did over a whole run; one pass over its telemetry."""
+        """The machine over a whole run; one pass over its telemetry."""
         gpu_sql = f"""
             SELECT device_index, count(*), median(power_w), max(power_w),
                 median(temperature_c), max(temperature_c), min(sm_clock_mhz), median(sm_clock_mhz),
@@ -283,11 +282,10 @@ class ResultFile:
     def telemetry_series(
         self, run_id: str, pieces: int, within_us: tuple[int, int] | None = None
     ) -> tuple[TelemetrySeries, ...]:
-        """What the box did, the host first, cut into at most so many pieces; a tenth of a second at least.
+        """The devices, the host first, in at most this many pieces of at least a tenth of a second.
 
-        `within_us`: only from one UTC epoch microsecond to another; devices without a reading there are
-        left out. However long the run, no more than the pieces are held. Raises GputuiError for times that
-        cannot be.
+        `within_us`: only from one UTC epoch microsecond to another; devices without a reading there are left
+        out. Memory only depends on the number of pieces. Raises GputuiError for impossible times.
         """
         span = self._telemetry_span(run_id) if within_us is None else within_us
         return () if span is None else self._series_between(run_id, span, pieces)
@@ -295,7 +293,7 @@ class ResultFile:
     def launch_series(
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
     ) -> tuple[LaunchSeries, ...]:
-        """What the box did while a case was timed in these launches; each is cut as in `telemetry_series`."""
+        """The machine while a case was timed in these launches, in pieces as in `telemetry_series`."""
         if ("blocks", "t_us") not in self._columns:
             return ()
         sql = f"""
@@ -338,7 +336,7 @@ class ResultFile:
         return tuple(_series(*part) for part in found)
 
     def _telemetry_span(self, run_id: str) -> tuple[int, int] | None:
-        """First and last instant with a reading, in microseconds; those that cannot be are left out."""
+        """First and last instant with a reading, in microseconds; impossible ones are left out."""
         sql = f"""
             SELECT min(t_us), max(t_us) FROM (
                 SELECT run_id, t_us FROM {self._catalog}.main.telemetry
@@ -348,15 +346,15 @@ class ResultFile:
         return (first, last) if isinstance(first, int) and isinstance(last, int) else None
 
     def conditions(self, run_id: str) -> dict[int, CaseConditions]:
-        """What the box did while each case was timed; without those in whose blocks nothing was sampled."""
+        """The machine while each case was timed; without cases whose blocks have no samples."""
         return next(iter(conditions_of([self], [(run_id,)]).values()), {})
 
     def powers(self, run_id: str) -> dict[int, tuple[LaunchPower, ...]]:
-        """By case, what its GPU drew in each launch; without those in whose blocks no power was sampled."""
+        """By case, the GPU's power in each launch; without those whose blocks have no power samples."""
         return next(iter(powers_of([self], [(run_id,)]).values()), {})
 
     def block_reasons(self, run_id: str) -> dict[int, tuple[BlockReasons, ...]]:
-        """By case, why clocks were held back in each block; without blocks in which no reason was sampled."""
+        """By case, why clocks were held back in each block; without blocks that have no sampled reasons."""
         needed = {("blocks", "t_us"), ("blocks", "block_index"), ("telemetry", "throttle_bits")}
         if not self._columns >= needed:
             return {}
@@ -385,7 +383,7 @@ class ResultFile:
         return {case_id: tuple(reasons) for case_id, reasons in found.items()}
 
     def measured_spans(self, run_id: str) -> tuple[MeasuredSpan, ...]:
-        """When each launch timed each case, in the order of time."""
+        """When each launch timed each case, ordered by time."""
         if ("blocks", "t_us") not in self._columns:
             return ()
         sql = f"""
@@ -415,12 +413,11 @@ class ResultFile:
 
 @contextmanager
 def open_result(db: Path, trust: bool = False, as_stored: bool = False) -> Iterator[ResultFile]:
-    """Open a result file for reading, whoever made it; it is never written to.
+    """Open a result file for reading, whoever wrote it; it is never written to.
 
-    Keep it open only for as long as it takes to read: writers wait meanwhile. `trust` reads a file that
-    holds views, macros or triggers, without using them. `as_stored` leaves texts as they stand in the file,
-    for JSON, which has escapes of its own; else they are safe to show. Raises GputuiError for what is no
-    readable result file, with the reason.
+    Close it soon: writers wait meanwhile. `trust` reads a file with views, macros or triggers, without using
+    them. `as_stored` leaves texts as they are in the file, for JSON, which escapes them itself; otherwise
+    they are safe to show. Raises GputuiError if it is not a readable result file, with the reason.
     """
     db = expanded(db).absolute()
     opened = open_read_only(db, trust)
@@ -431,7 +428,7 @@ def open_result(db: Path, trust: bool = False, as_stored: bool = False) -> Itera
 
 
 def summaries_of(files: Sequence[ResultFile], run_id: str | None = None) -> list[tuple[RunSummary, ...]]:
-    """As `ResultFile.summaries` of files that were opened together, or their run of that id alone."""
+    """As `ResultFile.summaries` for files that were opened together, optionally only the run with that id."""
     chosen = [None if run_id is None else (run_id,)] * len(files)
     parts = {name: _fetch(files, name, chosen) for name in ("machines", "prices")}
     gpus = _fetch(files, "devices", chosen, order="device_index")
@@ -446,17 +443,15 @@ def summaries_of(files: Sequence[ResultFile], run_id: str | None = None) -> list
         for row in runs[place]:
             key = row["run_id"]
             with file._valid(f"run {key}"):
-                summaries.append(
-                    summary_from(RunRows(row, machines.get(key), gpus_of.get(key, []), prices.get(key)))
-                )
+                summaries.append(summary_from(row, machines.get(key), gpus_of.get(key, []), prices.get(key)))
         found.append(tuple(summaries))
     return found
 
 
 def runs_of(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]) -> list[tuple[Run, ...]]:
-    """The runs of these summaries, those of each file, with all cases and blocks; files opened together.
+    """The runs of these summaries, by file, with all cases and blocks; for files opened together.
 
-    Raises GputuiError if a row holds what cannot be.
+    Raises GputuiError if a row holds an impossible value.
     """
     ids = [[summary.run_id for summary in of_file] for of_file in chosen]
     launches = _fetch(files, "launches", ids, columns=("run_id", "launch_id", "threads_used"))
@@ -483,7 +478,7 @@ def runs_of(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]])
 def passes_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> list[dict[str, dict[int, ProfiledPass]]]:
-    """The profiled passes of runs of each file, by run and case, also those that came to nothing."""
+    """The profiled passes of runs of each file, by run and case, including those without a result."""
     listed = _fetch(files, "profiled_passes", run_ids, order="launch_id")
     holders = [place for place, rows in enumerate(listed) if rows]
     parts = {
@@ -514,7 +509,7 @@ def passes_of(
 def conditions_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> dict[str, dict[int, CaseConditions]]:
-    """As `ResultFile.conditions` for runs of each of the files, by run; those without any are not in it."""
+    """As `ResultFile.conditions` for runs of each file, by run; runs without any are left out."""
     gpu, host, blocks, cases = (
         _union(files, name, run_ids, columns)
         for name, columns in (
@@ -572,7 +567,7 @@ def conditions_of(
 def powers_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> dict[str, dict[int, tuple[LaunchPower, ...]]]:
-    """As `ResultFile.powers` for runs of each of the files, by run; those without any are not in it."""
+    """As `ResultFile.powers` for runs of each file, by run; runs without any are left out."""
     asked = [
         _union(files, name, run_ids, columns)
         for name, columns in (
@@ -608,16 +603,16 @@ def powers_of(
 
 
 def _answers(files: Sequence[ResultFile], sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
-    """Rows whose first columns are the place of a file and a run; none if nothing is asked."""
+    """Rows whose first columns identify a file and a run; empty if nothing is requested."""
     return rows_of(files[0]._connection, files[0].db, sql, parameters) if sql else []
 
 
 @dataclass(frozen=True, slots=True)
 class _Union:
-    """One table of several files."""
+    """The union of one table over several files."""
 
     sql: str
-    """Empty if none of the files has rows in it."""
+    """Empty if it has no rows in any of the files."""
     parameters: tuple[object, ...]
 
 
@@ -627,7 +622,7 @@ def _union(
     run_ids: Sequence[Sequence[str] | None],
     columns: Sequence[str],
 ) -> _Union:
-    """Place of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
+    """Index of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
     types = {c.name: c.sql_type for c in TABLE_BY_NAME[name].columns}
     each, parameters = [], list[object]()
     for place, (file, ids) in enumerate(zip(files, run_ids, strict=True)):
@@ -644,7 +639,8 @@ def _union(
 
 
 def _grouped(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
-    """Rows by the values of these columns, in their order; by the value itself if it is one column."""
+    """Rows grouped by the values of these columns, in order; keyed by the value itself for a single
+    column."""
     key_of = itemgetter(*names)
     found: dict[Any, list[Row]] = {}
     for row in rows:
@@ -662,8 +658,8 @@ def _fetch(
 ) -> list[list[Row]]:
     """Rows of one table of each file by column name, of these runs; None: of all.
 
-    In the order of one column, or none. A column that a file lacks is None, texts are clean unless their
-    file is read as stored. All files are asked at once.
+    Ordered by one column, if given. A column that a file lacks is None; texts are cleaned unless their file
+    is read as stored. All files are queried at once.
     """
     wanted = [
         c
@@ -685,19 +681,21 @@ def _fetch(
             if isinstance(text, str):
                 row[column] = files[place]._clean(text)
         found[place].append(row)
-    for of_file in found if order else ():  # DuckDB plans longer to sort many small tables than it reads them
+    for of_file in (
+        found if order else ()
+    ):  # DuckDB takes longer to plan sorting many small tables than to read them
         of_file.sort(key=_key_of(order))
     return found
 
 
 def _key_of(*names: str) -> Callable[[Row], Any]:
-    """What rows are sorted by; those without a value come last."""
+    """A sort key; rows without a value come last."""
     return lambda row: [(row[name] is None, row[name]) for name in names]
 
 
 @contextmanager
 def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[ResultFile, ...]]:
-    """Open several different result files on one connection, which takes a tenth of the time for each.
+    """Open several different result files on one connection, which takes a tenth of the time per file.
 
     Raises Locked without waiting if one of them is being written, GputuiError as `open_result`.
     """
@@ -710,7 +708,7 @@ def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[R
 
 
 def warnings_of(db: Path) -> tuple[str, ...]:
-    """What the user should know of a result file, one sentence each."""
+    """What the user should know about a result file, one sentence each."""
     wal = db.with_name(db.name + ".wal")
     if not wal.exists():
         return ()

@@ -1,10 +1,10 @@
-"""Rows of a result file as model values: the way out. `rows` is the way in."""
+"""Converts rows of a result file to model values; `rows` is the opposite direction."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import msgspec
 
@@ -29,44 +29,26 @@ RUN_COLUMNS = (
     "layers_json",
     "absent_json",
 )
-"""Columns of `runs` that a summary is made of."""
+"""Columns of `runs` that a summary needs."""
 BLOCK_COLUMNS = ("run_id", *("block_index" if f.name == "index" else f.name for f in fields(Block)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Layers:
-    layers: tuple[tuple[str, str, tuple[str, ...]], ...]
+def summary_from(run: Row, machine: Row | None, gpus: Sequence[Row], price_row: Row | None) -> RunSummary:
+    """One run without its measurements. There is no machine if it ended before the box was known.
 
-
-@dataclass(frozen=True, slots=True)
-class _Reasons:
-    reasons: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class RunRows:
-    """The rows that make one summary."""
-
-    run: Row
-    machine: Row | None
-    """None if the run ended before the box was known."""
-    gpus: Sequence[Row]
-    price: Row | None
-
-
-def summary_from(rows: RunRows) -> RunSummary:
-    """One run without its measurements. Raises NotValid if a value cannot be."""
-    run = rows.run
+    Raises NotValid if a value cannot be.
+    """
     facts = strict(
         {f.name: run[_FACTS_RENAMED.get(f.name, f.name)] for f in fields(RunFacts)},
         RunFacts,
     )
     price: Price | Missing = Missing("no price was stated or known")
-    if rows.price is not None:
-        price = strict({f.name: rows.price[_price_column(f.name)] for f in fields(Price)}, Price)
+    if price_row is not None:
+        columns = {f.name: "list_date" if f.name == "date" else f.name for f in fields(Price)}
+        price = strict({field: price_row[column] for field, column in columns.items()}, Price)
     return RunSummary(
         **{f.name: getattr(facts, f.name) for f in fields(RunFacts)},
-        machine=_machine(run, rows.machine, rows.gpus),
+        machine=_machine(run, machine, gpus),
         runtime=_runtime(run),
         price=price,
     )
@@ -77,7 +59,7 @@ def case_from(
 ) -> CaseResult:
     """One case with its launches; `measurements` joined with the threads of their launch.
 
-    Raises NotValid if a value cannot be.
+    Raises NotValid for an impossible value.
     """
     by_launch: dict[Cell, list[Row]] = {}
     for block in blocks:
@@ -109,7 +91,8 @@ def case_from(
 
 
 def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
-    """The profiled pass of one case; `parts` are its rows by table. Raises NotValid if a value cannot be."""
+    """The profiled pass of one case; `parts` are its rows by table. Raises NotValid for an impossible
+    value."""
     absent = {"missing": "there is no caching allocator"}
     memory = [
         {**point, "reserved_bytes": absent if point["reserved_bytes"] is None else point["reserved_bytes"]}
@@ -131,7 +114,7 @@ _CASE_COLUMNS = (
 )
 
 
-@functools.lru_cache(maxsize=256)  # the same work is in most files, and in all runs of one
+@functools.lru_cache(maxsize=256)  # most files, and all runs of a file, contain the same work
 def _case(*values: Cell) -> Case:
     case = dict(zip(_CASE_COLUMNS, values, strict=True))
     plain = {
@@ -150,10 +133,6 @@ def _case(*values: Cell) -> Case:
     return strict(plain, Case)
 
 
-def _price_column(field: str) -> str:
-    return "list_date" if field == "date" else field
-
-
 def _runtime(run: Row) -> Runtime:
     if run["python_version"] is None:
         return Runtime.without_torch(Missing(_NEVER_KNOWN))
@@ -170,7 +149,7 @@ def _machine(run: Row, machine: Row | None, gpus: Sequence[Row]) -> Machine:
     )
     cpu = _restored(machine, {f.name: f"cpu_{f.name}" for f in fields(Cpu)})
     cpu["features"] = str(machine["cpu_features"] or "").split()
-    layers = strict({"layers": _decoded(run["layers_json"])}, _Layers).layers
+    layers = converted(_decoded(run["layers_json"]), tuple[tuple[str, str, tuple[str, ...]], ...])
     plain["cpu"] = cpu
     plain["memory"] = _restored(machine, {f.name: f"memory_{f.name}" for f in fields(Memory)})
     plain["layers"] = [{"layer": a, "name": b, "signals": list(c)} for a, b, c in layers]
@@ -180,7 +159,7 @@ def _machine(run: Row, machine: Row | None, gpus: Sequence[Row]) -> Machine:
 
 
 def _unknown_machine() -> Machine:
-    """The box of a run that ended before it was looked at: such a run has measured nothing."""
+    """The machine of a run that ended before it was described: such a run has no measurements."""
     unknown = Missing(_NEVER_KNOWN)
     return Machine(
         machine_id="",
@@ -200,9 +179,9 @@ def _unknown_machine() -> Machine:
 
 
 def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:
-    """Plain fields from columns, each NULL as a Missing with the reason the row has for it."""
+    """Plain fields from columns, each NULL as a Missing with the row's reason for it."""
     absent = row.get("absent_json")
-    reasons = strict({"reasons": _decoded(absent)}, _Reasons).reasons if absent is not None else {}
+    reasons = converted(_decoded(absent), dict[str, str]) if absent is not None else {}
     return {
         field: {"missing": clean_text(reasons.get(column, _NO_REASON))}
         if row[column] is None
@@ -212,7 +191,7 @@ def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:
 
 
 def _decoded(text: Cell) -> object:
-    """The JSON of a column, its strings cleaned: control characters may hide behind escapes."""
+    """The JSON of a column, its strings cleaned: escapes may hide control characters."""
     if not isinstance(text, str):
         raise NotValid("a JSON column is empty")
     try:

@@ -1,11 +1,11 @@
-"""A run as rows of the result file's tables: the way in. `rebuilding` is the way out."""
+"""Converts a run to rows of the result file's tables; `rebuilding` is the opposite direction."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from gputui.model.absent import Missing
@@ -34,23 +34,17 @@ Row = dict[str, Cell]
 
 LAYERS = ("platform", "scheduler", "container", "vm", "os")
 RENAMED = {"torch_cuda": "cuda_version", "torch_hip": "hip_version"}
-"""Fields of a runtime whose column has another name."""
+"""Fields of a runtime whose column has a different name."""
 GPU_RENAMED = {"index": "device_index", "name": "device_name"}
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How something ended, and why if not well."""
-
-    outcome: str
-    reason: str
+End = tuple[str, str]
+"""An outcome, and the reason if it is not `ok`."""
 
 
 def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> dict[str, list[Row]]:
     """All rows of a run but its telemetry, by table.
 
-    A case, launch or run without its last line is `interrupted`; blocks of a case that did not end are
-    not among them. Raises nothing for what `read_journal` gives.
+    A case, launch or run without its last line is `interrupted`; blocks of a case that did not end are left
+    out. Raises nothing for a result of `read_journal`.
     """
     measurements, blocks = _measurement_rows(contents)
     machine = contents.machine.machine if contents.machine else None
@@ -72,7 +66,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
 def telemetry_tuples(
     contents: JournalContents, readings: Iterable[Reading]
 ) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Table name and row, in that table's column order without `run_id`, of each reading."""
+    """Table name and row of each reading, in that table's column order without `run_id`."""
     gpu_keys = TABLE_BY_NAME["telemetry"].column_names[3:]
     host_keys = TABLE_BY_NAME["host_telemetry"].column_names[2:]
     for reading in readings:
@@ -164,7 +158,7 @@ def _price_rows(contents: JournalContents) -> list[Row]:
 
 def _case_row(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> Row:
     case, planned = line.planned.case, line.planned
-    ended = _case_ended(contents, line, measurements)
+    outcome, reason = _case_ended(contents, line, measurements)
     return {
         "case_id": planned.case_id,
         "work_key": case.work.key,
@@ -184,24 +178,24 @@ def _case_row(contents: JournalContents, line: CasePlanned, measurements: list[R
         "units_per_step": case.units_per_step,
         "flops_per_step": case.flops_per_step,
         "bytes_per_step": case.bytes_per_step,
-        "outcome": ended.outcome,
-        "reason": ended.reason,
+        "outcome": outcome,
+        "reason": reason,
     }
 
 
-def _case_ended(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> Ended:
+def _case_ended(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> End:
     """`ok` if any launch measured it; else the last thing said of it."""
     mine = [row for row in measurements if row["case_id"] == line.planned.case_id]
     if any(row["outcome"] == "ok" for row in mine):
-        return Ended("ok", "")
+        return "ok", ""
     said = [end for end in contents.of(CaseEnd) if end.case_id == line.planned.case_id]
     if said and said[-1].outcome != "ok":
-        return Ended(said[-1].outcome, said[-1].reason)
+        return said[-1].outcome, said[-1].reason
     if mine:
-        return Ended(str(mine[-1]["outcome"]), str(mine[-1]["reason"]))
+        return str(mine[-1]["outcome"]), str(mine[-1]["reason"])
     if line.planned.outcome is not None:
-        return Ended(line.planned.outcome, line.planned.reason)
-    return Ended("interrupted", "the run ended before it")
+        return line.planned.outcome, line.planned.reason
+    return "interrupted", "the run ended before it"
 
 
 def _launch_rows(contents: JournalContents) -> list[Row]:
@@ -229,7 +223,7 @@ def _launch_rows(contents: JournalContents) -> list[Row]:
 
 
 def _measurement_rows(contents: JournalContents) -> tuple[list[Row], list[Row]]:
-    """Rows of `measurements` and of `blocks`; the blocks of what ended, and no others."""
+    """Rows of `measurements` and of `blocks`; only blocks of cases that ended."""
     warm = {(line.launch_id, line.case_id): line for line in contents.of(CaseWarm)}
     ends = {(line.launch_id, line.case_id): line for line in contents.of(CaseEnd)}
     blocks: dict[tuple[int, int], list[Block]] = {}
@@ -251,21 +245,22 @@ def _measurement_rows(contents: JournalContents) -> tuple[list[Row], list[Row]]:
     return measurement_rows, block_rows
 
 
-def _measurement_ended(end: CaseEnd | None, has_blocks: bool) -> Ended:
+def _measurement_ended(end: CaseEnd | None, has_blocks: bool) -> End:
     if end is None:
-        return Ended("interrupted", "its launch ended before it did")
+        return "interrupted", "its launch ended before it did"
     if end.outcome == "ok" and not has_blocks:
-        return Ended("interrupted", "its blocks are missing in the journal")
-    return Ended(end.outcome, end.reason)
+        return "interrupted", "its blocks are missing in the journal"
+    return end.outcome, end.reason
 
 
-def _measurement_row(launch: LaunchStart, case_id: int, ended: Ended, warm: CaseWarm | None) -> Row:
+def _measurement_row(launch: LaunchStart, case_id: int, end: End, warm: CaseWarm | None) -> Row:
+    outcome, reason = end
     return {
         "case_id": case_id,
         "launch_id": launch.launch_id,
         "replicate": launch.replicate,
-        "outcome": ended.outcome,
-        "reason": ended.reason,
+        "outcome": outcome,
+        "reason": reason,
         "precision_used": warm.precision_used if warm else None,
         "build_ns": warm.build_ns if warm else None,
         "first_step_ns": warm.first_step_ns if warm else None,
@@ -292,7 +287,7 @@ def _block_row(contents: JournalContents, block: Block) -> Row:
 
 
 def _figure_rows(contents: JournalContents) -> list[Row]:
-    """The figures of what ended, and no others: as with blocks."""
+    """The figures of cases that ended, like their blocks."""
     ended = {(line.launch_id, line.case_id) for line in contents.of(CaseEnd)}
     rows: list[Row] = []
     for index, figure in enumerate(contents.of(Figure)):
@@ -340,7 +335,7 @@ def _event_rows(contents: JournalContents) -> list[Row]:
 
 
 def damage_rows(left_out: Iterable[str], level: str = "warning") -> list[Row]:
-    """Events that say what of a journal could not be read."""
+    """Events that describe what could not be read of a journal."""
     return [
         {"t_us": None, "level": level, "message": f"left out of the journal: {what}"} for what in left_out
     ]

@@ -1,4 +1,4 @@
-"""The tables of a result file, their version, and how an older file becomes a newer one."""
+"""The tables of a result file, their version, and the migrations of older files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SCHEMA_VERSION = 0
 MIN_READER_SCHEMA = 0
 """Oldest reader that understands what this version writes."""
 FORMAT_NAME = "gputui result file"
-"""Value of `meta.format`: tells our files from other DuckDB databases."""
+"""Value of `meta.format`, which distinguishes our files from other DuckDB databases."""
 STORAGE_VERSION = "v1.4.0"  # the oldest release of DuckDB that reads our files
-BLOCK_BYTES = 65536  # with DuckDB's 256 KiB a file of small runs is four times as large
+BLOCK_BYTES = 65536  # with DuckDB's 256 KiB, a file of small runs would be four times as large
 
 _SQL_TYPES = {"f": "FLOAT", "Q": "UBIGINT"}
 
@@ -29,24 +29,24 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table; NULL in it always means that the value was not measured or could not be had."""
+    """One table; NULL always means that the value was not measured or is unavailable."""
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
     primary_key: str = ""
     since: int = 0
-    """Schema version that brought it; an older file is read as if it were empty."""
+    """Schema version that introduced it; in an older file it counts as empty."""
     is_late: bool = False
-    """Came while the schema still had that version: a file may lack it, and gets it when it is written to."""
+    """Added without a new schema version: a file may lack it, and gets it when it is written to."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names of the columns, in order."""
+        """In order."""
         return tuple(column.name for column in self.columns)
 
     def create_sql(self, catalog: str) -> str:
-        """The statement that makes this table in an attached database."""
+        """The statement that creates this table in an attached database."""
         parts = [f"{c.name} {c.sql_type}" for c in self.columns]
         if self.primary_key:
             parts.append(f"PRIMARY KEY ({self.primary_key})")
@@ -55,13 +55,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One additive step: new tables, or new columns that older readers never ask for."""
+    """One additive step: new tables, or new columns that older readers never read."""
 
     version: int
     """Schema version after it."""
     note: str
     statements: tuple[str, ...]
-    """SQL with `{catalog}` in the place of the database's name."""
+    """SQL with `{catalog}` as placeholder of the database's name."""
 
 
 def _columns(*lines: str) -> tuple[Column, ...]:
@@ -74,7 +74,7 @@ def _columns(*lines: str) -> tuple[Column, ...]:
 
 
 METRIC_NAMES = frozenset(metric.key for metric in METRICS)
-"""Columns that a file of the same schema version may lack: metrics come as they are needed."""
+"""Columns that a file of the same schema version may lack: metrics are added as needed."""
 
 
 def _telemetry_columns(scope: str) -> tuple[Column, ...]:
@@ -426,25 +426,25 @@ TABLES: tuple[Table, ...] = (
 )
 
 RUN_TABLES: tuple[Table, ...] = tuple(table for table in TABLES if "run_id" in table.column_names)
-"""Those that hold rows of runs; `run_id` is their first column."""
+"""Those with rows of runs; `run_id` is their first column."""
 TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 
 MIGRATIONS: tuple[Migration, ...] = ()
-"""In the order of their versions; the last one leads to SCHEMA_VERSION."""
+"""Ordered by version; the last one leads to SCHEMA_VERSION."""
 
 
 def creation_sql(catalog: str) -> tuple[str, ...]:
-    """Statements that make all tables in an empty attached database."""
+    """Statements that create all tables in an empty attached database."""
     return tuple(table.create_sql(catalog) for table in TABLES)
 
 
 def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) -> tuple[Migration, ...]:
-    """The steps a file of this schema version still needs."""
+    """The migrations that a file of this schema version still needs."""
     return tuple(m for m in migrations if m.version > version)
 
 
 def as_markdown() -> str:
-    """The tables and columns as the text of `docs/result-file.md` has them."""
+    """The tables and columns, as in `docs/result-file.md`."""
     parts = []
     for table in TABLES:
         rows = "\n".join(f"| `{c.name}` | {c.sql_type} | {c.meaning} |" for c in table.columns)

@@ -1,4 +1,4 @@
-"""Finds the run a user means by a short id, a label or `latest`."""
+"""Finds a run by a short id, a label or `latest`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gputui.errors import GputuiError, beginning
 from gputui.model.result import RunSummary
 
 _QUOTED = 24
-"""Letters of a wrong label that are repeated: what is wrong with it stands behind them."""
+"""How much of a wrong label an error repeats, so that its own text stays visible."""
 MAX_LABEL = 80
 _LISTED = 8
 
 
 def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
-    """The run a selector names, among summaries that are newest first.
+    """The run that a selector names, among summaries sorted newest first.
 
-    A selector is `latest`, `latest~N`, the last 8 hex digits of the id or a unique beginning of them,
-    the whole id, or a label. Raises GputuiError if none or several are meant.
+    A selector is `latest`, `latest~N`, the last 8 hex digits of the id or a unique prefix of them, the whole
+    id, or a label. Raises GputuiError if none or several match.
     """
     if not summaries:
         raise GputuiError(f"there is no run {selector!r}: no run is stored yet", "measure one: gputui run")
@@ -45,7 +45,7 @@ def find_run(summaries: Sequence[RunSummary], selector: str) -> RunSummary:
 
 
 def find_runs(summaries: Sequence[RunSummary], selector: str) -> tuple[RunSummary, ...]:
-    """All runs a selector names: those of one label, or the one that `find_run` finds."""
+    """All runs that a selector names: those with one label, or the one that `find_run` finds."""
     found = _matching(summaries, selector)
     if found and all(summary.label == selector for summary in found):
         return tuple(found)
@@ -53,10 +53,10 @@ def find_runs(summaries: Sequence[RunSummary], selector: str) -> tuple[RunSummar
 
 
 def check_label(text: str) -> str:
-    """The label, if a run may be called so; empty means none.
+    """The label, if it is valid; empty means none.
 
-    Raises GputuiError for one that is too long, cannot be printed, or would be taken for a short id or for
-    `latest` when somebody selects by it.
+    Raises GputuiError for one that is too long, cannot be printed, or would be mistaken for a short id or for
+    `latest`.
     """
     if len(text) > MAX_LABEL or not text.isprintable():
         raise GputuiError(
@@ -69,7 +69,7 @@ def check_label(text: str) -> str:
 
 
 def _matching(summaries: Sequence[RunSummary], selector: str) -> list[RunSummary]:
-    """Runs of this id, else of this label, else whose short id begins so."""
+    """Runs with this id, else with this label, else whose short id starts like this."""
     wanted = selector.lower()
     ways = (
         [s for s in summaries if wanted in (s.short_id, s.run_id)],

@@ -1,4 +1,4 @@
-"""Turns plain values from a file into model types, and lets nothing through that cannot be true."""
+"""Converts plain values from a file to model types, rejecting impossible values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
-from typing import Any, TypeVar  # Any: JSON that was not looked at yet
+from typing import Any, TypeVar  # Any: JSON that is not yet checked
 
 import msgspec
 
@@ -60,15 +60,15 @@ _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
 _DEEPEST = 64
 LARGEST = 2**63 - 1
 LATEST_US = 2**53
-"""The year 2255: leaves room to add a monotonic time without leaving 64 bits."""
+"""The year 2255: a monotonic time can be added without exceeding 64 bits."""
 
 
 class NotValid(ValueError):
-    """A value has the wrong type, or is one that cannot be: a negative duration, infinity, 2**70."""
+    """A value has the wrong type, or is impossible: a negative duration, infinity, 2**70."""
 
 
 def strict(plain: object, wanted: type[T]) -> T:
-    """Rebuild a model value from JSON types, `{"missing": reason}` included. Raises NotValid."""
+    """Rebuild a model value from JSON types, including `{"missing": reason}`. Raises NotValid."""
     try:
         restored = _missing_restored(plain, 0)
     except RecursionError as error:
@@ -79,7 +79,7 @@ def strict(plain: object, wanted: type[T]) -> T:
 
 
 def converted(plain: object, wanted: type[T]) -> T:
-    """Values of these types in which nothing may be missing; `strict` of what holds them checks the numbers.
+    """Convert to a type in which nothing may be missing; `strict` of the enclosing value checks the numbers.
 
     Raises NotValid.
     """
@@ -110,14 +110,14 @@ _NESTED = (dict, list, tuple)
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What is asked of the values of one class."""
+    """The constraints on the values of one class."""
 
     at_least_one: tuple[str, ...]
     words: tuple[tuple[str, tuple[str, ...]], ...]
     values: Callable[[Any], tuple[object, ...]]
-    """Those of all fields."""
+    """Returns the values of all fields."""
     limits: tuple[tuple[str, int, int, bool], ...]
-    """Of each field the least and the largest integer, and whether a float may be negative."""
+    """Per field the least and the largest integer, and whether a float may be negative."""
 
 
 _rules: dict[type, _Rule] = {}
@@ -148,7 +148,7 @@ def _check(value: Any) -> None:
         if getattr(value, name) not in words:
             raise NotValid(f"{name} is {getattr(value, name)!r}")
     for part, (name, least, most, is_signed) in zip(rule.values(value), rule.limits, strict=True):
-        if type(part) is not int or not least <= part <= most:  # most are numbers that may be
+        if type(part) is not int or not least <= part <= most:  # most numbers are valid
             _check_value(name, part, least, most, is_signed)
     if isinstance(value, Case) and not LEAST_UNITS <= value.units_per_step <= MOST_UNITS:
         raise NotValid(f"units_per_step is {value.units_per_step}")

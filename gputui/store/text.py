@@ -1,4 +1,4 @@
-"""Text from outside, before a person sees it: names of files and processes, cells of a stranger's file."""
+"""Makes text from outside safe to show: names of files and processes, cells of a foreign file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """The same for text of several lines, whose line ends stay."""
+    """As `clean_text` for several lines, keeping their line ends."""
     if text.replace("\n", "").isprintable():
         return text
     return "\n".join(
@@ -29,7 +29,7 @@ def _shown(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character).startswith("Z"):
         return " "
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that it could not decode
+    if 0xDC80 <= code <= 0xDCFF:  # how Python represents a byte that it could not decode
         code -= 0xDC00
     if code <= 0xFF:
         return f"\\x{code:02x}"

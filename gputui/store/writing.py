@@ -1,4 +1,4 @@
-"""Writes a run into a result file: all of it or nothing, once, whoever else writes or dies meanwhile."""
+"""Writes a run into a result file: completely or not at all, and once, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -47,28 +47,28 @@ _REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """What became of a run that was to be stored."""
+    """The result of storing a run."""
 
     db: Path
     run_id: str
     status: str
     already_there: bool
-    """The file had this run, as far as it goes; nothing was added."""
+    """The file already had this run, as far as it goes; nothing was added."""
     cases: int
     blocks: int
     telemetry_rows: int
     left_out: tuple[str, ...]
-    """What of the journal and its telemetry could not be read, one sentence each."""
+    """What could not be read of the journal and its telemetry, one sentence each."""
 
 
 def store_run(
     db: Path, contents: JournalContents, telemetry: Iterable[Reading], *, imported_from: str = ""
 ) -> StoredRun:
-    """Write one run into a result file, which is made if there is none; its directory must be there.
+    """Write one run into a result file, creating it if necessary; its directory must exist.
 
-    One transaction, then checkpoint and close: a copy of the file alone is whole. Storing a run twice adds
-    nothing; one that was stored from a journal without an end is replaced by the same run with its end.
-    Waits up to WAIT_S for other writers and readers. Raises NotStored, and nothing is changed then.
+    One transaction, then checkpoint and close: a copy of the file alone is complete. Storing a run twice adds
+    nothing; one that was stored from a journal without an end is replaced by the same run with its end. Waits
+    up to WAIT_S for other writers and readers. Raises NotStored, and changes nothing then.
     """
     db = real_path(db)
     rows = run_rows(contents, imported_from, time.time_ns() // 1000)
@@ -84,27 +84,28 @@ def store_run(
             return StoredRun(db, run_id, status, True, 0, 0, 0, contents.damage)
         delete_run(connection, run_id)
         for name, table_rows in rows.items():
-            _insert_rows(connection, name, run_id, table_rows)
+            _insert(connection, name, _tuples(name, run_id, table_rows))
         count = _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
         left_out = contents.damage
-        if isinstance(telemetry, Telemetry):  # it knows only now, having been read
+        if isinstance(telemetry, Telemetry):  # complete only now, after it was read
             level = "warning" if telemetry.is_readable else "error"
-            _insert_rows(connection, "events", run_id, damage_rows(telemetry.damage, level))
+            events = damage_rows(telemetry.damage, level)
+            _insert(connection, "events", _tuples("events", run_id, events))
             left_out += telemetry.damage
         connection.execute("COMMIT")
     return StoredRun(db, run_id, status, False, len(rows["cases"]), len(rows["blocks"]), count, left_out)
 
 
 def delete_run(connection: DuckDBPyConnection, run_id: str) -> None:
-    """Delete all rows of a run, within the transaction that is open."""
+    """Delete all rows of a run, within the open transaction."""
     for table in schema.RUN_TABLES:
         connection.execute(f"DELETE FROM {CATALOG}.main.{table.name} WHERE run_id = ?::UUID", [run_id])
 
 
 def check_writable(db: Path) -> None:
-    """Find out, before anything is measured, that a run can be stored in this file later.
+    """Check, before anything is measured, that a run can be stored in this file later.
 
-    An existing file gets a real commit that changes no value; for a new one a file is made beside it and
+    An existing file gets a real commit that changes no value; for a new one, a file is created next to it and
     removed. Raises NotStored.
     """
     db = real_path(db)
@@ -123,10 +124,10 @@ def check_writable(db: Path) -> None:
 
 
 def real_path(db: Path) -> Path:
-    """One path for one file, so that a link to it has the same lock. Raises GputuiError, NotStored."""
+    """The canonical path of a file, so that a link to it has the same lock. Raises GputuiError, NotStored."""
     try:
         resolved = expanded(db).resolve()
-        resolved.exists()  # a name may be too long to be looked for
+        resolved.exists()  # a name may be too long for the system
     except (OSError, RuntimeError) as error:
         raise NotStored(f"{db} is not a usable path: {error}", "name another file with --db") from error
     check_name(resolved)
@@ -140,16 +141,16 @@ def _check_parent(db: Path) -> None:
 
 @contextmanager
 def opened_for_writing(db: Path, beside: Mapping[str, Path] | None = None) -> Iterator[DuckDBPyConnection]:
-    """The file attached as CATALOG for writing, checked and of this schema; then checkpointed and closed.
+    """The file attached as CATALOG for writing, checked and migrated; checkpointed and closed at the end.
 
-    A new file is written under another name and gets its own when it is whole. `beside`: files to be attached
-    as well, read-only, under these names; whoever asks for it has seen that they are result files.
-    `db` is a `real_path`. Raises NotStored, and nothing is changed then.
+    A new file is written under a temporary name and renamed when it is complete. `beside`: files to attach as
+    well, read-only, under these names; the caller has verified that they are result files. `db` is a
+    `real_path`. Raises NotStored, and changes nothing then.
     """
     beside = beside or {}
     _check_parent(db)
     try:
-        if db.exists():  # a stranger's file is known before anything is written to it, or beside it
+        if db.exists():  # verify a foreign file before writing to it, or next to it
             open_read_only(db).connection.close()
         with _locked(db):
             if db.exists():
@@ -184,7 +185,7 @@ def _locked(db: Path) -> Iterator[None]:
 
 @contextmanager
 def _draft(db: Path) -> Iterator[Path]:
-    """A name beside the file; becomes the file if all went well, else nothing of it stays."""
+    """A temporary name next to the file; renamed to the file on success, else removed."""
     draft = db.with_name(f".{db.name}.gputui-new")
     leftovers = (draft, draft.with_name(draft.name + ".wal"))
     try:
@@ -201,7 +202,7 @@ def _draft(db: Path) -> Iterator[Path]:
 
 @contextmanager
 def _attached(path: Path, options: str, db: Path, beside: Mapping[str, Path]) -> Iterator[DuckDBPyConnection]:
-    """The file at `path`, which is `db` or its draft."""
+    """Attach the file at `path`, which is `db` or its draft."""
     connection = connect()
     try:
         with explaining(db):
@@ -209,7 +210,7 @@ def _attached(path: Path, options: str, db: Path, beside: Mapping[str, Path]) ->
                 retrying(lambda: attach(connection, path, options))
                 for name, other in beside.items():
                     _attach_beside(connection, name, other)
-            except GputuiError as error:  # a full disk is told as such, not as damage
+            except GputuiError as error:  # report a full disk as such, not as damage
                 raise _in_short(db, str(error.__cause__)) or error from error
             close_the_doors(connection)
         yield connection
@@ -231,7 +232,7 @@ def _attach_beside(connection: DuckDBPyConnection, name: str, other: Path) -> No
 
 @contextmanager
 def explaining(db: Path) -> Iterator[None]:
-    """Errors of DuckDB become NotStored, in the user's words."""
+    """Turn errors of DuckDB into NotStored, in the user's words."""
     import duckdb
 
     try:
@@ -246,7 +247,7 @@ def _not_stored(db: Path, text: str) -> NotStored:
 
 
 def _in_short(db: Path, text: str) -> NotStored | None:
-    """The error if it is one of those that have nothing to do with what the file holds."""
+    """The error, if it is one of those that do not depend on the file's content."""
     for sign, what, hint in _REASONS:
         if sign in text:
             return NotStored(f"nothing could be stored in {db}: {what}", f"{hint}, then store again")
@@ -281,7 +282,7 @@ def _migrate(
     version: int,
     migrations: Sequence[schema.Migration] = schema.MIGRATIONS,
 ) -> None:
-    """Bring an older file up to this schema, one transaction per step."""
+    """Migrate an older file to this schema, one transaction per step."""
     with explaining(db):
         for migration in schema.migrations_from(version, migrations):
             connection.execute("BEGIN")
@@ -296,7 +297,7 @@ def _migrate(
 
 
 def _add_what_came_late(connection: DuckDBPyConnection, db: Path, there: Collection[tuple[str, str]]) -> None:
-    """Make the tables and metrics that came after the file was made, within its schema version."""
+    """Create the tables and metrics that were added after the file was made, within its schema version."""
     tables = {table for table, _ in there}
     with explaining(db):
         for table in schema.TABLES:
@@ -318,15 +319,13 @@ def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> 
     )
 
 
-def _insert_rows(connection: DuckDBPyConnection, name: str, run_id: str, rows: list[Row]) -> None:
-    table = schema.TABLE_BY_NAME[name]
-    names = table.column_names[1:]
+def _tuples(name: str, run_id: str, rows: list[Row]) -> list[tuple[Cell, ...]]:
+    """Rows in the order of their table's columns."""
+    names = schema.TABLE_BY_NAME[name].column_names[1:]
     for row in rows:
         if row.keys() != set(names):
             raise ValueError(f"row of {name} does not match its table: {sorted(row.keys() ^ set(names))}")
-    for start in range(0, len(rows), _ROWS_AT_A_TIME):
-        part = rows[start : start + _ROWS_AT_A_TIME]
-        _insert(connection, table, [(run_id, *(row[column] for column in names)) for row in part])
+    return [(run_id, *(row[column] for column in names)) for row in rows]
 
 
 def _insert_telemetry(
@@ -338,26 +337,29 @@ def _insert_telemetry(
         waiting[name].append((run_id, *cells))
         count += 1
         if len(waiting[name]) >= _ROWS_AT_A_TIME:
-            _insert(connection, schema.TABLE_BY_NAME[name], waiting[name])
+            _insert(connection, name, waiting[name])
             waiting[name] = []
     for name, rest in waiting.items():
-        _insert(connection, schema.TABLE_BY_NAME[name], rest)
+        _insert(connection, name, rest)
     return count
 
 
-def _insert(connection: DuckDBPyConnection, table: schema.Table, rows: list[tuple[Cell, ...]]) -> None:
+def _insert(connection: DuckDBPyConnection, name: str, rows: list[tuple[Cell, ...]]) -> None:
     """Many rows at once: the appender of DuckDB 2, or one list per column before it."""
     if not rows:
         return
-    where = f"{CATALOG}.main.{table.name}"
+    table = schema.TABLE_BY_NAME[name]
+    where = f"{CATALOG}.main.{name}"
     if _has_appender(connection):
         with connection.appender(where, columns=list(table.column_names)) as appender:
             appender.append_rows(rows)
         return
     lists = ", ".join(f"unnest(?::{column.sql_type}[])" for column in table.columns)
     columns = ", ".join(table.column_names)
-    parameters = [list(cells) for cells in zip(*rows, strict=True)]
-    connection.execute(f"INSERT INTO {where} ({columns}) SELECT {lists}", parameters)
+    for start in range(0, len(rows), _ROWS_AT_A_TIME):
+        part = rows[start : start + _ROWS_AT_A_TIME]
+        parameters = [list(cells) for cells in zip(*part, strict=True)]
+        connection.execute(f"INSERT INTO {where} ({columns}) SELECT {lists}", parameters)
 
 
 def _has_appender(connection: DuckDBPyConnection) -> bool:

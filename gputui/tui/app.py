@@ -16,7 +16,8 @@ from textual.screen import Screen
 from gputui.services.runs.active import RunsWatch
 from gputui.services.runs.alerts_watch import AlertsWatch
 from gputui.services.runs.notifications import notification
-from gputui.tui.monitor.screen import Collector, KeyAction, Model, MonitorScreen, Says
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.screen import Feed, MonitorScreen
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.shell.registry import ScreenEntry, screens_line
@@ -35,6 +36,14 @@ class RefreshesLines(Protocol):
 
     def refresh_lines(self) -> None:
         """Draw header, message and keys anew."""
+
+
+@runtime_checkable
+class Says(Protocol):
+    """A screen with a line for messages."""
+
+    def say(self, text: str, style: str = "") -> None:
+        """One sentence."""
 
 
 class RunsCounted(Message, bubble=False):
@@ -96,10 +105,10 @@ class MonitorApp(FastPaint):
 
     def __init__(
         self,
-        model: Model,
-        collector: Collector,
+        model: MonitorModel,
+        feed: Feed,
         bell: Bell,
-        actions: Iterable[KeyAction] = (),
+        actions: Iterable[Action] = (),
         on_request: Callable[[object], None] = lambda request: None,
         depth: Depth | None = None,
         screens: Iterable[ScreenEntry] = (),
@@ -127,8 +136,8 @@ class MonitorApp(FastPaint):
         for entry in self._entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
-        self._monitor = MonitorScreen(model, collector, bell, self.depth, actions, on_request)
-        self._collector = collector
+        self._monitor = MonitorScreen(model, feed, bell, self.depth, actions, on_request)
+        self._feed = feed
 
     def run_until_ended(self, *, mouse: bool = True) -> int:
         """Run until it is ended; the exit status. A failure inside is raised, the terminal given back."""
@@ -147,10 +156,10 @@ class MonitorApp(FastPaint):
         self._hook_before, threading.excepthook = threading.excepthook, self._thread_failed
 
     def on_unmount(self) -> None:
-        """The collector is told to stop; nothing is waited for that could hang."""
+        """Stop sampling; wait for nothing that could hang."""
         super().on_unmount()
         threading.excepthook = self._hook_before
-        self._collector.close()
+        self._feed.close()
         if self._runs_watch is not None:
             self._runs_watch.close()
         if self._alerts is not None:

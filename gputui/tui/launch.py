@@ -6,49 +6,25 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.model.live import LiveSample
 from gputui.services.support.background import WRITES
 from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.terminal.loading import load_asyncio, thaw, without_collecting
 from gputui.tui.terminal.splash import first_picture
 
+if TYPE_CHECKING:
+    from gputui.services.playback.replay import Playback
+    from gputui.tui.monitor.screen import Feed
+
 _READERS_END_S = 0.02
 """For threads that were told to end and only read: nothing is lost with them."""
 _WRITERS_END_S = 0.5
 """For a change of a file that was asked for; it is whole or not at all."""
-
-
-class Feed(Protocol):
-    """Where samples come from: this box, or a stored run."""
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-
-    def latest(self) -> LiveSample:
-        """What is known now."""
-
-    def want_processes(self, wanted: bool) -> None:
-        """Whether process lists are looked at."""
-
-    def set_interval(self, interval_s: float) -> None:
-        """Sample this often."""
-
-    def close(self) -> None:
-        """End, within 0.1 s."""
-
-
-@runtime_checkable
-class Remembers(Protocol):
-    """A feed that knows what was before the panes opened."""
-
-    def earlier(self) -> Iterable[LiveSample]:
-        """The oldest first: charts begin filled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +48,10 @@ class LiveOptions:
     """The screen to begin with, and the words it is given; empty for the monitor."""
     notifies: bool = False
     """Ring for runs, whatever the settings say."""
+    is_demo: bool = False
+    """The feed is a `DemoFeed`: charts begin filled with what it sampled earlier."""
+    is_replay: bool = False
+    """The feed is a `Playback`: keys move it."""
 
 
 def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
@@ -96,10 +76,15 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             with without_collecting():
                 from gputui.tui.app import MonitorApp
                 from gputui.tui.monitor.model import MonitorModel
-                from gputui.tui.monitor.recording import Recording
                 from gputui.tui.shell.keymap import SCREENS_ACTIONS, Action
                 from gputui.tui.shell.registry import SCREENS, screens_line
 
+            recording: Playback | None = None
+            if options.is_replay:
+                from gputui.services.playback.replay import Playback
+
+                assert isinstance(feed, Playback)
+                recording = feed
             screens = SCREENS if options.has_screens else ()
             model = MonitorModel(
                 settings,
@@ -114,10 +99,14 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                     for entry in screens
                 ]
                 + list(SCREENS_ACTIONS if screens else ()),
-                recording=feed if isinstance(feed, Recording) else None,
+                recording=recording,
             )
-            for sample in feed.earlier() if isinstance(feed, Remembers) else ():
-                model.add(sample)
+            if options.is_demo:
+                from gputui.services.live.demo import DemoFeed
+
+                assert isinstance(feed, DemoFeed)
+                for sample in feed.earlier():
+                    model.add(sample)
             if complaint:
                 model.say(complaint)
             app = MonitorApp(

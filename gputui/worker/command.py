@@ -118,7 +118,7 @@ class CommandLaunch:
             elif (
                 waiter.ended is not None
             ):  # all its output is read; a child it left behind may still hold the pipe open
-                self._look_at([self._line], waiter.ended.at_ns)
+                self._find_matches([self._line], waiter.ended.at_ns)
                 return waiter.ended
         _end_group(waiter)
         return None
@@ -128,9 +128,9 @@ class CommandLaunch:
         self._log.write(data)
         *lines, rest = _LINE_END.split(self._line + data)
         self._line = rest[:LINE_LIMIT_BYTES]
-        self._look_at(lines, at_ns)
+        self._find_matches(lines, at_ns)
 
-    def _look_at(self, lines: list[bytes], at_ns: int) -> None:
+    def _find_matches(self, lines: list[bytes], at_ns: int) -> None:
         """Count matches that arrive together as one block of several steps: their spacing is unknown."""
         lines = [line[:LINE_LIMIT_BYTES] for line in lines if line.strip()]
         if self._pattern is None:
@@ -140,12 +140,12 @@ class CommandLaunch:
             return
         self._matches += steps
         if self._matched_ns is None:
-            self._say_warm(at_ns)
+            self._send_warm(at_ns)
         else:
-            self._say_block(self._matched_ns, at_ns, steps, None)
+            self._send_block(self._matched_ns, at_ns, steps, None)
         self._matched_ns = at_ns
 
-    def _say_warm(self, at_ns: int) -> None:
+    def _send_warm(self, at_ns: int) -> None:
         self._channel.send(
             "warm",
             case_id=self._case_id,
@@ -159,7 +159,7 @@ class CommandLaunch:
             t_ns=at_ns,
         )
 
-    def _say_block(self, start_ns: int, end_ns: int, steps: int, cpu_ns: int | None) -> None:
+    def _send_block(self, start_ns: int, end_ns: int, steps: int, cpu_ns: int | None) -> None:
         self._channel.send(
             "block",
             case_id=self._case_id,
@@ -180,18 +180,18 @@ class CommandLaunch:
         if self._pattern is None:
             if ended is None:
                 return "skipped", f"took longer than its share of the budget, {self._allowance_s:.3g} s"
-            self._say_block(self._begun_ns, ended.at_ns, 1, ended.cpu_ns)
+            self._send_block(self._begun_ns, ended.at_ns, 1, ended.cpu_ns)
             return "ok", ""
         if self._blocks >= MIN_BLOCKS:
             return "ok", ""
         if ended is None:
             share = f"in its share of the budget, {self._allowance_s:.3g} s"
-            return "skipped", f"{self._said_of_matches()} {share}; {MIN_BLOCKS} blocks are needed"
+            return "skipped", f"{self._match_counts()} {share}; {MIN_BLOCKS} blocks are needed"
         if not self._matches:
             return "failed", "no line of its output matched the pattern"
-        return "skipped", f"{self._said_of_matches()}; {MIN_BLOCKS} blocks are needed"
+        return "skipped", f"{self._match_counts()}; {MIN_BLOCKS} blocks are needed"
 
-    def _said_of_matches(self) -> str:
+    def _match_counts(self) -> str:
         matches = f"{self._matches} match{'' if self._matches == 1 else 'es'}"
         blocks = f"{self._blocks} block{'' if self._blocks == 1 else 's'}"
         buffered = self._matches > self._blocks + 1

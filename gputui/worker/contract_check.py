@@ -46,7 +46,7 @@ class Mistake:
 
     field: str
     """Name of the `Workload` field."""
-    said: str
+    message: str
     """The value, and what was expected."""
 
 
@@ -64,7 +64,7 @@ def check_all(workloads: Sequence[Workload]) -> None:
             wrong = Mistake("name", f"{workload.name!r} is that of another workload")
         if wrong is not None:
             file = f"{getattr(workload.build, '__module__', '?').rpartition('.')[2]}.py"
-            raise NotInContract(f"{file}: {wrong.field}: {wrong.said}")
+            raise NotInContract(f"{file}: {wrong.field}: {wrong.message}")
         names.add(workload.name)
 
 

@@ -96,13 +96,13 @@ def reason_of(error: BaseException, step_file: Path | None = None) -> str:
     return f"{place}{_type_of(error)}{known}; its message is in the worker's log"
 
 
-def kept_from_file(said: str, what: str, step_file: Path | None) -> str:
+def text_for_file(text: str, what: str, step_file: Path | None) -> str:
     """The text for the result file: ours unchanged; of a user's step only `what`, with the text itself in the
     log."""
-    if not step_file or not said:
-        return said
+    if not step_file or not text:
+        return text
     with contextlib.suppress(OSError):
-        print(f"{step_file.name}: {what}: {said}", file=sys.stderr, flush=True)
+        print(f"{step_file.name}: {what}: {text}", file=sys.stderr, flush=True)
     return f"{what}: told in the worker's log"
 
 
@@ -136,7 +136,7 @@ def _kind_of_failure(error: BaseException) -> str:
 def _memory_in(text: str) -> str:
     """The amounts of memory in a message of torch's allocators."""
     wanted, capacity, free = (found.search(text) for found in (_WANTED, _CAPACITY, _FREE))
-    said = [f"tried to allocate {wanted[1]} {wanted[2]}"] if wanted else []
-    said += [f"{free[1]} {free[2]} free"] if free else []
-    said += [f"{capacity[1]} {capacity[2]} in all"] if capacity else []
-    return ", ".join(said)
+    amounts = [f"tried to allocate {wanted[1]} {wanted[2]}"] if wanted else []
+    amounts += [f"{free[1]} {free[2]} free"] if free else []
+    amounts += [f"{capacity[1]} {capacity[2]} in all"] if capacity else []
+    return ", ".join(amounts)

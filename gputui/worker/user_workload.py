@@ -27,8 +27,8 @@ def load(path: Path) -> Workload:
         tree = ast.parse(path.read_bytes(), path.name)
     except (OSError, SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise NotInContract(f"{path.name}{line}: {said}") from error
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise NotInContract(f"{path.name}{line}: {message}") from error
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location("gputui_own_step", path)
@@ -48,7 +48,7 @@ def load(path: Path) -> Workload:
     wrong = mistake_in(workload)
     if wrong is not None:
         at = lines.get(wrong.field, lines.get("WORKLOAD", 1))
-        raise NotInContract(f"{path.name} line {at}: {wrong.field}: {wrong.said}")
+        raise NotInContract(f"{path.name} line {at}: {wrong.field}: {wrong.message}")
     return replace(workload, name=PREFIX + workload.name, build=_checked(workload.build, path))
 
 
@@ -84,8 +84,8 @@ def _located(error: BaseException, path: Path) -> str:
     """An error with its message and the line of the user's file that led to it: only for the terminal."""
     if isinstance(error, NotInContract):
         return str(error)
-    said = str(error).strip().split("\n")[0]
-    return f"{place_in(error, path)}{type(error).__name__}: {said}"
+    message = str(error).strip().split("\n")[0]
+    return f"{place_in(error, path)}{type(error).__name__}: {message}"
 
 
 def declared_lines(tree: ast.Module) -> dict[str, int]:

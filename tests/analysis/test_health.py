@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gputui.analysis.health import Finding, Slowed, foreign_processes, health
+from gputui.analysis.health import GpuFinding, Slowed, foreign_processes, health
 from gputui.model.absent import Missing
 from gputui.model.live import (
     ENDED,
@@ -38,7 +38,7 @@ def gpu(
     return DeviceSample(0, "nvml", t_ns, {**(values or {}), **more}, problem=problem)
 
 
-def found(sample: DeviceSample, slowed: Slowed = NOT_KNOWN, foreign: int = 0) -> list[Finding]:
+def found(sample: DeviceSample, slowed: Slowed = NOT_KNOWN, foreign: int = 0) -> list[GpuFinding]:
     return list(health(NOW_NS, sample, slowed, foreign))
 
 
@@ -81,7 +81,7 @@ def test_a_hardware_slowdown_that_has_a_cause_is_called_by_it() -> None:
 def test_a_power_cap_tells_the_limit_and_its_share_of_the_last_minutes() -> None:
     now = gpu(throttle_bits=0x4, power_limit_w=300.0, power_limit_default_w=450.0)
     assert found(now, Slowed(300.0, {"power": 0.34})) == [
-        Finding(
+        GpuFinding(
             "POWER-CAPPED 34 % of 5 min",
             "warn",
             "the power limit holds the clocks down: 300 W, set below the 450 W it comes with",
@@ -92,7 +92,7 @@ def test_a_power_cap_tells_the_limit_and_its_share_of_the_last_minutes() -> None
 
 def test_a_power_cap_of_unknown_share_is_told_without_one() -> None:
     (finding,) = found(gpu(throttle_bits=0x4), Slowed(300.0, {"power": None}))
-    assert finding == Finding("POWER-CAPPED", "warn", "the power limit holds the clocks down")
+    assert finding == GpuFinding("POWER-CAPPED", "warn", "the power limit holds the clocks down")
 
 
 def test_what_held_the_clocks_down_a_moment_ago_is_told_although_it_does_not_now() -> None:
@@ -112,17 +112,17 @@ def test_values_that_are_no_numbers_are_no_findings() -> None:
 def test_a_lost_gpu_is_lost_whoever_says_so() -> None:
     for reason in (nvml_reason(GPU_IS_LOST), f"{LOST}: the kernel lists it no more"):
         (finding,) = found(gpu(age_s=60, problem=Missing(reason), throttle_bits=0x4, pcie_width=4))
-        assert finding == Finding("LOST", "alarm", reason)
+        assert finding == GpuFinding("LOST", "alarm", reason)
 
 
 def test_a_gpu_whose_call_hangs_is_as_stale_as_its_last_value() -> None:
     hangs = Missing("the driver has not answered for 12 s")
-    assert found(gpu(age_s=12, problem=hangs)) == [Finding("STALE 12 s", "alarm", hangs.reason)]
+    assert found(gpu(age_s=12, problem=hangs)) == [GpuFinding("STALE 12 s", "alarm", hangs.reason)]
 
 
 def test_a_reading_that_failed_just_now_has_a_reason() -> None:
     refused = Missing("no permission to ask the NVIDIA driver")
-    assert found(gpu(problem=refused)) == [Finding("NO READING", "alarm", refused.reason)]
+    assert found(gpu(problem=refused)) == [GpuFinding("NO READING", "alarm", refused.reason)]
 
 
 @pytest.mark.parametrize(("age_s", "wanted"), [(2.9, []), (3.0, ["STALE 3 s"]), (600.0, ["STALE 10 min"])])

@@ -18,7 +18,7 @@ from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, ProfiledPass
 from gputui.recording.supervisor import _profiled
 from gputui.worker.contract import Request, Size, Step, Workload
 from gputui.worker.launch.profiled_launch import ProfiledLaunch
-from gputui.worker.profiling.allocations import Event, Phase, points_of_a_step, split_at_points
+from gputui.worker.profiling.allocations import AllocationEvent, Phase, points_of_a_step, split_at_points
 from gputui.worker.workloads import workload_named
 
 WIDTH, BATCH = 64, 8
@@ -183,12 +183,12 @@ def test_points_are_split_by_plain_rules() -> None:
     phases = (Phase("forward", 0, 9), Phase("backward", 10, 19), Phase("optimizer", 20, 29))
     held = {1: ("weights", 100), 2: ("gradients", 100), 3: ("inputs", 8)}
     events = [
-        Event(1, 2, -100),  # zero_grad
-        Event(2, 50, 40),
-        Event(12, 2, 100),  # the gradient anew, where the old one was
-        Event(15, 50, -40),
-        Event(21, 60, 7),
-        Event(22, 60, -7),
+        AllocationEvent(1, 2, -100),  # zero_grad
+        AllocationEvent(2, 50, 40),
+        AllocationEvent(12, 2, 100),  # the gradient anew, where the old one was
+        AllocationEvent(15, 50, -40),
+        AllocationEvent(21, 60, 7),
+        AllocationEvent(22, 60, -7),
     ]
     found = split_at_points(events, phases, held)
     assert {point: {p: n for p, n in parts.items() if n} for point, parts in found.items()} == {
@@ -201,7 +201,7 @@ def test_points_are_split_by_plain_rules() -> None:
 
 
 def test_an_address_that_is_given_out_again_ends_what_was_there() -> None:
-    found = split_at_points([Event(5, 3, 16)], (Phase("forward", 0, 9),), {3: ("inputs", 8)})
+    found = split_at_points([AllocationEvent(5, 3, 16)], (Phase("forward", 0, 9),), {3: ("inputs", 8)})
     assert found["after_forward"]["inputs"] == 0
     assert found["after_forward"]["activations"] == 16
 

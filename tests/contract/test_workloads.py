@@ -128,7 +128,10 @@ PRODUCTS = {
     *("mm", "addmm", "bmm", "convolution", "convolution_backward", "mkldnn_rnn_layer"),
     *("linear", "conv2d", "scaled_dot_product_attention"),  # as inference mode calls them
 }
-DATA_MAKERS = {"rand", "randn", "randint", "randperm", "normal_", "uniform_", "random_", "arange", "full"}
+DATA_MAKERS = {
+    *("rand", "randn", "randint", "randperm", "normal_", "uniform_", "random_", "arange", "full"),
+    *("rand_like", "randn_like", "randint_like"),
+}
 ANSWERS_TO_THE_HOST = {"_local_scalar_dense", "is_nonzero"}
 
 

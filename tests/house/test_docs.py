@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -57,18 +58,36 @@ def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> 
     assert unknown == set()
 
 
+def row_of(name: str, page: str) -> str:
+    """The row of a table of docs/profiles.md that begins with this name."""
+    rows = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
+    assert len(rows) == 1, f"docs/profiles.md has {len(rows)} rows that begin with | `{name}` |"
+    return str(rows[0])
+
+
 @pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
 def test_the_page_of_profiles_tells_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
-    (row,) = re.findall(rf"^\| `{profile.name}` \|.*$", pages["profiles.md"], re.MULTILINE)
-    assert row.endswith(f"| {round(profile.budget_s / 60, 1):g} min |")
+    assert row_of(profile.name, pages["profiles.md"]).endswith(f"| {round(profile.budget_s / 60, 1):g} min |")
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_the_page_of_profiles_tells_of_each_workload(workload: Workload, pages: dict[str, str]) -> None:
-    (row,) = re.findall(rf"^\| `{workload.name}` \|.*$", pages["profiles.md"], re.MULTILINE)
-    assert f"| {', '.join(workload.precisions)} |" in row
+    assert f"| {', '.join(workload.precisions)} |" in row_of(workload.name, pages["profiles.md"])
     compiled = pages["profiles.md"].partition("`modes = ")[2].partition("\n\n")[0]
     assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes)
+
+
+def test_the_page_of_doctor_names_the_topic_of_every_check(repository: Path, pages: dict[str, str]) -> None:
+    tree = ast.parse((repository / "gputui/services/doctor/checks.py").read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    made = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Check"]
+    topics = {re.sub(r"\{.*?\}", "n", ast.unparse(argument).strip("f'\"")) for argument in made}
+    bold = ", ".join(re.findall(r"^- \*\*(.+?)\*\*", pages["doctor.md"], re.MULTILINE))
+    of_one = re.compile(r"^(GPU n|torch n:n) ?")  # `GPU n power` is described as `power`
+    described = {"", "topic", *(of_one.sub("", word) for word in bold.split(", "))}
+    assert len(topics) > 10
+    missing = sorted(topic for topic in topics if of_one.sub("", topic) not in described)
+    assert missing == [], f"docs/doctor.md has no line that begins with - **{missing[0]}**"
 
 
 def test_every_file_that_contributors_are_sent_to_is_there(repository: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import gputui
 from gputui.errors import EXIT_MACHINE_LACKS
 from gputui.recording.deployment import _MAIN, copy_worker, measuring_half
-from gputui.services.profiles.interpreters import _LOOK
+from gputui.services.profiles.interpreters import _PROBE
 
 PACKAGE = Path(gputui.__file__).parent
 MEASURING = [
@@ -32,7 +32,7 @@ def test_a_file_of_the_measuring_half_is_understood_by_python_3_10(path: Path) -
     ast.parse(path.read_text(encoding="utf-8"), filename=path.name, feature_version=(3, 10))
 
 
-@pytest.mark.parametrize("code", [(PACKAGE / "worker" / "start.py").read_text(), _MAIN, _LOOK])
+@pytest.mark.parametrize("code", [(PACKAGE / "worker" / "start.py").read_text(), _MAIN, _PROBE])
 def test_what_an_older_python_starts_with_is_understood_by_it(code: str) -> None:
     """Neither annotations nor f-strings, nor anything else that came after Python 2.7."""
     found = list(ast.walk(ast.parse(code, feature_version=(3, 4))))

@@ -14,36 +14,36 @@ import threading
 from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic_ns
-from typing import NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
+from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.shell.keymap import Action
 from gputui.tui.terminal.lines import Line, Span
 
-
-class Key(NamedTuple):
-    id: str
-    key: str
-
-
-KEYS = (
-    Key("more", "m,space"),
-    Key("big", "b"),
-    Key("next", "tab"),
-    Key("wide", "w"),
-    Key("reverse", "S"),
-    Key("down", "down"),
-    Key("fail", "f"),
-    Key("text", "slash"),
-    Key("enter", "enter"),
+KEYS = tuple(
+    Action(name, key, name, name)
+    for name, key in (
+        ("more", "m,space"),
+        ("big", "b"),
+        ("next", "tab"),
+        ("wide", "w"),
+        ("reverse", "S"),
+        ("down", "down"),
+        ("fail", "f"),
+        ("text", "slash"),
+        ("enter", "enter"),
+    )
 )
 
 
-class MovingLines:
+class MovingLines(MonitorModel):
     """A heading, the count of samples and presses, and bars that move with them."""
 
     def __init__(self, *, is_still: bool = False, counted: Path | None = None) -> None:
+        super().__init__(MonitorSettings())
         self._counted = counted
         self.samples = 0
         self.presses = 0
@@ -58,7 +58,7 @@ class MovingLines:
         if self._counted is not None:
             self._counted.write_text(str(sample.number))
 
-    def press(self, action_id: str) -> object:
+    def press(self, action_id: str) -> None:
         if action_id == "fail":
             raise ValueError("a bug of the model")
         self.presses += 1
@@ -69,7 +69,6 @@ class MovingLines:
             self.last, self.typed = f"typed {self.typed}", None
         self.is_big ^= action_id == "big"
         self.is_wide ^= action_id == "wide"
-        return None
 
     @property
     def is_typing(self) -> bool:
@@ -114,8 +113,17 @@ class Ticking:
         if every_s is not None:
             threading.Thread(target=self._run, daemon=True).start()
 
+    def start(self) -> None:
+        """It has begun."""
+
     def latest(self) -> LiveSample:
         return self._last
+
+    def want_processes(self, wanted: bool) -> None:
+        """There are none."""
+
+    def set_interval(self, interval_s: float) -> None:
+        self._every_s = interval_s
 
     def close(self) -> None:
         self._ends.set()

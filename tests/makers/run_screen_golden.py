@@ -30,9 +30,9 @@ from gputui.model.plan import Plan
 from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
-from gputui.services.runs.progress import LastWords, ProgressTracker
-from gputui.services.runs.start import Checked
-from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.services.runs.progress import LogTail, ProgressTracker
+from gputui.services.runs.start import CheckedDraft
+from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
@@ -73,12 +73,12 @@ PROFILES = tuple(
 )
 
 
-def checked(model: RunModel, interpreter: Interpreter) -> Checked:
+def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:
     """What is known of the model's draft on a box without a GPU."""
     machine = make_machine()
     profile = next(p for p in PROFILES if p.name == model.profile_name)
     plan = resolve_plan(profile, interpreter, machine)
-    return Checked(model.draft, {}, (plan,), profile, (Chosen(interpreter, "this Python"),), machine)
+    return CheckedDraft(model.draft, {}, (plan,), profile, (Chosen(interpreter, "this Python"),), machine)
 
 
 def choosing(interpreter: Interpreter | None = None) -> RunModel:
@@ -144,7 +144,7 @@ def ended(wrong: GputuiError | None = None) -> RunModel:
     )
     said = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
     model.know_ended(
-        Ended(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
     )
     return model
 
@@ -161,7 +161,7 @@ def wrong_form() -> RunModel:
     refused = GputuiError("--device gpu: no GPU: no NVIDIA driver is loaded", "leave --device out", 3)
     known = checked(model, make_interpreter(cuda=None))
     model.know_checked(
-        Checked(known.draft, {"device": refused}, (), known.profile, known.chosen, known.machine)
+        CheckedDraft(known.draft, {"device": refused}, (), known.profile, known.chosen, known.machine)
     )
     return model
 
@@ -170,7 +170,7 @@ def failing() -> RunModel:
     """A run one of whose workers has failed, and its last words."""
     model = watching()
     assert model.progress is not None
-    said = LastWords(
+    said = LogTail(
         0,
         2,
         31.5,

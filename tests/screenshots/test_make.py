@@ -35,7 +35,7 @@ def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, r
     assert {path.name for path in made} == kept - MEASURED
     for path in made:
         assert path.read_bytes() == (repository / "screenshots" / path.name).read_bytes(), (
-            f"{path.name} has changed: python screenshots/make.py, and look at it"
+            f"{path.name}: python tests/makers/goldens.py makes it anew; look at it"
         )
         root = ElementTree.fromstring(path.read_bytes())
         assert "DEMO DATA" in "".join(root.itertext())

@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "result-file.md"
 
 
 def test_the_page_about_the_result_file_says_what_the_schema_is() -> None:
-    assert PAGE.read_text() == page(), "write it anew: python -m gputui.store.describe > docs/result-file.md"
+    assert PAGE.read_text() == page(), "python tests/makers/goldens.py makes it anew"
 
 
 def test_a_new_file_has_the_tables_of_the_schema_and_nothing_else(tmp_path: Path) -> None:

@@ -34,16 +34,16 @@ from gputui.services.runs.recovery import import_journal, recover_orphans
 from gputui.services.support.paths import hash_key, run_directories
 from gputui.store.reading import open_result
 
-FAN = Metric("fan_pct", "f", "gpu", "speed of the fan")
+UNKNOWN = Metric("unknown_pct", "f", "gpu", "what no version has")
 ERRORS = Metric("pcie_replay_count", "Q", "gpu", "PCIe replays")
 OLDER = TelemetryFormat([m for m in METRICS if m.key != "power_w"])
-NEWER = TelemetryFormat([*METRICS[:3], FAN, *METRICS[3:]])
+NEWER = TelemetryFormat([*METRICS[:3], UNKNOWN, *METRICS[3:]])
 READINGS = [
-    Reading(r.device, r.t_ns, {**r.values, "fan_pct": 40.0} if r.device != HOST else r.values)
+    Reading(r.device, r.t_ns, {**r.values, "unknown_pct": 40.0} if r.device != HOST else r.values)
     for r in make_telemetry(gpus=1)
 ]
 GPU_ROWS = sum(reading.device == 0 for reading in READINGS)
-FAN_LEFT_OUT = "telemetry: this gputui does not know 1 metric: fan_pct"
+UNKNOWN_LEFT_OUT = "telemetry: this gputui does not know 1 metric: unknown_pct"
 
 
 def journal_by(form: TelemetryFormat, run_dir: Path) -> Path:
@@ -81,7 +81,7 @@ class Version:
 VERSIONS = {
     "a metric fewer": Version(OLDER, False, ()),
     "the same": Version(CURRENT, True, ()),
-    "a metric more": Version(NEWER, True, (FAN_LEFT_OUT,)),
+    "a metric more": Version(NEWER, True, (UNKNOWN_LEFT_OUT,)),
 }
 
 
@@ -117,7 +117,7 @@ def test_a_run_whose_supervisor_died_before_an_upgrade_keeps_its_telemetry(
     assert found.stored is not None
     assert found.stored.telemetry_rows == len(READINGS)
     assert gpu_columns(db, "sm_clock_mhz")[0][:2] == (GPU_ROWS, GPU_ROWS)
-    assert found.said.endswith("".join(f"; left out: {what}" for what in version.left_out) or f"{db} now")
+    assert found.message.endswith("".join(f"; left out: {what}" for what in version.left_out) or f"{db} now")
 
 
 @pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
@@ -259,7 +259,7 @@ POWER_LINE = '    Metric("power_w", "f", "gpu", "power drawn now"),\n'
 def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], has_more: bool
 ) -> None:
-    fan_line = '    Metric("fan_pct", "f", "gpu", "speed of the fan"),\n'
+    fan_line = '    Metric("unknown_pct", "f", "gpu", "speed of the fan"),\n'
     environ = build_with(tmp_path / "other", [(POWER_LINE, POWER_LINE + fan_line if has_more else "")])
     db = tmp_path / "a.db"
     journal_by(NEWER if has_more else CURRENT, tmp_path / "theirs")
@@ -278,7 +278,7 @@ def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
     assert gpu_columns(db, "sm_clock_mhz")[0][:2] == (2 * GPU_ROWS, 2 * GPU_ROWS)
     with duckdb.connect(str(db), read_only=True) as connection:
         found = [row[0] for row in connection.execute("DESCRIBE telemetry").fetchall()]
-    assert ("fan_pct" in found) == has_more
+    assert ("unknown_pct" in found) == has_more
     for short_id in ("0000c0de", "0000beef"):
         assert f"({GPU_ROWS} samples)" in said(capsys, "show", short_id, db)[1]
         assert f"({GPU_ROWS} samples)" in other("show", short_id, str(db))

@@ -1,4 +1,3 @@
-"""From measured rows to decisions: what a job takes and costs on each box (`rent`), whether buying pays
-(`buy`), and whether a training (`memory_fit`) or inference (`inference_fit`) fits into the memory of which
-GPU (`gpu_choice`). In: sides of a comparison, prices, a job, a model. Out: offers and picks.
-"""
+"""From measured rows to decisions: what a job takes and costs on each machine (`rent`), whether buying
+pays (`buy`), and whether a training (`memory_fit`) or inference (`inference_fit`) fits into memory, and on
+which GPUs (`gpu_choice`). In: sides of a comparison, prices, a job, a model. Out: offers and picks."""

@@ -1,4 +1,4 @@
-"""Whether buying the boxes that a job needs pays against renting them, and after how many months."""
+"""Whether buying the machines for a job pays compared with renting them, and after how many months."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gputui.services.advise.rent import Advice, Load, Offer
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What buying one box costs, and what owning it does."""
+    """What buying and owning one machine costs."""
 
     power_usd_per_kwh: float = 0.0
     cooling: float = 0.0
     staff_usd_per_month: float = 0.0
-    """For all bought boxes together."""
+    """For all machines together."""
     utilisation: float = 1.0
-    """Share of the hours of a month in which the boxes work: rented ones are paid for these alone."""
+    """Share of a month's hours in which the machines work; rented ones are paid only for these."""
     hours_per_month: float = HOURS_PER_MONTH
     power_w: float | None = None
-    """Of one box at work; None for what its GPUs were seen to take."""
+    """Of one machine at work; None for the measured power of its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Buying:
     hours: float
     """Of work per month."""
     power_w: float | Missing
-    """Of one box, as it was reckoned with."""
+    """Of one machine, as used in the calculation."""
     power_from: str
-    """`stated`, `GPUs as measured`, or empty where power is not paid for."""
+    """`stated`, `GPUs as measured`, or empty if power costs nothing."""
     found: RentOrBuy | Missing
     left_out: tuple[str, ...]
-    """What owning costs as well, and nobody stated."""
+    """Costs of owning that were not stated."""
 
 
 def weigh(
@@ -50,10 +50,10 @@ def weigh(
     terms: Terms,
     measured_w: Callable[[str], float | Missing],
 ) -> tuple[Buying, ...]:
-    """Rent or buy for each box with an offer that meets its job; the best offer of each box.
+    """Rent or buy for each machine with an offer that meets the job; only the best offer of each.
 
-    `buy_usd` is the price of one such box by its name, None for a box that is not for sale. `measured_w` is
-    what the GPUs of a run took, by run id.
+    `buy_usd` is the price by the machine's name, None if it is not for sale. `measured_w` is the power of a
+    run's GPUs, by run id.
     """
     chosen: dict[str, Offer] = {}
     for offer in advice.offers:
@@ -97,11 +97,11 @@ def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str],
 
 
 def _left_out(terms: Terms) -> list[str]:
-    said = []
+    left_out = []
     if terms.power_usd_per_kwh == 0:
-        said.append("power")
+        left_out.append("power")
     elif terms.cooling == 0:
-        said.append("cooling")
+        left_out.append("cooling")
     if terms.staff_usd_per_month == 0:
-        said.append("staff")
-    return [*said, "space, interest, repairs, resale"]
+        left_out.append("staff")
+    return [*left_out, "space, interest, repairs, resale"]

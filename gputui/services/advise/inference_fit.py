@@ -76,7 +76,7 @@ class InferenceReport:
 
 
 def inference_report(wish: InferenceWish) -> InferenceReport:
-    """Answer a wish. Raises GputuiError for each value that is none, and an unknown GPU."""
+    """Answer a question about memory. Raises GputuiError for each invalid value and an unknown GPU."""
     weights = WEIGHT_FORMATS[one_of("--precision", wish.precision, WEIGHT_FORMATS, _ONLY_TRAINING)]
     cache = "fp32" if weights.name == "fp32" else "fp16" if weights.name == "fp16" else "bf16"
     if wish.cache_precision is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any  # JSON
+from typing import Any  # Any: JSON
 
 from gputui.analysis.job import Serving
 from gputui.model.journal import to_plain
@@ -13,12 +13,12 @@ from gputui.services.results.json import case_identity
 
 
 def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, Any]:
-    """The answer to one job, with rent against buy where it was asked for."""
+    """The answer to one job, with rent against buy if requested."""
     plain: dict[str, Any] = to_plain(advice)
     kind = "serving" if isinstance(advice.job, Serving) else "batch"
     offers = [
-        {**told, "case": case_identity(offer.case)}
-        for told, offer in zip(plain["offers"], advice.offers, strict=True)
+        {**as_json, "case": case_identity(offer.case)}
+        for as_json, offer in zip(plain["offers"], advice.offers, strict=True)
     ]
     return {
         **plain,

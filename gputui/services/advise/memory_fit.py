@@ -1,4 +1,4 @@
-"""Will a training fit: from what a user states to the memory of its step and the GPUs that have it."""
+"""Whether a training fits: from what a user states to the memory of its step and the GPUs that have it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _ONLY_INFER = "; with --infer also fp16, fp8, int8, int4"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a user stated; None where it was not."""
+    """What the user stated; None for what was not."""
 
     params: str | None
     optimizer: str
@@ -68,7 +68,7 @@ class Wish:
     width: str | None
     vocabulary: str | None
     activations: str | None
-    """Bytes of the whole batch."""
+    """Bytes for the whole batch."""
     gpu: str | None
     file: str | None
     """A result file, or `F@RUN`."""
@@ -77,7 +77,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Activations that a result file holds, against the formula at the same shape."""
+    """Activations in a result file relative to the formula at the same shape."""
 
     ratio: float
     where: str
@@ -103,10 +103,10 @@ class Report:
 
 
 def report(wish: Wish) -> Report:
-    """Answer a wish.
+    """Answer a question about memory.
 
-    Raises GputuiError for each value that is none, an unknown GPU, and a file that cannot be read or holds
-    no activations of that precision.
+    Raises GputuiError for each invalid value, an unknown GPU, and a file that cannot be read or has no
+    activations at that precision.
     """
     optimizer = one_of("--optimizer", wish.optimizer, STATES_PER_WEIGHT)
     precision = PRECISIONS[one_of("--precision", wish.precision, PRECISIONS, _ONLY_INFER)]
@@ -151,7 +151,7 @@ def report(wish: Wish) -> Report:
 
 
 def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
-    """Shape and number of weights; what was not stated is taken from a usual shape, and noted."""
+    """Shape and number of weights; what was not stated comes from a usual shape, with a note."""
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
         raise GputuiError("--layers and --width: one was given without the other", "give both or neither")
@@ -206,7 +206,7 @@ def _measured(text: str, precision: str, trust: bool) -> tuple[Measured, tuple[s
 def _ratios(
     run: Run, passes: dict[int, ProfiledPass], precision: str
 ) -> Iterator[tuple[tuple[bool, int], Measured]]:
-    """Each case that tells of activations, with how much it is to be preferred: GPUs, then larger shapes."""
+    """Each case with known activations, with its preference: GPUs, then larger shapes."""
     for result in run.cases:
         training = training_of(result.case)
         if training is None or result.case.variant.precision != precision:
@@ -222,7 +222,7 @@ def _ratios(
 
 
 def training_of(case: Case) -> Training | None:
-    """What a case of `gpt_train`, or of `memory_tricks` without a trick, trains; None of any other."""
+    """What a case of `gpt_train`, or of `memory_tricks` without a technique, trains; None for any other."""
     stated = dict(case.work.parameters)
     if case.work.workload not in ("gpt_train", "memory_tricks") or stated.get("trick", "none") != "none":
         return None
@@ -242,7 +242,7 @@ def training_of(case: Case) -> Training | None:
 
 
 def _ratio_of(result: CaseResult, profiled: ProfiledPass | None, training: Training) -> float | None:
-    """Measured activations against the formula's: after the forward pass, else at the peak."""
+    """Measured activations relative to the formula: after the forward pass, else at the peak."""
     whole = activation_parts(training)
     after = (
         None if profiled is None else next((p for p in profiled.memory if p.point == "after_forward"), None)

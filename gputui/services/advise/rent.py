@@ -1,8 +1,8 @@
-"""What a job takes and costs on each box that was measured: cheapest, fastest, and whether a GPU pays.
+"""What a job takes and costs on each measured machine: cheapest, fastest, and whether a GPU pays.
 
-Every figure is one of a measured row: so many units of its work at its speed. A box without a row that
-answers is named with the reason. Nobody is called cheaper or faster whom `compare` would not tell apart, or
-where 95 % intervals overlap.
+Every number comes from a measured row: units of its work at its speed. A machine without a row that answers
+is listed with the reason. None is called cheaper or faster if `compare` could not tell the two apart, or if
+95 % intervals overlap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from gputui.services.results.throughput import devices_of, speed_of
 from gputui.worker.steps.latencies import QUEUE_GREW
 
 START_S = 600.0
-"""Assumed: a rented box is paid for 10 minutes beside the work, for starting, fetching data and ending."""
+"""Assumed: a rented machine is paid for 10 minutes besides the work, for starting, fetching data and
+ending."""
 
 ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("tok", "train"): ("gpt_train", "lstm_train", "bert_ft"),
@@ -38,27 +39,27 @@ ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("seq", "train"): ("bert_ft",),
     ("req", "answer"): ("infer_rps", "infer_best"),
 }
-"""Workloads whose rows answer a job of this unit and verb, the likeliest first."""
+"""Workloads whose rows answer a job of this unit and verb, likeliest first."""
 SERVES = ("infer_rps",)
 ALONE = "infer_lat"
-"""One request at a time: what no load can be better than."""
+"""One request at a time, the best case of any load."""
 
 _UNDER_LOAD = re.compile(r"(p50|p99)_at_([0-9]{1,3})_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """One side that was measured, and what it costs."""
+class PricedSide:
+    """One measured side, and its price."""
 
     side: Side
     price: Price | Missing
     cpu_price: Price | Missing
-    """Of a CPU box like this one's CPU: a box with GPUs has no price for its CPU alone."""
+    """Of a CPU machine like this one's CPU: the CPU of a machine with GPUs has no separate price."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which rows shall answer; empty for what was measured on most boxes."""
+    """Which rows are to answer; empty for what was measured on most machines."""
 
     workload: str = ""
     size: str = ""
@@ -66,82 +67,81 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A figure with the 95 % interval that the speed gives it."""
+class Estimated:
+    """A value with the 95 % interval from the speed."""
 
     value: float
     low: float
     high: float
 
-    def scaled(self, factor: float) -> Span:
-        """All three times as much."""
-        return Span(self.value * factor, self.low * factor, self.high * factor)
+    def scaled(self, factor: float) -> Estimated:
+        return Estimated(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of its throughput a box can serve within the bound."""
+    """How much of its throughput a machine can serve within the bound."""
 
     fraction: float
     """The highest measured one that meets the bound."""
     wait_s: float | Missing
-    """The percentile there, of the worst launch; Missing where any wait will do and too few requests came."""
-    per_s: Span
-    """Requests per second at that load, one GPU or CPU."""
-    needed: Span
-    """Of such devices; whole numbers."""
-    boxes: Span
-    """That hold so many; whole numbers."""
+    """The percentile there, in the worst launch; Missing if any wait will do and too few requests arrived."""
+    per_s: Estimated
+    """Requests per second at that load, per GPU or CPU."""
+    needed: Estimated
+    """Number of such devices; whole numbers."""
+    boxes: Estimated
+    """Machines with that many; whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The job on one device of one box."""
+    """The job on one device of one machine."""
 
     box: str
-    """What the user calls it."""
+    """The user's name for it."""
     run_id: str
     device_class: str
     device_name: str
     case: Case
-    """The row that answers: of the device's variants the fastest, or that which serves most."""
+    """The row that answers: the device's fastest variant, or the one that serves most."""
     speed: SpeedEstimate
     price: Price | Missing
     share: float | Missing
-    """The part of the price that the job carries."""
-    time_s: Span | Missing
+    """The part of the price that the job pays."""
+    time_s: Estimated | Missing
     """Of the work, without the start; Missing for serving."""
     load: Load | Missing
     """Missing for a job that ends, or with the reason why the bound is not met."""
-    usd: Span | Missing
-    """Of the job with its start; of serving per month."""
+    usd: Estimated | Missing
+    """Of the job including its start; per month for serving."""
     meets: bool
-    """The deadline or the bound, also at the worse end of the interval; True without one."""
+    """Whether it meets the deadline or the bound, also at the worse end of the interval; True without one."""
     is_told: bool
-    """Whether that is known: False where waits were not measured, or the deadline lies in the interval."""
+    """False if `meets` is unknown: waits were not measured, or the deadline lies in the interval."""
     doubts: tuple[str, ...]
-    """What makes the row less sure."""
+    """Reasons to trust the row less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The best offer by one measure."""
+    """The best offer by one criterion."""
 
     box: str
     device_class: str
     ties: tuple[str, ...]
-    """Others that are not told apart from it."""
+    """Others that cannot be distinguished from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An offer for a pick: the least span wins."""
+    """An offer in the running for a pick: the least span wins."""
 
     offer: Offer
     case: SideCase
-    span: Span
+    span: Estimated
     weight: float | None
-    """Its figure is this over its speed, start-up aside; None if it is no such figure."""
+    """Its value is this over its speed, apart from start-up; None if it does not depend on speed that way."""
 
     @property
     def name(self) -> str:
@@ -154,39 +154,39 @@ class Advice:
 
     job: Job
     work: Work
-    """What was measured, and stands for the job."""
+    """What was measured in place of the job."""
     stands_for: str
-    """How far it does, in words."""
+    """How well it represents the job, in words."""
     offers: tuple[Offer, ...]
     """Those that meet the job first, then the cheapest, then the fastest."""
     left_out: tuple[tuple[str, str], ...]
-    """Boxes, or devices of theirs, without a figure: what, and why."""
+    """Machines, or their devices, without an answer: what, and why."""
     cheapest: Pick | Missing
     fastest: Pick | Missing
     gpu: str
-    """Whether a GPU is worth it, in a sentence."""
+    """Whether a GPU pays, in a sentence."""
     assumptions: tuple[str, ...]
 
 
 def advise(
     job: Job,
-    boxes: Sequence[Box],
+    boxes: Sequence[PricedSide],
     choice: Choice = Choice(),
     *,
     start_s: float = START_S,
     hours_per_month: float = HOURS_PER_MONTH,
     conditions: ConditionsOf | None = None,
 ) -> Advice:
-    """Answer one job from what these boxes measured.
+    """Answer one job from what these machines measured.
 
-    `conditions` gives what the box did while a case was timed; without it no doubt comes from telemetry.
-    Raises GputuiError if no box has a row that answers it, with what would measure one.
+    `conditions` gives the state of a machine while a case was timed; without it no doubt comes from
+    telemetry. Raises GputuiError if no machine has a row that answers it, with what would measure one.
     """
     work = _chosen_work(job, boxes, choice)
     made: list[tuple[Offer, SideCase]] = []
     left_out: list[tuple[str, str]] = []
     for box in boxes:
-        said = len(made) + len(left_out)
+        count = len(made) + len(left_out)
         for device_class in ("gpu", "cpu"):
             found = _measured_cases(box.side, work, device_class, choice.precision)
             if isinstance(found, Missing):
@@ -197,7 +197,7 @@ def advise(
                 (_offer(job, box, case, start_s, hours_per_month, conditions), case) for case in found
             ]
             made.append(max(variants, key=lambda pair: (pair[0].meets, _pace(pair[0]))))
-        if said == len(made) + len(left_out):
+        if count == len(made) + len(left_out):
             row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
             left_out.append((box.side.name, f"has no {row}"))
     made.sort(key=lambda pair: _order(pair[0]))
@@ -218,8 +218,8 @@ def advise(
     )
 
 
-def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
-    """What most boxes have measured; of several the likeliest workload, then the largest model."""
+def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
+    """What most machines have measured; if several, the likeliest workload, then the largest model."""
     names = SERVES if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
     if choice.workload and choice.workload not in names:
         raise GputuiError(
@@ -245,13 +245,13 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
             flops = (case.case.flops_per_step or 0) / case.case.units_per_step
             weight[work] = (-wanted.index(work.workload), flops, case.case.units_per_step)
     if not having:
-        from gputui.services.profiles.loader import shipped_with  # only a refusal needs profiles
+        from gputui.services.profiles.loader import shipped_with  # only an error needs profiles
 
-        names_said = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
-        said = " ".join(filter(None, (names_said, choice.size, choice.precision)))
+        names_text = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
+        request = " ".join(filter(None, (names_text, choice.size, choice.precision)))
         profile = next(iter(shipped_with(wanted[0])), "PROFILE")
         raise GputuiError(
-            f"no box has measured {said}, which would answer {job.text!r}"
+            f"no box has measured {request}, which would answer {job.text!r}"
             + (f" ({_why(tried[0])})" if tried else ""),
             f"measure it: gputui run {profile} --only {wanted[0]}",
         )
@@ -259,9 +259,9 @@ def _chosen_work(job: Job, boxes: Sequence[Box], choice: Choice) -> Work:
 
 
 def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -> list[SideCase] | Missing:
-    """The measured variants of a device; Missing with no reason where it has no such case at all.
+    """The measured variants of a device; Missing without a reason if it has no such case.
 
-    A figure above the physical peak is an error of measurement, and advises nobody.
+    A speed above the physical peak is an error of measurement, and is left out.
     """
     mine = [
         case
@@ -285,12 +285,12 @@ def _why(result: CaseResult) -> str:
 
 
 def _pace(offer: Offer) -> float:
-    """What tells variants of one device apart: what it serves within the bound, or its speed."""
+    """What ranks variants of one device: what it serves within the bound, or its speed."""
     return offer.load.per_s.value if isinstance(offer.load, Load) else offer.speed.units_per_s
 
 
 def _offer(
-    job: Job, box: Box, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
+    job: Job, box: PricedSide, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
 ) -> Offer:
     case = found.result.case
     speed = speed_of(found.result)
@@ -302,9 +302,9 @@ def _offer(
         price = box.cpu_price
     gpus = devices_of(case)
     share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
-    time_s: Span | Missing = Missing("a service has no end")
+    time_s: Estimated | Missing = Missing("a service has no end")
     load: Load | Missing = Missing("a job that ends has no load")
-    usd: Span | Missing
+    usd: Estimated | Missing
     if isinstance(job, Batch):
         time_s = _time(job, case, speed)
         meets = job.within_s is None or time_s.high + start_s <= job.within_s
@@ -332,9 +332,9 @@ def _offer(
     )
 
 
-def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Span:
+def _time(job: Batch, case: Case, speed: SpeedEstimate) -> Estimated:
     units = job.amount / _units_in(job, case)
-    return Span(units / speed.units_per_s, units / speed.high, units / speed.low)
+    return Estimated(units / speed.units_per_s, units / speed.high, units / speed.low)
 
 
 def _is_counted_in(job: Job, unit: str) -> bool:
@@ -357,17 +357,17 @@ def _units_in(job: Batch, case: Case) -> float:
 
 
 def _usd_of_job(
-    time_s: Span, price: Price | Missing, share: float | Missing, start_s: float
-) -> Span | Missing:
+    time_s: Estimated, price: Price | Missing, share: float | Missing, start_s: float
+) -> Estimated | Missing:
     if isinstance(price, Missing) or isinstance(share, Missing):
         return price if isinstance(price, Missing) else Missing(_reason(share))
-    paid_s = Span(time_s.value + start_s, time_s.low + start_s, time_s.high + start_s)
+    paid_s = Estimated(time_s.value + start_s, time_s.low + start_s, time_s.high + start_s)
     return paid_s.scaled(price.usd_per_hour * share / 3600)
 
 
 def _usd_per_month(
     load: Load, price: Price | Missing, share: float | Missing, hours: float
-) -> Span | Missing:
+) -> Estimated | Missing:
     if isinstance(price, Missing) or isinstance(share, Missing):
         return price if isinstance(price, Missing) else Missing(_reason(share))
     return load.boxes.scaled(price.usd_per_hour * hours)
@@ -380,10 +380,10 @@ def _reason(value: object) -> str:
 def _load(
     job: Serving, result: CaseResult, speed: SpeedEstimate, share: float | Missing
 ) -> tuple[Load | Missing, bool]:
-    """The highest measured fraction at which every launch meets the bound, and whether that is known.
+    """The highest measured fraction at which every launch meets the bound, and whether that is certain.
 
-    A load that was too much for one launch ends the search; one with too few requests for the percentile
-    says nothing, and a higher one may.
+    A load that was too much for one launch ends the search; one with too few requests for the percentile says
+    nothing, and a higher one may still meet the bound.
     """
     best: tuple[float, float | Missing] | None = None
     unknown, refusal = "its waits under load were not measured", ""
@@ -405,15 +405,15 @@ def _load(
     if best is None:
         return Missing(refusal or unknown), bool(refusal)
     fraction, wait_s = best
-    per_s = Span(speed.units_per_s, speed.low, speed.high).scaled(fraction)
-    needed = Span(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
+    per_s = Estimated(speed.units_per_s, speed.low, speed.high).scaled(fraction)
+    needed = Estimated(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
     part = 1.0 if isinstance(share, Missing) else share
-    boxes = Span(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
+    boxes = Estimated(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
     return Load(fraction, wait_s, per_s, needed, boxes), True
 
 
 def waits_of(result: CaseResult, percentile: str) -> list[tuple[float, list[float | Missing]]]:
-    """The percentile in each launch at each measured fraction of the throughput, the least first."""
+    """The percentile in each launch at each measured fraction of the throughput, lowest fraction first."""
     found: dict[float, list[float | Missing]] = {}
     for measurement in result.measurements:
         for metric in measurement.figures if measurement.outcome == "ok" else ():
@@ -424,7 +424,7 @@ def waits_of(result: CaseResult, percentile: str) -> list[tuple[float, list[floa
 
 
 def _whole(count: float) -> float:
-    """So many whole ones; a hair above a whole number, which binary fractions make of it, is that number."""
+    """Rounded up, except for a hair above a whole number, an artifact of binary fractions."""
     return float(max(1, math.ceil(count * (1 - 1e-12))))
 
 
@@ -446,7 +446,7 @@ def _doubts(
 
 
 def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[str]:
-    """What one request at a time waits, where that is above the bound already."""
+    """How long one request at a time waits, if that already exceeds the bound."""
     alike = (found.result.case, case.result.case)
     if case.result.case.work.workload != ALONE or alike[0].variant != alike[1].variant:
         return
@@ -462,23 +462,24 @@ def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[s
 
 
 def _task(work: Work) -> tuple[object, ...]:
-    """What tells one model from another."""
+    """What distinguishes one model from another."""
     parameters = dict(work.parameters)
     names = ("task", "layers", "width", "context", "model", "image")
     return tuple(parameters.get(name) for name in names)
 
 
 def _order(offer: Offer) -> tuple[bool, bool, float, float]:
-    usd = offer.usd.value if isinstance(offer.usd, Span) else math.inf
+    usd = offer.usd.value if isinstance(offer.usd, Estimated) else math.inf
     return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
 
 
 def _cheapest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
-    """By the money of the job; of serving by that of whole boxes, which no speed alone tells."""
+    """By the cost of the job; for serving by the cost of whole machines, which speed alone does not
+    decide."""
     found = [
         _Candidate(offer, case, offer.usd, _usd_per_hour(offer) if isinstance(job, Batch) else None)
         for offer, case in able
-        if isinstance(offer.usd, Span)
+        if isinstance(offer.usd, Estimated)
     ]
     only = "meets the job" if len(able) == 1 else "has a price"
     return _pick(found, "no offer has a price" if able else "nothing meets the job", only)
@@ -491,21 +492,21 @@ def _usd_per_hour(offer: Offer) -> float | None:
 
 
 def _fastest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
-    """By time of the work; of serving by what one device serves within the bound."""
+    """By the time of the work; for serving by what one device serves within the bound."""
     found: list[_Candidate] = []
     for offer, case in able:
-        if isinstance(offer.time_s, Span):
+        if isinstance(offer.time_s, Estimated):
             found.append(_Candidate(offer, case, offer.time_s, 1.0))
         elif isinstance(offer.load, Load):
             per_s = offer.load.per_s
-            between = Span(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
+            between = Estimated(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
             found.append(_Candidate(offer, case, between, 1 / offer.load.fraction))
     target = "deadline" if isinstance(job, Batch) else "bound"
     return _pick(found, f"nothing meets the {target}", "meets the job")
 
 
 def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
-    """The least, with those that are not told apart from it; Missing where there is nobody to beat."""
+    """The least, with those that cannot be distinguished from it; Missing if there is only one candidate."""
     if not candidates:
         return Missing(absent)
     best = min(candidates, key=lambda one: one.span.value)
@@ -522,7 +523,7 @@ def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Mi
 
 
 def _ratio(other: _Candidate, best: _Candidate) -> RatioEstimate | Missing:
-    """How much better the best is, as `compare` judges it, with prices or loads in it."""
+    """How much better the best is, judged as by `compare`, with prices or loads included."""
     if not other.weight or not best.weight:
         return Missing("not a matter of speed")
     estimate = estimate_pair(other.case, best.case)
@@ -535,7 +536,7 @@ def _ratio(other: _Candidate, best: _Candidate) -> RatioEstimate | Missing:
 
 
 def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
-    """Whether a GPU is worth it, judged from intervals; says where that cannot be told."""
+    """Whether a GPU pays, judged from intervals; says so if that is uncertain."""
     cpus = [o for o in offers if o.device_class == "cpu"]
     gpus = [o for o in offers if o.device_class == "gpu"]
     if not cpus or not gpus:
@@ -558,7 +559,7 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
 
 
 def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gpu_meets: bool) -> str:
-    """Where only one kind of device, or none, is known to meet the target."""
+    """If only one kind of device, or none, is known to meet the target."""
     cpu_fails, gpu_fails = (all(o.is_told for o in some) for some in (cpus, gpus))
     if gpu_meets:
         if cpu_fails:
@@ -575,9 +576,9 @@ def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gp
 def _gpu_word_of_batch(
     job: Batch, cpus: Sequence[Offer], gpus: Sequence[Offer], cheapest: str, start_s: float
 ) -> str:
-    """Time and money are those of one GPU: the fastest that is surely better in both, else the fastest."""
-    cpu_s = min((o.time_s for o in cpus if isinstance(o.time_s, Span)), key=lambda span: span.value)
-    timed = [(o, o.time_s) for o in gpus if isinstance(o.time_s, Span)]
+    """Time and cost are those of one GPU: the fastest that is surely better in both, else the fastest."""
+    cpu_s = min((o.time_s for o in cpus if isinstance(o.time_s, Estimated)), key=lambda span: span.value)
+    timed = [(o, o.time_s) for o in gpus if isinstance(o.time_s, Estimated)]
     timed.sort(key=lambda pair: pair[1].value)
     if cpu_s.high <= start_s:
         return (
@@ -608,9 +609,9 @@ def _costs_word(cheapest: str) -> str:
 
 
 def _cheaper(cpus: Sequence[Offer], gpus: Sequence[Offer]) -> str:
-    """`cpu`, `gpu` or `tie`; empty where a price is missing."""
+    """`cpu`, `gpu` or `tie`; empty if a price is missing."""
     cpu, gpu = (
-        min((o.usd for o in some if isinstance(o.usd, Span)), key=lambda span: span.value, default=None)
+        min((o.usd for o in some if isinstance(o.usd, Estimated)), key=lambda span: span.value, default=None)
         for some in (cpus, gpus)
     )
     if cpu is None or gpu is None:
@@ -625,7 +626,7 @@ def _boxes(offer: Offer) -> int:
 
 
 def _stands_for(work: Work) -> str:
-    """What model was measured, and how far its figures are those of another."""
+    """Which model was measured, and how well it represents others."""
     described = describe_work(work)
     if work.size.startswith("mini"):
         return f"measured with {described}: a ranking of boxes, not your time, unless your model is as small"
@@ -641,7 +642,7 @@ _DESCRIPTIONS: dict[str, Callable[[dict[str, object]], str]] = {
 
 
 def describe_work(work: Work) -> str:
-    """Workload and size, with the shape of the model as far as it is among the parameters."""
+    """Workload and size, with the shape of the model as far as the parameters give it."""
     parameters: dict[str, object] = dict(work.parameters)
     named = f"{work.workload} {work.size}"
     describe = _DESCRIPTIONS.get(work.workload)
@@ -673,5 +674,5 @@ def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float
             yield "all GPUs of a box serve as well together as the measured one did alone"
     shares = {o.share for o in offers if isinstance(o.share, float) and o.share < 1}
     if shares and isinstance(job, Batch):
-        said = " and ".join(format_percent(share) for share in sorted(shares))
-        yield f"the job carries only its share of a box's price ({said}): its other GPUs are used otherwise"
+        shown = " and ".join(format_percent(share) for share in sorted(shares))
+        yield f"the job carries only its share of a box's price ({shown}): its other GPUs are used otherwise"

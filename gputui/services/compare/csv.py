@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from io import StringIO
 
 from gputui.analysis.attribution import Attribution
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
-from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
-from gputui.model.absent import Missing
+from gputui.analysis.judgement import Judgement
+from gputui.analysis.verdict import RatioEstimate
+from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side
 from gputui.services.compare.why import Why, sentence
 from gputui.services.support.csv_cells import Value, harmless
@@ -49,36 +48,34 @@ def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict
         "ratio_high": known.high if known else None,
         "resolvable": known.resolvable if known else None,
         "method": known.method if known else None,
-        "verdict": row.verdict.word,
-        "reason": row.verdict.reason,
+        "verdict": row.rate.word,
+        "reason": row.rate.reason,
+        **_judged(row.cost),
+        **_judged(row.energy),
         "note": row.note,
         "flags": "; ".join(f"{flag.side} {flag.word} {flag.share:.3f}" for flag in row.flags),
         "why": sentence(row, found) if isinstance(found, Attribution) else None,
     }
 
 
+def _judged(judgement: Judgement) -> dict[str, Value]:
+    """The change of a cost or an energy per unit of work, from A to B, and its verdict."""
+    change = (None, None, None) if judgement.ratio is None else tuple(end - 1 for end in judgement.ratio)
+    names = ("change", "change_low", "change_high")
+    return {
+        **{f"{judgement.respect}_{name}": value for name, value in zip(names, change, strict=True)},
+        f"{judgement.respect}_verdict": judgement.word,
+    }
+
+
 def _side(letter: str, side: Side, cell: Cell) -> dict[str, Value]:
-    speed = cell.speed if isinstance(cell.speed, SpeedEstimate) else None
-    cost = cell.cost if isinstance(cell.cost, Cost) else None
-    energy = cell.energy if isinstance(cell.energy, Energy) else None
-    shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
     values: dict[str, Value] = {
         "side": side.name,
         "run": (cell.run or side.run).short_id,
         "device_name": "" if cell.result is None else cell.result.device_name,
         "outcome": "absent" if cell.result is None else cell.result.outcome,
         "precision_used": cell.precision_used,
-        "units_per_s": speed.units_per_s if speed else None,
-        "units_per_s_low": speed.low if speed else None,
-        "units_per_s_high": speed.high if speed else None,
-        "blocks": speed.blocks if speed else None,
-        "launches": speed.launches if speed else None,
-        "of_peak": shares[0] if shares else None,
-        "usd_per_million": cost.usd_per_million if cost else None,
-        "usd_per_million_low": cost.low if cost else None,
-        "usd_per_million_high": cost.high if cost else None,
-        "joules_per_unit": energy.joules_per_unit if energy else None,
-        "joules_per_unit_low": energy.low if energy else None,
-        "joules_per_unit_high": energy.high if energy else None,
     }
+    for column in COLUMNS:
+        values |= column.csv(cell)
     return {f"{letter}_{name}": value for name, value in values.items()}

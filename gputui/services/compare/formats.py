@@ -1,11 +1,12 @@
-"""A comparison in each of the forms that go to a file."""
+"""Makes and saves a comparison in any of its forms."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.errors import GputuiError
+from gputui.services.compare.columns import ENERGY, ComparisonColumn
 from gputui.services.compare.session import Answer, Asked
 
 WITH_ENERGY = ("csv", "json", "html")
@@ -14,7 +15,7 @@ FORM_OF_ENDING = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "h
 
 
 def form_of(path: Path) -> str:
-    """The form that the ending of a file asks for. Raises GputuiError for any other ending."""
+    """The form for a file's extension. Raises GputuiError for an unknown one."""
     form = FORM_OF_ENDING.get(path.suffix.lower())
     if form is None:
         raise GputuiError(
@@ -24,34 +25,42 @@ def form_of(path: Path) -> str:
     return form
 
 
-def save_comparison(path: Path, asked: Asked, baseline: int, columns: Collection[str] = ()) -> str:
-    """Write what the command prints in the form of the file's ending; what is there now.
+def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[ComparisonColumn] = ()) -> str:
+    """Write a comparison in the form of the file's extension; returns a message that says so.
 
-    `columns` are of markdown, empty for those it has by itself; other forms have all of them.
-    Raises GputuiError for another ending, if a file can no longer be read or this one not be written.
+    `columns` apply to Markdown, empty for its defaults; other forms have all of them.
+    Raises GputuiError for another extension, if a file can no longer be read, or this one not be written.
     """
     from gputui.services.support.atomic_write import write, write_whole  # only who saves needs it
 
     form = form_of(path)
-    answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or "energy" in columns)
-    text = comparison_text(asked, answer, form, columns or None)
+    answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or ENERGY in columns)
+    text = comparison_text(asked, answer, form, columns)
     write(path, lambda: write_whole(path, text))
     return f"saved the comparison in {path}"
 
 
-def comparison_text(asked: Asked, answer: Answer, form: str, columns: Collection[str] | None = None) -> str:
-    """What `gputui compare --format FORM` prints; `columns` only of markdown.
+def comparison_text(
+    asked: Asked,
+    answer: Answer,
+    form: str,
+    columns: Sequence[ComparisonColumn] = (),
+    width: int | None = None,
+) -> str:
+    """What `gputui compare --format FORM` prints; `columns` of text and markdown, `width` of text.
 
-    Forms are loaded when they are asked for: printing a table needs none of them.
+    Each form is loaded when it is asked for.
     """
     pairs = list(zip(answer.comparisons, answer.whys, strict=True))
     if form == "json":
         import json
 
-        from gputui.services.compare.json import comparison_as_json
+        from gputui.services.compare.json import comparison_as_json, headline_as_json
 
         plain = [comparison_as_json(*pair) for pair in pairs]
-        return json.dumps({"schema": 1, "by": asked.ignore, "comparisons": plain}, indent=1) + "\n"
+        headline = headline_as_json(answer.headline)
+        whole = {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
+        return json.dumps(whole, indent=1) + "\n"
     if form == "csv":
         from gputui.services.compare.csv import comparisons_as_csv
 
@@ -59,7 +68,11 @@ def comparison_text(asked: Asked, answer: Answer, form: str, columns: Collection
     if form == "markdown":
         from gputui.services.compare.markdown import comparisons_as_markdown
 
-        return comparisons_as_markdown(pairs, asked.ignore, columns)
+        return comparisons_as_markdown(pairs, asked.ignore, answer.headline, columns)
+    if form == "text":
+        from gputui.services.compare.text import comparison_as_text
+
+        return comparison_as_text(asked, answer, columns, width)
     from gputui.services.compare.html import comparisons_as_page
 
-    return comparisons_as_page(pairs, asked.ignore, asked.evidence)
+    return comparisons_as_page(pairs, asked.ignore, answer.headline, asked.evidence)

@@ -35,7 +35,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One row of the baseline, or one mean."""
+    """One row or mean that the gate judges."""
 
     name: str
     row: Row | None
@@ -92,7 +92,7 @@ def check_gate(
 
 
 def _doubts(row: Row, limit: float | None) -> Iterable[str]:
-    """Why a row that is not surely slower does not pass either, with what it could have seen."""
+    """Why a row that is not surely slower does not pass either, with the smallest change it could show."""
     if isinstance(row.estimate, Missing):
         return
     if limit is None:
@@ -106,7 +106,7 @@ def _doubts(row: Row, limit: float | None) -> Iterable[str]:
 
 
 def _detectable(estimate: RatioEstimate, limit: float) -> float:
-    """The change beyond the limit that this comparison could have told from it."""
+    """The smallest change beyond the limit that this comparison could distinguish from it."""
     return limit * (1 + BAND) / estimate.resolvable
 
 

@@ -1,4 +1,4 @@
-"""A comparison as one page of HTML that needs nothing else: to be sent to a colleague."""
+"""A comparison as one self-contained HTML page, to send to a colleague."""
 
 from __future__ import annotations
 
@@ -10,19 +10,8 @@ from gputui.analysis.attribution import Attribution
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.result import CaseResult
 from gputui.model.telemetry import HOST
-from gputui.services.compare.columns import (
-    COLUMNS,
-    Form,
-    Naming,
-    Words,
-    cost_table,
-    energy_table,
-    left_out,
-    metric_table,
-    performance_lines,
-    remarks,
-    row_table,
-)
+from gputui.services.compare.columns import COLUMNS
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import (
     change_text,
@@ -41,6 +30,16 @@ from gputui.services.compare.svg import (
     line_chart,
     safe,
     strip_chart,
+)
+from gputui.services.compare.tables import (
+    Naming,
+    TextTable,
+    column_table,
+    left_out,
+    metric_table,
+    performance_lines,
+    remarks,
+    row_table,
 )
 from gputui.services.compare.why import Why, part_name, sentence, signed
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
@@ -66,20 +65,22 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def comparisons_as_page(
-    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, headline: Headline, evidence: Evidence
 ) -> str:
-    """The page. Nothing in it is fetched or run, and names from files cannot become markup.
+    """A page that fetches and runs nothing; names from files cannot become markup.
 
     Raises GputuiError if the telemetry of a file can no longer be read.
     """
     style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
+    steps = "".join(f"<pre>{safe(step.command)}</pre>" for step in headline.steps)
+    first = f'<p class="headline">{safe(headline.text)}</p>' + (f"<p>To tell:</p>{steps}" if steps else "")
     bodies = "".join(_section(*pair, ignore, evidence) for pair in pairs)
-    names = " against ".join(safe(side.name) for side in (pairs[0][0].b, pairs[0][0].a))
+    names = " vs ".join(safe(side.name) for side in (pairs[0][0].b, pairs[0][0].a))
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{bodies}\n"
+        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{first}{bodies}\n"
         "<footer>Above zero is more work in the same time on b. All intervals are 95 %; a verdict is"
         " given only where the whole interval is on one side. "
         f"gputui {safe(__version__)} compare</footer></body></html>\n"
@@ -91,14 +92,12 @@ def comparisons_as_page(
 
 def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence: Evidence) -> str:
     naming = Naming(comparison, ignore)
-    columns = [column for column in COLUMNS if column not in ("time", "cost", "energy")]
-    table = _table(row_table(comparison, naming, Form(), columns))
+    table = _table(row_table(comparison, naming))
     differs = [difference_words(difference) for difference in comparison.differs]
     if not differs and not ignore:
         differs = [no_difference_words(comparison)]
-    costs, figures = cost_table(comparison, naming), metric_table(comparison, naming)
     parts = [
-        f"<h1>{safe(comparison.b.name)} <small>against</small> {safe(comparison.a.name)}</h1>",
+        f"<h1>{safe(comparison.b.name)} <small>vs</small> {safe(comparison.a.name)}</h1>",
         "".join(
             f'<p><b class="{letter}">{letter}</b> {safe(side_words(side, ignore, _ANY_WIDTH))}</p>'
             for letter, side in (("a", comparison.a), ("b", comparison.b))
@@ -111,9 +110,12 @@ def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence:
         _list((*remarks(comparison, naming), *performance_lines(comparison))),
         _part("Why", "".join(_why(why, naming) for why in whys) + _list(unattributed(whys, naming))),
         _part("Times of blocks", "".join(_strips(row, naming) for row in comparison.rows)),
-        _part("Cost", _table(costs)),
-        _part("Energy", _table(energy_table(comparison, naming))),
-        _part("Figures", _table(figures)),
+        *(
+            _part(column.name.capitalize(), _table(column_table(column, comparison, naming)))
+            for column in COLUMNS
+            if column.table_heading
+        ),
+        _part("Figures", _table(metric_table(comparison, naming))),
         _part("Telemetry", _telemetry(comparison, evidence)),
         _list(left_out(comparison, naming)),
     ]
@@ -147,7 +149,7 @@ def _why(why: Why, naming: Naming) -> str:
 
 
 def _strips(row: Row, naming: Naming) -> str:
-    """Seconds for as much work as a step of the row, launch by launch."""
+    """Seconds per step of each launch, block by block."""
     strips = []
     for letter, cell in (("a", row.a), ("b", row.b)):
         launches = [] if cell.result is None else launches_of(cell.result)
@@ -159,7 +161,7 @@ def _strips(row: Row, naming: Naming) -> str:
 
 
 def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
-    """The GPUs of the rows over the newest run of each side; the host where no GPU was measured."""
+    """Telemetry of the newest run of each side: the GPUs that were measured, otherwise the host."""
     is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
     sides = (("a", comparison.a), ("b", comparison.b))[: 1 if is_one_run else 2]
     lines: dict[str, list[Line]] = {}
@@ -187,7 +189,7 @@ def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
 
 
 def _devices(side: Side) -> Sequence[int]:
-    """The GPUs that measured anything in the newest run of a side, the first ones; else the host."""
+    """The first GPUs that measured anything in the newest run of a side, otherwise the host."""
     results: list[CaseResult] = [
         case.result
         for case in side.cases
@@ -206,15 +208,15 @@ def _list(lines: Iterable[str], kind: str = "") -> str:
     return f'\n<ul class="{kind}">{items}</ul>' if items else ""
 
 
-def _table(words: Words | None) -> str:
-    if words is None:
+def _table(table: TextTable | None) -> str:
+    if table is None:
         return ""
     head = "".join(
-        _cell("th", heading, place in words.numeric) for place, heading in enumerate(words.headings)
+        _cell("th", heading, place in table.numeric) for place, heading in enumerate(table.headings)
     )
     rows = "".join(
-        f"<tr>{''.join(_cell('td', cell, place in words.numeric) for place, cell in enumerate(cells))}</tr>\n"
-        for cells in words.rows
+        f"<tr>{''.join(_cell('td', cell, place in table.numeric) for place, cell in enumerate(cells))}</tr>\n"
+        for cells in table.rows
     )
     return f'\n<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>'
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any  # JSON
 
 from gputui.analysis.energy import Energy
+from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import to_plain
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side, performance_checks_of_side
 from gputui.services.compare.why import Why, sentence
 from gputui.services.results.json import (
@@ -18,6 +20,15 @@ from gputui.services.results.json import (
     speed_as_json,
     summary_as_json,
 )
+
+
+def headline_as_json(headline: Headline) -> dict[str, Any]:
+    """The answer in sentences, and the commands that would settle it where it is open."""
+    return {
+        "text": headline.text,
+        "sentences": list(headline.sentences),
+        "steps": [to_plain(step) for step in headline.steps],
+    }
 
 
 def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict[str, Any]:
@@ -33,8 +44,9 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "a": _cell(row.a, row.case.unit),
                 "b": _cell(row.b, row.case.unit),
                 "ratio": _ratio(row.estimate),
-                "verdict": row.verdict.word,
-                "reason": row.verdict.reason,
+                "verdict": row.rate.word,
+                "reason": row.rate.reason,
+                "judgements": {j.respect: _judgement(j) for j in row.judgements},
                 "note": row.note,
                 "flags": [to_plain(flag) for flag in row.flags],
                 "holds_between_models": None
@@ -56,12 +68,28 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "mean": None
                 if isinstance(group.mean, Missing)
                 else {"ratio": group.mean.ratio, "low": group.mean.low, "high": group.mean.high},
-                "verdict": group.verdict.word,
-                "reason": group.verdict.reason,
+                "verdict": group.rate.word,
+                "reason": group.rate.reason,
+                "judgement": _judgement(group.rate),
             }
             for group in comparison.groups
         ],
         "unmeasured": [{"reason": reason, "cases": len(names)} for reason, names in comparison.unmeasured],
+    }
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    """Verdict, change from A to B with its interval, and how many blocks (of a mean, rows) it rests on."""
+    change = [None] * 3 if judgement.ratio is None else [ratio - 1 for ratio in judgement.ratio]
+    n = judgement.n
+    return {
+        "verdict": judgement.word,
+        "reason": judgement.reason,
+        "change": change[0],
+        "change_low": change[1],
+        "change_high": change[2],
+        "n_a": None if n is None else n[0],
+        "n_b": None if n is None else n[1],
     }
 
 

@@ -1,25 +1,26 @@
-"""A comparison as markdown, to be pasted into a pull request."""
+"""A comparison as Markdown, to paste into a pull request."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from gputui.analysis.attribution import Attribution
-from gputui.services.compare.columns import (
-    Form,
+from gputui.services.compare.columns import COLUMNS, ComparisonColumn
+from gputui.services.compare.headline import Headline
+from gputui.services.compare.pairing import Comparison
+from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
+from gputui.services.compare.tables import (
     Naming,
-    Words,
+    TextTable,
     absent_lines,
-    cost_table,
+    column_table,
     left_out,
     metric_table,
     performance_lines,
     remarks,
     row_table,
 )
-from gputui.services.compare.pairing import Comparison
-from gputui.services.compare.row_text import choice_words, difference_words, no_difference_words, side_words
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
 from gputui.store.text import clean_text
@@ -32,20 +33,27 @@ _ANY_WIDTH = 10_000
 
 
 def comparisons_as_markdown(
-    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, columns: Collection[str] | None = None
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]],
+    ignore: str,
+    headline: Headline,
+    columns: Sequence[ComparisonColumn] = (),
 ) -> str:
-    """Each comparison with the tables that the text has; names from files cannot become markup."""
-    return "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
+    """The headline, then each comparison with the tables of the text; names from files cannot become markup."""
+    steps = "".join(f"    {step.command}\n" for step in headline.steps)
+    first = f"**{escaped(headline.text)}**\n\n" + (f"To tell:\n\n{steps}\n" if steps else "")
+    return first + "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)
 
 
 def escaped(text: str) -> str:
-    """Text that markdown shows as it is, within a line or a cell of a table."""
+    """Text escaped for a line or a table cell of Markdown."""
     plain = _SPECIAL.sub(lambda found: f"\\{found.group()}", " ".join(clean_text(text).split()))
     plain = _NUMBERED.sub(r"[\1]", plain)
     return _LINKS.sub(lambda found: f"{found.group()}<!-- -->", plain)
 
 
-def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Collection[str] | None) -> str:
+def _one(
+    comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Sequence[ComparisonColumn]
+) -> str:
     naming = Naming(comparison, ignore)
     told = "; ".join(map(difference_words, comparison.differs)) or (
         "" if ignore else no_difference_words(comparison)
@@ -61,19 +69,23 @@ def _one(comparison: Comparison, whys: Sequence[Why], ignore: str, columns: Coll
                 *([f"differs: {told}"] if told else []),
             ]
         ),
-        _table(row_table(comparison, naming, Form(), columns)),
+        _table(row_table(comparison, naming, "wide", columns or None)),
         _list(f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)),
         _list(
             (
                 *remarks(comparison, naming),
-                *absent_lines(comparison, columns or ()),
+                *absent_lines(comparison, columns),
                 *performance_lines(comparison),
             )
         ),
         *(_why(why, naming) for why in whys),
         _list(unattributed(whys, naming)),
         _table(metric_table(comparison, naming)),
-        _table(cost_table(comparison, naming) if columns is None else None),
+        *(
+            _table(column_table(column, comparison, naming))
+            for column in COLUMNS
+            if column.default == "below" and not columns
+        ),
         _list(left_out(comparison, naming)),
     ]
     return "\n".join(part for part in parts if part)
@@ -92,11 +104,11 @@ def _why(why: Why, naming: Naming) -> str:
     )
 
 
-def _table(words: Words | None) -> str:
-    if words is None:
+def _table(table: TextTable | None) -> str:
+    if table is None:
         return ""
-    ruler = ["---:" if place in words.numeric else "---" for place in range(len(words.headings))]
-    lines = [[escaped(cell) for cell in cells] for cells in (words.headings, *words.rows)]
+    ruler = ["---:" if place in table.numeric else "---" for place in range(len(table.headings))]
+    lines = [[escaped(cell) for cell in cells] for cells in (table.headings, *table.rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (lines[0], ruler, *lines[1:]))
 
 

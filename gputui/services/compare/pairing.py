@@ -59,6 +59,8 @@ from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
+MEANS = {"ceilings": "peak tests", "training": "training", "inference": "inference", "host": "host"}
+"""How people read the name of a mean."""
 
 DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
     "device": lambda run, case: case.case.variant.device_class,
@@ -124,7 +126,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Something that disturbed one side of a row."""
+    """A disturbance of one side of a row."""
 
     side: str
     """`a` or `b`."""
@@ -243,7 +245,7 @@ def _side(name: str, runs: Sequence[Run], pool: bool) -> Side:
 
 
 def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
-    """Machine and runtime of each run; a recording, whose runtime nobody asked for, is of any."""
+    """Machine and runtime of each run; a recording, whose runtime is unknown, matches any."""
     known = {
         (run.summary.machine.machine_id, runtime_name(run.summary))
         for run in runs
@@ -280,12 +282,12 @@ def _in_words(dimension: str, value: str) -> str:
 
 
 def in_order(values: Iterable[str]) -> list[str]:
-    """Values of a dimension in a fixed, plain order: the one that is usually the baseline first."""
+    """Values of a dimension in a fixed order, the usual baseline first."""
     return sorted(values, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
 
 
 def telling_dimension(runs: Sequence[Run]) -> str:
-    """The dimension a single file is compared by: the first in which measured cases differ.
+    """The dimension to compare within a single file: the first in which measured cases differ.
 
     Raises GputuiError if there is none.
     """
@@ -300,7 +302,7 @@ def telling_dimension(runs: Sequence[Run]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Two sides whose rows are paired and have their verdicts, before what the boxes did is looked at."""
+    """Two sides with paired rows and verdicts, before telemetry is read."""
 
     a: Side
     b: Side
@@ -312,7 +314,7 @@ class Judged:
     unmeasured: tuple[tuple[str, tuple[str, ...]], ...]
 
     def runs_with_conditions(self) -> Iterable[str]:
-        """Runs whose conditions the rows will be asked for, some of them several times."""
+        """Runs whose conditions `compared` will read; some come up several times."""
         for pair, verdict in zip(self.pairs, self.verdicts, strict=True):
             sides = [side for side in pair if side is not None]
             names = {side.result.device_name for side in sides}
@@ -320,7 +322,7 @@ class Judged:
             yield from (side.run.run_id for side in sides if is_told or _is_of_gpu(side))
 
     def runs_with_power(self) -> Iterable[str]:
-        """Runs whose power the rows will be asked for."""
+        """Runs whose power `compared` will read."""
         for pair in self.pairs:
             yield from (side.run.run_id for side in pair if side is not None and _is_of_gpu(side))
 
@@ -335,14 +337,14 @@ def compare_sides(
 ) -> Comparison:
     """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in.
 
-    `conditions` gives what the box did while a case was timed; without it rows carry no flags of telemetry.
-    `powers` gives what its GPU drew; without it rows carry no energy.
+    `conditions` looks up telemetry of a timed case; without it rows have no flags from telemetry.
+    `powers` looks up GPU power; without it rows have no energy.
     """
     return compared(judge_sides(a, b, ignore=ignore), conditions=conditions, powers=powers)
 
 
 def judge_sides(a: Side, b: Side, *, ignore: str = "") -> Judged:
-    """The first half of `compare_sides`."""
+    """Pair and judge the rows of two sides without reading telemetry."""
     cases_a = {pairing(c.result.case, ignore): c for c in a.cases}
     cases_b = {pairing(c.result.case, ignore): c for c in b.cases}
     pairs = [(cases_a.get(key), cases_b.get(key)) for key in dict.fromkeys((*cases_a, *cases_b))]
@@ -380,9 +382,9 @@ def compared(
     powers: PowerOf | None = None,
     known: dict[int, Cell] | None = None,
 ) -> Comparison:
-    """The second half of `compare_sides`.
+    """Add what telemetry says to rows that were judged.
 
-    `known`: cells of the baseline by case, filled here, for whoever compares it with several others.
+    `known` caches the baseline's cells when it is compared with several sides; it is filled here.
     """
     a, b, ignore = judged.a, judged.b, judged.ignore
     known = {} if known is None else known
@@ -415,7 +417,7 @@ def compared(
 
 
 def pairing(case: Case, ignore: str = "") -> Pairing:
-    """What two rows must have in common: work and variant, less the ignored dimension."""
+    """The key by which rows pair: work and variant without the ignored dimension."""
     variant: Variant = case.variant
     parts = {
         "device": variant.device_class,
@@ -468,9 +470,9 @@ def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
 
 
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
-    """The case with what every run measured of it, as launches of one, oldest first.
+    """The case with the launches of all runs, oldest run first.
 
-    The number of a launch stays the same for all cases that it measured, since pairs are found by it.
+    Launch ids stay the same across cases, since they identify pairs.
     """
     key = pairing(case.result.case)
     ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
@@ -493,7 +495,7 @@ def _either(pair: tuple[SideCase | None, SideCase | None]) -> SideCase:
 
 
 def table_order(case: Case) -> tuple[int, str, str, str, int, int]:
-    """What rows are sorted by: class, workload, device, size, threads, precision."""
+    """Sort key of rows: class, workload, device, size, threads, precision."""
     variant = case.variant
     precision = _ORDER.index(variant.precision) if variant.precision in _ORDER else len(_ORDER)
     threads = _ORDER.index(variant.threads) if variant.threads in _ORDER else len(_ORDER)
@@ -502,9 +504,9 @@ def table_order(case: Case) -> tuple[int, str, str, str, int, int]:
 
 
 def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
-    """How fast one case is against another of the same work; Missing with the reason where it is not known.
+    """The speed ratio of two cases of the same work; Missing with the reason if it is unknown.
 
-    Contention of CPUs widens the interval. Blocks in pairs share it.
+    CPU contention widens the interval, except of paired blocks, which share it.
     """
     for side, letter in ((a, "a"), (b, "b")):
         if side is None:
@@ -539,7 +541,7 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
 def _explained(
     pair: tuple[SideCase | None, SideCase | None], impossible: Sequence[str], verdict: Verdict
 ) -> Verdict:
-    """The verdict with the reason that stands before its own: an error of measurement, or contention."""
+    """The verdict, unless an error of measurement or CPU contention overrides it."""
     if verdict.word == "not comparable":
         return verdict
     if impossible:
@@ -556,7 +558,7 @@ def _explained(
 
 
 def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str]:
-    """Sides whose figure is above the physical peak: nothing follows from it."""
+    """Sides whose rate exceeds the physical peak, so that nothing follows from it."""
     return [
         letter
         for side, letter in zip(pair, "ab", strict=True)
@@ -611,7 +613,7 @@ def _explained_by_clock(cells: Sequence[Cell], rate: Judgement, conditions: Cond
 
 
 def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable[Flag]:
-    """What a reader must know of the time in which a case was measured."""
+    """What disturbed a case while it was measured."""
     if cell.result is None:
         return
     on_gpu = cell.result.case.variant.device_class == "gpu"
@@ -639,7 +641,7 @@ def _conditions(cell: Cell, conditions: ConditionsOf | None) -> CaseConditions |
 
 
 def _when_compiling_pays(pair: tuple[SideCase | None, SideCase | None], verdict: Verdict) -> str:
-    """After how many steps the compiled side has made up for compiling; empty unless b is it, and faster."""
+    """After how many steps compiling pays off; empty unless b is compiled and faster."""
     a, b = pair
     if a is None or b is None or verdict.word != "faster":
         return ""
@@ -700,7 +702,7 @@ def _group_means(
 
 
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
-    """What is recorded of both sides and differs, in the order people ask for it."""
+    """Recorded properties that differ between the sides, the most interesting first."""
     seen = ((name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED)
     return tuple((name, on_a, on_b) for name, on_a, on_b in seen if on_a != on_b)
 

@@ -1,4 +1,4 @@
-"""Repeats the cases of a stored run: what can be, why the rest cannot, and how this place differs."""
+"""Repeats the cases of a stored run: which can be, why others cannot, and what differs here."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_model(text: str, *, trust: bool = False) -> Model:
 
 
 def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
-    """The profile that measures the same cases as often, in as much time.
+    """A profile that measures the same cases as often, within the same time.
 
     `given` holds the programs and the workload of the user's that the run had: result files hold neither.
     Raises GputuiError if nothing of the run can be repeated, with the reasons.
@@ -117,7 +117,7 @@ def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
 
 
 def differences_here(model: Model, machine: Machine, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
-    """(what, there, here) for all that is recorded of the run, and is otherwise in this place."""
+    """(what, there, here) for each recorded property that differs here."""
     there = model.run.summary
     here = replace(
         there,
@@ -130,7 +130,7 @@ def differences_here(model: Model, machine: Machine, runtime: Runtime) -> tuple[
 
 
 def _workload(case: Case, given: Profile | None) -> Workload | Missing:
-    """The workload whose declared size is this case's work, and that can be done in its variant."""
+    """The workload that declares this case's work as one of its sizes and supports its variant."""
     work, variant = case.work, case.variant
     known = {workload.name: workload for workload in WORKLOADS}
     if given is not None and given.own is not None:
@@ -165,7 +165,7 @@ def _other(there: Sequence[tuple[str, object]], workload: Workload, size: str) -
 
 
 def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
-    """The program of a profile whose case this is."""
+    """The command of a profile that made this case."""
     if case.work.workload.startswith("record:"):
         return Missing("is a recording: repeat it with gputui record -- COMMAND")
     same = [c for c in (() if given is None else given.commands) if c.workload == case.work.workload]
@@ -180,7 +180,7 @@ def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
 def _add(
     groups: dict[tuple[str, ...], ProfileCase], case: Case, is_profiled: bool, weights: dict[str, float]
 ) -> None:
-    """Put a case to those that differ from it in precision alone: they shared launches, and shall again."""
+    """Group a case with those that differ only in precision, so that they share launches again."""
     work, variant = case.work, case.variant
     key = (work.workload, work.size, variant.device_class, variant.threads, variant.mode)
     known = groups.get(key)
@@ -198,7 +198,7 @@ def _add(
 
 
 def _weights(summary: RunSummary) -> dict[str, float]:
-    """How its profile divides the budget, where it is one of ours; equally otherwise."""
+    """How the profile divides the budget if it is a shipped one, otherwise equally."""
     for profile in shipped_profiles():
         if (profile.name, profile.version) == (summary.profile, summary.profile_version):
             return {case.workload: case.weight for case in profile.cases}

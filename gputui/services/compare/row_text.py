@@ -1,4 +1,4 @@
-"""Rows of a comparison in words: what the printed table and the screen say of them."""
+"""Text for the rows of a comparison, shared by all forms and the screen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import Estimate, GeometricMean, SpeedEstimate, Verdict
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX
@@ -19,12 +20,12 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.compare.pairing import Cell, Comparison, Row, Side
+from gputui.services.compare.pairing import MEANS, Cell, Comparison, GroupMean, Row, Side
 from gputui.services.results.labels import day, device_words, torch_words
 
 
 def side_words(side: Side, ignore: str, width: int) -> str:
-    """A side in one line: name, box, torch, price, launches, day; the last ones fall away if it is narrow."""
+    """A side in one line: name, box, torch, price, launches, day; the last are dropped if it is narrow."""
     run = side.run
     launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
     few, most = min(launches), max(launches)
@@ -45,7 +46,7 @@ def side_words(side: Side, ignore: str, width: int) -> str:
 
 
 def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
-    """Which runs were taken where a side had several and none was named, and how others are; a line each."""
+    """Which runs were chosen where a side had several, and how to choose others; a line each."""
     told: dict[str, list[str]] = {}
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
         if side.chosen_of < 2:
@@ -75,25 +76,25 @@ def difference_words(difference: tuple[str, str, str]) -> str:
 
 
 def no_difference_words(comparison: Comparison) -> str:
-    """In place of differences, where none is recorded."""
+    """The text for sides without a recorded difference."""
     runs = {case.run.run_id for side in (comparison.a, comparison.b) for case in side.cases}
     if len(runs) == 1:
-        return f"nothing: both are run {comparison.a.run.short_id}"
-    return "nothing that is recorded"
+        return f"no differences: both are run {comparison.a.run.short_id}"
+    return "no recorded differences"
 
 
 def unmeasured_words(comparison: Comparison) -> Iterable[str]:
     """Why cases were measured on neither side; one or two are named, more are counted."""
     for reason, names in comparison.unmeasured:
         which = f"{len(names)} cases" if len(names) > _NAMED else " and ".join(names)
-        yield f"{which} on neither side: {reason}"
+        yield f"{which} ran on neither box: {reason}"
 
 
 _NAMED = 2
 
 
 def words_of(row: Row) -> dict[str, str]:
-    """The words that tell a row from others of its workload, empty where they go without saying."""
+    """The words that distinguish a row from others of its workload; empty for defaults."""
     variant = row.case.variant
     if row.case.is_program:
         device = "" if variant.device_class == WHOLE_BOX else variant.device_class
@@ -104,12 +105,12 @@ def words_of(row: Row) -> dict[str, str]:
 
 
 def common_words(comparison: Comparison, ignore: str) -> list[str]:
-    """What all rows share, to be said once in the heading."""
+    """What all rows share, for the heading."""
     return shared_words(comparison.rows, ignore)
 
 
 def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
-    """What these rows share; nothing of no rows."""
+    """What these rows share."""
     rows = [words_of(row) for row in of]
     keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
     values = [{row[key] for row in rows} for key in keys]
@@ -117,28 +118,61 @@ def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
 
 
 def row_name(row: Row, common: list[str], ignore: str, *, is_short: bool = False) -> str:
-    """What a row is called, without what is said of all rows or is what the sides differ in."""
+    """The name of a row without what all rows share and without the ignored dimension."""
     unsaid = ("", "all", *common) if is_short else ("", *common)
     words = [word for key, word in words_of(row).items() if key != ignore and word not in unsaid]
     return " ".join((row.case.work.workload, *words))
 
 
 def rate_text(cell: Cell) -> str:
-    """The speed of one side, else its outcome."""
+    """The speed of one side, otherwise its outcome."""
     if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
         return format_rate(cell.speed.units_per_s, cell.result.case.unit)
     return "—" if cell.result is None else cell.result.outcome
 
 
+def rates_text(row: Row) -> tuple[str, str]:
+    """The speeds of both sides; their unit stands once where it is the same."""
+    a, b = rate_text(row.a), rate_text(row.b)
+    unit = a.partition(" ")[2]
+    return (a.partition(" ")[0], b) if unit and unit == b.partition(" ")[2] else (a, b)
+
+
 def time_text(cell: Cell) -> str:
-    """How long one side takes for a step, else its outcome."""
+    """The time of a step on one side, otherwise its outcome."""
     if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
         return format_seconds(cell.result.case.units_per_step / cell.speed.units_per_s)
     return rate_text(cell)
 
 
+def point_text(judgement: Judgement) -> str:
+    """A change without its interval: `-36 %`; empty where there is none."""
+    return "" if judgement.ratio is None else format_change(judgement.ratio[0])
+
+
+def mean_point_text(judgement: Judgement) -> str:
+    """The same of a mean, which has no middle figure unless it is decided."""
+    return point_text(judgement) if judgement.is_decided else ""
+
+
+def verdict_text(judgement: Judgement) -> str:
+    """The word that people read; machines read `Judgement.word`."""
+    return {"inconclusive": "can't tell"}.get(judgement.word, judgement.word)
+
+
+def both_text(judgement: Judgement) -> str:
+    """A change and its verdict in one cell: `-36 % slower`, `can't tell`."""
+    return f"{point_text(judgement)} {judgement.word}" if judgement.is_decided else verdict_text(judgement)
+
+
+def mean_name(group: GroupMean) -> str:
+    """`peak tests, mean of 6`; of how many, where one side lacks some."""
+    of = f"{group.common}" if group.common == group.rows else f"{group.common} of {group.rows}"
+    return f"{MEANS[group.group]}, mean of {of}"
+
+
 def change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
-    """B against A with its interval: `-36 % (-38 to -34)`; of an undecided mean only the interval."""
+    """B against A with its interval: `-36 % (-38 to -34)`; only the interval of an undecided mean."""
     if isinstance(estimate, Missing):
         return "—"
     ends = format_change_interval(estimate.low, estimate.high, estimate.ratio)
@@ -148,37 +182,37 @@ def change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
 
 
 def short_change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
-    """The same without its interval, and therefore only where it is decided; else empty."""
+    """`change_text` without the interval; empty if the verdict is open."""
     if isinstance(estimate, Missing):
         return "—"
     return format_change(estimate.ratio) if is_told(verdict) else ""
 
 
 def is_told(verdict: Verdict) -> bool:
-    """Whether the data decide: faster, slower or the same."""
+    """Whether the verdict is faster, slower or the same."""
     return verdict.word in ("faster", "slower", "same")
 
 
 def boxes_text(band: float) -> str:
-    """That a verdict is of two machines, and no claim about others of their names (`Row.models_band`)."""
+    """A note that a verdict holds for these two machines only (`Row.models_band`)."""
     how_far = format_percent(band)
     return f"true of these two boxes; boxes of one name may differ by {how_far}, so others need not be so"
 
 
 def peaks_text(row: Row) -> str:
-    """Of both sides; empty where neither is known."""
+    """`peak_text` of both sides; empty if neither is known."""
     sides = (peak_text(row.a), peak_text(row.b))
     return "/".join(side or "—" for side in sides) if any(sides) else ""
 
 
 def peak_text(cell: Cell) -> str:
-    """Share of the data sheet's peak, of FLOPs before bytes; empty where none is known."""
+    """Share of the data sheet's peak, preferring FLOPs to bytes; empty if unknown."""
     shares = [use.of_sheet for use in cell.uses if not isinstance(use.of_sheet, Missing)]
     return format_percent(shares[0]) if shares else ""
 
 
 def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
-    """What a million units of its work cost."""
+    """The cost of a million units of work."""
     if not isinstance(cell.cost, Cost):
         return "—"
     cost = cell.cost
@@ -192,7 +226,7 @@ def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
 def energy_text(cell: Cell, *, with_interval: bool = True) -> str:
     """`1.37 J/img (1.36–1.38)`; without an interval where launches are too few for one.
 
-    The ends are in the unit of the middle where they read so.
+    The ends of the interval share the unit of the value.
     """
     energy = cell.energy
     if not isinstance(energy, Energy) or cell.result is None:

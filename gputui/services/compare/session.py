@@ -1,4 +1,4 @@
-"""From result files to a whole comparison: what `compare` prints and the Compare screen shows."""
+"""From result files to a comparison, for the command and the Compare screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.compare.columns import COLUMNS
+from gputui.services.compare.columns import ComparisonColumn, columns_of
+from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import (
     DIMENSIONS,
     Cell,
@@ -30,7 +31,7 @@ from gputui.store.reading import LaunchPower
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be compared, as the command line says it."""
+    """The arguments of `gputui compare`."""
 
     files: tuple[str, ...]
     """Each `F`, `F@RUN` or `reference:NAME`."""
@@ -40,16 +41,16 @@ class Request:
     """A side; empty for the first."""
     pool: bool = False
     trust: bool = False
-    columns: tuple[str, ...] = ()
-    """What is shown of rows; empty for what there is room for."""
+    columns: tuple[ComparisonColumn, ...] = ()
+    """Empty for those that there is room for."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words behind `gputui compare` that ask for this."""
+        """The words after `gputui compare` that parse to this."""
         by = ("--by", self.by) if self.by else ()
         baseline = ("--baseline", self.baseline) if self.baseline else ()
         flags = [flag for flag, is_on in (("--pool", self.pool), ("--trust", self.trust)) if is_on]
-        columns = ("--columns", ",".join(self.columns)) if self.columns else ()
+        columns = ("--columns", ",".join(column.name for column in self.columns)) if self.columns else ()
         return (*self.files, *by, *baseline, *flags, *columns)
 
 
@@ -59,9 +60,9 @@ _FLAGS = ("pool", "trust")
 
 
 def request_of(words: Sequence[str]) -> Request:
-    """What words behind `gputui compare` ask for; these two may stand before them.
+    """Parse the words after `gputui compare`; a leading `gputui compare` is skipped.
 
-    Raises GputuiError for an option that is no part of a Request, for a value that is missing or unknown,
+    Raises GputuiError for an option that a Request lacks, for a value that is missing or unknown,
     and where no file is named.
     """
     left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
@@ -93,30 +94,19 @@ def request_of(words: Sequence[str]) -> Request:
     return Request(tuple(files), values["by"], values["baseline"], "pool" in flags, "trust" in flags, columns)
 
 
-def columns_of(text: str) -> tuple[str, ...]:
-    """Names of columns from a list with commas. Raises GputuiError, with those there are, for any other."""
-    chosen = tuple(filter(None, (word.strip() for word in text.split(","))))
-    unknown = [word for word in chosen if word not in COLUMNS]
-    if unknown or not chosen:
-        raise GputuiError(
-            f"--columns {text}: {f'{unknown[0]} is not a column' if unknown else 'names none'}",
-            f"one or more of {', '.join(COLUMNS)}, with commas between them",
-        )
-    return chosen
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Each side against the baseline."""
+    """Every other side against the baseline."""
 
     comparisons: tuple[Comparison, ...]
     whys: tuple[tuple[Why, ...], ...]
     """Of each comparison."""
+    headline: Headline
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Sides that were read and can be compared, with any of them as the baseline."""
+    """Sides that were read; any of them can be the baseline."""
 
     sides: tuple[Side, ...]
     ignore: str
@@ -131,7 +121,7 @@ class Asked:
         return {name: in_order(measured_values(name, self.evidence.runs)) for name in DIMENSIONS}
 
     def baseline(self, text: str) -> int:
-        """Which side a text names: as it was typed, else the one of that file or run, with or without ending.
+        """The index of the side that a text names: as typed, else by file or run, with or without extension.
 
         Raises GputuiError, with the list, if that is not one.
         """
@@ -150,7 +140,7 @@ class Asked:
     def compared(self, baseline: int = 0, *, with_energy: bool = False) -> Answer:
         """Every other side against the baseline, in their order.
 
-        `with_energy`: read what the GPUs drew too. Launches of pooled runs have no energy.
+        `with_energy` also reads the power of GPUs. Pooled runs have no energy.
         Raises GputuiError if nothing was measured on any side, or a file can no longer be read.
         """
         first = self.sides[baseline]
@@ -173,7 +163,9 @@ class Asked:
             raise GputuiError(
                 "nothing was measured on any side", "gputui show RUN FILE tells why each case was not run"
             )
-        return Answer(comparisons, tuple(explain(comparison, self.evidence) for comparison in comparisons))
+        whys = tuple(explain(comparison, self.evidence) for comparison in comparisons)
+        headline = headline_of(comparisons, whys, self.ignore, self.evidence)
+        return Answer(comparisons, whys, headline)
 
     def _powers(self, run_id: str, case_id: int) -> Sequence[LaunchPower] | Missing:
         if self.pool:
@@ -182,9 +174,9 @@ class Asked:
 
 
 def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trust: bool = False) -> Asked:
-    """Read what is to be compared: several `F[@RUN]`, or the variants within one.
+    """Read several `F[@RUN]`, or the variants within one.
 
-    Raises GputuiError if a file cannot be read, or there is nothing to compare in it.
+    Raises GputuiError if a file cannot be read or holds nothing to compare.
     """
     selections = select_all(files, trust=trust, pool=pool, with_passes=True)
     if by is None and len(selections) > 1:
@@ -203,7 +195,7 @@ def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trus
 
 
 def _unused(selections: Sequence[Selection], sides: Sequence[Side], ignore: str) -> Iterator[str]:
-    """Files that were named and of which nothing is in the comparison, as another has newer runs."""
+    """Warnings about named files that contribute nothing, since another has newer runs."""
     used = {case.run.run_id for side in sides for case in side.cases if case.result.outcome == "ok"}
     for selection in selections:
         has_measured = any(case.outcome == "ok" for run in selection.runs for case in run.cases)

@@ -1,4 +1,4 @@
-"""What would let a row be judged that cannot be judged yet: as commands, ready to be typed."""
+"""Commands that would let an undecided row be judged."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _launch_s(result: CaseResult) -> float:
 
 
 def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
-    """A line each; nothing for rows that were judged, or that nothing helps."""
+    """A command per line; none for rows that were judged or cannot be helped."""
     if isinstance(row.estimate, Missing):
         return tuple(steps_for_absent(row, evidence))
     if row.verdict.word != "inconclusive":
@@ -82,7 +82,7 @@ def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
 
 
 def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterable[str]:
-    """What would tell on which side of a ratio a row lies; None: of the nearest edge of the band."""
+    """Commands that would tell on which side of a limit a row lies; None: of the nearest edge of the band."""
     if not isinstance(row.estimate, RatioEstimate):
         return
     crowded = [flag.side for flag in row.flags if flag.word == CROWDED]
@@ -107,7 +107,7 @@ def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterab
 
 
 def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
-    """What would give a row its missing side."""
+    """Commands that would measure the missing side of a row."""
     for mine, other, letter in ((row.a, row.b, "a"), (row.b, row.a, "b")):
         if mine.result is None and other.run is not None:
             again = _again(other, evidence, same_side=False)

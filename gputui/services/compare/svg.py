@@ -1,4 +1,4 @@
-"""Charts as inline SVG for a page: no script, no network, and words wherever there is a colour.
+"""Charts as inline SVG: no script, no network, and a label wherever there is a colour.
 
 All are 360 units wide, the width of a phone; a page scales them. Classes are styled by the page.
 """
@@ -67,7 +67,7 @@ class Line:
 
 
 def safe(text: str) -> str:
-    """Text for the page: what could be markup is shown as it is."""
+    """Text escaped for HTML."""
     return html.escape(clean_text(text), quote=True)
 
 
@@ -104,7 +104,7 @@ def interval_chart(marks: Sequence[IntervalMark]) -> str:
 
 
 def strip_chart(strips: Sequence[Strip]) -> str:
-    """Each block a tick, a row for each launch, both sides on one axis of time."""
+    """A tick for each block, a row for each launch, both sides on one time axis."""
     values = [value for strip in strips for value in strip.seconds if value > 0]
     if not values:
         return ""
@@ -132,7 +132,7 @@ def strip_chart(strips: Sequence[Strip]) -> str:
 
 
 def bar_chart(bars: Sequence[Bar]) -> str:
-    """A bar for each part from one line of zero, each with its label above it."""
+    """A labelled bar for each part, from a common zero line."""
     largest = max((abs(bar.value) for bar in bars), default=0.0)
     if largest == 0:
         return ""
@@ -205,7 +205,7 @@ def _svg(height: float, label: str, parts: Sequence[str]) -> str:
 
 
 def _mark(verdict: str, x: float, y: float) -> str:
-    """Told apart by shape as much as by colour."""
+    """Sides differ by shape as well as by colour."""
     shapes = {
         "faster": f"M{x - 5:.1f} {y - 6}l11 6l-11 6z",
         "slower": f"M{x + 5:.1f} {y - 6}l-11 6l11 6z",
@@ -234,7 +234,7 @@ def _ratio_ticks(low: float, high: float) -> Sequence[float]:
 
 
 def _thinned(ordered: Sequence[float]) -> Sequence[float]:
-    """So many of them, evenly by rank, the first and the last among them."""
+    """At most this many, spread evenly by rank, including the first and the last."""
     if len(ordered) <= _MOST_TICKS:
         return ordered
     last = len(ordered) - 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gputui.analysis.attribution import Attribution, Part
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_ratio, format_seconds
-from gputui.services.compare.columns import Naming, Words
+from gputui.services.compare.tables import Naming, TextTable
 from gputui.services.compare.why import Why, part_name, signed
 from gputui.services.results.conditions import NOT_PROFILED
 
@@ -15,8 +15,8 @@ _LEAST_NS = 500
 """A cell that would say less than half a microsecond stays empty."""
 
 
-def part_table(found: Attribution, *, with_peak: bool) -> Words:
-    """All that moved by as much as counts, the rest in one row, and the sum."""
+def part_table(found: Attribution, *, with_peak: bool) -> TextTable:
+    """Parts with a relevant difference, the rest in one row, and the sum."""
     shown = found.shown()
     has_peak = with_peak and any(not isinstance(part.peak_ns, Missing) for part in shown)
     headings = ["part of a step", "a", "b", "b - a", "more calls", "per call"]
@@ -30,7 +30,7 @@ def part_table(found: Attribution, *, with_peak: bool) -> Words:
         ["the step", time_text(found.step_a_ns), time_text(found.step_b_ns), signed(found.difference_ns)]
     )
     padded = tuple((*row, *[""] * (len(headings) - len(row))) for row in rows)
-    return Words(tuple(headings), padded, tuple(range(1, len(headings))))
+    return TextTable(tuple(headings), padded, tuple(range(1, len(headings))))
 
 
 def trust_line(found: Attribution) -> str:
@@ -51,7 +51,7 @@ def finding_lines(why: Why) -> Iterable[str]:
 
 
 def unattributed(whys: Sequence[Why], naming: Naming) -> Iterable[str]:
-    """Rows whose difference is not attributed, by reason; nothing of those that were not profiled."""
+    """Rows whose difference is not attributed, by reason; omits those that were not profiled."""
     absent: dict[str, list[str]] = {}
     for why in whys:
         if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:

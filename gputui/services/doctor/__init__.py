@@ -1,3 +1,2 @@
-"""Can this box measure, and is it healthy. In: what the machine, a probe and one reading tell. Out: checks
-with a state and a next step.
-"""
+"""Whether this machine can measure, and is healthy. In: the machine, a probe and one reading. Out: checks
+with a state and a next step."""

@@ -1,4 +1,4 @@
-"""Can this box measure, and is it healthy: one look, and a line for each thing that matters."""
+"""Checks whether this machine can measure and is healthy, with a line for each thing that matters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gputui.analysis.health import BUSY_PCT, Finding, foreign_processes, health
+from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.errors import GputuiError
 from gputui.machine import describe_machine, storage_warning
 from gputui.machine.tree import Tree
@@ -29,30 +29,32 @@ from gputui.store.text import clean_text
 State = Literal["ok", "note", "problem", "unknown"]
 
 NOTED = ("POWER-CAPPED", "SHARED", "STALE")
-"""How findings begin that a healthy GPU may have too; any other is a problem, and so is any alarm."""
+"""Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
+alarm."""
 LEAST_SHM_BYTES = 1 << 30
-"""Loader workers hand batches over through /dev/shm; Docker gives 64 MiB, and they die of it."""
+"""Loader workers pass batches through /dev/shm; Docker gives 64 MiB, which kills them."""
 LEAST_FREE_BYTES = 1 << 30
 """Journals of a long run with telemetry reach hundreds of MB."""
 OTHERS_SHARE = 0.25
-"""Part of all CPUs that others may use before rows of this CPU suffer visibly."""
+"""Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
 QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "kvm")
-"""Clock sources read without a system call; any other costs microseconds each time."""
+"""Clock sources read without a system call; any other costs microseconds per read."""
 LEAST_COLUMNS, LEAST_ROWS = 80, 24
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     topic: str
     """`driver`, `GPU 3 link`, `torch`: short."""
     state: State
-    """`problem`: the box does not do what it should; `note`: worth knowing; `unknown`: could not be seen."""
+    """`problem`: the machine does not do what it should; `note`: worth knowing; `unknown`: could not be
+    checked."""
     found: str
-    """What was seen, with its figures."""
+    """What was found, with its numbers."""
     next_step: str = ""
-    """What to do about it; empty if nothing is to be done."""
+    """What to do about it; empty if nothing needs to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,50 +69,50 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """All that the checks look at, gathered once."""
+class SystemState:
+    """The input of all checks, gathered once."""
 
     machine: Machine
     sample: LiveSample
     user: str
-    """Who looks; empty if not known."""
+    """The current user; empty if unknown."""
     interpreter: Interpreter | GputuiError
     found_as: str
     """Where the interpreter was found: `this Python`, `--python`."""
     passed_over: tuple[str, ...]
-    """Those that came before it and have torch, each with what it lacks."""
+    """Earlier candidates with torch, each with what it lacks."""
     clock_source: str | Missing
     governor: str | Missing
     terminal: Terminal
     result_file: Path
     state_directory: Path
     free_bytes: Mapping[Path, int | Missing]
-    """Of the file systems of the two."""
+    """Of the file systems of these two."""
     file_error: GputuiError | None
-    """Why the result file cannot be read, where there is one."""
+    """Why the result file cannot be read, if it exists."""
     unwritable: Mapping[Path, str]
-    """Why the result file, its directory or the state directory takes no writing, of those that do not."""
+    """Why the result file, its directory or the state directory cannot be written, for those that cannot."""
     measuring: int
-    """Runs of gputui in progress: what they use is no neighbour's."""
+    """Number of gputui runs in progress, whose load does not count as foreign."""
 
 
-def look(
+def run_checks(
     terminal: Terminal,
     *,
     python: str | None = None,
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> tuple[Check, ...]:
-    """Look at this box and judge it; takes a second, and longer where torch is asked for the first time.
+    """Check this machine; takes a second, and longer if torch has to be probed first.
 
-    `on_step` is told what is being looked at. Nothing stays behind: whether a directory can be written is
-    tried with an empty temporary file. Raises GputuiError if the stated Python is none.
+    `on_step` gets the name of each step. Leaves nothing behind: an empty temporary file tests whether a
+    directory can be written. Raises GputuiError if the stated Python is unusable.
     """
     return judged(gathered(terminal, python=python, db=db, on_step=on_step))
 
 
-def judged(box: Box) -> tuple[Check, ...]:
-    """Every check of CHECKS, in their order."""
+def judged(box: SystemState) -> tuple[Check, ...]:
+    """The results of all CHECKS, in order."""
     return tuple(check for check_of in CHECKS for check in check_of(box))
 
 
@@ -120,8 +122,7 @@ def gathered(
     python: str | None = None,
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
-) -> Box:
-    """What the checks need to know of this box."""
+) -> SystemState:
     on_step("the driver and the host")
     measuring = sum(map(len, runs_in_progress()))
     sample = take_snapshot(processes=True)
@@ -140,7 +141,7 @@ def gathered(
     result_file = expanded(default_result_file() if db is None else db).absolute()
     state_directory = run_directories()
     places = (result_file.parent, state_directory)
-    return Box(
+    return SystemState(
         machine=machine,
         sample=sample,
         user=_user(),
@@ -162,7 +163,7 @@ def gathered(
 # The checks
 
 
-def _driver(box: Box) -> Iterator[Check]:
+def _driver(box: SystemState) -> Iterator[Check]:
     machine = box.machine
     if not machine.gpus:
         step = "CPU cases run without one; on a GPU box see that its driver reaches in here"
@@ -177,14 +178,14 @@ def _driver(box: Box) -> Iterator[Check]:
     )
 
 
-def _torch(box: Box) -> Iterator[Check]:
+def _torch(box: SystemState) -> Iterator[Check]:
     yield from _chosen_torch(box)
     for found in box.passed_over:
         step = "update it if it is the one to be measured, or name another: --python EXE"
         yield Check("torch", "note", f"passed over: {found}", step)
 
 
-def _chosen_torch(box: Box) -> Iterator[Check]:
+def _chosen_torch(box: SystemState) -> Iterator[Check]:
     if isinstance(box.interpreter, GputuiError):
         yield Check("torch", "problem", box.interpreter.message, box.interpreter.hint)
         return
@@ -214,7 +215,7 @@ def _torch_device(device: TorchDevice) -> Check:
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
 
 
-def _why_no_gpu(box: Box) -> str:
+def _why_no_gpu(box: SystemState) -> str:
     if isinstance(box.interpreter, GputuiError):
         return box.interpreter.message
     runtime, driver = box.interpreter.runtime, box.machine.cuda_driver_version
@@ -225,7 +226,7 @@ def _why_no_gpu(box: Box) -> str:
     return "CUDA_VISIBLE_DEVICES, or the container, may hide it"
 
 
-def _gpu_step(box: Box) -> str:
+def _gpu_step(box: SystemState) -> str:
     if isinstance(box.interpreter, GputuiError):
         return box.interpreter.hint
     if isinstance(box.interpreter.runtime.torch_cuda, Missing):
@@ -233,12 +234,12 @@ def _gpu_step(box: Box) -> str:
     return "install a torch built for this driver, or a newer driver; nvidia-smi tells what is visible"
 
 
-def _gpus(box: Box) -> Iterator[Check]:
+def _gpus(box: SystemState) -> Iterator[Check]:
     foreign = foreign_processes(box.sample.processes, box.user)
     lost = {gpu.device for gpu in box.sample.gpus if gpu.problem is not None}
     for gpu in box.sample.gpus:
         if gpu.parent in lost:
-            continue  # what keeps its GPU from being read is told once
+            continue  # why its GPU cannot be read is reported once
         found = health(box.sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
         for finding in found:
             yield _of_finding(gpu, finding)
@@ -251,7 +252,7 @@ def _gpus(box: Box) -> Iterator[Check]:
             yield Check(f"GPU {gpu.device} use", "note", found_busy, step)
 
 
-def _of_finding(gpu: DeviceSample, finding: Finding) -> Check:
+def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
     is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
     step = "" if is_noted else "have the box looked after, or take another one"
     found = f"{finding.word}: {finding.why}"
@@ -260,17 +261,17 @@ def _of_finding(gpu: DeviceSample, finding: Finding) -> Check:
 
 def _gpu_in_words(gpu: DeviceSample) -> str:
     values = gpu.values
-    said = []
+    parts = []
     temperature, width = values.get("temperature_c"), values.get("pcie_width")
     if isinstance(temperature, int | float):
-        said.append(f"{temperature:.0f} °C")
+        parts.append(f"{temperature:.0f} °C")
     if isinstance(width, int | float):
-        said.append(f"PCIe x{width:.0f}")
-    said.append("not slowed, no memory errors" if "ecc_uncorrected_count" in values else "not slowed")
-    return ", ".join(said)
+        parts.append(f"PCIe x{width:.0f}")
+    parts.append("not slowed, no memory errors" if "ecc_uncorrected_count" in values else "not slowed")
+    return ", ".join(parts)
 
 
-def _gpu_settings(box: Box) -> Iterator[Check]:
+def _gpu_settings(box: SystemState) -> Iterator[Check]:
     for gpu in box.machine.gpus:
         limit, default = gpu.power_limit_w, gpu.power_default_limit_w
         if not isinstance(limit, Missing) and not isinstance(default, Missing) and limit < default - 0.5:
@@ -291,7 +292,7 @@ def _mig(gpu: Gpu, sample: LiveSample) -> str:
     return f"{gpu.name} is divided into instances ({names}): a figure is that of a part"
 
 
-def _cpus(box: Box) -> Iterator[Check]:
+def _cpus(box: SystemState) -> Iterator[Check]:
     cpu = box.machine.cpu
     if cpu.usable_threads < cpu.host_threads:
         found = f"{three_digits(cpu.usable_threads)} of {cpu.host_threads} threads, set by {cpu.limited_by}"
@@ -309,7 +310,7 @@ def _cpus(box: Box) -> Iterator[Check]:
         yield Check("neighbours", "ok", f"load {load:.1f} on {cpu.host_threads} threads")
 
 
-def _memory(box: Box) -> Iterator[Check]:
+def _memory(box: SystemState) -> Iterator[Check]:
     memory = box.machine.memory
     found = f"{format_bytes(memory.usable_bytes)} of {format_bytes(memory.host_bytes)}"
     if memory.usable_bytes < memory.host_bytes:
@@ -326,7 +327,7 @@ def _memory(box: Box) -> Iterator[Check]:
         yield Check("/dev/shm", "ok", format_bytes(shm))
 
 
-def _clocks(box: Box) -> Iterator[Check]:
+def _clocks(box: SystemState) -> Iterator[Check]:
     source = box.clock_source
     if isinstance(source, Missing):
         yield Check("clock", "unknown", source.reason)
@@ -340,7 +341,7 @@ def _clocks(box: Box) -> Iterator[Check]:
         yield Check("CPU clock", "note", found, "as root: cpupower frequency-set -g performance")
 
 
-def _files(box: Box) -> Iterator[Check]:
+def _files(box: SystemState) -> Iterator[Check]:
     path, parent = box.result_file, box.result_file.parent
     if box.file_error is not None:
         yield Check("result file", "problem", box.file_error.message, box.file_error.hint)
@@ -362,7 +363,7 @@ def _files(box: Box) -> Iterator[Check]:
             yield Check("disk", "note", found, "make room, or a run ends early; what is finished is kept")
 
 
-def _terminal(box: Box) -> Iterator[Check]:
+def _terminal(box: SystemState) -> Iterator[Check]:
     terminal = box.terminal
     if not terminal.is_terminal:
         yield Check("terminal", "note", "none: commands print plain lines, the screens need one")
@@ -377,20 +378,20 @@ def _terminal(box: Box) -> Iterator[Check]:
         yield Check("terminal", "ok", size)
 
 
-def _platform(box: Box) -> Iterator[Check]:
+def _platform(box: SystemState) -> Iterator[Check]:
     layers = ", ".join(layer.name for layer in box.machine.layers)
     if layers:
         yield Check("runs in", "ok", layers)
 
 
-def _measuring(box: Box) -> Iterator[Check]:
+def _measuring(box: SystemState) -> Iterator[Check]:
     if box.measuring:
         runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
         step = "gputui attach shows it; look again when it has ended"
         yield Check("in progress", "note", f"{runs} being measured: use and load are its own", step)
 
 
-CHECKS: tuple[Callable[[Box], Iterator[Check]], ...] = (
+CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _driver,
     _gpus,
     _gpu_settings,
@@ -403,15 +404,15 @@ CHECKS: tuple[Callable[[Box], Iterator[Check]], ...] = (
     _files,
     _terminal,
 )
-"""Adding a check is a function and its name here."""
+"""To add a check, write a function and add its name here."""
 
 
 def worst(checks: tuple[Check, ...]) -> str:
-    """One line for all of them: `2 problems, 1 note`, or that nothing is wrong."""
+    """A summary line: `2 problems, 1 note`, or that nothing is wrong."""
     problems = sum(check.state == "problem" for check in checks)
     notes = sum(check.state == "note" for check in checks)
-    said = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
-    return ", ".join(said) if said else "nothing wrong was found"
+    parts = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
+    return ", ".join(parts) if parts else "nothing wrong was found"
 
 
 def _known(value: str | Missing) -> str:
@@ -428,12 +429,12 @@ def _user() -> str:
 
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as containers give
+    except (KeyError, OSError):  # a user id without a name, as in containers
         return ""
 
 
 def _first_there(place: Path) -> Path:
-    """The directory itself, or the nearest above it that exists."""
+    """The directory itself, or its nearest existing ancestor."""
     for candidate in (place, *place.parents):
         try:
             if candidate.exists():
@@ -444,9 +445,9 @@ def _first_there(place: Path) -> Path:
 
 
 def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """What cannot be written, with the reason in the system's words.
+    """What cannot be written, with the system's reason.
 
-    Permissions alone say too little: /proc has them, and so have many network file systems.
+    Permissions alone are not enough: /proc has them, and so have many network file systems.
     """
     for place in directories:
         first = _first_there(place)
@@ -454,7 +455,7 @@ def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tupl
             tempfile.TemporaryFile(dir=first).close()
         except OSError as error:
             yield place, f"no file can be made in {first}: {error.strerror}"
-    # an open file is not opened here again: closing it would drop the lock that DuckDB has on it
+    # do not open a file that is open already: closing it would drop the lock that DuckDB has on it
     if result_file.exists() and not os.access(result_file, os.W_OK):
         yield result_file, "no permission to write"
 

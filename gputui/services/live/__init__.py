@@ -1,3 +1,2 @@
-"""The box at this moment: one thread reads the sources and publishes samples, for the monitor and for
-`snapshot`; `demo` has made-up GPUs. In: sources. Out: frozen samples.
-"""
+"""The current state of the machine: threads read the sources and publish samples, for the monitor and for
+`snapshot`; `demo` has made-up GPUs. In: sources. Out: frozen samples."""

@@ -1,4 +1,4 @@
-"""Keeps the live view supplied: a thread of its own for every GPU, and what is newest is at hand at once."""
+"""Reads the sources of the live view, each GPU in its own thread; the newest values never block."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gputui.sources.host_live import HostLive
 from gputui.sources.processes import ProcessTable
 
 if TYPE_CHECKING:
-    from gputui.sources.base import HostReader, LiveSource, ProcessReader
+    from gputui.sources.base import LiveSource
 
 HANGS_AFTER_S = 3.0
-"""A call that takes longer is said to hang."""
-LOOK_EVERY_S = 3.0
-"""How often is asked which GPUs there are, and whether a driver has come."""
+"""A call that takes longer is reported as hanging."""
+POLL_EVERY_S = 3.0
+"""How often to check which GPUs exist, and whether a driver has been loaded."""
 PROCESSES_EVERY_S = 2.0
-"""Process lists are the dearest call of the driver: milliseconds each."""
+"""Process lists are the driver's most expensive call: milliseconds each."""
 _SLACK_S = 0.1
-"""By so much a round may come early and still count as due."""
+"""How early a round may come and still count as due."""
 _WAITS_FOR_GPUS_S = 0.5
 _CLOSES_WITHIN_S = 0.08
 
@@ -41,7 +41,7 @@ FIRST_READING = Missing("being read for the first time")
 
 
 class _Rounds:
-    """Says to all threads when to read: at absolute times, an interval apart."""
+    """Tells all threads when to read: at absolute times, an interval apart."""
 
     def __init__(self, interval_s: float) -> None:
         self._condition = threading.Condition()
@@ -51,7 +51,8 @@ class _Rounds:
         self._is_closed = False
 
     def each(self) -> Iterator[int]:
-        """The number of each round when it begins, the one that goes on first; those missed are left out."""
+        """The number of each round when it begins, starting with the current one; missed rounds are
+        skipped."""
         number = -1
         while True:
             with self._condition:
@@ -64,7 +65,7 @@ class _Rounds:
             yield number
 
     def restart(self, interval_s: float | None = None) -> None:
-        """Begin a round now, and go on from here, with another interval if one is given."""
+        """Begin a round now, optionally with another interval from here on."""
         with self._condition:
             self._first = self._now() + 1
             self._begin_s = time.monotonic()
@@ -72,7 +73,7 @@ class _Rounds:
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Release all waiting threads."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
@@ -88,7 +89,7 @@ class _Rounds:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """One device: what was read of it last, and whether a call for it goes on. Guarded by the lock."""
+    """One device: its last reading, and whether a call for it is in progress. Guarded by the lock."""
 
     source: LiveSource | None
     """None for the host."""
@@ -98,51 +99,50 @@ class _Slot:
     uses_ns: int | None = None
     is_listed: bool = True
     call_round: int = -1
-    """The round of the call that goes on, or went on last."""
+    """The round of the current or last call."""
     call_since_ns: int | None = None
-    """None while no call goes on."""
+    """None between calls."""
     done_round: int = -1
     thread: threading.Thread | None = None
 
 
 class Collector:
-    """Reads all devices again and again until it is closed.
+    """Reads all devices repeatedly until it is closed.
 
-    `sources` are opened by threads of their own, since a driver may take seconds. `on_sample` is called by
-    one of the threads when a round is complete, and for each device that comes late: it must be quick, and
-    raise nothing.
-    `clock` gives the stamps that a call's duration is told by; when rounds begin, the system's clock says.
+    `sources` are opened in separate threads, since a driver may take seconds. `on_sample` is called in one of
+    the threads when a round is complete, and for each device that comes late: it must be fast, and raise
+    nothing. `clock` timestamps calls, to see how long they take; rounds follow the system's clock.
     """
 
     def __init__(
         self,
         sources: Sequence[LiveSource],
-        host: HostReader,
+        read_host: Callable[[], DeviceSample],
         interval_s: float,
-        processes: ProcessReader | None = None,
+        look_up_processes: Callable[[tuple[GpuUse, ...]], tuple[ProcessSample, ...]],
         *,
         on_sample: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.monotonic_ns,
-        look_every_s: float = LOOK_EVERY_S,
+        poll_every_s: float = POLL_EVERY_S,
     ) -> None:
         self._sources = tuple(sources)
-        self._host = host
-        self._process_table = processes
+        self._read_host_sample = read_host
+        self._look_up_processes = look_up_processes
         self._on_sample = on_sample
         self._clock = clock
-        self._look_every_s = look_every_s
+        self._poll_every_s = poll_every_s
         self._rounds = _Rounds(interval_s)
         self._closed = threading.Event()
         self._wants_processes = False
-        # Held for microseconds, never during a call: whoever draws may take it.
+        # Held for microseconds, never during a call, so that drawing may take it.
         self._lock = threading.Lock()
         self._published = threading.Condition(self._lock)
         self._slots: dict[tuple[int, int], _Slot] = {}
-        """By position of the source and number of the device."""
+        """By index of the source and number of the device."""
         self._host_slot = _Slot(None, HOST, (self._unread("host", HOST),))
         self._closed_round = -1
         self._awaited_round = -1
-        """The round that the host's thread waits for, or waited for last."""
+        """The round that the host's thread waits for, or last waited for."""
         self._processes: tuple[ProcessSample, ...] | Missing = NOT_ASKED
         self._absent: dict[str, Missing] = {source.NAME: OPENING for source in self._sources}
         self._opening_since_ns: dict[str, int] = {}
@@ -152,7 +152,7 @@ class Collector:
         self._keepers: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start to read; returns at once."""
         self._keepers = [
             threading.Thread(target=self._keep, args=(n, source), name=f"keep {source.NAME}", daemon=True)
             for n, source in enumerate(self._sources)
@@ -162,19 +162,35 @@ class Collector:
             thread.start()
 
     def latest(self) -> LiveSample:
-        """What is known now; never waits for a device. The same object as before if nothing has changed."""
+        """The current sample; never waits for a device. The same object as before if nothing has changed."""
         with self._lock:
             now_ns = self._clock()
             calls = [slot.call_since_ns for slot in (self._host_slot, *self._slots.values())]
             calls += [self._opening_since_ns.get(source.NAME) for source in self._sources]
             wanted = (self._changes, tuple(_hanging_s(since_ns, now_ns) for since_ns in calls))
             if self._cached is None or wanted != self._cached_for:
-                self._cached = self._assembled(now_ns)
+                absent = dict(self._absent)
+                for name, since_ns in self._opening_since_ns.items():
+                    seconds = _hanging_s(since_ns, now_ns)
+                    if seconds:
+                        absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
+                self._cached = LiveSample(
+                    number=self._cached.number + 1 if self._cached else 0,
+                    t_ns=now_ns,
+                    host=self._as_seen(self._host_slot, now_ns)[0],
+                    gpus=tuple(
+                        sample
+                        for key in sorted(self._slots)
+                        for sample in self._as_seen(self._slots[key], now_ns)
+                    ),
+                    processes=self._processes,
+                    absent=absent,
+                )
                 self._cached_for = wanted
             return self._cached
 
     def want_processes(self, wanted: bool) -> None:
-        """Whether process lists are read; at first they are not. When they become wanted, at once."""
+        """Turn reading of process lists on or off; it is off at first. When turned on, reads them at once."""
         with self._lock:
             if self._wants_processes == wanted:
                 return
@@ -187,13 +203,13 @@ class Collector:
             self._rounds.restart()
 
     def set_interval(self, interval_s: float) -> None:
-        """Read this often from now on, beginning at once."""
+        """Read this often from now on, starting at once."""
         self._rounds.restart(interval_s)
 
     def close(self) -> None:
-        """End all reading, within a tenth of a second; a call that hangs is left to itself.
+        """Stop reading, within a tenth of a second; a call that hangs is abandoned.
 
-        Called again it does nothing: what hangs is not waited for twice.
+        A second call does nothing: it does not wait again for what hangs.
         """
         if self._closed.is_set():
             return
@@ -205,24 +221,8 @@ class Collector:
 
     # What is drawn
 
-    def _assembled(self, now_ns: int) -> LiveSample:
-        gpus = [sample for key in sorted(self._slots) for sample in self._as_seen(self._slots[key], now_ns)]
-        absent = dict(self._absent)
-        for name, since_ns in self._opening_since_ns.items():
-            seconds = _hanging_s(since_ns, now_ns)
-            if seconds:
-                absent[name] = Missing(f"{OPENING.reason}: no answer for {seconds} s")
-        return LiveSample(
-            number=self._cached.number + 1 if self._cached else 0,
-            t_ns=now_ns,
-            host=self._as_seen(self._host_slot, now_ns)[0],
-            gpus=tuple(gpus),
-            processes=self._processes,
-            absent=absent,
-        )
-
     def _as_seen(self, slot: _Slot, now_ns: int) -> tuple[DeviceSample, ...]:
-        """The last samples; with a reason if there is a call that does not come back."""
+        """The last samples; with the reason if a call does not return."""
         seconds = _hanging_s(slot.call_since_ns, now_ns)
         if not seconds or not slot.is_listed:
             return slot.samples
@@ -236,19 +236,19 @@ class Collector:
     # Which devices there are
 
     def _keep(self, position: int, source: LiveSource) -> None:
-        """Open a source, and see which GPUs come and go."""
+        """Open a source, and track which GPUs come and go."""
         is_open = False
         while not self._closed.is_set():
             if not is_open:
                 is_open = self._open(source)
             if is_open:
                 self._list(position, source)
-            self._closed.wait(self._look_every_s)
+            self._closed.wait(self._poll_every_s)
         with self._lock:
             threads = [slot.thread for slot in self._slots.values() if slot.source is source]
         for thread in threads:
             if thread is not None:
-                thread.join()  # nothing is closed below a call that still goes on
+                thread.join()  # nothing is closed during a call
         source.close()
 
     def _open(self, source: LiveSource) -> bool:
@@ -344,7 +344,7 @@ class Collector:
         slot.call_since_ns, slot.done_round = None, number
 
     def _is_stuck(self, slot: _Slot, number: int) -> bool:
-        """Whether its call of an earlier round still goes on."""
+        """Whether its call of an earlier round is still in progress."""
         return slot.call_since_ns is not None and slot.call_round < number
 
     def _is_due(self, last_ns: int | None) -> bool:
@@ -359,7 +359,7 @@ class Collector:
             with self._lock:
                 self._begin_call(slot, number)
             try:
-                sample = self._host.sample()
+                sample = self._read_host_sample()
             except Exception as error:
                 sample = replace(slot.samples[0], problem=_bug(error))
             uses, newest_ns = self._uses_of_round(number)
@@ -379,7 +379,7 @@ class Collector:
                 self._on_sample()
 
     def _uses_of_round(self, number: int) -> tuple[tuple[GpuUse, ...] | Missing, int]:
-        """Who uses the GPUs, once all are read in this round, and when the newest of it was told."""
+        """Who uses the GPUs, once all are read in this round, and the time of the newest answer."""
         with self._published:
             longest_s = min(_WAITS_FOR_GPUS_S, self._rounds.interval_s / 2)
             self._awaited_round = number
@@ -387,14 +387,14 @@ class Collector:
             return self._all_uses(), max((slot.uses_ns or 0 for slot in self._slots.values()), default=0)
 
     def _is_complete(self, number: int) -> bool:
-        """Whether all GPUs are read in this round, but for those that still hang in an earlier one."""
+        """Whether all GPUs are read in this round, except those that still hang in an earlier one."""
         return self._closed.is_set() or all(
             slot.done_round >= number or not slot.is_listed or self._is_stuck(slot, number)
             for slot in self._slots.values()
         )
 
     def _all_uses(self) -> tuple[GpuUse, ...] | Missing:
-        """Of all GPUs that tell them; why none does, if so."""
+        """Of all GPUs that report them; the reason if none does."""
         if not self._wants_processes:
             return NOT_ASKED
         slots = [self._slots[key] for key in sorted(self._slots) if self._slots[key].is_listed]
@@ -407,35 +407,34 @@ class Collector:
         return FIRST_READING if slots or OPENING in self._absent.values() else NO_GPU
 
     def _looked_up(self, uses: tuple[GpuUse, ...]) -> tuple[ProcessSample, ...] | Missing:
-        if self._process_table is None:
-            return Missing("processes are not looked up here")
         try:
-            return self._process_table.look_up(uses)
+            return self._look_up_processes(uses)
         except Exception as error:
             return _bug(error)
 
 
 def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: None) -> Collector:
-    """A collector of all that this box has; not started yet."""
+    """A collector of everything on this machine; not started yet."""
     tree = Tree(Path("/"), os.environ)
     host = HostLive(lambda: cgroup.confinement(tree))
-    return Collector(live_sources(), host, interval_s, ProcessTable(), on_sample=on_sample)
+    return Collector(live_sources(), host.sample, interval_s, ProcessTable().look_up, on_sample=on_sample)
 
 
 def live_sources() -> tuple[LiveSource, ...]:
-    """One for each kind of GPU; AMD's only where its driver is loaded, NVIDIA's to say what is amiss too."""
+    """One for each kind of GPU; AMD's only if its driver is loaded, NVIDIA's always, to report what is
+    wrong."""
     from gputui.sources.nvml_live import NvmlLive
 
     found: list[LiveSource] = [NvmlLive()]
     if Path("/sys/module/amdgpu").exists():
-        from gputui.sources.amd import AmdLive  # 2 ms that most boxes need not spend
+        from gputui.sources.amd import AmdLive  # takes 2 ms, and few machines need it
 
         found.append(AmdLive())
     return tuple(found)
 
 
 def _hanging_s(since_ns: int | None, now_ns: int) -> int:
-    """How long a call has gone on, in whole seconds; 0 as long as that is nothing to speak of."""
+    """How long a call has been in progress, in whole seconds; 0 if that is not worth mentioning."""
     seconds = 0 if since_ns is None else (now_ns - since_ns) // 10**9
     return seconds if seconds >= HANGS_AFTER_S else 0
 

@@ -1,4 +1,4 @@
-"""A box that does not exist, for looking around in the panes."""
+"""A made-up machine, for exploring the panes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gputui.model.devices import HOST
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
 
 CAUTION = "DEMO DATA"
-"""Stands in the heading of every picture of it."""
+"""Shown in the heading of every screen of it."""
 MOST_GPUS = 72
 USD_PER_HOUR_AND_GPU = 3.5
 USER = "ana"
-"""Who looks: processes of others make a GPU SHARED."""
+"""The current user: processes of others make a GPU SHARED."""
 EARLIER_S = 60
-"""So long the box is said to have been watched when the panes open."""
+"""How long the machine appears to have been watched when the panes open."""
 
 _SOURCE = "demo"
 _SECOND_NS = 10**9
@@ -37,14 +37,14 @@ _CHECKPOINT_EVERY_S, _CHECKPOINT_S = 47.0, 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one GPU does all day."""
+    """The load of one GPU."""
 
     busy_pct: float
     swing_pct: float
-    """By how much it is less busy now and then."""
+    """By how much its load varies."""
     memory_gib: float
     tensor: float
-    """Tensor cores at work, as a part of the busy share."""
+    """Activity of the tensor cores, as a share of the busy time."""
     dram: float
     nvlink_gb_per_s: float
     pcie_gb_per_s: float
@@ -56,9 +56,9 @@ _IDLES = _Work(0, 0, 0.9, 0.0, 0.0, 0.0, 0.0)
 _SERVES = _Work(78, 55, 131.6, 0.31, 0.71, 0.0, 0.4)
 _EMBEDS = _Work(52, 22, 44.7, 0.22, 0.35, 0.0, 3.1)
 _WORK: tuple[_Work, ...] = (_TRAINS, _TRAINS, _TRAINS, _TRAINS, _IDLES, _SERVES, _EMBEDS, _IDLES)
-"""Of the first eight; of the others, most train."""
+"""Of the first eight; most of the others train."""
 _CAPPED, _NARROW, _LOST = 0, 6, 7
-"""Which GPU is held down by its power limit, which has too few PCIe lanes, and which is lost."""
+"""Which GPU is held back by its power limit, which has too few PCIe lanes, and which is lost."""
 _BAD_HOT, _BAD_HUNG, _BAD_LOST, _BAD_ECC = 0, 1, 2, 3
 """On a bad day, with four GPUs."""
 _HANGS_AFTER_S = 20.0
@@ -66,10 +66,10 @@ _HANGS_AFTER_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A process, or several alike."""
+    """One process, or several of a kind."""
 
     command: str
-    """`{n}` is the number of each."""
+    """`{n}` is replaced by the number of each."""
     gpus: tuple[int, ...]
     """The first is on the first, and so on; with `is_on_all` each is on all of them."""
     memory_gib: float
@@ -80,7 +80,7 @@ class _Program:
     user: str = USER
     is_on_all: bool = False
     is_below_first: bool = False
-    """The first of them started the others."""
+    """Whether the first of them started the others."""
 
 
 _PROGRAMS: tuple[_Program, ...] = (
@@ -137,16 +137,16 @@ _FIRST_PID = 21840
 
 
 class DemoBox:
-    """What such a box would show, as a function of the time since it was first looked at."""
+    """What such a machine shows, as a function of the time since it was first read."""
 
     def __init__(self, gpus: int = 8, *, is_bad_day: bool = False) -> None:
-        """`gpus` may be 0: a box without a driver. On a bad day much is wrong with the first four."""
+        """`gpus` may be 0: a machine without a driver. On a bad day the first four have many problems."""
         self._gpus = gpus
         self._is_bad_day = is_bad_day
         self._users = tuple(_numbered(gpus))
 
     def at(self, second: float, t_ns: int) -> LiveSample:
-        """Everything at that second; `t_ns` is what clocks showed then."""
+        """The state at that second; `t_ns` is the clock at that time."""
         return LiveSample(
             number=int(second * 1000),
             t_ns=t_ns,
@@ -262,7 +262,7 @@ class DemoBox:
         }
 
     def _processes(self, second: float) -> tuple[ProcessSample, ...]:
-        second -= second % 2  # as often as they are looked up on a real box
+        second -= second % 2  # as often as on a real machine
         return tuple(
             self._process(pid, parent, program, n, gpus, second)
             for pid, parent, program, n, gpus in self._users
@@ -296,7 +296,7 @@ class DemoBox:
 
 
 class DemoFeed:
-    """A demo box with the manners of a `Collector`."""
+    """A demo machine with the interface of a `Collector`."""
 
     def __init__(
         self,
@@ -316,23 +316,23 @@ class DemoFeed:
         self._thread = threading.Thread(target=self._play, name="demo", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start; returns at once."""
         self._thread.start()
 
     def earlier(self) -> Iterator[LiveSample]:
-        """What was sampled before the panes opened, one a second."""
+        """The samples before the panes opened, one per second."""
         for second in range(EARLIER_S):
             yield self._box.at(second, self._begin_ns + second * _SECOND_NS)
 
     def latest(self) -> LiveSample:
-        """What is shown now. The same object as before if nothing has changed."""
+        """The current sample; the same object as before if nothing has changed."""
         return self._sample
 
     def want_processes(self, wanted: bool) -> None:
-        """Nothing: they cost nothing."""
+        """Does nothing: process lists cost nothing here."""
 
     def set_interval(self, interval_s: float) -> None:
-        """Show another sample this often, beginning at once."""
+        """Show a new sample this often, starting at once."""
         with self._moved:
             self._interval_s = interval_s
             self._is_moved = True
@@ -366,7 +366,7 @@ def _work_of(device: int) -> _Work:
 
 
 def _numbered(gpus: int) -> Iterator[tuple[int, int, _Program, int, tuple[int, ...]]]:
-    """PID, PID of the parent, program, its number and GPUs, of all that have a GPU in this box."""
+    """PID, PID of the parent, program, its number and GPUs, of all that have a GPU on this machine."""
     pid = _FIRST_PID
     for program in _PROGRAMS:
         first = pid
@@ -388,7 +388,7 @@ def _numbered(gpus: int) -> Iterator[tuple[int, int, _Program, int, tuple[int, .
 
 
 def _noise(salt: int, second: float) -> float:
-    """0 to 1, the same for the same whole second; mixed as by MurmurHash3's finalizer."""
+    """0 to 1, constant within a whole second; mixed like MurmurHash3's finalizer."""
     mixed = (int(second) * 0x9E3779B1 + salt * 0x85EBCA77 + 0x165667B1) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
@@ -396,6 +396,6 @@ def _noise(salt: int, second: float) -> float:
 
 
 def watched(box: DemoBox, seconds: int) -> Iterator[LiveSample]:
-    """A sample a second, by a clock that begins at one hour; the last one at `seconds`."""
+    """One sample per second, by a clock that starts at one hour; the last one at `seconds`."""
     for second in range(seconds + 1):
         yield box.at(second, (3600 + second) * _SECOND_NS)

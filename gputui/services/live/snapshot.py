@@ -1,4 +1,4 @@
-"""One look at everything that this box has."""
+"""A single reading of everything on this machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gputui.services.live.collector import FIRST_READING, OPENING, Collector, li
 _NO_ROUNDS_S = 1e6
 """An interval so long that only one round is read."""
 _ROUND_S = 1.0
-"""Less than the age from which a reading is told to be old."""
+"""Less than the age from which a reading is reported as old."""
 _APART_S = 0.2
-"""Between the two readings that rates are made of; NVIDIA asks for 100 ms at least."""
+"""Between the two readings that rates need; NVIDIA asks for at least 100 ms."""
 _OPENS_WITHIN_S = 20.0
-"""Without persistence mode the driver wakes its GPUs one after the other, a second each."""
+"""Without persistence mode the driver wakes its GPUs one by one, a second each."""
 _READS_WITHIN_S = 5.0
 
 
@@ -33,7 +33,7 @@ def take_snapshot(*, processes: bool) -> LiveSample:
         first = _wait(collector, said, _OPENS_WITHIN_S, _is_read)
         time.sleep(_APART_S)
         begun = {_key(device): device.t_ns for device in _devices(first)}
-        # While one device hangs the others are read again and again: none is to look as old as the wait.
+        # While one device hangs the others are read repeatedly: none should look as old as the wait.
         collector.set_interval(_ROUND_S)
 
         def is_read_again(sample: LiveSample) -> bool:
@@ -56,7 +56,7 @@ def _wait(
         if left_s <= 0:
             break
         said.clear()
-        # A device whose call hangs says nothing: that it does shows after a while.
+        # A device whose call hangs sends nothing; that it hangs shows after a while.
         said.wait(min(left_s, 1.0))
     return sample
 

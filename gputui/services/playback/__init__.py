@@ -1,3 +1,2 @@
-"""Stored telemetry as if it were live. In: a run of a result file. Out: the samples that the monitor
-shows.
-"""
+"""Plays stored telemetry like live telemetry. In: a run of a result file. Out: the samples that the
+monitor shows."""

@@ -1,4 +1,4 @@
-"""Plays the telemetry of a stored run as if it were live."""
+"""Plays the telemetry of a stored run like live telemetry."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from gputui.services.results.selectors import locate_run
 from gputui.store.reading import TelemetrySeries, open_result
 
 PIECES = 3600
-"""What is held of a run: a piece each second of an hour, or 8 s of an 8-hour recording. 2 MB with 8 GPUs."""
+"""Resolution of a run in memory: a piece per second of an hour, or per 8 s of 8 hours. 2 MB with 8 GPUs."""
 SLOWEST, FASTEST = 0.1, 1000.0
 _STEPS_S: tuple[tuple[float, float], ...] = ((300.0, 1.0), (1800.0, 5.0), (3600.0, 15.0), (math.inf, 25.0))
-"""Up to which age charts and sums are filled in which steps: as fine as charts keep them, and no finer."""
+"""Up to which age charts and sums are filled in which steps: as fine as charts keep them."""
 _HOLDS_S = 3.0
-"""How long a value stands where its metric is read less often than its device: 1 Hz among 10 Hz."""
+"""How long a value is shown if its metric is read less often than its device: 1 Hz among 10 Hz."""
 
 _NOT_YET = Missing("not sampled yet at this time")
 _NOT_MEASURED = Missing("not measured")
@@ -39,14 +39,14 @@ _COUNTERS = frozenset(metric.key for metric in METRICS if metric.code == "Q")
 
 
 class Replay:
-    """The telemetry of one run, by the time since its first reading. The file is not kept open."""
+    """The telemetry of one run, by the time since its first reading. Does not keep the file open."""
 
     NAME = "replay"
 
     def __init__(self, summary: RunSummary, series: tuple[TelemetrySeries, ...]) -> None:
         self.summary = summary
         self.interval_s = max((_usual_gap_s(one.t_us) for one in series), default=0.0)
-        """Usual time between two readings of the device that was read least often."""
+        """Typical time between two readings of the device that was read least often."""
         held = tuple(_held(one) for one in series)
         self._gpus = tuple(one for one in held if one.device_index != HOST)
         self._host = next((one for one in held if one.device_index == HOST), None)
@@ -64,13 +64,12 @@ class Replay:
 
     @property
     def started_utc_us(self) -> int:
-        """When position 0 was, UTC epoch microseconds."""
+        """UTC epoch microseconds at position 0."""
         return self._first_us
 
     def at(self, position_s: float) -> LiveSample:
-        """Everything as it stood then. Its times are nanoseconds since the first reading, so that the age of
-        a value is the sample's time less the value's own.
-        """
+        """The state at this position. Its times are nanoseconds since the first reading, so that the age
+        of a value is the sample's time minus the value's own."""
         position_us = round(min(max(position_s, 0.0), self.duration_s) * 1e6)
         self._number += 1
         host = self._host
@@ -91,9 +90,9 @@ class Replay:
         )
 
     def leading_to(self, after_s: float | None, end_s: float) -> Iterator[LiveSample]:
-        """What charts and sums need to go on from one position to a later one, the last at the end itself.
+        """The samples that charts and sums need between two positions, the last one at the end itself.
 
-        None for `after_s` begins with the first reading.
+        `after_s` None starts at the first reading.
         """
         positions: list[float] = []
         at_s = end_s
@@ -107,7 +106,7 @@ class Replay:
 
     def _device(self, series: TelemetrySeries, known: Mapping[str, Value], position_us: int) -> DeviceSample:
         now_us = self._first_us + position_us
-        # Its first piece stands from its first reading on, although it is told by its last.
+        # The first piece starts at its first reading, although its values are those of its last.
         place = max(bisect_right(series.t_us, now_us) - 1, 0)
         if now_us < series.first_us:
             return DeviceSample(series.device_index, self.NAME, 0, known, problem=_NOT_YET)
@@ -120,7 +119,7 @@ class Replay:
 
 
 class Player:
-    """Where a replay stands while time goes by."""
+    """The position of a replay as time passes."""
 
     def __init__(self, duration_s: float, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._duration_s = duration_s
@@ -132,39 +131,36 @@ class Player:
 
     @property
     def position_s(self) -> float:
-        """Seconds since the first reading; it stays at the end."""
+        """Seconds since the first reading; stays at the end."""
         passed_s = 0.0 if self._is_paused else (self._clock() - self._since_ns) / 1e9
         return min(max(self._from_s + passed_s * self._speed, 0.0), self._duration_s)
 
     @property
     def speed(self) -> float:
-        """Seconds of the recording for each second."""
+        """Seconds of the recording per second."""
         return self._speed
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was told to stand still."""
         return self._is_paused
 
     def seek(self, position_s: float) -> None:
-        """Go on from here."""
         self._from_s, self._since_ns = min(max(position_s, 0.0), self._duration_s), self._clock()
 
     def set_speed(self, speed: float) -> None:
-        """Go on this fast, within SLOWEST and FASTEST."""
+        """Clamped to SLOWEST and FASTEST."""
         self.seek(self.position_s)
         self._speed = min(max(speed, SLOWEST), FASTEST)
 
     def pause(self, paused: bool) -> None:
-        """Stand still, or go on."""
         self.seek(self.position_s)
         self._is_paused = paused
 
 
 class Playback:
-    """A replay with the manners of a `Collector`: the same panes draw from either.
+    """A replay with the interface of a `Collector`, so that the same panes draw either.
 
-    Its clock is the position of the sample that is shown: it goes on, stands and jumps with the recording.
+    Its clock is the position of the sample shown: it runs, stops and jumps with the recording.
     """
 
     def __init__(
@@ -183,25 +179,25 @@ class Playback:
         self._on_sample = on_sample
         self._moved = threading.Condition()
         self._moves = 0
-        """How often somebody wanted something else; the thread looks at once."""
+        """Number of changes requested; each wakes the thread."""
         self._is_closed = False
         self._shown_s = 0.0
         self._sample = replay.at(0.0)
         self._thread = threading.Thread(target=self._play, name="play", daemon=True)
 
     def start(self) -> None:
-        """Begin to play; returns at once."""
+        """Start to play; returns at once."""
         self._thread.start()
 
     def latest(self) -> LiveSample:
-        """What is shown now. The same object as before if nothing has changed."""
+        """The current sample; the same object as before if nothing has changed."""
         return self._sample
 
     def want_processes(self, wanted: bool) -> None:
-        """Nothing: process lists are not stored."""
+        """Does nothing: process lists are not stored."""
 
     def set_interval(self, interval_s: float) -> None:
-        """Show another sample this often, beginning at once."""
+        """Show a new sample this often, starting at once."""
         with self._moved:
             self._interval_s = interval_s
             self._wake()
@@ -213,17 +209,17 @@ class Playback:
 
     @property
     def interval_s(self) -> float:
-        """Usual time between two readings, in seconds of the recording."""
+        """Typical time between two readings, in seconds of the recording."""
         return self.replay.interval_s
 
     @property
     def started_utc_us(self) -> int:
-        """When position 0 was, UTC epoch microseconds."""
+        """UTC epoch microseconds at position 0."""
         return self.replay.started_utc_us
 
     @property
     def position_s(self) -> float:
-        """Of what is shown, seconds since the first reading."""
+        """Of the sample shown, seconds since the first reading."""
         return self._shown_s
 
     @property
@@ -233,42 +229,39 @@ class Playback:
 
     @property
     def speed(self) -> float:
-        """Seconds of the recording for each second."""
+        """Seconds of the recording per second."""
         with self._moved:
             return self._player.speed
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was told to stand still."""
         with self._moved:
             return self._player.is_paused
 
     def leading_to(self, after_s: float | None, end_s: float) -> Iterator[LiveSample]:
-        """What charts and sums need to go on from one position to a later one."""
+        """The samples that charts and sums need between two positions."""
         return self.replay.leading_to(after_s, end_s)
 
     def seek(self, position_s: float) -> None:
-        """Show this position now, and go on from here."""
+        """Show this position now, and continue from here."""
         with self._moved:
             self._player.seek(position_s)
             self._show()
             self._wake()
 
     def set_speed(self, speed: float) -> None:
-        """Go on this fast, within SLOWEST and FASTEST."""
+        """Clamped to SLOWEST and FASTEST."""
         with self._moved:
             self._player.set_speed(speed)
             self._wake()
 
     def pause(self, paused: bool) -> None:
-        """Stand still, or go on."""
         with self._moved:
             self._player.pause(paused)
             self._show()
             self._wake()
 
     def close(self) -> None:
-        """End the playing."""
         with self._moved:
             self._is_closed = True
             self._wake()
@@ -287,7 +280,7 @@ class Playback:
                 self._on_sample()
 
     def _show(self) -> None:
-        """Take the sample of the position that time has reached; the lock is held."""
+        """Sample the current position; the lock must be held."""
         position_s = self._player.position_s
         if position_s != self._shown_s:
             self._sample, self._shown_s = self.replay.at(position_s), position_s
@@ -301,9 +294,9 @@ class Playback:
 
 
 def open_replay(run: str, file: Path | None = None) -> Replay:
-    """The telemetry of the run that `RUN [F]` or `F@RUN` name.
+    """The telemetry of the run named by `RUN [F]` or `F@RUN`.
 
-    Raises GputuiError if the file cannot be read, the run is unknown, or nothing was sampled in it.
+    Raises GputuiError if the file cannot be read, the run is unknown, or it has no telemetry.
     """
     path, summary = locate_run(run, file)
     with open_result(path) as opened:
@@ -323,9 +316,9 @@ def _usual_gap_s(t_us: Sequence[int]) -> float:
 
 
 def _held(series: TelemetrySeries) -> TelemetrySeries:
-    """The same with each value standing until the next of its metric, but no longer than is usual for it.
+    """The series with each value held until the next of its metric, but no longer than is usual for it.
 
-    Time slowed is added up over all readings: pictures are made of few of them.
+    Throttled time is accumulated over all readings: samples use only a few of them.
     """
     columns = {key: _standing(series.t_us, column) for key, column in series.columns.items()}
     bits = columns.get("throttle_bits", array("d"))

@@ -1,4 +1,4 @@
-"""The price of a box: stated, or looked up by the instance's name."""
+"""The price of a machine: stated, or looked up by instance type."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_USD_PER_HOUR = 100_000.0
 def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine) -> Price | None:
     """The price to store with a run: `--price` wins over `--instance`; None if neither was given.
 
-    Raises GputuiError for a price that is not an amount of money, and for an instance that is unknown, has no
-    list price, or has several, with what would tell them apart.
+    Raises GputuiError for an invalid price, and for an instance that is unknown, has no list price, or has
+    several, with what would distinguish them.
     """
     if usd_per_hour is not None:
         if not math.isfinite(usd_per_hour) or not 0 <= usd_per_hour <= MAX_USD_PER_HOUR:
@@ -74,6 +74,6 @@ def price_of_run(run: RunSummary) -> Price | Missing:
 
 
 def price_source(price: Price) -> str:
-    """Who says so: `stated`, or provider, instance, region, kind and date of a list price."""
+    """Where a price comes from: `stated`, or provider, instance, region, kind and date of a list price."""
     words = (price.provider, price.instance_type, price.region, price.kind, price.date)
     return " ".join(filter(None, words))

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # a probe's JSON
+from typing import Any  # Any: the JSON of a probe
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.machine import Interpreter
@@ -26,7 +26,7 @@ from gputui.services.support.paths import probe_cache
 from gputui.worker.probe import OLDEST_TORCH
 from gputui.worker.start import OLDEST_PYTHON
 
-_LOOK = """
+_PROBE = """
 import sys
 sys.path[:] = [p for p in sys.path if p]
 try:
@@ -36,7 +36,7 @@ except ImportError:
     has_torch = False
 print("%d.%d.%d %d" % (sys.version_info[:3] + (has_torch,)))
 """
-"""For any Python, also 2.7; a directory called torch beside the user is none."""
+"""Runs in any Python, also 2.7; a directory called torch next to the user does not count."""
 _USUAL_PLACES = (
     "/venv/main/bin/python",
     "/opt/conda/bin/python",
@@ -44,7 +44,7 @@ _USUAL_PLACES = (
     "/usr/local/bin/python3",
     "/usr/bin/python3",
 )
-"""Pythons that cloud images put torch into."""
+"""Pythons in which cloud images install torch."""
 _VISIBILITY = (
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -62,7 +62,7 @@ class Chosen:
     found_as: str
     """`--python`, `this Python`, `$VIRTUAL_ENV`, ..."""
     passed_over: tuple[str, ...] = ()
-    """Those that came before it and have torch, each with what it lacks."""
+    """Earlier candidates with torch, each with what it lacks."""
 
 
 def choose_interpreter(
@@ -72,11 +72,11 @@ def choose_interpreter(
     timeout_s: float = PROBE_TIMEOUT_S,
     on_probe: Callable[[str], None] = lambda path: None,
 ) -> Chosen:
-    """The stated interpreter, or the first whose torch can measure; without any, the one gputui runs in.
+    """The stated interpreter, or the first whose torch can measure; if there is none, the one gputui runs in.
 
-    `on_probe` is told the path before an interpreter is asked anew, since importing torch can take a minute.
-    Raises MachineLacks if the stated one, or its torch, is too old, and GputuiError if it cannot measure, or
-    does not answer in `timeout_s` seconds.
+    `on_probe` gets the path before an interpreter is probed, since importing torch can take a minute. Raises
+    MachineLacks if the stated one, or its torch, is too old, and GputuiError if it cannot measure, or does
+    not answer in `timeout_s` seconds.
     """
     if stated is not None:
         path = executable_at(stated)
@@ -110,13 +110,13 @@ def choose_interpreter(
 
 
 def executable_at(stated: str) -> str:
-    """The absolute path of the program that `--python` names; it is not executed.
+    """The absolute path of the program that `--python` names; does not execute it.
 
     Raises GputuiError if there is none.
     """
     try:
         expanded = str(Path(stated).expanduser()) if stated.startswith("~") else stated
-    except RuntimeError:  # there is no such user
+    except RuntimeError:  # unknown user
         expanded = stated
     path = shutil.which(expanded)
     if path is None:
@@ -124,7 +124,7 @@ def executable_at(stated: str) -> str:
         if stated and Path(expanded).is_dir():
             hint = f"give the Python inside it, such as {stated.rstrip('/')}/bin/python"
         raise GputuiError(f"--python {stated}: is not an executable file", hint)
-    return str(Path(path).absolute())  # its links not followed: a venv is known by them
+    return str(Path(path).absolute())  # symlinks are not resolved: they identify a venv
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -140,9 +140,9 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _has_torch(path: str) -> bool:
-    """Whether it has one at all, without importing it. Raises MachineLacks if only the Python is too old."""
+    """Whether it has any torch, without importing it. Raises MachineLacks if only the Python is too old."""
     try:
-        done = subprocess.run([path, "-c", _LOOK], capture_output=True, timeout=20, check=False)
+        done = subprocess.run([path, "-c", _PROBE], capture_output=True, timeout=20, check=False)
         version, has_torch = done.stdout.decode(errors="replace").split()
         is_old = tuple(map(int, version.split("."))) < OLDEST_PYTHON
     except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -153,9 +153,9 @@ def _has_torch(path: str) -> bool:
 
 
 def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) -> dict[str, Any]:
-    """Probe, or take the answer of an earlier probe that nothing has changed since.
+    """Probe, or return the cached result if nothing has changed.
 
-    An answer holds for one boot, one interpreter file, one torch and one set of visible devices.
+    A result is valid for one boot, one interpreter file, one torch and one set of visible devices.
     """
     cached = probe_cache() / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.json"
     try:
@@ -165,7 +165,7 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
             interpreter_from_plain(answer)
             return answer
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no cache, or one that another version wrote: ask again
+        pass  # no cache, or written by another version: probe again
     on_probe(path)
     answer = probe_interpreter([path], timeout_s)
     if "torch_file" in answer:
@@ -175,12 +175,12 @@ def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) 
             scratch.write_text(json.dumps({"state": _state(path, answer), "answer": answer}))
             scratch.replace(cached)
         except OSError:
-            pass  # a cache that cannot be written only costs time
+            pass  # an unwritable cache only costs time
     return answer
 
 
 def _state(path: str, answer: Mapping[str, Any]) -> list[Any]:
-    """What an answer depends on. Raises OSError or KeyError if a file is gone."""
+    """Everything a result depends on. Raises OSError or KeyError if a file is gone."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return [
         boot.read_text() if boot.exists() else "",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any  # TOML that was not looked at yet
+from typing import Any  # Any: TOML that is not yet checked
 
 import tomllib
 
@@ -36,7 +36,7 @@ MAX_BUDGET_S = 24 * 3600
 MAX_REPLICATES = 100
 MAX_BLOCKS = 10_000
 SHOWN_LETTERS = 80
-"""Of a wrong value, in an error."""
+"""How much of a wrong value an error shows."""
 _PROFILE_KEYS = (
     "schema",
     "version",
@@ -56,14 +56,14 @@ _PATTERN_LETTERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ProfileCase:
-    """One `[[case]]` table: its cases are the product of the lists."""
+    """One `[[case]]` table; its cases are the product of the lists."""
 
     workload: str
     sizes: tuple[str, ...]
     devices: tuple[str, ...]
     precisions: tuple[str, ...]
     threads: tuple[str, ...]
-    """For CPUs; a GPU case always has the whole host."""
+    """For CPUs; a GPU case always uses the whole host."""
     weight: float
     """Share of the budget of each of its launches, relative to the others."""
     modes: tuple[str, ...] = ("eager",)
@@ -73,10 +73,10 @@ class ProfileCase:
 
 @dataclass(frozen=True, slots=True)
 class ProfileCommand:
-    """One `[[command]]` table: a program of the user's."""
+    """One `[[command]]` table: a user's program."""
 
     name: str
-    """What its cases pair on, with the version, whatever the words of the command are."""
+    """Its cases are paired by this and the version, whatever the command line is."""
     version: int
     argv: tuple[str, ...]
     pattern: str
@@ -90,12 +90,12 @@ class ProfileCommand:
 
     @property
     def workload(self) -> str:
-        """What it is called among workloads."""
+        """Its name as a workload."""
         return f"command:{self.name}"
 
     @property
     def case(self) -> Case:
-        """The case of it, on any machine."""
+        """Its case, on any machine."""
         return program_case(
             self.workload,
             self.version,
@@ -109,11 +109,11 @@ class ProfileCommand:
 
 @dataclass(frozen=True, slots=True)
 class OwnStep:
-    """A workload of the user's."""
+    """A user's workload."""
 
     file: str
     workload: Workload
-    """Its declaration; it can be built in a worker alone."""
+    """Its declaration; only a worker can build it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Profile:
     commands: tuple[ProfileCommand, ...] = ()
     own: OwnStep | None = None
     most_blocks: int = MOST_BLOCKS
-    """A case that has so many in a launch is done, whatever is left of the budget."""
+    """A case with this many blocks in a launch is done, whatever is left of the budget."""
 
     def workload_named(self, name: str) -> Workload:
         """A workload of one of its cases. Raises KeyError if there is none of that name."""
@@ -140,12 +140,12 @@ class Profile:
 
 
 def can_be_profiled(workload: Workload) -> bool:
-    """Whether a profiled pass would find anything in it."""
+    """Whether a profiled pass of it could show anything."""
     return workload.needs_torch and workload.is_traceable
 
 
 def find_profile(name_or_path: str) -> Profile:
-    """A shipped profile by name, or a TOML file by path. Raises GputuiError if it is missing or wrong."""
+    """A shipped profile by name, or a TOML file by path. Raises GputuiError if it is missing or invalid."""
     if name_or_path.endswith(".toml") or "/" in name_or_path:
         path = Path(name_or_path)
         try:
@@ -186,7 +186,7 @@ def shipped_with(workload: str) -> tuple[str, ...]:
 
 
 def _directory() -> Any:
-    """The directory of shipped profiles: inside the package in a wheel, beside it in a checkout."""
+    """The directory of shipped profiles: inside the package in a wheel, next to it in a checkout."""
     inside = importlib.resources.files("gputui").joinpath("profiles")
     if inside.is_dir():
         return inside
@@ -200,7 +200,7 @@ def read_profile(text: str, name: str, source: str) -> Profile:
     """Read one profile. Raises GputuiError naming source, key, what is allowed, and the closest name."""
     try:
         table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond what Python reads
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
         raise GputuiError(f"profile {source}: is no TOML: {error}", "see docs/profiles.md") from error
     return _Reader(source).profile(table, name)
 
@@ -239,7 +239,7 @@ class _Reader:
         )
 
     def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:
-        """The tables of one kind, numbered as a person counts them."""
+        """The tables of one kind, numbered from 1."""
         entries = table.get(key, [])
         is_list = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
         if not is_list or (key in table and not entries):
@@ -385,8 +385,8 @@ class _Reader:
         for value in values:
             if value not in possible:
                 known = isinstance(value, str) and value in words
-                told = f"this workload has {', '.join(possible)}" if known else _allowed(value, possible)
-                raise self._wrong(place + key, value, told)
+                expected = f"this workload has {', '.join(possible)}" if known else _allowed(value, possible)
+                raise self._wrong(place + key, value, expected)
         return tuple(dict.fromkeys(values))
 
     def _text(self, table: Mapping[str, Any], key: str) -> str:
@@ -413,7 +413,7 @@ class _Reader:
 def _shortened(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:  # a whole number of more digits than Python prints
+    except ValueError:  # a whole number with more digits than Python prints
         return "such a number"
     return beginning(text, SHOWN_LETTERS)
 

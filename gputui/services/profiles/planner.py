@@ -1,4 +1,4 @@
-"""A profile, an interpreter and a machine make a plan: what will run here, what will not, and why."""
+"""Makes a plan from a profile, an interpreter and a machine: what will run here, what will not, and why."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
 PROFILED_WEIGHT = 0.4
-"""Of a timed launch of the same case: some twenty steps, and what reading their trace takes."""
+"""Relative to a timed launch of the same case: about twenty steps, plus reading their trace."""
 SHARED_MEMORY_FRACTION = 0.5
-"""Variants share a worker only if together they fit into this part of the free device memory."""
+"""Variants share a worker only if together they fit into this share of the free device memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user narrowed a run to."""
+    """How the user narrowed a run."""
 
     device: str = ""
-    """Empty for all the profile names; `cpu`, `gpu`, `gpu:N` or a GPU's UUID."""
+    """Empty for all in the profile; else `cpu`, `gpu`, `gpu:N` or a GPU's UUID."""
     only: tuple[str, ...] = ()
     """Each `WORKLOAD[:SIZE[:PRECISION]]`; empty for all."""
     precisions: tuple[str, ...] = ()
-    """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out where any is named."""
+    """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out if any is named."""
     replicates: int | None = None
     budget_s: float | None = None
-    """None for that of the profile, in proportion to the launches per case."""
+    """None for the profile's, scaled with the launches per case."""
     most_blocks: int | None = None
-    """None for that of the profile."""
+    """None for the profile's."""
     rendezvous: str = ""
-    """`ADDRESS:PORT` of this box where other hosts join; empty if none do."""
+    """`ADDRESS:PORT` on this host where other hosts connect; empty if there are none."""
     seed: int = 0
     keeps_traces: bool = False
     """Keep a Chrome trace of every case that can be profiled, and profile them all."""
@@ -58,7 +58,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A device class of the profile on this box: a device, or the reason there is none."""
+    """A device class of the profile on this machine: a device, or the reason there is none."""
 
     device: PlannedDevice | None
     torch_device: TorchDevice | None
@@ -71,8 +71,8 @@ def resolve_plan(
 ) -> Plan:
     """The plan of one run.
 
-    Raises MachineLacks if a device was asked for that is not here, GputuiError for a `device` that is no
-    device, an `only` or a precision that the profile does not have, or if no case is left.
+    Raises MachineLacks if a requested device is missing, GputuiError for an invalid `device`, an `only` or a
+    precision that the profile lacks, or if no case is left.
     """
     only = _meant(profile, choices.only)
     _check_precisions(profile, choices.precisions)
@@ -181,14 +181,14 @@ def _working_directory() -> str:
 def _command_target(
     command: ProfileCommand, asked: str, interpreter: Interpreter, machine: Machine
 ) -> _Target:
-    """Where a program runs. It needs no torch: a GPU that only the driver knows will do."""
+    """Where a program runs. It does not need torch: a GPU that only the driver knows suffices."""
     if shutil.which(command.argv[0]) is None:
         where = "is not a program here" if "/" in command.argv[0] else "is not on the path"
         return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
     if command.device == "cpu":
         return _target("cpu", asked, interpreter, machine)
     found = _choose_gpu([d for d in interpreter.devices if d.torch_device != "cpu"], asked)
-    if found is not None:  # also one of an architecture that this torch was not built for
+    if found is not None:  # even if this torch has no kernels for it
         visible = found.uuid or str(found.index)
         planned = PlannedDevice("gpu", found.torch_device, found.name, visible, found.pci_address)
         return _Target(planned, found, "", "")
@@ -202,7 +202,7 @@ def _command_target(
 
 
 def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
-    """The GPU that was asked for, or the first, among those that the driver lists."""
+    """The requested GPU, or the first, among those that the driver lists."""
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     kind, _, number = asked.partition(":")
     if allowed == "" or kind in ("mps", "xpu"):
@@ -225,7 +225,7 @@ def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
 def _planned_command(
     command: ProfileCommand, target: _Target, case_id: int, machine: Machine
 ) -> tuple[PlannedCase, PlannedLaunch | None]:
-    """The case of a program, and the launch that runs it once if it can be run here."""
+    """The case of a program, and the launch that runs it once if it can run here."""
     if target.device is None:
         return PlannedCase(case_id, command.case, target.outcome, target.reason), None
     launch = PlannedLaunch(
@@ -409,7 +409,7 @@ def _group(
 
 
 def _with_more_gpus(target: _Target, needed: int, interpreter: Interpreter) -> _Target:
-    """The target with as many GPUs as the work needs, the chosen one first; a CPU as it is."""
+    """The target with as many GPUs as the work needs, the chosen one first; a CPU unchanged."""
     first = target.torch_device
     if needed == 1 or target.device is None or first is None:
         return target
@@ -446,7 +446,7 @@ def _fits_together(needed_bytes: int, device: TorchDevice | None, machine: Machi
 
 
 def _ordered(groups: Sequence[PlannedLaunch], replicates: int, seed: int) -> tuple[PlannedLaunch, ...]:
-    """All launches of all replicates, each replicate in an order of its own."""
+    """All launches of all replicates, each replicate in a different order."""
     chance = random.Random(seed)
     launches = []
     for replicate in range(replicates):
@@ -459,7 +459,7 @@ def _numbered(launches: Sequence[PlannedLaunch]) -> tuple[PlannedLaunch, ...]:
 
 
 def _profiled(workload: Workload, launches: Sequence[PlannedLaunch]) -> list[PlannedLaunch]:
-    """A launch under the profiler for each case of these launches, alone."""
+    """A launch under the profiler for each case of these launches."""
     if not can_be_profiled(workload):
         return []
     return [

@@ -1,4 +1,4 @@
-"""A workload of the user's: read by the interpreter that will measure it, and run as a profile of its own."""
+"""A user's workload: read by the interpreter that will measure it, and turned into a profile."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, can_b
 from gputui.worker.contract import Request, Size, Step, Workload
 
 SECONDS_PER_CASE = 20.0
-"""Budget of each case of each launch."""
+"""Budget per case and launch."""
 
 
 def is_step_file(name: str) -> bool:
-    """Whether what the user named is a workload of theirs rather than a profile."""
+    """Whether the argument names a workload file rather than a profile."""
     return name.endswith(".py")
 
 
 def profile_of_step(path: Path, python: str) -> Profile:
     """The profile that measures every size, device and precision of a user's workload.
 
-    `python` reads the file. Raises GputuiError if there is none, or it is not in the contract: with the
-    file, the line, and what was expected.
+    `python` reads the file. Raises GputuiError if there is none, or it violates the contract: with the file,
+    the line, and what was expected.
     """
     if not path.is_file():
         raise GputuiError(
@@ -71,7 +71,7 @@ def profile_of_step(path: Path, python: str) -> Profile:
 
 
 def write_template(path: Path) -> None:
-    """Write a commented workload that runs at once. Raises GputuiError if something is there already."""
+    """Write a commented workload that runs as it is. Raises GputuiError if the file exists."""
     if path.suffix != ".py":
         raise GputuiError(f"{path}: is not the name of a Python file", f"name it {path.stem or 'my_step'}.py")
     text = (

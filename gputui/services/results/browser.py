@@ -1,4 +1,4 @@
-"""What the Results screen shows: files, their runs, and one run with all that is known of it."""
+"""Data of the Results screen: files, their runs, and one run in full."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PIECES = 400
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file that may hold results; it was not opened."""
+    """A file that may hold results, not opened yet."""
 
     path: Path
     total_bytes: int
@@ -58,7 +58,7 @@ class FileRuns:
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """How a launch failed, and the end of its worker's log if that is of this machine and still there."""
+    """How a launch failed, and the end of its worker's log if it is still on this machine."""
 
     launch: FailedLaunch
     lines: tuple[str, ...]
@@ -89,7 +89,7 @@ class RunDetail:
 def recent_files(
     directory: Path, opened: Iterable[Path] = (), environ: Mapping[str, str] = os.environ
 ) -> tuple[FileEntry, ...]:
-    """Files that end as result files do: beside the default one, in `directory`, and those `opened`.
+    """Files with the extension of result files: beside the default one, in `directory`, and those `opened`.
 
     The last changed first, at most MOST_FILES. Only names are looked at.
     """
@@ -105,7 +105,7 @@ def recent_files(
 
 
 def read_runs(db: Path, job: Job[Any]) -> FileRuns:
-    """The runs of a file. Raises GputuiError if it cannot be read, Cancelled if nobody wants it any more."""
+    """The runs of a file. Raises GputuiError if it cannot be read, Cancelled if the job was cancelled."""
     job.say(f"opening {db}")
     with open_result(db) as file, job.interrupted_by(file.interrupt):
         job.say("reading its runs")
@@ -122,7 +122,7 @@ def read_detail(db: Path, run_id: str, job: Job[Any]) -> RunDetail:
 def read_series(
     db: Path, run_id: str, within_us: tuple[int, int], job: Job[Any]
 ) -> tuple[TelemetrySeries, ...]:
-    """What the box did in a part of a run, in as many pieces as the whole. Raises as `read_runs` does."""
+    """Telemetry of a part of a run, in as many pieces as the whole run. Raises as `read_runs` does."""
     with open_result(db) as file, job.interrupted_by(file.interrupt):
         return file.telemetry_series(run_id, PIECES, within_us)
 

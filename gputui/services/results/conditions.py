@@ -1,4 +1,4 @@
-"""What result files hold beside the speeds; telemetry is read only of the runs and when it is asked for."""
+"""What result files hold besides speeds; telemetry is read on demand."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Evidence:
         passes: Mapping[int, ProfiledPass],
         conditions: Mapping[int, CaseConditions],
     ) -> None:
-        """What was already read of a run, so that its file is not opened again."""
+        """Keep what was already read of a run, so that its file is not opened again."""
         self._passes[run_id] = passes
         self._conditions[run_id] = conditions
 
@@ -76,11 +76,11 @@ class Evidence:
         return self._passes[run_id].get(case_id, Missing(NOT_PROFILED))
 
     def read_conditions(self, run_ids: Iterable[str]) -> None:
-        """Read the conditions of runs that will be asked for, of many files at once."""
+        """Read the conditions of these runs ahead, many files at once."""
         self._read_together(run_ids, self._conditions, conditions_of)
 
     def read_powers(self, run_ids: Iterable[str]) -> None:
-        """Read the powers of runs that will be asked for, of many files at once."""
+        """Read the powers of these runs ahead, many files at once."""
         self._read_together(run_ids, self._powers, powers_of)
 
     def _read_together(
@@ -89,7 +89,7 @@ class Evidence:
         known: dict[str, Mapping[int, _Read]],
         read: Callable[[Sequence[ResultFile], Sequence[Sequence[str]]], Mapping[str, Mapping[int, _Read]]],
     ) -> None:
-        """What cannot be read so is read, or told, when it is asked for."""
+        """What cannot be read this way is read on demand, which reports the error."""
         by_file: dict[Path, list[str]] = {}
         for run_id in dict.fromkeys(run_ids):
             if run_id not in known:
@@ -103,7 +103,7 @@ class Evidence:
                 known.update((run_id, found.get(run_id, {})) for of_file in ids for run_id in of_file)
 
     def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
-        """What the box did while a case was timed. Raises GputuiError if the file can no longer be read."""
+        """Telemetry of a timed case, summarised. Raises GputuiError if the file can no longer be read."""
         if run_id not in self._conditions:
             with open_result(self._files[run_id], self._trust) as file:
                 self._conditions[run_id] = file.conditions(run_id)
@@ -117,13 +117,13 @@ class Evidence:
         return self._powers[run_id].get(case_id, Missing("no power was sampled in its blocks"))
 
     def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
-        """What the box did during a run, the host first. Raises GputuiError if it can no longer be read."""
+        """Telemetry of a run, the host first. Raises GputuiError if it can no longer be read."""
         with open_result(self._files[run_id], self._trust) as file:
             return file.telemetry_series(run_id, pieces)
 
     def launches(
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
     ) -> tuple[LaunchSeries, ...]:
-        """What the box did while a case was timed in these launches. Raises GputuiError as `series` does."""
+        """Telemetry while a case was timed in these launches. Raises GputuiError as `series` does."""
         with open_result(self._files[run_id], self._trust) as file:
             return file.launch_series(run_id, case_id, launch_ids, pieces)

@@ -73,7 +73,7 @@ def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
 
 
 def _measure(case: CaseResult) -> str:
-    """What the facts call it; empty if they have nothing like it."""
+    """Its name in the facts; empty if they have nothing comparable."""
     work = case.case.work
     return _PEAK_TESTS.get(work.workload) or (_LINKS.get(work.size, "") if work.workload == "xfer" else "")
 

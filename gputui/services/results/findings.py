@@ -1,4 +1,4 @@
-"""What holds the step of a case back, from its profiled pass and what the box did meanwhile."""
+"""What limits the step of a case, from its profiled pass and telemetry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SeenStep:
 
 
 def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> tuple[Finding, ...]:
-    """What holds the step of one case back; none if it was not profiled, or its pass is not believed.
+    """What limits the step of one case; nothing if its profiled pass is absent or unreliable.
 
     Raises GputuiError if the file can no longer be read.
     """
@@ -39,7 +39,7 @@ def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> t
 def seen_step(
     case: CaseResult, run: RunSummary, speed: SpeedEstimate | Missing, precision_used: str, evidence: Evidence
 ) -> SeenStep | Missing:
-    """The step of a case with its profiled pass; Missing with the reason where one of them is not there."""
+    """The timed step and profiled pass of a case; Missing with the reason if either is absent."""
     if not isinstance(speed, SpeedEstimate):
         return Missing("not measured")
     found = evidence.profiled(run.run_id, case.case_id)
@@ -50,17 +50,17 @@ def seen_step(
 
 
 def profiled_side(seen: SeenStep, peak: float | Missing) -> ProfiledSide:
-    """As attribution takes it."""
+    """The side as `attribution` expects it."""
     return ProfiledSide(seen.found, seen.step_ns, seen.result.case.variant.device_class == "gpu", peak)
 
 
 def own_peak(seen: SeenStep, evidence: Evidence, precision_used: str = "") -> float | Missing:
-    """FLOP/s of the largest product that was measured in the same run."""
+    """FLOP/s of the largest matrix product measured in the same run."""
     return measured_peak("flop", seen.result, evidence.cases(seen.run.run_id), precision_used)
 
 
 def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
-    """What holds the step back; none if its pass is not believed."""
+    """What limits the step; nothing if its pass is unreliable."""
     side = profiled_side(seen, own_peak(seen, evidence))
     if doubtful(side):
         return ()

@@ -64,7 +64,7 @@ def case_identity(case: Case) -> dict[str, Any]:
 
 
 def metrics_as_json(case: CaseResult) -> list[dict[str, Any]]:
-    """Results that are no speed."""
+    """Results other than speed."""
     return [to_plain(metric) for metric in metrics_of(case)]
 
 

@@ -1,4 +1,4 @@
-"""Runs and cases in words: what every table and screen calls them."""
+"""Text for runs and cases, shared by all tables and screens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def day(run: RunSummary) -> str:
-    """When a run was, in the time zone it was measured in: `20 Nov 14:02`; the year where it is another."""
+    """The day and time of a run in its own time zone: `20 Nov 14:02`; the year where it is another."""
     zone = timezone(timedelta(minutes=run.utc_offset_min))
     moment = datetime.fromtimestamp(run.started_utc_us / 1e6, zone)
     year = "" if moment.year == datetime.now(zone).year else f" {moment.year}"
@@ -33,7 +33,7 @@ def day(run: RunSummary) -> str:
 
 
 def device_words(run: RunSummary) -> str:
-    """The box in a few words: its GPUs, or its processor and the cores a run may use."""
+    """The box in a few words: its GPUs, or its CPU and usable cores."""
     machine = run.machine
     if machine.gpus:
         names = [gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus]
@@ -56,12 +56,12 @@ _NOT_RUN = ("skipped", "unsupported")
 
 
 def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
-    """Cases in their order, but those that were not to be run here last."""
+    """Cases in their order, those that could not run here last."""
     return sorted(cases, key=lambda case: case.outcome in _NOT_RUN)
 
 
 def case_name(case: CaseResult) -> str:
-    """The case's name with the type that `amp` became."""
+    """The name of a case, with the type that `amp` resolved to."""
     used = {m.precision_used for m in case.measurements if m.precision_used}
     name = case.case.name
     types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))
@@ -74,7 +74,7 @@ def interval_words(speed: SpeedEstimate) -> str:
 
 
 def metric_text(metric: CaseMetric) -> str:
-    """Its value in its unit, or that there is none."""
+    """The value with its unit, or that there is none."""
     return "—" if isinstance(metric.value, Missing) else format_metric(metric.value, metric.unit)
 
 
@@ -128,7 +128,7 @@ def known(value: object) -> str:
 
 
 def metric_range(metric: CaseMetric) -> str:
-    """How often it was observed, and how far launches lie apart; or why there is none."""
+    """The number of observations and the range over launches, or why there is none."""
     if isinstance(metric.value, Missing):
         return metric.value.reason
     if metric.launches == 1 or metric.low is None or metric.high is None:
@@ -143,7 +143,7 @@ def outcome_words(case: CaseResult) -> str:
 
 
 def run_notes(run: Run) -> list[str]:
-    """What a reader must know to read the table rightly."""
+    """Caveats for the table of a run."""
     notes = []
     launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
     if launches and min(launches) < 3:
@@ -178,13 +178,13 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _never_had_time(case: CaseResult) -> bool:
-    """Whether a case was begun and all its launches ended before they had enough blocks."""
+    """Whether all launches of a case ended before they had enough blocks."""
     outcomes = {measurement.outcome for measurement in case.measurements}
     return outcomes == {"skipped"} and not case.case.is_program
 
 
 def _had_no_time(case: CaseResult) -> bool:
-    """Whether three launches or more were to measure a case, and fewer than that did."""
+    """Whether a case was planned for three or more launches and measured by fewer."""
     outcomes = [measurement.outcome for measurement in case.measurements]
     return outcomes.count("skipped") > 0 and 0 < outcomes.count("ok") < 3 <= len(outcomes)
 

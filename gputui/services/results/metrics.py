@@ -1,4 +1,4 @@
-"""Results of a case that are not its speed, over all its launches."""
+"""Results of a case other than its speed, over all its launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result files that come with gputui, to be compared with: `reference:NAME`."""
+"""Result files that come with gputui to compare with: `reference:NAME`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reference_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def reference_names(directory: Path) -> tuple[str, ...]:
-    """What there is, without the ending; nothing of a directory that is not there."""
+    """Names without extension; empty if there is no directory."""
     try:
         return tuple(sorted(entry.stem for entry in directory.iterdir() if entry.suffix == ".db"))
     except OSError:

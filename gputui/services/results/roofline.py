@@ -1,4 +1,4 @@
-"""How much of a device a case used: its FLOP/s and B/s beside the data sheet's peaks and this box's own."""
+"""How much of a device a case used: its FLOP/s and B/s against the data sheet and this box's own peaks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PEAK_TESTS = {"flop": "gemm", "B": "membw"}
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Operations, or bytes of memory traffic, per second, by the workload's own count of them."""
+    """FLOPs or bytes of memory traffic per second, as the workload counts them."""
 
     unit: str
     """`flop` or `B`."""
@@ -31,12 +31,12 @@ class Use:
 
     @property
     def is_impossible(self) -> bool:
-        """Whether it is so far above the physical peak that the measurement must be wrong."""
+        """Whether it exceeds the physical peak so far that the measurement must be wrong."""
         return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
 
 
 def is_impossible(uses: Sequence[Use]) -> bool:
-    """Whether any of them is so far above the physical peak that the measurement must be wrong."""
+    """Whether any exceeds the physical peak so far that the measurement must be wrong."""
     return any(use.is_impossible for use in uses)
 
 
@@ -64,7 +64,7 @@ def uses_of(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) ->
 
 
 def _crosses_a_bus(case: CaseResult) -> bool:
-    """Whether the bytes it counts are not memory traffic of its device."""
+    """Whether its bytes cross a bus rather than the memory of its device."""
     return case.case.work.workload == "xfer"
 
 

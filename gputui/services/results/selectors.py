@@ -1,9 +1,10 @@
-"""From what a user types to runs: `F`, `F@RUN`, or a run and a file."""
+"""Resolves what a user types to runs: `F`, `F@RUN`, or a run and a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -67,7 +68,7 @@ def split_selector(text: str) -> tuple[Path, str]:
 
 
 def from_here(word: str) -> str:
-    """A path below the working directory without the way to it, to be typed in a shell that stands there."""
+    """A path relative to the working directory if it lies below, to type in a shell there."""
     try:
         here = Path.cwd()
     except FileNotFoundError:  # removed while we were at work
@@ -77,7 +78,7 @@ def from_here(word: str) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists; one that cannot be looked for does not."""
+    """Whether a path exists; false if that cannot be found out."""
     try:
         return path.exists()
     except OSError:
@@ -85,9 +86,9 @@ def is_there(path: Path) -> bool:
 
 
 def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
-    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is left open as None.
+    """File and run of `RUN [F]`, `F@RUN`, or `F` alone, whose run is None.
 
-    Raises GputuiError where run and file have changed places.
+    Raises GputuiError if run and file are swapped.
     """
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
@@ -116,13 +117,11 @@ def select_runs(
 ) -> Selection:
     """The run of `F@RUN`, or all runs of `F`, with their blocks; with `pool` all runs of a label.
 
-    `with_passes`: read their profiled passes too, while the file is open: opening it is the dear part.
+    `with_passes`: read their profiled passes too, while the file is open; opening it takes longest.
 
     Raises GputuiError if the file cannot be read, the run is unknown, or there is nothing to compare.
     """
-    path, selector = split_selector(text)
-    with open_result(path, trust) as file:
-        return _selected([_Wanted(text, path, selector, 0)], [file], pool, with_passes)[0]
+    return _selected([text], trust, pool, with_passes)[0]
 
 
 def select_all(
@@ -132,56 +131,24 @@ def select_all(
 
     Raises GputuiError for the first that `select_runs` raises it for.
     """
-
-    def read(some: Sequence[str]) -> list[Selection]:
-        try:
-            return _select_together(some, trust, pool, with_passes)
-        except (GputuiError, Locked):  # one by one, each is waited for, and the one at fault is named
-            return [select_runs(text, trust=trust, pool=pool, with_passes=with_passes) for text in some]
-
     groups = batches(texts)
     if len(groups) == 1:
-        return read(groups[0])
+        return _selected(groups[0], trust, pool, with_passes)
     executor = ThreadPoolExecutor(_GROUPS_AT_A_TIME)
     try:
-        return [selection for of_group in executor.map(read, groups) for selection in of_group]
+        found = executor.map(lambda group: _selected(group, trust, pool, with_passes), groups)
+        return [selection for of_group in found for selection in of_group]
     finally:
         executor.shutdown(cancel_futures=True)
 
 
 def batches(files: Sequence[_File]) -> list[Sequence[_File]]:
-    """Files in groups that may be open at a time."""
+    """Files in groups that may be open at the same time."""
     return [files[start : start + _TOGETHER] for start in range(0, len(files), _TOGETHER)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    text: str
-    path: Path
-    selector: str
-    place: int
-    """Of its file among those that are open."""
-
-
-def _select_together(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) -> list[Selection]:
-    wanted: list[_Wanted] = []
-    places: dict[object, int] = {}
-    paths: list[Path] = []
-    for text in texts:
-        path, selector = split_selector(text)
-        place = places.setdefault(_identity(path), len(paths))
-        if place == len(paths):
-            paths.append(path)
-        wanted.append(_Wanted(text, path, selector, place))
-    if len(paths) == 1:
-        with open_result(paths[0], trust) as file:
-            return _selected(wanted, [file], pool, with_passes)
-    with open_results(paths, trust) as files:
-        return _selected(wanted, files, pool, with_passes)
-
-
 def _identity(path: Path) -> object:
-    """What tells one file from another: DuckDB opens none twice."""
+    """The identity of a file, since DuckDB opens none twice."""
     try:
         found = path.stat()
     except OSError:
@@ -189,40 +156,59 @@ def _identity(path: Path) -> object:
     return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
 
 
-def _selected(
-    wanted: Sequence[_Wanted], files: Sequence[ResultFile], pool: bool, with_passes: bool
-) -> list[Selection]:
-    summaries = summaries_of(files)
-    chosen = [_chosen(one, summaries[one.place], pool) for one in wanted]
-    needed: list[dict[str, RunSummary]] = [{} for _ in files]
-    for one, of_one in zip(wanted, chosen, strict=True):
-        needed[one.place].update((summary.run_id, summary) for summary in of_one)
-    runs: list[dict[str, Run]] = [{} for _ in files]
-    at_a_time = max(1, _RUNS_AT_A_TIME // len(files))
-    for start in range(0, max(map(len, needed)), at_a_time):
-        some = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
-        for place, of_file in enumerate(runs_of(files, some)):
-            runs[place].update((run.summary.run_id, run) for run in of_file)
-    passes = passes_of(files, [tuple(of_file) for of_file in needed]) if with_passes else []
+def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) -> list[Selection]:
+    """`select_all` for files that may be open at the same time."""
+    selectors: list[tuple[Path, str]] = []
+    file_of: list[int] = []
+    places: dict[object, int] = {}
+    try:
+        for text in texts:
+            selectors.append(split_selector(text))
+            file_of.append(places.setdefault(_identity(selectors[-1][0]), len(places)))
+        paths = [selectors[file_of.index(place)][0] for place in range(len(places))]
+        with ExitStack() as stack:
+            files: Sequence[ResultFile] = (
+                [stack.enter_context(open_result(paths[0], trust))]
+                if len(paths) == 1
+                else stack.enter_context(open_results(paths, trust))
+            )
+            summaries = summaries_of(files)
+            chosen = [
+                _chosen(path, selector, summaries[place], pool)
+                for (path, selector), place in zip(selectors, file_of, strict=True)
+            ]
+            needed: list[dict[str, RunSummary]] = [{} for _ in files]
+            for place, of_one in zip(file_of, chosen, strict=True):
+                needed[place].update((summary.run_id, summary) for summary in of_one)
+            runs: list[dict[str, Run]] = [{} for _ in files]
+            at_a_time = max(1, _RUNS_AT_A_TIME // len(files))
+            for start in range(0, max(map(len, needed)), at_a_time):
+                some = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
+                for place, of_file in enumerate(runs_of(files, some)):
+                    runs[place].update((run.summary.run_id, run) for run in of_file)
+            passes = passes_of(files, [tuple(of_file) for of_file in needed]) if with_passes else []
+    except (GputuiError, Locked):
+        if len(texts) == 1:
+            raise
+        # one by one, each is waited for, and the one at fault is named
+        return [one for text in texts for one in _selected([text], trust, pool, with_passes)]
     return [
         Selection(
-            one.text,
-            one.path,
-            tuple(runs[one.place][summary.run_id] for summary in of_one),
-            warnings_of(expanded(one.path).absolute()),
-            {s.run_id: passes[one.place].get(s.run_id, {}) for s in of_one} if with_passes else {},
+            text,
+            path,
+            tuple(runs[place][summary.run_id] for summary in of_one),
+            warnings_of(expanded(path).absolute()),
+            {s.run_id: passes[place].get(s.run_id, {}) for s in of_one} if with_passes else {},
         )
-        for one, of_one in zip(wanted, chosen, strict=True)
+        for text, (path, _), place, of_one in zip(texts, selectors, file_of, chosen, strict=True)
     ]
 
 
-def _chosen(one: _Wanted, summaries: Sequence[RunSummary], pool: bool) -> Sequence[RunSummary]:
-    if one.selector:
-        found = find_runs(summaries, one.selector) if pool else (find_run(summaries, one.selector),)
+def _chosen(path: Path, selector: str, summaries: Sequence[RunSummary], pool: bool) -> Sequence[RunSummary]:
+    if selector:
+        found = find_runs(summaries, selector) if pool else (find_run(summaries, selector),)
     else:
         found = tuple(summaries)
     if not found:
-        raise GputuiError(
-            f"{one.path}: holds no run to compare", f"measure one: gputui run quick --db {one.path}"
-        )
+        raise GputuiError(f"{path}: holds no run to compare", f"measure one: gputui run quick --db {path}")
     return found

@@ -1,4 +1,4 @@
-"""Where the time and the memory of a step go: the profiled pass of a case, made ready to be shown."""
+"""Where the time and memory of a step go, from the profiled pass of a case."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StepBreakdown:
 
 
 def breakdown_of(found: ProfiledPass, case: CaseResult) -> StepBreakdown | Missing:
-    """The shares of a profiled pass; Missing with the reason if it is not believed."""
+    """The shares of a profiled pass; Missing with the reason if it is unreliable."""
     if not found.is_valid:
         return Missing(found.reason)
     step_ns = found.window_ns / found.steps
@@ -67,13 +67,13 @@ def breakdown_of(found: ProfiledPass, case: CaseResult) -> StepBreakdown | Missi
 
 
 def timed_step_ns(case: CaseResult) -> float | Missing:
-    """Nanoseconds on the wall of the median timed step, over all launches that measured the case."""
+    """Wall time of the median timed step in nanoseconds, over all launches that measured the case."""
     steps = [b.wall_ns / b.steps for m in case.measurements if m.outcome == "ok" for b in m.blocks]
     return median(steps) if steps else Missing("no step was timed")
 
 
 def is_believed(breakdown: StepBreakdown) -> bool:
-    """Whether the profiled steps were about as fast as the timed ones."""
+    """Whether profiled steps were about as fast as timed ones."""
     low, high = BELIEVED_INFLATION
     return not isinstance(breakdown.inflation, Missing) and low <= breakdown.inflation <= high
 

@@ -1,4 +1,4 @@
-"""What the Results screen shows, as a file: a table as CSV or JSON, or the Chrome trace that a run kept."""
+"""Saves what the Results screen shows: a table as CSV or JSON, or the Chrome trace of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRACE_ENDING = ".json.gz"
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table ready to be saved, units in the names of its columns; None is what was not measured."""
+    """A table to save, with units in the column names; None is what was not measured."""
 
     what: str
     """One word: `cases`, `blocks`, ..."""
@@ -49,13 +49,13 @@ class Sheet:
 
 
 def files_sheet(files: Sequence[FileEntry]) -> Sheet:
-    """The result files that are listed."""
+    """The listed result files."""
     rows = [(str(f.path), f.total_bytes, _instant(round(f.modified_s * 1e6))) for f in files]
     return Sheet("files", ("path", "total_bytes", "modified_utc"), tuple(rows), {})
 
 
 def runs_sheet(path: Path, runs: Sequence[RunSummary]) -> Sheet:
-    """Runs of a file, in the order that is given."""
+    """Runs of a file, in this order."""
     columns = (
         *("run_id", "started_utc", "ended_utc", "label", "profile", "status", "status_reason", "device"),
         *("usd_per_hour", "torch_version", "gputui_version"),
@@ -118,7 +118,7 @@ def _metric(metric: CaseMetric) -> tuple[Value, ...]:
 
 
 def blocks_sheet(detail: RunDetail, case: CaseResult) -> Sheet:
-    """Each block of a case, and whether clocks were held back in it."""
+    """Each block of a case, and whether its clocks were throttled."""
     columns = (
         *("launch", "block", "start_ns", "steps", "step_s", "wall_ns", "device_ns", "cpu_ns", "waited_ns"),
         *("is_slowed", "is_power_capped"),
@@ -139,7 +139,7 @@ def blocks_sheet(detail: RunDetail, case: CaseResult) -> Sheet:
 
 
 def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Operator]) -> Sheet:
-    """Operators of a case's profiled pass, those that are given and in their order."""
+    """These operators of a case's profiled pass, in this order."""
     found = detail.passes[case.case_id]
     columns = (
         *("operator", "phase", "category", "shapes", "dtypes", "calls_per_step", "step_s", "share"),
@@ -171,7 +171,7 @@ def step_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
 
 
 def memory_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
-    """Who held the memory at the points of a step."""
+    """What held memory at the points of a step."""
     found = detail.passes.get(case.case_id)
     if found is None or not found.memory:
         return Missing(found.memory_reason if found else "it has no profiled pass")
@@ -207,7 +207,7 @@ def telemetry_sheet(
 
 
 def environment_sheet(detail: RunDetail) -> Sheet:
-    """All that is recorded of box, runtime and run: a dotted name and its value a row."""
+    """Everything recorded of box, runtime and run: a dotted name and its value per row."""
     rows = tuple(_flat("", to_plain(detail.run.summary)))
     return Sheet("environment", ("name", "value"), rows, _about(detail))
 
@@ -223,7 +223,7 @@ def _flat(name: str, plain: object) -> list[tuple[Value, ...]]:
 
 
 def findings_sheet(detail: RunDetail) -> Sheet:
-    """Whether the box is normal, what holds steps back, what to know of the figures, and events."""
+    """Performance checks, findings, caveats and events."""
     started_us = detail.run.summary.started_utc_us
     rows: list[tuple[Value, ...]] = [
         ("normality", None, n.word, n.text, None) for n in performance_checks(detail.run)
@@ -238,15 +238,15 @@ def findings_sheet(detail: RunDetail) -> Sheet:
 
 
 def default_name(sheet: Sheet) -> str:
-    """A name for the file, made of the run, what is saved, and the case."""
+    """A file name made of the run, the kind of table, and the case."""
     words = (sheet.about.get("run", "")[-8:], sheet.what, sheet.about.get("case", ""))
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(filter(None, words))).strip("-") + ".csv"
 
 
 def save_sheet(path: Path, sheet: Sheet) -> str:
-    """Write a table as the ending of its file says; what is there now.
+    """Write a table in the form of the file's extension; returns a message that says so.
 
-    Raises GputuiError for another ending, and if it cannot be written.
+    Raises GputuiError for another extension, and if it cannot be written.
     """
     made: dict[str, Callable[[Sheet], str]] = {".csv": sheet_as_csv, ".json": sheet_as_json}
     form = made.get(path.suffix.lower())
@@ -294,7 +294,7 @@ def trace_of(detail: RunDetail, case: CaseResult | None) -> Path:
 
 
 def save_trace(path: Path, detail: RunDetail, case: CaseResult | None) -> str:
-    """Copy what `trace_of` finds; how to open it. Raises GputuiError, also if it cannot be copied."""
+    """Copy the trace; returns how to open it. Raises GputuiError if there is none or it cannot be copied."""
     found = trace_of(detail, case)
     write(path, lambda: _copy(found, path))
     return f"saved the Chrome trace in {path}; {HOW_TO_OPEN}"

@@ -1,4 +1,4 @@
-"""From stored blocks to a speed: what every table is made of."""
+"""From stored blocks to speeds."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
     """Neighbouring blocks of two cases that were interleaved in the same launches of one run.
 
-    In seconds per unit of work, one tuple per launch. Missing where both sides have launches of their own,
-    or where their blocks come one after the other: such blocks share no moment.
+    In seconds per unit of work, one tuple per launch. Missing if the sides were not measured in
+    the same launches, or if their blocks did not alternate: such blocks share no conditions.
     """
     by_launch = [
         {m.launch_id: m for m in case.measurements if m.outcome == "ok" and len(m.blocks) >= MIN_BLOCKS}
@@ -52,7 +52,7 @@ def paired_launches(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, fl
 
 
 def _neighbours(a: Sequence[Block], b: Sequence[Block]) -> list[tuple[Block, Block]]:
-    """Each block of A with one of B that comes right before or after it, none twice; in the order of time."""
+    """Each block of A with an adjacent one of B, none used twice; in time order."""
     ordered = sorted(
         [(block.start_ns, 0, block) for block in a] + [(block.start_ns, 1, block) for block in b],
         key=lambda entry: entry[:2],
@@ -84,12 +84,12 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
 
 
 def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
-    """Units of work per second by blocks of one launch: what it counts for in `speed_of`."""
+    """Units of work per second of one launch, as `speed_of` weighs it."""
     return 1 / launch_centre([_seconds(block, case.units_per_step) for block in blocks])
 
 
 def waited_share(case: CaseResult) -> float | Missing:
-    """Share of the time its threads wanted a CPU in which others had it, over all blocks; 0 to 1."""
+    """Share of the time in which threads waited for a CPU that others held, over all blocks; 0 to 1."""
     waited_ns = wanted_ns = 0
     for measurement in case.measurements:
         for block in measurement.blocks if measurement.outcome == "ok" else ():
@@ -100,7 +100,7 @@ def waited_share(case: CaseResult) -> float | Missing:
 
 
 def waited_of(block: Block) -> float | Missing:
-    """The same of one block."""
+    """`waited_share` of one block."""
     if block.waited_ns is None or block.cpu_ns is None:
         return Missing("this system does not tell")
     wanted_ns = block.waited_ns + block.cpu_ns
@@ -108,41 +108,41 @@ def waited_of(block: Block) -> float | Missing:
 
 
 def is_crowded(case: CaseResult) -> bool:
-    """Whether others held the CPUs so long that the figure is theirs as much as the box's."""
+    """Whether CPU contention was high enough to distort the result."""
     share = waited_share(case)
     return not isinstance(share, Missing) and share > CROWDED_SHARE
 
 
 def contention_of(case: CaseResult) -> float:
-    """Share of the time in which others held the CPUs of a case, where that is enough to disturb it; else 0.
+    """`waited_share` if it is high enough to disturb a case, otherwise 0.
 
-    A GPU's clock does not stop for a busy host, so cases on a GPU have none.
+    A GPU's clock does not stop for a busy host, so it is always 0 on a GPU.
     """
     share = waited_share(case) if case.case.variant.device_class == "cpu" else 0.0
     return 0.0 if isinstance(share, Missing) or share <= CROWDED_SHARE else share
 
 
 def prior_of(case: CaseResult) -> float:
-    """How much launches of such a case vary, as sd of the log time; that of a whole program is the host's."""
+    """Prior sd of the log time between launches of such a case; whole programs use that of the host."""
     workload_class = "host" if case.case.is_whole else case.case.workload_class
     return launch_prior_sd(case.case.variant.device_class, workload_class, contention_of(case))
 
 
 def paired_prior_of(case: CaseResult) -> float:
-    """How much the ratio of two interleaved cases varies between launches, as sd of its log."""
+    """Prior sd of the log ratio of two interleaved cases between launches."""
     return paired_prior_sd(case.case.variant.device_class, case.case.workload_class)
 
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
-    """What a million units of its work cost on a box of this price."""
+    """The cost of a million units of work on a box of this price."""
     gpus = devices_of(case.case)
     return cost_per_million(speed_of(case), case.case.unit, price, case.case.variant.device_class, gpus)
 
 
 def devices_of(case: Case) -> int:
-    """How many GPUs a case runs on at once; 1 on a CPU, which all of its processes share.
+    """How many GPUs a case runs on at once; 1 on a CPU.
 
-    Only `ddp` runs on several. A parameter of that name in a user's own step means what its author likes.
+    Only `ddp` runs on several. A user's own step may use a parameter of that name for anything.
     """
     ranks = dict(case.work.parameters).get("ranks", 1) if case.work.workload == "ddp" else 1
     return max(1, ranks) if isinstance(ranks, int) and case.variant.device_class == "gpu" else 1

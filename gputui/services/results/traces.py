@@ -1,4 +1,4 @@
-"""Chrome traces that a run kept: they lie beside the result file, named after run and case."""
+"""Chrome traces of a run, kept beside the result file and named after run and case."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def keep_traces(run_dir: Path, run_id: str, target: Path) -> tuple[Path, ...]:
 
 
 def traces_of(run_id: str, target: Path) -> tuple[Path, ...]:
-    """The traces of a run that are still there."""
+    """The existing traces of a run."""
     return tuple(sorted(traces_directory(target).glob(f"{run_id[-8:]}-*.json.gz")))

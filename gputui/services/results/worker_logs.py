@@ -1,4 +1,4 @@
-"""What workers wrote, as long as the directory of their run is kept."""
+"""Logs of workers, while the run directory exists."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _MOST_BYTES = 16 * 1024
 
 
 def logs_of(run_id: str) -> Path | None:
-    """The directory of the logs of a run's workers, if it is of this machine and still there."""
+    """The directory with the logs of a run's workers, if it exists on this machine."""
     logs = run_directories() / run_id / "logs"
     return logs if logs.is_dir() else None
 
 
 def where_messages_are(run: Run) -> tuple[str, ...]:
-    """Where the messages are that the result file leaves out, if this machine has them."""
+    """Where to find the messages that the result file leaves out, if this machine has them."""
     logs = logs_of(run.summary.run_id)
     has_some = any(case.outcome == "failed" or LOG_WORDS in case.reason for case in run.cases)
     return (f"logs of its workers, with the messages: {logs}",) if logs and has_some else ()
 
 
 def end_of_log(run_dir: Path, launch_id: int) -> tuple[str, ...]:
-    """The last lines of the output of a launch's worker, safe to show; nothing if there is no log."""
+    """The last lines of a worker's log, safe to show; empty if there is none."""
     try:
         with log_of(run_dir, launch_id).open("rb") as log:
             log.seek(max(log.seek(0, os.SEEK_END) - _MOST_BYTES, 0))

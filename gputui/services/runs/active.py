@@ -1,4 +1,4 @@
-"""How many runs are in progress on this machine, looked at again and again in a thread."""
+"""Counts the runs in progress on this machine, polling in a thread."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 EVERY_S = 3.0
-LOOKS = 10
-"""So often after a change: a supervisor takes a while until it holds the directory of its run."""
+POLLS = 10
+"""Polls after a change: a supervisor takes a while until it locks the directory of its run."""
 
 
 class RunsWatch:
-    """Tells when the number of runs in progress changes.
+    """Reports when the number of runs in progress changes.
 
-    `changed` is called in the thread. The first look comes soon after the start, and nobody waits for it.
+    Calls `changed` in its thread. The first poll follows soon after the start, without blocking it.
     """
 
     def __init__(self, changed: Callable[[int], None], every_s: float = EVERY_S) -> None:
@@ -23,23 +23,23 @@ class RunsWatch:
         self._ends = threading.Event()
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start; returns at once."""
         threading.Thread(target=self._run, name="gputui-runs", daemon=True).start()
 
     def close(self) -> None:
-        """End; returns at once."""
+        """Stop; returns at once."""
         self._ends.set()
 
     def _run(self) -> None:
-        from gputui.services.support.paths import run_directories  # not before the first picture stands
+        from gputui.services.support.paths import run_directories  # after the first frame is drawn
 
-        last, seen_ns, looks = 0, 0, 0
+        last, seen_ns, polls = 0, 0, 0
         while not self._ends.is_set():
             changed_ns = _changed_ns(run_directories())
-            # A run that begins makes a directory, and holds it soon after: before that one date is enough.
-            looks = LOOKS if changed_ns != seen_ns else looks - 1
-            if last or looks > 0:
-                from gputui.services.runs.held_runs import held_runs  # only where there was ever a run
+            # A new run creates a directory and locks it soon after; until then one timestamp is enough.
+            polls = POLLS if changed_ns != seen_ns else polls - 1
+            if last or polls > 0:
+                from gputui.services.runs.held_runs import held_runs  # only if there was ever a run
 
                 seen_ns = changed_ns
                 count = sum(len(together) for _, together in held_runs())
@@ -50,7 +50,7 @@ class RunsWatch:
 
 
 def _changed_ns(directory: Path) -> int:
-    """When something came into a directory or left it; 0 without one."""
+    """When an entry was last added to a directory or removed; 0 if it does not exist."""
     try:
         return directory.stat().st_mtime_ns
     except OSError:

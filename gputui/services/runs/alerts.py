@@ -1,4 +1,4 @@
-"""What of a run is worth ringing for: its end, a case that failed, a case that ran out of memory."""
+"""Which events of a run alert the user: its end, a case that failed, a case that ran out of memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gputui.model.journal import CaseEnd, Line, RunEnd
 from gputui.model.plan import Plan
 
 LEAST_APART_S = 10.0
-"""What comes sooner after a notice is told with the next one."""
+"""Events that follow an alert sooner are reported with the next one."""
 _WORDS = {"failed": "failed", "oom": "ran out of memory"}
 
 
 class Alerts:
-    """Hears journals and says what a person who looks elsewhere should be told. For one thread.
+    """Reads journals and writes alerts for a user who is looking elsewhere. For one thread.
 
-    With `is_late` what was written before the first `tick` is history, and nothing is said of it.
+    With `is_late`, what was written before the first `tick` is history and raises no alert.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Alerts:
         self._called = called
         self._is_history = is_late
         self._clock_s = clock_s
-        self._told_s: float | None = None
+        self._alerted_s: float | None = None
         self._waiting: list[str] = []
-        """Sentences on cases, the oldest first."""
+        """Sentences about cases, oldest first."""
         self._seen: set[tuple[int, int, str]] = set()
         self._ends: dict[int, RunEnd] = {}
 
     def hear(self, index: int, line: Line) -> None:
-        """One line of the journal of run `index`."""
+        """Read one line of the journal of run `index`."""
         if isinstance(line, RunEnd):
             self._ends[index] = line
         elif isinstance(line, CaseEnd) and line.outcome in _WORDS:
@@ -48,22 +48,22 @@ class Alerts:
             self._seen.add(key)
 
     def tick(self) -> str:
-        """What is to be told now, empty for nothing; to be called when nothing more has come."""
+        """The alert to raise now, empty for none; call it when there are no more lines to read."""
         self._is_history = False
         now_s = self._clock_s()
-        is_soon = self._told_s is not None and now_s - self._told_s < LEAST_APART_S
+        is_soon = self._alerted_s is not None and now_s - self._alerted_s < LEAST_APART_S
         if not self._waiting or is_soon:
             return ""
-        self._told_s = now_s
+        self._alerted_s = now_s
         return f"run {self._called}: {self._taken()}"
 
     def end(self) -> str:
-        """What is to be told when all runs are stored, or their supervisor is gone."""
-        said = [f"{end.status}: {end.reason}" if end.reason else end.status for end in self._ends.values()]
-        if len(said) < len(self._plans):
-            said.append("its supervisor was killed")
+        """The alert to raise when all runs are stored, or their supervisor is gone."""
+        endings = [f"{end.status}: {end.reason}" if end.reason else end.status for end in self._ends.values()]
+        if len(endings) < len(self._plans):
+            endings.append("its supervisor was killed")
         cases = f"; {self._taken()}" if self._waiting else ""
-        return f"run {self._called} {', '.join(dict.fromkeys(said))}{cases}"
+        return f"run {self._called} {', '.join(dict.fromkeys(endings))}{cases}"
 
     def _sentence(self, index: int, line: CaseEnd) -> str:
         planned = self._plans[index].cases

@@ -1,4 +1,7 @@
-"""Follows every run in progress on this machine, in threads, to tell what is worth ringing for."""
+"""Follows every run in progress on this machine, in threads, and raises alerts.
+
+Separate from `alerts`, whose imports would delay the first frame of the screens.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,29 @@ from gputui.errors import GputuiError
 if TYPE_CHECKING:
     from gputui.services.runs.process import LiveRun
 
-LOOK_EVERY_S = 2.0
+POLL_EVERY_S = 2.0
 READ_EVERY_S = 0.5
 
 
 class AlertsWatch:
-    """Tells of runs, whoever started them. `tell` is called in threads, which nobody waits for."""
+    """Raises alerts for all runs, whoever started them. Calls `alert` in daemon threads."""
 
-    def __init__(self, tell: Callable[[str], None], look_every_s: float = LOOK_EVERY_S) -> None:
-        self._tell = tell
-        self._look_every_s = look_every_s
+    def __init__(self, on_alert: Callable[[str], None], poll_every_s: float = POLL_EVERY_S) -> None:
+        self._on_alert = on_alert
+        self._poll_every_s = poll_every_s
         self._ends = threading.Event()
         self._followed: set[str] = set()
 
     def start(self) -> None:
-        """Begin; returns at once."""
-        threading.Thread(target=self._look, name="gputui-notices", daemon=True).start()
+        """Start; returns at once."""
+        threading.Thread(target=self._poll, name="gputui-alerts", daemon=True).start()
 
     def close(self) -> None:
-        """Tell nothing more; returns at once."""
+        """Stop raising alerts; returns at once."""
         self._ends.set()
 
-    def _look(self) -> None:
-        from gputui.services.runs.process import runs_in_progress  # not before the first picture stands
+    def _poll(self) -> None:
+        from gputui.services.runs.process import runs_in_progress  # after the first frame is drawn
 
         is_first = True
         while not self._ends.is_set():
@@ -41,10 +44,10 @@ class AlertsWatch:
                 if runs[0].run_id not in self._followed:
                     self._followed.add(runs[0].run_id)
                     threading.Thread(
-                        target=self._follow, args=(runs, is_first), name="gputui-notices-of-run", daemon=True
+                        target=self._follow, args=(runs, is_first), name="gputui-alerts-of-run", daemon=True
                     ).start()
             is_first = False
-            self._ends.wait(self._look_every_s)
+            self._ends.wait(self._poll_every_s)
 
     def _follow(self, runs: tuple[LiveRun, ...], is_late: bool) -> None:
         from gputui.recording.spec import Spec
@@ -54,7 +57,7 @@ class AlertsWatch:
         try:
             plans = [Spec.read(run.run_dir).plan for run in runs]
         except GputuiError:
-            return  # of another version: whoever shows the run says so
+            return  # of another version: the screen of the run reports that
         alerts = Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
         for index, line in follow(runs, READ_EVERY_S):
             if self._ends.is_set():
@@ -62,9 +65,9 @@ class AlertsWatch:
             if line is not None:
                 alerts.hear(index, line)
             else:
-                self._say(alerts.tick())
-        self._say(alerts.end())
+                self._alert(alerts.tick())
+        self._alert(alerts.end())
 
-    def _say(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         if text and not self._ends.is_set():
-            self._tell(text)
+            self._on_alert(text)

@@ -1,4 +1,4 @@
-"""The end of a run: that it is stored, by its supervisor or, if that was killed, by who watched it."""
+"""The end of a run: it is stored by its supervisor or, if that was killed, by the process that watched it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gputui.services.runs.recovery import recover_now
 
 
 def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
-    """See that a run that is followed no more is stored; what is to be said if its supervisor was killed.
+    """Make sure that a finished run is stored; returns messages if its supervisor was killed.
 
-    `last` is what its journal ended with, None if there was none: then it is stored now, by this process.
-    Raises NotStored, with where its journal is kept.
+    `last` is the last line of its journal, None if it is missing: then this process stores the run. Raises
+    NotStored, with where its journal is kept.
     """
     if last is not None:
         if last.exit_status:
@@ -27,6 +27,6 @@ def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
     wait_until_begun([run])
     found = recover_now(run.run_dir)
     if found is not None and found.stored is None:
-        raise NotStored(found.said)
+        raise NotStored(found.message)
     killed = f"the supervisor of run {run.short_id} was killed"
-    return (killed, found.said) if found is not None and found.said else (killed,)
+    return (killed, found.message) if found is not None and found.message else (killed,)

@@ -1,4 +1,4 @@
-"""Which runs are in progress here, by the locks that their supervisors hold; for those who only look."""
+"""Which runs are in progress here, from the locks that their supervisors hold. Read-only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def held_runs() -> list[tuple[Holder, tuple[Path, ...]]]:
         if run_dir in seen or holder is None or not is_held(run_dir):
             continue
         if holder.boot_id == boot_id() and not holder.lives_here():
-            continue  # somebody recovers it at this moment
+            continue  # another process is recovering it now
         together = [d for d in map(Path, holder.run_dirs) if d.parent == home] or [run_dir]
         seen.update(together)
         found.append((holder, tuple(together)))
@@ -24,7 +24,7 @@ def held_runs() -> list[tuple[Holder, tuple[Path, ...]]]:
 
 
 def directories_in(home: Path) -> list[Path]:
-    """What lies in a directory and is one; nothing if it cannot be read."""
+    """The subdirectories of a directory; none if it cannot be read."""
     try:
         return [entry for entry in home.iterdir() if entry.is_dir()]
     except OSError:

@@ -1,4 +1,4 @@
-"""What makes a terminal ring and show a message on the desktop, as bytes."""
+"""Terminal escape sequences that ring and show a message on the desktop."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Mapping
 from gputui.store.text import clean_text
 
 LONGEST = 200
-"""Letters of a message; GNU screen passes 768 bytes of a string on and no more."""
+"""Length of a message; GNU screen passes on at most 768 bytes of a string."""
 _BELL = b"\x07"
 _TITLE = "gputui"
 _BELL_ALONE = ("", "dumb", "linux", "vt100", "vt220")
-"""Values of TERM; some of these terminals print what follows the ESC of a sequence they do not know."""
+"""Values of TERM; some of these terminals print what follows the ESC of an unknown sequence."""
 _TAKES_777 = ("foot", "wezterm", "xterm-ghostty", "xterm-kitty")
-"""These show OSC 9 as well: of both they would show the same message twice."""
+"""These show OSC 9 as well, so that both would show the message twice."""
 _PROGRAMS_TAKE_777 = ("WezTerm", "ghostty")
 _PROGRAMS_TAKE_9 = ("iTerm.app",)
 
 
 def notification(text: str, environment: Mapping[str, str] = os.environ) -> bytes:
-    """A bell, and OSC 9 and OSC 777 with a text, so that a terminal which knows one of them shows it.
+    """A bell, and OSC 9 and OSC 777 with a text; a terminal shows the one it knows.
 
-    `environment` tells what stands between: tmux and GNU screen drop sequences that they do not know unless
-    these come wrapped (for tmux: its FAQ, "passthrough escape sequence"). A bell passes both as it is.
+    `environment` reveals multiplexers: tmux and GNU screen drop unknown sequences unless they are wrapped
+    (for tmux: its FAQ, "passthrough escape sequence"). Both pass on a bell.
     """
     term = environment.get("TERM", "")
     if term in _BELL_ALONE:
         return _BELL
-    said = clean_text(text).replace(";", ",")[:LONGEST].encode("utf-8", "replace")
-    osc_9 = b"\x1b]9;%s: %s\x07" % (_TITLE.encode(), said)
-    osc_777 = b"\x1b]777;notify;%s;%s\x07" % (_TITLE.encode(), said)
+    shown = clean_text(text).replace(";", ",")[:LONGEST].encode("utf-8", "replace")
+    osc_9 = b"\x1b]9;%s: %s\x07" % (_TITLE.encode(), shown)
+    osc_777 = b"\x1b]777;notify;%s;%s\x07" % (_TITLE.encode(), shown)
     program = environment.get("TERM_PROGRAM", "")
     if environment.get("TMUX") or term.startswith("tmux"):
         return _BELL + _through_tmux(osc_9) + _through_tmux(osc_777)
@@ -48,5 +48,5 @@ def _through_tmux(sequence: bytes) -> bytes:
 
 
 def _through_screen(sequence: bytes) -> bytes:
-    """As it is: screen takes an ESC that no backslash follows for a part of the string."""
+    """Wrapped without escaping: screen only treats an ESC before a backslash as the end of the string."""
     return b"\x1bP" + sequence + b"\x1b\\"

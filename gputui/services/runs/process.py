@@ -1,4 +1,4 @@
-"""Starts runs and follows them: a supervisor of its own session, seen through its journals."""
+"""Starts runs and follows them: a supervisor in a separate session, seen through its journals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEVER_BEGUN_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run to be started."""
+    """A run to start."""
 
     plan: Plan
     runtime: Runtime
@@ -42,7 +42,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A run that a supervisor has in hand, or had until a moment ago."""
+    """A run that a supervisor executes, or executed until a moment ago."""
 
     run_id: str
     run_dir: Path
@@ -53,11 +53,11 @@ class LiveRun:
 
     @property
     def short_id(self) -> str:
-        """What the run is called on the command line."""
+        """The run's name on the command line."""
         return self.run_id[-8:]
 
     def is_executed(self) -> bool:
-        """Whether its supervisor lives."""
+        """Whether its supervisor is alive."""
         return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
 
 
@@ -102,7 +102,7 @@ def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, .
 
 
 def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int, Line | None]]:
-    """Lines of all journals from their first, each with the index of its run; None when nothing came.
+    """Lines of all journals from the first, each with the index of its run; None when there are no new ones.
 
     `runs` are all runs of one supervisor. Ends when every run is stored, or when the supervisor is gone.
     """
@@ -125,7 +125,7 @@ def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int
 
 
 def runs_in_progress() -> list[tuple[LiveRun, ...]]:
-    """The runs that living supervisors execute, newest first; those of one supervisor together."""
+    """The runs that living supervisors execute, newest first, grouped by supervisor."""
     return [
         tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together)
         for holder, together in held_runs()
@@ -133,9 +133,9 @@ def runs_in_progress() -> list[tuple[LiveRun, ...]]:
 
 
 def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
-    """The runs of the supervisor that executes the run a user names; with "", the only one there is.
+    """The runs of the supervisor that executes the named run; with "", the only one there is.
 
-    Raises GputuiError if there is none or it is not clear which.
+    Raises GputuiError if there is none or the name is ambiguous.
     """
     groups = runs_in_progress()
     wanted = selector.lower()
@@ -155,9 +155,9 @@ def find_in_progress(selector: str) -> tuple[LiveRun, ...]:
 
 
 def wait_until_begun(runs: Sequence[LiveRun]) -> None:
-    """Wait until others can find runs that were just started.
+    """Wait until other processes can find runs that were just started.
 
-    Raises NotStored if their supervisor ends before that, with its last words.
+    Raises NotStored if their supervisor exits before that, with its last output.
     """
     while not all(has_begun(run) for run in runs):
         if not runs[0].is_executed() and not has_begun(runs[-1]):
@@ -166,12 +166,12 @@ def wait_until_begun(runs: Sequence[LiveRun]) -> None:
 
 
 def has_begun(run: LiveRun) -> bool:
-    """Whether a supervisor has written anything of it."""
+    """Whether a supervisor has written to its journal."""
     return holds_a_journal(run.run_dir)
 
 
 def holds_a_journal(run_dir: Path) -> bool:
-    """Whether a directory has a journal with something in it."""
+    """Whether a directory has a journal that is not empty."""
     try:
         return (run_dir / JOURNAL_NAME).stat().st_size > 0
     except OSError:
@@ -187,7 +187,7 @@ def called(run: LiveRun) -> str:
 def stop(run: LiveRun, number: signal.Signals) -> None:
     """Ask the supervisor to end its runs and store what is finished.
 
-    Nothing happens if it has just ended. Raises GputuiError if it is a process of another host or user.
+    Does nothing if it has just exited. Raises GputuiError if it is a process of another host or user.
     """
     if run.supervisor is not None:
         run.supervisor.send_signal(number)
@@ -214,7 +214,7 @@ def stop(run: LiveRun, number: signal.Signals) -> None:
 def remove_old_directories(home: Path) -> None:
     """Remove the directories of stored runs beyond the newest ten; runs that were not stored stay.
 
-    One in which no supervisor ever began goes as well, after an hour.
+    Also removes, after an hour, one in which no supervisor ever began.
     """
     stored = sorted(d for d in directories_in(home) if (d / STORED_NAME).is_file())
     for run_dir in stored[:-KEPT_STORED_RUNS]:
@@ -227,9 +227,9 @@ def remove_old_directories(home: Path) -> None:
 
 
 def mark_stored(run_dir: Path, target: Path) -> None:
-    """Note in a run directory that its journal is in a result file and may go.
+    """Mark a run directory as stored in a result file, so that it may be removed.
 
-    Where nothing can be written it is found to be stored once more, whenever somebody looks.
+    If it cannot be written, the next recovery finds the run stored once more.
     """
     with suppress(OSError):
         (run_dir / STORED_NAME).write_text(json.dumps({"target": str(target)}))
@@ -248,10 +248,10 @@ def new_run_id() -> str:
 
 def _last_words(run: LiveRun) -> str:
     try:
-        said = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
+        last_line = (run.run_dir / "supervisor.log").read_text(errors="replace").strip().split("\n")[-1]
     except OSError:
         return ""
-    return f": {said}" if said else ""
+    return f": {last_line}" if last_line else ""
 
 
 def _label(run: LiveRun) -> str:

@@ -1,4 +1,4 @@
-"""How far runs have come, from the lines of their journals: what `gputui attach` and the screens show."""
+"""Progress of runs, from the lines of their journals: what `gputui attach` and the screens show."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from gputui.store.journal_reader import latest_readings
 from gputui.store.text import clean_text
 
 INTERVAL_BLOCKS = 400
-"""The running median and interval are made of the last blocks, at most so many: they are made anew twice a
+"""The running median and interval use at most this many of the last blocks: they are computed twice a
 second."""
 EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
 READING_HOLDS_S = 10.0
 
 
-class Pace:
-    """Time that has passed and time that is left, of all runs of one supervisor."""
+class TimeLeft:
+    """Elapsed and remaining time of all runs of one supervisor."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self._begun_ns = time.monotonic_ns()
@@ -49,11 +49,11 @@ class Pace:
         self._is_of_this_clock = False
 
     def trust_clock(self) -> None:
-        """The journals are of this boot: their clock is ours, and a case may be silent for long."""
+        """Use the journals' timestamps: they are of this boot, so their clock is ours."""
         self._is_of_this_clock = True
 
     def hear(self, index: int, line: Line) -> None:
-        """One line of the journal of run `index`; also one that was written long before."""
+        """Read one line of the journal of run `index`; it may have been written long before."""
         if isinstance(line, RunStart):
             self._started_ns[index] = line.started_ns
             if self._is_of_this_clock:
@@ -76,7 +76,7 @@ class Pace:
         return max((time.monotonic_ns() - self._begun_ns) / 1e9, 0.0)
 
     def left_s(self) -> float | None:
-        """By the pace so far, never more than the budget leaves; None if nothing bounds the run."""
+        """Estimated from the progress so far, within the rest of the budget; None if the run has no limit."""
         if not self._budget_s:
             return None  # a recording ends when its program does
         elapsed_s = self.elapsed_s()
@@ -107,27 +107,27 @@ class CaseProgress:
 
     @property
     def is_now(self) -> bool:
-        """Whether a worker has it in hand."""
+        """Whether a worker is executing it."""
         return self.state in ("starting", "profiling", "warm", "timing")
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class TimedCase:
     """The case that is being timed."""
 
     name: str
     step_s: tuple[float, ...]
-    """Seconds a step took, block by block, of this launch; the last ones if there are many."""
+    """Seconds per step, block by block, of this launch; only the last ones if there are many."""
     blocks: int
     centre_s: float
-    """Of Hodges and Lehmann, as verdicts take it; the median where there are too few for an interval."""
+    """The Hodges–Lehmann estimate, as in verdicts; the median if there are too few blocks for an interval."""
     interval: Interval | Missing
     """Of 95 %, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event, or the bad end of a launch."""
+    """An event, or a failed launch."""
 
     at_s: float
     """Since the run began."""
@@ -136,9 +136,8 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
-    """What a worker had written when its launch ended badly, when a case of it failed, or when it did not
-    leave as it should."""
+class LogTail:
+    """The end of a worker's log after its launch or a case of it failed, or after it did not exit cleanly."""
 
     run: int
     """Index among the runs of the supervisor."""
@@ -146,7 +145,7 @@ class LastWords:
     at_s: float
     """Since the run began."""
     launch: str
-    """As `launch 3, spin mini cpu fp32`."""
+    """Such as `launch 3, spin mini cpu fp32`."""
     outcome: str
     reason: str
     lines: tuple[str, ...]
@@ -155,27 +154,27 @@ class LastWords:
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
-    """All that is shown of runs in progress at one moment."""
+    """Everything shown of runs in progress at one moment."""
 
     begun_ns: int
     left_s: float | None
     cases: tuple[CaseProgress, ...]
-    strip: Strip | None
+    strip: TimedCase | None
     events: tuple[Happened, ...]
-    """The newest last."""
+    """Newest last."""
     is_storing: bool
-    """All is measured."""
+    """Whether everything is measured."""
     box: tuple[str, ...] = ()
-    """What the sampler read last, a line per GPU; of the host where there is none."""
-    last_words: tuple[LastWords, ...] = ()
-    """The newest last."""
+    """The sampler's last reading, a line per GPU; of the host if there is none."""
+    last_words: tuple[LogTail, ...] = ()
+    """Newest last."""
 
 
 def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
-    """What the sampler of a run of this boot read last, as `GPU 0  98 % busy · 512 W · 1.98 GHz · 71 °C`.
+    """The sampler's last reading of a run of this boot, as `GPU 0  98 % busy · 512 W · 1.98 GHz · 71 °C`.
 
-    `now_ns` is the monotonic time; a reading that is older than 10 s is left out. Why there is none, if the
-    telemetry cannot be read.
+    `now_ns` is the monotonic time; readings older than 10 s are left out. The reason, if the telemetry cannot
+    be read.
     """
     now_ns = time.monotonic_ns() if now_ns is None else now_ns
     latest = latest_readings(run_dir)
@@ -188,7 +187,7 @@ def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
 
 def _gpu_words(reading: Reading) -> str:
     values = reading.values
-    said = [f"GPU {reading.device}"]
+    parts = [f"GPU {reading.device}"]
     for key, form in (
         ("sm_busy_pct", "{:.0f} % busy"),
         ("power_w", "{:.0f} W"),
@@ -196,22 +195,22 @@ def _gpu_words(reading: Reading) -> str:
         ("temperature_c", "{:.0f} °C"),
     ):
         if key in values:
-            said.append(form.format(values[key]))
-    return " · ".join([*said, *throttle_words(int(values.get("throttle_bits", 0)))])
+            parts.append(form.format(values[key]))
+    return " · ".join([*parts, *throttle_words(int(values.get("throttle_bits", 0)))])
 
 
 def _host_words(reading: Reading) -> str:
     values = reading.values
-    said = ["host"]
+    parts = ["host"]
     if "cpu_busy_pct" in values:
-        said.append(f"CPU {values['cpu_busy_pct']:.0f} %")
+        parts.append(f"CPU {values['cpu_busy_pct']:.0f} %")
     if values.get("cpu_steal_pct", 0) >= 1:
-        said.append(f"{values['cpu_steal_pct']:.0f} % taken by the hypervisor")
+        parts.append(f"{values['cpu_steal_pct']:.0f} % taken by the hypervisor")
     if "cpu_clock_mhz" in values:
-        said.append(f"{values['cpu_clock_mhz']:.0f} MHz")
+        parts.append(f"{values['cpu_clock_mhz']:.0f} MHz")
     if "memory_used_bytes" in values:
-        said.append(f"{format_bytes(values['memory_used_bytes'])} in use")
-    return " · ".join(said)
+        parts.append(f"{format_bytes(values['memory_used_bytes'])} in use")
+    return " · ".join(parts)
 
 
 @dataclass(slots=True)
@@ -222,14 +221,14 @@ class _Case:
     done: int = 0
     blocks: int = 0
     has_result: bool = False
-    """A launch of it was `ok`: the result file will call it so."""
+    """A launch of it was `ok`, so the result file will say so."""
 
 
 class ProgressTracker:
-    """Hears journals and knows how far they are. For one thread, as `follow` is."""
+    """Tracks the progress of runs from their journals. For one thread, as `follow` is."""
 
     def __init__(self, plans: Sequence[Plan], *, is_of_this_clock: bool = False) -> None:
-        self.pace = Pace(plans)
+        self.pace = TimeLeft(plans)
         if is_of_this_clock:
             self.pace.trust_clock()
         self._plans = plans
@@ -239,7 +238,7 @@ class ProgressTracker:
         self._timed: tuple[int, int] | None = None
         self._events: list[Happened] = []
         self._launched: dict[tuple[int, int], str] = {}
-        self._last_words: list[LastWords] = []
+        self._last_words: list[LogTail] = []
         self._failed: dict[tuple[int, int], str] = {}
         """By run and launch, why its first failed case failed."""
         self.ended: dict[int, RunEnd] = {}
@@ -259,7 +258,7 @@ class ProgressTracker:
         }
 
     def hear(self, index: int, line: Line) -> None:
-        """One line of the journal of run `index`; one of a case that the plan has not is passed over."""
+        """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
         self.pace.hear(index, line)
         if isinstance(line, RunStart):
             self._started_ns[index] = line.started_ns
@@ -296,7 +295,6 @@ class ProgressTracker:
             self.stored[index] = line
 
     def picture(self) -> ProgressSnapshot:
-        """How things stand."""
         return ProgressSnapshot(
             begun_ns=self.pace.begun_ns,
             left_s=self.pace.left_s(),
@@ -358,12 +356,12 @@ class ProgressTracker:
             if run == index and case.state in ("starting", "warm", "timing", "profiling"):
                 case.state, case.reason = line.outcome, line.reason
         if line.outcome != "ok" or line.exit_status:
-            said = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
-            self._note(index, line.t_ns, "warning", said)
+            parts = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
+            self._note(index, line.t_ns, "warning", parts)
         failed = self._failed.get((index, line.launch_id))
         if line.log_tail or failed is not None:
             names = self._launched.get((index, line.launch_id), "")
-            said_last = LastWords(
+            tail = LogTail(
                 index,
                 line.launch_id,
                 self._since_start_s(index, line.t_ns),
@@ -372,7 +370,7 @@ class ProgressTracker:
                 clean_text(line.reason or failed or ""),
                 tuple(clean_text(row) for row in line.log_tail.splitlines()),
             )
-            self._last_words.append(said_last)
+            self._last_words.append(tail)
             del self._last_words[:-LAST_WORDS_KEPT]
 
     def _since_start_s(self, index: int, t_ns: int) -> float:
@@ -399,11 +397,11 @@ class ProgressTracker:
         self._rates[index, case_id] = (len(steps), rate)
         return rate
 
-    def _strip(self) -> Strip | None:
+    def _strip(self) -> TimedCase | None:
         if self._timed is None:
             return None
         steps = self._steps_ns[self._timed]
         step_s = tuple(ns / 1e9 for ns in steps[-INTERVAL_BLOCKS:])
         interval = hodges_lehmann_interval(step_s)
         centre_s = median(step_s) if isinstance(interval, Missing) else interval.estimate
-        return Strip(self._name(*self._timed), step_s, len(steps), centre_s, interval)
+        return TimedCase(self._name(*self._timed), step_s, len(steps), centre_s, interval)

@@ -1,4 +1,4 @@
-"""Recordings: what `gputui record` lays out before a program runs, and stores after it."""
+"""Recordings: what `gputui record` prepares before a program runs, and stores after it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Recording:
 
     @property
     def short_id(self) -> str:
-        """What the run is called on the command line."""
+        """The run's name on the command line."""
         return self.spec.run_id[-8:]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a program, as a case says it."""
+    """The outcome of a program."""
 
     outcome: str
     reason: str
@@ -57,7 +57,7 @@ def lay_out(
     has_program: bool,
     seconds: float | None,
 ) -> Recording:
-    """Make the run directory of a recording. `target` is absolute. Raises NotStored if it cannot be made."""
+    """Create the run directory of a recording. `target` is absolute. Raises NotStored if that fails."""
     home = run_directories()
     remove_old_directories(home)
     run_id = new_run_id()
@@ -84,7 +84,7 @@ def lay_out(
 
 
 def recorded_case(label: str, run_id: str) -> Case:
-    """The case of a recorded program: its label says what was done; without one it is like no other."""
+    """The case of a recorded program: its label identifies the work; without one it matches no other."""
     return program_case(
         f"{PROFILE}:{label}" if label else PROFILE,
         VERSION,
@@ -97,7 +97,7 @@ def recorded_case(label: str, run_id: str) -> Case:
 
 
 def outcome_of(end: ProgramEnd) -> Outcome:
-    """A program that was stopped is `interrupted`, and one that ends with an error has `failed`."""
+    """A program that was stopped is `interrupted`, and one that exits with an error has `failed`."""
     if end.exit_status == 0:
         return Outcome("ok", "")
     if end.exit_status > 0:
@@ -109,7 +109,7 @@ def outcome_of(end: ProgramEnd) -> Outcome:
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL`; a real-time signal has only a number."""
+    """`SIGKILL`; for a real-time signal only its number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -117,7 +117,7 @@ def signal_name(number: int) -> str:
 
 
 def store(recording: Recording) -> StoredRun:
-    """Store a recording that has ended. Raises NotStored, and its journal is kept."""
+    """Store a finished recording. Raises NotStored, and its journal is kept."""
     try:
         return import_journal(recording.run_dir, recording.target)
     except GputuiError as error:

@@ -1,4 +1,4 @@
-"""Stores what runs left behind whose supervisors died: those of this host, that nobody executes any more."""
+"""Stores the runs of this host whose supervisors died."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ WAIT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """One run that was found without its supervisor, and what became of it."""
+    """One run that was found without its supervisor, and what was done."""
 
     run_dir: Path
     run_id: str
     stored: StoredRun | None
-    """None if it could not be stored; its journal is kept then."""
-    said: str
-    """One line for a person."""
+    """None if it could not be stored; its journal is then kept."""
+    message: str
+    """A line for the user."""
 
 
 def recover_orphans() -> tuple[Recovered, ...]:
-    """Store every run of this host whose supervisor is gone, each in the file it was meant for."""
+    """Store every run of this host whose supervisor is gone, each in its target file."""
     try:
         directories = sorted(run_directories().iterdir())
     except OSError:
@@ -46,7 +46,7 @@ def recover_orphans() -> tuple[Recovered, ...]:
 def recover_now(run_dir: Path) -> Recovered | None:
     """Store one run whose supervisor has just died; None if it is stored already.
 
-    Waits for whoever else recovers it at this moment. Raises NotStored if that takes too long.
+    Waits for another process that recovers it at this moment. Raises NotStored if that takes too long.
     """
     deadline = time.monotonic() + WAIT_S
     while not (run_dir / STORED_NAME).exists():
@@ -61,8 +61,8 @@ def recover_now(run_dir: Path) -> Recovered | None:
 def import_journal(run_dir: Path, target: Path) -> StoredRun:
     """Store the journal of a run directory, wherever it came from.
 
-    Raises GputuiError if it cannot be read, or if the run still goes on: it would be stored as interrupted,
-    and its end would find itself stored already. NotStored if it cannot be written.
+    Raises GputuiError if it cannot be read, or if the run is still in progress: it would be stored as
+    interrupted, and could not be stored again at its end. NotStored if the file cannot be written.
     """
     contents = read_journal(run_dir)
     if contents.end is None and is_held(run_dir):
@@ -77,7 +77,7 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
 
 
 def _keep_traces(run_dir: Path, run_id: str, target: Path) -> None:
-    """Put traces beside the result file. One that has no room there stays where it is."""
+    """Move traces next to the result file. One that has no room there stays where it is."""
     with suppress(OSError):
         keep_traces(run_dir, run_id, target)
 
@@ -94,7 +94,7 @@ def _recovered(run_dir: Path) -> Iterator[Recovered]:
                 end_left_worker(run_dir)
                 yield _stored(run_dir, holder)
     except OSError:
-        return  # another user's, or it went away meanwhile
+        return  # another user's, or just removed
 
 
 def _stored(run_dir: Path, holder: Holder) -> Recovered:
@@ -108,10 +108,10 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
         return Recovered(run_dir, run_dir.name, None, f"run {name} is not stored: {error}; {hint}")
-    said = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
+    message = f"run {name} was not stored yet: {_how_much(contents)} in {target} now"
     if stored.left_out:
-        said += f"; left out: {'; '.join(stored.left_out)}"
-    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else said)
+        message += f"; left out: {'; '.join(stored.left_out)}"
+    return Recovered(run_dir, stored.run_id, stored, "" if stored.already_there else message)
 
 
 def _how_much(contents: JournalContents) -> str:

@@ -1,4 +1,4 @@
-"""From what a user asks for to runs that can be started: the one way of the command line and the screens."""
+"""From a user's request to runs that can be started: shared by the command line and the screens."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from gputui.store.writing import check_writable
 from gputui.worker.procs.multihost import address_of
 
 _SHOWN = 40
-"""Letters of a wrong value in an error."""
+"""How much of a wrong value an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the options of `gputui run` say."""
+class RunOptions:
+    """The options of `gputui run`."""
 
     profile: str = "quick"
-    """A name, a .toml file, or a workload in a .py file; empty if another run says what is measured."""
+    """A name, a .toml file, or a workload in a .py file; empty if another run defines what is measured."""
     db: Path | None = None
     """None for the default result file."""
     pythons: tuple[str, ...] = ()
@@ -49,13 +49,13 @@ class Asked:
     budget_s: float | None = None
     blocks: int | None = None
     rendezvous: str = ""
-    """`ADDRESS:PORT` of this box where other hosts join; empty if none do."""
+    """`ADDRESS:PORT` on this host where other hosts connect; empty if there are none."""
     label: str = ""
     price: float | None = None
-    """USD per hour for the whole box."""
+    """USD per hour for the whole machine."""
     instance: str | None = None
     seed: int | None = None
-    """None for one by chance."""
+    """None for a random one."""
     keeps_traces: bool = False
 
 
@@ -67,73 +67,71 @@ class Prepared:
     target: Path
     """The result file, absolute; it can be written."""
     warning: str
-    """That the file will not outlive the box; empty otherwise."""
+    """That the file would be lost with the machine; empty otherwise."""
 
 
 def prepare(
-    asked: Asked,
+    options: RunOptions,
     *,
     on_probe: Callable[[str], None] = lambda path: None,
     on_planned: Callable[[Plan, Chosen, Path], None] = lambda plan, chosen, target: None,
     profile_of: Callable[[Profile | None, Machine, Chosen], Profile] | None = None,
 ) -> Prepared:
-    """Check all that was asked for and plan one run per interpreter; nothing is started.
+    """Check the request and plan one run per interpreter; starts nothing.
 
-    Blocks while interpreters are asked what they have, up to a minute each; `on_probe` is told then.
-    `profile_of` says what is measured where it is not the profile that was asked for, if one was.
-    Raises GputuiError: the first thing that is wrong.
+    Blocks while interpreters are probed, up to a minute each; calls `on_probe` before. `profile_of` supplies
+    what is measured if it is not the requested profile. Raises GputuiError for the first thing that is wrong.
     """
-    check_label(asked.label)
-    is_shipped = bool(asked.profile) and not is_step_file(asked.profile)
-    shipped = find_profile(asked.profile) if is_shipped else None
-    target = target_of(asked.db)
+    check_label(options.label)
+    is_shipped = bool(options.profile) and not is_step_file(options.profile)
+    shipped = find_profile(options.profile) if is_shipped else None
+    target = target_of(options.db)
     machine = describe_machine(hash_key())
-    price = price_of(asked.price, asked.instance, machine)
-    if asked.rendezvous:
-        _check_rendezvous(asked.rendezvous)
-    if asked.db is None:
+    price = price_of(options.price, options.instance, machine)
+    if options.rendezvous:
+        _check_rendezvous(options.rendezvous)
+    if options.db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     check_writable(target)
-    seed = secrets.randbelow(2**31) if asked.seed is None else asked.seed
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     requests = []
-    for stated in asked.pythons or (None,):
+    for stated in options.pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=on_probe)
         profile = shipped
-        if asked.profile and profile is None:
-            profile = profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+        if options.profile and profile is None:
+            profile = profile_of_step(Path(options.profile), chosen.interpreter.executable)
         if profile_of is not None:
             profile = profile_of(profile, machine, chosen)
         if profile is None:
             raise ValueError("a run has a profile, or another run to be like")
-        plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(asked, seed))
+        plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options, seed))
         check_something_runs(profile, plan, chosen)
         on_planned(plan, chosen, target)
-        requests.append(RunRequest(plan, chosen.interpreter.runtime, asked.label, price))
+        requests.append(RunRequest(plan, chosen.interpreter.runtime, options.label, price))
     return Prepared(tuple(requests), target, storage_warning(target, machine.layers))
 
 
 def target_of(db: Path | None) -> Path:
-    """The result file that is meant, absolute."""
+    """The result file, absolute."""
     return expanded(default_result_file() if db is None else db).absolute()
 
 
-def choices_of(asked: Asked, seed: int = 0) -> Choices:
-    """What narrows the plan."""
+def choices_of(options: RunOptions, seed: int = 0) -> Choices:
     return Choices(
-        device=asked.device,
-        only=asked.only,
-        precisions=asked.precisions,
-        replicates=asked.launches,
-        budget_s=asked.budget_s,
-        most_blocks=asked.blocks,
-        rendezvous=asked.rendezvous,
+        device=options.device,
+        only=options.only,
+        precisions=options.precisions,
+        replicates=options.launches,
+        budget_s=options.budget_s,
+        most_blocks=options.blocks,
+        rendezvous=options.rendezvous,
         seed=seed,
-        keeps_traces=asked.keeps_traces,
+        keeps_traces=options.keeps_traces,
     )
 
 
 def check_something_runs(profile: Profile, plan: Plan, chosen: Chosen) -> None:
-    """Raises MachineLacks if no case of the plan can run here, with what would help."""
+    """Raise MachineLacks if no case of the plan can run here, with what would help."""
     if plan.launches:
         return
     reasons = dict.fromkeys(c.reason for c in plan.cases if c.reason)
@@ -150,12 +148,12 @@ def check_something_runs(profile: Profile, plan: Plan, chosen: Chosen) -> None:
 
 
 def launches_from(text: str) -> int:
-    """The number of launches that was typed. Raises GputuiError unless it is from 1 to 100."""
+    """Parse a number of launches. Raises GputuiError unless it is from 1 to 100."""
     return _whole("--launches", text, 1, MAX_REPLICATES)
 
 
 def blocks_from(text: str) -> int:
-    """The number of blocks that was typed. Raises GputuiError unless it is from 5 to 10000."""
+    """Parse a number of blocks. Raises GputuiError unless it is from 5 to 10000."""
     return _whole("--blocks", text, MIN_BLOCKS, MAX_BLOCKS)
 
 
@@ -171,7 +169,7 @@ def _whole(option: str, text: str, least: int, most: int) -> int:
 
 
 def budget_from(text: str) -> float:
-    """The seconds that were typed. Raises GputuiError unless they are from 1 to those of a day."""
+    """Parse a time in seconds. Raises GputuiError unless it is from 1 to those of a day."""
     hint = f"seconds from 1 to {MAX_BUDGET_S}, such as 300"
     try:
         seconds = float(text)
@@ -183,7 +181,7 @@ def budget_from(text: str) -> float:
 
 
 def rendezvous_from(text: str) -> str:
-    """The address that was typed. Raises GputuiError unless it is `ADDRESS:PORT`."""
+    """Parse an address. Raises GputuiError unless it is `ADDRESS:PORT`."""
     try:
         address_of(text)
     except ValueError:
@@ -195,13 +193,13 @@ def rendezvous_from(text: str) -> str:
 
 
 def _check_rendezvous(rendezvous: str) -> None:
-    """Raises GputuiError if this box cannot listen there, and at the port after it, which torchrun takes."""
+    """Raise GputuiError if this host cannot listen there, and at the next port, which torchrun uses."""
     address, first = address_of(rendezvous)
     for port in (first, first + 1):
         try:
             socket.create_server((address, port)).close()
         except OSError as error:
-            code = error.errno or 0  # negative for names that are unknown
+            code = error.errno or 0  # negative for unknown names
             why = os.strerror(code) if code > 0 else error.strerror
             raise GputuiError(
                 f"--rendezvous {rendezvous}: this box cannot listen at {address}:{port} ({why})",
@@ -210,7 +208,7 @@ def _check_rendezvous(rendezvous: str) -> None:
 
 
 def price_from(text: str) -> float:
-    """The price that was typed; whether it is one of a box is for `price_of` to say. Raises GputuiError."""
+    """Parse a price; `price_of` checks whether it is plausible. Raises GputuiError."""
     try:
         return float(text)
     except ValueError:
@@ -219,27 +217,27 @@ def price_from(text: str) -> float:
         ) from None
 
 
-def command_line(asked: Asked) -> str:
-    """What does the same when it is typed into a shell."""
-    words = ["gputui", "run", asked.profile]
+def command_line(options: RunOptions) -> str:
+    """The shell command that does the same."""
+    words = ["gputui", "run", options.profile]
     for option, value in (
-        ("--db", asked.db),
-        *(("--python", python) for python in asked.pythons),
-        ("--device", asked.device),
-        *(("--only", workload) for workload in asked.only),
-        *(("--precision", precision) for precision in asked.precisions),
-        ("--launches", asked.launches),
-        ("--budget", None if asked.budget_s is None else f"{asked.budget_s:g}"),
-        ("--blocks", asked.blocks),
-        ("--rendezvous", asked.rendezvous),
-        ("--label", asked.label),
-        ("--price", asked.price),
-        ("--instance", asked.instance),
-        ("--seed", asked.seed),
+        ("--db", options.db),
+        *(("--python", python) for python in options.pythons),
+        ("--device", options.device),
+        *(("--only", workload) for workload in options.only),
+        *(("--precision", precision) for precision in options.precisions),
+        ("--launches", options.launches),
+        ("--budget", None if options.budget_s is None else f"{options.budget_s:g}"),
+        ("--blocks", options.blocks),
+        ("--rendezvous", options.rendezvous),
+        ("--label", options.label),
+        ("--price", options.price),
+        ("--instance", options.instance),
+        ("--seed", options.seed),
     ):
         if value not in (None, ""):
             words += _option(option, str(value))
-    if asked.keeps_traces:
+    if options.keeps_traces:
         words.append("--trace")
     return shlex.join(words)
 
@@ -250,18 +248,18 @@ def _option(name: str, value: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The same as text that is still being typed."""
+    """The same options as text that is still being typed."""
 
     profile: str = "quick"
     device: str = ""
     only: str = ""
-    """Several with spaces or commas between."""
+    """Separated by spaces or commas."""
     precision: str = ""
-    """As `only`."""
+    """Separated like `only`."""
     launches: str = ""
     budget: str = ""
     python: str = ""
-    """Several with spaces between, quoted as in a shell."""
+    """Separated by spaces, quoted as in a shell."""
     label: str = ""
     price: str = ""
     file: str = ""
@@ -269,11 +267,11 @@ class Draft:
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Draft))
 Wrong = dict[str, GputuiError]
-"""What is wrong, by the field of the draft."""
+"""Errors by the field of the draft."""
 
 
-def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
-    """What a draft asks for, and what of it cannot be read; quick, looks at no device and no file."""
+def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:
+    """Parse a draft; returns the errors too. Fast: touches no device and no file."""
     wrong: Wrong = {}
     launches: int | None = None
     budget_s: float | None = None
@@ -299,7 +297,7 @@ def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
         check_label(draft.label)
     except GputuiError as error:
         wrong["label"] = error
-    asked = Asked(
+    options = RunOptions(
         profile=draft.profile,
         db=Path(draft.file.strip()) if draft.file.strip() else None,
         pythons=pythons,
@@ -311,7 +309,7 @@ def read_draft(draft: Draft) -> tuple[Asked, Wrong]:
         label=draft.label,
         price=price,
     )
-    return asked, wrong
+    return options, wrong
 
 
 def _several(text: str) -> tuple[str, ...]:
@@ -319,23 +317,23 @@ def _several(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What is known of a draft."""
+class CheckedDraft:
+    """The result of checking a draft."""
 
     draft: Draft
     wrong: Wrong = field(default_factory=dict)
-    """By field; `profile` for what no other field could mend."""
+    """By field; `profile` for what no other field could fix."""
     plans: tuple[Plan, ...] = ()
-    """One per interpreter; empty where none could be made."""
+    """One per interpreter; empty if none could be made."""
     profile: Profile | None = None
     chosen: tuple[Chosen, ...] = ()
     machine: Machine | None = None
 
 
 class DraftChecker:
-    """Checks drafts as they are typed, and remembers what does not change. For one thread.
+    """Checks drafts as they are typed, caching what does not change. For one thread.
 
-    The same functions decide as in `prepare`.
+    Uses the same functions as `prepare`.
     """
 
     def __init__(self) -> None:
@@ -344,25 +342,25 @@ class DraftChecker:
 
     def check(
         self, draft: Draft, editing: str = "", on_probe: Callable[[str], None] = lambda path: None
-    ) -> Checked:
-        """All that is wrong with a draft, and its plans.
+    ) -> CheckedDraft:
+        """All errors of a draft, and its plans.
 
-        An interpreter is executed, and a file opened, only while their field is not the one being edited:
-        half a path may be another program. Blocks while an interpreter answers, up to a minute.
+        An interpreter is executed, and a file opened, only while their field is not being edited: half a path
+        may be another program. Blocks while an interpreter is probed, up to a minute.
         """
-        asked, wrong = read_draft(draft)
+        options, wrong = read_draft(draft)
         if self._machine is None:
             self._machine = describe_machine(hash_key())
         machine = self._machine
         if "price" not in wrong:
-            _note(wrong, "price", lambda: price_of(asked.price, None, machine))
-        if asked.db is not None and editing != "file":
-            _note(wrong, "file", lambda: check_writable(target_of(asked.db)))
-        stated = asked.pythons or (None,)
-        for named in asked.pythons:
+            _note(wrong, "price", lambda: price_of(options.price, None, machine))
+        if options.db is not None and editing != "file":
+            _note(wrong, "file", lambda: check_writable(target_of(options.db)))
+        stated = options.pythons or (None,)
+        for named in options.pythons:
             _note(wrong, "python", partial(executable_at, named))
-        if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in asked.pythons)):
-            return Checked(draft, wrong, machine=machine)
+        if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in options.pythons)):
+            return CheckedDraft(draft, wrong, machine=machine)
         plans: list[Plan] = []
         found: list[Chosen] = []
         profile: Profile | None = None
@@ -375,20 +373,20 @@ class DraftChecker:
                 continue
             found.append(chosen)
             try:
-                if is_step_file(asked.profile):
-                    profile = profile_of_step(Path(asked.profile), chosen.interpreter.executable)
+                if is_step_file(options.profile):
+                    profile = profile_of_step(Path(options.profile), chosen.interpreter.executable)
                 else:
-                    profile = find_profile(asked.profile)
-                plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(asked))
+                    profile = find_profile(options.profile)
+                plan = resolve_plan(profile, chosen.interpreter, machine, choices_of(options))
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen)
             except GputuiError as error:
-                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, asked)
-                wrong = {**alone, _field_of(error, asked): error, **wrong}
-        return Checked(draft, wrong, tuple(plans), profile, tuple(found), machine)
+                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options)
+                wrong = {**alone, _field_of(error, options): error, **wrong}
+        return CheckedDraft(draft, wrong, tuple(plans), profile, tuple(found), machine)
 
     def forget(self) -> None:
-        """Ask everything anew: something was installed, or plugged in."""
+        """Probe everything again: something was installed, or plugged in."""
         self._machine = None
         self._chosen.clear()
 
@@ -400,33 +398,33 @@ def _note(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
         wrong.setdefault(name, error)
 
 
-def _wrong_alone(profile: Profile, chosen: Chosen, machine: Machine, asked: Asked) -> Wrong:
-    """What is wrong with each choice even without the others: a plan stops at the first."""
+def _wrong_alone(profile: Profile, chosen: Chosen, machine: Machine, options: RunOptions) -> Wrong:
+    """Errors of each choice by itself: a plan stops at the first."""
     wrong: Wrong = {}
     for name, choices in (
-        ("device", Choices(device=asked.device)),
-        ("only", Choices(only=asked.only)),
-        ("precision", Choices(precisions=asked.precisions)),
+        ("device", Choices(device=options.device)),
+        ("only", Choices(only=options.only)),
+        ("precision", Choices(precisions=options.precisions)),
     ):
         if choices != Choices():
             _note(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, choices))
     return wrong
 
 
-def _field_of(error: GputuiError, asked: Asked) -> str:
+def _field_of(error: GputuiError, options: RunOptions) -> str:
     if error.message.startswith("--only"):
         return "only"
     if error.message.startswith("--precision"):
         return "precision"
-    if "--device" in error.message and asked.device:
+    if "--device" in error.message and options.device:
         return "device"
-    if "--precision" in error.message and asked.precisions:
+    if "--precision" in error.message and options.precisions:
         return "precision"
     return "profile"
 
 
 def reasons_of(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """Why cases would not run here, each reason with the names of its cases, as `skipped: no GPU`."""
+    """Why cases would not run here: each reason with the names of its cases, as `skipped: no GPU`."""
     reasons: dict[str, tuple[str, ...]] = {}
     for case in plan.cases:
         if case.outcome is not None:

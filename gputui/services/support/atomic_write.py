@@ -1,4 +1,4 @@
-"""Writes a text to a file, whole or not at all."""
+"""Writes text to a file atomically."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gputui.errors import GputuiError, NotStored
 from gputui.store.opening import expanded
 
 _DUCKDB_MAGIC = slice(8, 12), b"DUCK"
-"""Where every DuckDB database says that it is one."""
+"""Where every DuckDB database has its magic bytes."""
 _BYTES_OF_NAMES = "surrogateescape"
-"""Where the locale is C, Python knows a file name as bytes; they are written as they are."""
+"""In a C locale, Python represents file names as bytes; they are written unchanged."""
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step; what was there stays if it cannot be written. UTF-8, line ends as given.
+    """Replace a file in one step; the old content stays if that fails. UTF-8, line ends as given.
 
-    A device or pipe, such as /dev/stdout, is written to as it is. Raises NotStored, and GputuiError where a
-    database lies: measurements are not replaced by a report of them because two arguments were swapped.
+    A device or pipe, such as /dev/stdout, is written to directly. Raises NotStored, and GputuiError for a
+    database: swapped arguments must not replace measurements by a report of them.
     """
     target = expanded(path)
     try:
@@ -33,7 +33,7 @@ def write_whole(path: Path, text: str) -> None:
             return
         if _is_database(target):
             raise GputuiError(f"{path}: is a database, and stays as it is", "name another file to write to")
-        target = target.resolve()  # through a link, the file it points to is replaced
+        target = target.resolve()  # a symlink's target is replaced, not the link
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
         descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
@@ -62,14 +62,14 @@ def _is_database(path: Path) -> bool:
 
 
 def write(path: Path, writes: Callable[[], object]) -> None:
-    """Do what writes a file. Raises NotStored with what hinders it, and the next step."""
+    """Call a function that writes a file. Raises NotStored with the reason and the next step."""
     try:
         writes()
     except (NotStored, OSError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         number = cause.errno if isinstance(cause, OSError) else None
         another = "or give another path"
-        told = {
+        known = {
             errno.ENOENT: (f"there is no directory {path.parent}", f"make it, {another}"),
             errno.ENOTDIR: (f"{path.parent} is not a directory", "give another path"),
             errno.EISDIR: (f"{path} is a directory", "give the path of a file in it"),
@@ -80,7 +80,7 @@ def write(path: Path, writes: Callable[[], object]) -> None:
             errno.EDQUOT: (f"your quota has no room for {path}", f"free some, {another}"),
         }.get(number or 0)
         strerror = getattr(cause, "strerror", None) or str(error)
-        message, hint = told or (f"{path} cannot be written ({strerror})", "give another path")
+        message, hint = known or (f"{path} cannot be written ({strerror})", "give another path")
         raise NotStored(message, hint) from error
 
 

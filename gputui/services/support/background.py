@@ -23,7 +23,8 @@ class Job(Generic[T]):
     """One piece of work.
 
     `arrived` and `told` are called in the job's own thread, `arrived` once with what came of it, unless the
-    job was cancelled before. The thread ends with the process, wherever it is.
+    job was cancelled before. The thread ends with the process, wherever it is. Textual's workers do not:
+    asyncio waits for their executor before the program may end, and cancelling them interrupts no query.
     """
 
     def __init__(

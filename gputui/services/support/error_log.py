@@ -1,4 +1,4 @@
-"""The errors that screens have told, kept in a file that a person can read: one line each."""
+"""The log of errors that screens have shown: one line each."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from gputui.store.text import clean_text
 
 LONGEST_FILE = 2**20
-"""Bytes from which on a file makes room for another; the one before it is kept, and no third."""
+"""Size in bytes from which on the log is rotated; only one older file is kept."""
 _LONGEST_LINE = 4000
 _SHOWN_BYTES = 64 * 1024
 
 
 def older_log(path: Path) -> Path:
-    """Where the lines before those of a file of errors are."""
+    """The path of the rotated log."""
     return path.with_name(f"{path.name}.1")
 
 
 def keep_error(path: Path, screen: str, text: str) -> None:
-    """Add an error. Lines after the first, as of a traceback, are set in.
+    """Append an error. Lines after the first, as of a traceback, are indented.
 
-    A file that cannot be written stays as it is: whoever tells an error has told it already.
+    If the file cannot be written nothing is logged: the error was shown already.
     """
     first, *more = text[:_LONGEST_LINE].splitlines() or [""]
     when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -39,7 +39,7 @@ def keep_error(path: Path, screen: str, text: str) -> None:
 
 
 def kept_errors(path: Path) -> tuple[str, ...]:
-    """The last lines, the newest first, safe to show; at most 64 KiB of them."""
+    """The last lines, newest first, safe to show; at most 64 KiB of them."""
     text = b""
     for part in (path, older_log(path)):
         with suppress(OSError), part.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Where the Monitor screen keeps its settings: apart from other places, since it opens in milliseconds."""
+"""Where the Monitor screen keeps its settings. Separate from `paths`, whose imports would slow its start."""
 
 from __future__ import annotations
 

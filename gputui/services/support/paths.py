@@ -1,4 +1,4 @@
-"""Where gputui keeps what: result file, run directories, caches, the key of its hashes."""
+"""Where gputui keeps its files: result file, run directories, caches, the key of its hashes."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def run_directories(environ: Mapping[str, str] = os.environ) -> Path:
-    """One directory per run inside."""
+    """Contains one directory per run."""
     return state_directory(environ) / "runs"
 
 
 def error_log(environ: Mapping[str, str] = os.environ) -> Path:
-    """The file of the errors that screens have told; nothing else lies beside it but the one before it."""
+    """The log of errors that screens have shown; its directory holds only this and the rotated log."""
     return state_directory(environ) / "errors" / "errors.log"
 
 
 def probe_cache() -> Path:
-    """Directory of remembered probes."""
+    """Directory of cached probes."""
     return Path(platformdirs.user_cache_dir(APPLICATION)) / "probes"
 
 
 def copies_directory() -> Path:
-    """Where texts are written that a terminal may not have copied."""
+    """Directory of texts that a terminal may have failed to copy."""
     return Path(platformdirs.user_cache_dir(APPLICATION)) / "copies"
 
 
@@ -58,12 +58,12 @@ class Place:
     exists: bool
     total_bytes: int
     note: str
-    """What else is to be known of it; empty otherwise."""
+    """What else to know about it; empty otherwise."""
 
 
 def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
-    """Everything gputui keeps for this user, whether it is there or not."""
-    from gputui.model.journal import STORED_NAME  # 1 MiB that those who ask for one place need not have
+    """Everything gputui keeps for this user, whether it exists or not."""
+    from gputui.model.journal import STORED_NAME  # 1 MiB that callers who need a single path can do without
 
     runs = run_directories(environ)
     unstored = [d for d in _entries(runs) if d.is_dir() and not (d / STORED_NAME).exists()]
@@ -99,9 +99,9 @@ def _key_path() -> Path:
 
 
 def hash_key() -> bytes:
-    """The key of this user's hashes: 32 random bytes, made once, mode 0600, never exported.
+    """The key of this user's hashes: 32 random bytes, created once, mode 0600, never exported.
 
-    Raises GputuiError if it can be neither read nor made.
+    Raises GputuiError if it can be neither read nor created.
     """
     path = _key_path()
     try:
@@ -112,7 +112,7 @@ def hash_key() -> bytes:
             key = path.read_bytes()
             if len(key) == KEY_BYTES:
                 return key
-            descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)  # a torn file of an earlier start
+            descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)  # left incomplete by an earlier process
         key = os.urandom(KEY_BYTES)
         with os.fdopen(descriptor, "wb") as file:
             file.write(key)

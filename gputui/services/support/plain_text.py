@@ -80,7 +80,7 @@ _UNKNOWN = "?"
 
 
 def in_encoding(text: str, encoding: str) -> str:
-    """The same text with a plain substitute for each character that the encoding lacks; it may be longer."""
+    """The text with a plain substitute for each character that the encoding lacks; it may get longer."""
     if text.isascii():
         return text
     try:

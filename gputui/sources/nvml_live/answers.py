@@ -1,4 +1,4 @@
-"""Asks the NVML library, remembers what it never tells, and believes no value that cannot be."""
+"""Queries the NVML library, remembers what is not supported, and rejects impossible values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputui.sources import nvml_calls
 
 Values = dict[str, Value]
 Way = Callable[[Any, Any], Mapping[str, "float | int | str"]]
-"""Asks (pynvml, handle) for the values of some metrics."""
+"""Queries (pynvml, handle) for the values of some metrics."""
 
 LOST = Missing(nvml_codes.nvml_reason(nvml_codes.GPU_IS_LOST))
 UNREPORTED = Missing(nvml_codes.nvml_reason(nvml_codes.NOT_SUPPORTED))
@@ -23,7 +23,7 @@ _DRIVER_GONE = frozenset({nvml_codes.UNINITIALIZED, nvml_codes.DRIVER_NOT_LOADED
 
 
 class DriverGone(Exception):
-    """The driver was unloaded or exchanged: nothing can be asked until the library is opened anew."""
+    """The driver was unloaded or replaced: the library must be opened again."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -31,7 +31,7 @@ class DriverGone(Exception):
 
 
 class GpuLost(Exception):
-    """The GPU does not answer any more."""
+    """The GPU no longer responds."""
 
 
 def check_alive(code: int) -> None:
@@ -44,7 +44,7 @@ def check_alive(code: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What a sane driver answers."""
+    """The plausible values of a metric."""
 
     least: float
     most: float
@@ -63,7 +63,7 @@ _RANGES: dict[str, _Range] = {
     "memory_busy_pct": _PERCENT,
     "encoder_pct": _PERCENT,
     "decoder_pct": _PERCENT,
-    "fan_pct": _Range(0, 200, " %"),  # of the speed meant as the highest: nvml.h allows more
+    "fan_pct": _Range(0, 200, " %"),  # relative to the intended maximum speed: nvml.h allows more
     "power_w": _WATTS,
     "power_limit_w": _Range(1, 10_000, " W"),
     "power_limit_default_w": _Range(1, 10_000, " W"),
@@ -83,7 +83,7 @@ _RANGES: dict[str, _Range] = {
 
 
 def sane(key: str, value: float | int | str) -> Value:
-    """The value, or what was answered instead of one."""
+    """The value, or a Missing with the implausible value."""
     limits = _RANGES.get(key)
     if limits is None or isinstance(value, str) or limits.least <= value <= limits.most:
         return value
@@ -91,7 +91,7 @@ def sane(key: str, value: float | int | str) -> Value:
 
 
 def sane_memory(values: Values) -> None:
-    """Of a total that cannot be, nothing is a share; nor is more in use than there is."""
+    """Drop shares of an impossible total, and use that exceeds the total."""
     total, used = values["memory_total_bytes"], values["memory_used_bytes"]
     if isinstance(total, Missing):
         values["memory_used_bytes"] = values["memory_reserved_bytes"] = total
@@ -101,7 +101,7 @@ def sane_memory(values: Values) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked in one go, and the ways of asking in order of preference."""
+    """A query and its alternatives in order of preference."""
 
     keys: tuple[str, ...]
     ways: tuple[Way, ...]
@@ -111,17 +111,17 @@ class Question:
 
 @dataclass(slots=True, eq=False)
 class Asker:
-    """Asks questions of one handle, and remembers what need not be asked again."""
+    """Queries one handle, and remembers what need not be queried again."""
 
     nvml: Any
     handle: Any
     _open: dict[tuple[str, ...], list[Way]] = field(default_factory=dict)
-    """By the keys of a question: the ways that are not ruled out."""
+    """By the keys of a query: the alternatives that are not ruled out."""
     _refused: dict[tuple[str, ...], Missing] = field(default_factory=dict)
-    """By the keys of a question without any way left: why."""
+    """By the keys of a query without any alternative left: the reason."""
 
     def values(self, questions: Sequence[Question]) -> Values:
-        """The answers, checked; raises DriverGone or GpuLost."""
+        """The checked results; raises DriverGone or GpuLost."""
         values: Values = {}
         for question in questions:
             answer = self._answer(question)
@@ -147,6 +147,6 @@ class Asker:
         return reason
 
     def forget(self) -> None:
-        """Ask everything again: the GPU works in another way now."""
+        """Query everything again: the GPU now works in another mode."""
         self._open.clear()
         self._refused.clear()

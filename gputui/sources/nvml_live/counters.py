@@ -1,4 +1,4 @@
-"""What is told of the time between two readings: counters in field values, and GPM metrics."""
+"""Values that cover the time between two readings: counters in field values, and GPM metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any  # pynvml has no types
+from typing import Any  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
@@ -16,22 +16,22 @@ from gputui.sources import nvml_calls
 from gputui.sources.nvml_live.answers import UNREPORTED, Values, check_alive
 
 _RATE_OVER_NS = 200 * 10**6
-"""A rate over less would be noise: the driver takes its counters a few times a second."""
+"""A rate over less would be noise: the driver updates its counters a few times a second."""
 _GPM_OVER_NS = 100 * 10**6
-"""The least that nvml.h asks for between two GPM samples."""
+"""The minimum that nvml.h requires between two GPM samples."""
 _METER_NS = 10 * 10**9
 
 SECOND = Missing("known after the second reading")
 _BEGAN_AGAIN = Missing("the driver's counter began again")
 _NO_GPM = Missing("only Hopper GPUs and newer measure it")
 _OLD_PYNVML = Missing("this pynvml is too old to ask: `pip install -U nvidia-ml-py`")
-GPM_DOES_NOT_TELL = (_NO_GPM, _OLD_PYNVML, UNREPORTED)
+GPM_UNAVAILABLE = (_NO_GPM, _OLD_PYNVML, UNREPORTED)
 _MEASURING = Missing("being measured for the first time")
 
 # Field values: many answers from one call
 
 FieldValues = Mapping[int, "float | int | Missing"]
-"""By field; one that is not told is not there."""
+"""By field; unsupported ones are absent."""
 
 _ALL_LINKS = 0xFFFFFFFF
 """As the scope of an NVLink counter: the sum of all links."""
@@ -51,7 +51,7 @@ _FIELDS: tuple[int, ...] = (
     _BOARD_NS,
     _RELIABILITY_NS,
 )
-"""Those that mean the same in every driver. None that is slow: a batch takes as long as its slowest."""
+"""Those that mean the same in every driver, and no slow ones: a batch takes as long as its slowest."""
 
 LINK_RATES: dict[str, tuple[int, int]] = {
     "pcie_rx_bytes_per_s": (_PCIE_RX_BYTES, 1),
@@ -59,22 +59,23 @@ LINK_RATES: dict[str, tuple[int, int]] = {
     "nvlink_rx_bytes_per_s": (_NVLINK_RX_KIB, 1024),
     "nvlink_tx_bytes_per_s": (_NVLINK_TX_KIB, 1024),
 }
-"""Field that counts, and bytes for each count."""
+"""Field of the counter, and bytes per count."""
 
 
 _SURELY_WIDE = 2**32
-"""A PCIe counter below may be one of 32 bits: those go round in a fraction of a second, and tell no rate."""
+"""A smaller PCIe counter may be one of 32 bits: those wrap in a fraction of a second, so they give no
+rate."""
 
 
 def fields_of(driver: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Number and scope of the fields that a driver of this version is asked for."""
+    """Number and scope of the fields to query from a driver of this version."""
     links = (_NVLINK_TX_KIB, _NVLINK_RX_KIB)
     numbers = (*_FIELDS, *_throttle_fields(driver))
     return [(number, _ALL_LINKS if number in links else 0) for number in numbers]
 
 
 def throttle_counters(driver: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """For each metric, the fields whose sum it is; the next ones where none of them is told."""
+    """For each metric, the fields whose sum it is; the next ones if none of them is supported."""
     newer = _throttle_fields(driver)
     return {
         "throttled_power_ns": ((_POWER_CAP_NS, *newer[2:]),),
@@ -84,9 +85,9 @@ def throttle_counters(driver: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...
 
 
 def _throttle_fields(driver: tuple[int, ...]) -> tuple[int, ...]:
-    """Time slowed down by software for heat, by hardware for heat, and by the power brake.
+    """Time throttled by software for heat, by hardware for heat, and by the power brake.
 
-    nvml.h numbered them anew in 580.82, and what has the old numbers since then is something else.
+    nvml.h renumbered them in 580.82, and reused the old numbers.
     """
     if driver >= (580, 82):
         return 269, 270, 271
@@ -95,7 +96,7 @@ def _throttle_fields(driver: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(slots=True, eq=False)
 class Fields:
-    """The field values of one GPU, those that it does not tell left out."""
+    """The field values of one GPU, without unsupported ones."""
 
     nvml: Any
     handle: Any
@@ -103,7 +104,7 @@ class Fields:
     """Number and scope."""
 
     def read(self) -> dict[int, float | int | Missing]:
-        """By field; one that is not told is not there."""
+        """By field; unsupported ones are absent."""
         if not self.wanted:
             return {}
         try:
@@ -115,52 +116,53 @@ class Fields:
             reason = Missing(nvml_codes.nvml_reason(error.value))
             return {number: reason for number, _ in self.wanted}
         values: dict[int, float | int | Missing] = {}
-        untold: list[int] = []
+        unsupported: list[int] = []
         for (number, _), answer in zip(self.wanted, answers, strict=True):
-            try:
-                values[number] = nvml_calls.field_number(self.nvml, answer)
-            except self.nvml.NVMLError as error:
-                check_alive(error.value)
-                # Of a field that it has never heard of, a driver says that it is no argument.
-                if error.value in nvml_calls.NEVER_AGAIN or error.value == nvml_codes.INVALID_ARGUMENT:
-                    untold.append(number)
-                else:
-                    values[number] = Missing(nvml_codes.nvml_reason(error.value))
+            code = answer.nvmlReturn
+            if code == nvml_codes.SUCCESS:
+                values[number] = getattr(answer.value, nvml_calls.UNION_MEMBERS[answer.valueType])
+                continue
+            check_alive(code)
+            # A driver answers "invalid argument" for a field that it does not know.
+            if code in nvml_calls.NEVER_AGAIN or code == nvml_codes.INVALID_ARGUMENT:
+                unsupported.append(number)
+            else:
+                values[number] = Missing(nvml_codes.nvml_reason(code))
         pcie = [values[number] for number in (_PCIE_TX_BYTES, _PCIE_RX_BYTES) if number in values]
         if pcie and all(not isinstance(count, Missing) and count < _SURELY_WIDE for count in pcie):
-            untold += _PCIE_TX_BYTES, _PCIE_RX_BYTES
-        if untold:
-            values = {number: value for number, value in values.items() if number not in untold}
-            self.wanted = [(number, scope) for number, scope in self.wanted if number not in untold]
+            unsupported += _PCIE_TX_BYTES, _PCIE_RX_BYTES
+        if unsupported:
+            values = {number: value for number, value in values.items() if number not in unsupported}
+            self.wanted = [(number, scope) for number, scope in self.wanted if number not in unsupported]
         return values
 
 
-def sum_told(
+def first_sum(
     fields: Mapping[int, float | int | Missing], alternatives: Sequence[Sequence[int]]
 ) -> Value | None:
-    """Of the first counters of which any is told; None where none is."""
+    """Of the first counters of which any is supported; None if none is."""
     for numbers in alternatives:
-        total, is_told = 0, False
+        total, is_supported = 0, False
         for number in numbers:
             value = fields.get(number)
             if isinstance(value, Missing):
                 return value
             if value is not None:
-                total, is_told = total + int(value), True
-        if is_told:
+                total, is_supported = total + int(value), True
+        if is_supported:
             return total
     return None
 
 
 @dataclass(slots=True, eq=False)
-class Rate:
-    """Turns a counter into a rate, over at least 0.2 s."""
+class CounterRate:
+    """Converts a counter to a rate, over at least 0.2 s."""
 
     base: tuple[int, float] | None = None
     last: float | Missing = SECOND
 
     def of(self, count: float, t_ns: int) -> float | Missing:
-        """The rate per second since the reading before."""
+        """The rate per second since the previous reading."""
         if self.base is None or count < self.base[1]:
             self.last = SECOND if self.base is None else _BEGAN_AGAIN
             self.base = (t_ns, count)
@@ -191,7 +193,7 @@ _GPM_RATES: dict[str, int] = {
 
 
 class Gpm:
-    """GPM metrics of a GPU or MIG instance: each reading against the one before, without waiting."""
+    """GPM metrics of a GPU or MIG instance: each reading relative to the previous one, without waiting."""
 
     def __init__(self, nvml: Any, handle: Any, instance: int | None) -> None:
         self._nvml = nvml
@@ -208,7 +210,7 @@ class Gpm:
         self._request: Any = None
 
     def read(self, now: Callable[[], int]) -> Values:
-        """By key, shares and rates; raises DriverGone or GpuLost."""
+        """Shares and rates by key; raises DriverGone or GpuLost."""
         if self._off is None:
             try:
                 return self._read(now)
@@ -224,11 +226,11 @@ class Gpm:
         return self._all(self._off)
 
     def restart(self) -> None:
-        """Let the next sample be a first one."""
+        """Discard the previous sample."""
         self._base_ns = None
 
     def close(self) -> None:
-        """Give the samples back; only while the driver is there."""
+        """Free the samples; only while the driver is loaded."""
         samples, self._samples, self._off = self._samples, [], _NO_GPM
         for sample in samples:
             try:
@@ -280,7 +282,7 @@ class Gpm:
             return Missing(nvml_codes.nvml_reason(metric.nvmlReturn))
         value = float(metric.value)
         if key in GPM_SHARES:
-            # Two counters are not read at exactly the same time: a little more than all is all.
+            # Two counters are not read at exactly the same time, so a sum may slightly exceed the total.
             return min(value, 100.0) if 0 <= value <= 101 else Missing(f"the driver answered {value:g} %")
         sane = math.isfinite(value) and value >= 0
         return value * 2**20 if sane else Missing(f"the driver answered {value:g} MiB/s")
@@ -290,7 +292,7 @@ class Gpm:
 
 
 class PcieMeter:
-    """PCIe rates by the call that takes 20 ms for each direction: seldom, and in a thread of its own."""
+    """PCIe rates by the call that takes 20 ms per direction: made rarely, and in a separate thread."""
 
     _KEYS: tuple[tuple[str, str], ...] = (
         ("pcie_rx_bytes_per_s", "NVML_PCIE_UTIL_RX_BYTES"),
@@ -307,7 +309,7 @@ class PcieMeter:
         self._thread: threading.Thread | None = None
 
     def read(self, t_ns: int) -> Values:
-        """What was measured last; a new measurement is begun when it is time."""
+        """The last measurement; starts a new one when it is due."""
         is_due = self._measured_ns is None or t_ns - self._measured_ns >= _METER_NS
         if is_due and self._is_supported and (self._thread is None or not self._thread.is_alive()):
             self._measured_ns = t_ns

@@ -1,11 +1,11 @@
-"""One NVIDIA GPU as the live view reads it: often what moves, seldom what hardly does."""
+"""Reads one NVIDIA GPU for the live view: changing values often, the others rarely."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any  # pynvml has no types
+from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
 from gputui.model.devices import MIG_PER_GPU, mig_device
@@ -22,16 +22,16 @@ from gputui.sources.nvml_live.answers import (
     sane_memory,
 )
 from gputui.sources.nvml_live.counters import (
-    GPM_DOES_NOT_TELL,
     GPM_SHARES,
+    GPM_UNAVAILABLE,
     LINK_RATES,
+    CounterRate,
     Fields,
     FieldValues,
     Gpm,
     PcieMeter,
-    Rate,
     fields_of,
-    sum_told,
+    first_sum,
     throttle_counters,
 )
 from gputui.sources.nvml_live.processes import NOT_OF_MIG, Processes
@@ -47,9 +47,10 @@ from gputui.sources.nvml_live.questions import (
 )
 
 SELDOM_NS = 8 * 10**9
-"""How long limits, links, counts of errors and the layout of MIG are taken to be as they were."""
+"""How long limits, links, error counts and the MIG layout are cached."""
 _ENERGY_NS = 900 * 10**6
-"""The counter loses nothing while it is not read, and is the dearest of the quick calls: 2.6 ms were seen."""
+"""The counter loses nothing while it is not read, and is the most expensive of the quick calls: up to 2.6
+ms."""
 
 _NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 _UNNAMED_PROFILE = Missing("the driver's name of the instance does not end in its profile")
@@ -57,7 +58,7 @@ _HOST_MEMORY = Missing("this GPU has no memory of its own, it uses the host's")
 
 
 class _Instance:
-    """One MIG instance: its memory and what its SMs do; all else is told of the GPU alone."""
+    """One MIG instance: its memory and the activity of its SMs; the rest is only reported for the GPU."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class _Instance:
     ) -> None:
         self.number = number
         self.identity = identity
-        """Which one it is: what does not change while it is there."""
+        """What identifies it and does not change."""
         self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us)
         self._asker = Asker(nvml, handle)
         instance = identity["gpu_instance_id"]
@@ -105,7 +106,7 @@ class NvmlGpu:
     ) -> None:
         self.number = number
         self.session = session
-        """Which opening of the library the handle is of."""
+        """Which opening of the library the handle belongs to."""
         self.handle = handle
         self._nvml = nvml
         self._clock = clock
@@ -119,7 +120,7 @@ class NvmlGpu:
         self._gpm = Gpm(nvml, handle, None)
         self._meter = PcieMeter(nvml, handle, enter)
         self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us)
-        self._rates = {key: Rate() for key in LINK_RATES}
+        self._rates = {key: CounterRate() for key in LINK_RATES}
         self._once: Values = {}
         self._seldom: Values = {}
         self._seldom_ns: int | None = None
@@ -127,17 +128,38 @@ class NvmlGpu:
         self._lost_ns: int | None = None
 
     def samples(self) -> tuple[DeviceSample, ...]:
-        """The GPU now, and each MIG instance behind it; raises DriverGone."""
+        """The GPU now, followed by its MIG instances; raises DriverGone or GpuLost."""
         t_ns = self._clock()
         if self._lost_ns is not None and t_ns - self._lost_ns < SELDOM_NS:
             return self.without_values(LOST)
-        try:
-            values, problem = self._read(t_ns)
-            of_instances = [(each, each.read(self._clock)) for each in self._instances.values()]
-        except GpuLost:
-            self._lost_ns = self._clock()
-            self._gpm.restart()
-            return self.without_values(LOST)
+        values = self._asker.values(OFTEN)
+        sane_memory(values)
+        fields = self._fields.read()
+        fields_ns = self._clock()
+        problem = _nothing_in((*values.values(), *fields.values()))
+        if self._seldom_ns is None or t_ns - self._seldom_ns >= SELDOM_NS:
+            self._read_seldom(fields)
+            self._seldom_ns = t_ns
+        if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
+            self._energy, self._energy_ns = self._asker.values((ENERGY,)), t_ns
+        values |= self._energy
+        milliwatts = fields.get(nvml_calls.POWER_INSTANT)
+        if milliwatts is None:
+            values |= self._asker.values((POWER,))
+        else:
+            values["power_w"] = (
+                milliwatts if isinstance(milliwatts, Missing) else sane("power_w", milliwatts / 1000)
+            )
+        totals = {key: first_sum(fields, counters) for key, counters in self._throttled.items()}
+        values |= {key: total for key, total in totals.items() if total is not None}
+        gpm = self._gpm.read(self._clock)
+        values |= {key: gpm[key] for key in GPM_SHARES}
+        values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
+        self._own_memory(values)
+        if self._seldom["mig_mode"] == 1:
+            values = {key: _NOT_WITH_MIG if value == UNREPORTED else value for key, value in values.items()}
+        values = {**self._once, **self._seldom, **values}
+        of_instances = [(each, each.read(self._clock)) for each in self._instances.values()]
         self._lost_ns = None
         done_ns = self._clock()
         return (
@@ -148,8 +170,14 @@ class NvmlGpu:
             ),
         )
 
+    def lost(self) -> tuple[DeviceSample, ...]:
+        """Record that the GPU does not respond: it is not queried again for `SELDOM_NS`."""
+        self._lost_ns = self._clock()
+        self._gpm.restart()
+        return self.without_values(LOST)
+
     def without_values(self, problem: Missing) -> tuple[DeviceSample, ...]:
-        """What is left to say where nothing can be read: which GPU it is, and why."""
+        """The samples when nothing can be read: which GPU it is, and the reason."""
         t_ns = self._clock()
         return (
             DeviceSample(self.number, self.NAME, t_ns, self._once, problem=problem),
@@ -184,44 +212,20 @@ class NvmlGpu:
             return LOST
 
     def close(self) -> None:
-        """Give back what was taken of the library, which must be open still."""
+        """Free what was allocated in the library, which must still be open."""
         for gpm in (self._gpm, *(each.gpm for each in self._instances.values())):
             if gpm is not None:
                 gpm.close()
-
-    def _read(self, t_ns: int) -> tuple[Values, Missing | None]:
-        """The values, and why none of those that move could be read, if so."""
-        values = self._asker.values(OFTEN)
-        sane_memory(values)
-        fields = self._fields.read()
-        fields_ns = self._clock()
-        problem = _nothing_in((*values.values(), *fields.values()))
-        if self._seldom_ns is None or t_ns - self._seldom_ns >= SELDOM_NS:
-            self._read_seldom(fields)
-            self._seldom_ns = t_ns
-        if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
-            self._energy, self._energy_ns = self._asker.values((ENERGY,)), t_ns
-        values |= self._energy
-        values |= self._power(fields)
-        totals = {key: sum_told(fields, counters) for key, counters in self._throttled.items()}
-        values |= {key: total for key, total in totals.items() if total is not None}
-        gpm = self._gpm.read(self._clock)
-        values |= {key: gpm[key] for key in GPM_SHARES}
-        values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
-        self._own_memory(values)
-        if self._seldom["mig_mode"] == 1:
-            values = {key: _NOT_WITH_MIG if value == UNREPORTED else value for key, value in values.items()}
-        return {**self._once, **self._seldom, **values}, problem
 
     def _read_seldom(self, fields: FieldValues) -> None:
         unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]
         self._once = {**self._once, **self._asker.values(unknown)}
         seldom = self._asker.values(SELDOM)
-        uncounted = [key for key, ways in self._throttled.items() if sum_told(fields, ways) is None]
+        uncounted = [key for key, ways in self._throttled.items() if first_sum(fields, ways) is None]
         seldom |= self._asker.values([VIOLATIONS[key] for key in uncounted])
         before, self._seldom = self._seldom, seldom
         if isinstance(seldom["mig_mode"], Missing):
-            return  # nothing is known of instances now: those there are stay
+            return  # the instances are unknown now: keep the previous ones
         if seldom["mig_mode"] != before.get("mig_mode", seldom["mig_mode"]):
             self._asker.forget()
         found = dict(self._found_instances()) if seldom["mig_mode"] == 1 else {}
@@ -246,25 +250,17 @@ class NvmlGpu:
             identity["mig_index"], identity["mig_profile"] = place, _profile(identity["name"])
             number = mig_device(self.number, place)
             known = self._instances.get(number)
-            told = {key: value for key, value in identity.items() if not isinstance(value, Missing)}
+            reported = {key: value for key, value in identity.items() if not isinstance(value, Missing)}
             if known is None or any(
-                known.identity[key] != told.get(key, known.identity[key])
+                known.identity[key] != reported.get(key, known.identity[key])
                 for key in ("uuid", "gpu_instance_id", "compute_instance_id")
             ):
                 known = _Instance(self._nvml, self.handle, handle, number, identity, self._epoch_us)
-            known.identity = {**known.identity, **told}
+            known.identity = {**known.identity, **reported}
             yield number, known
 
-    def _power(self, fields: FieldValues) -> Values:
-        milliwatts = fields.get(nvml_calls.POWER_INSTANT)
-        if milliwatts is None:
-            return self._asker.values((POWER,))
-        if isinstance(milliwatts, Missing):
-            return {"power_w": milliwatts}
-        return {"power_w": sane("power_w", milliwatts / 1000)}
-
     def _rate(self, key: str, fields: FieldValues, t_ns: int, gpm: Values) -> Value:
-        """By a counter, else by GPM, else by the slow call."""
+        """From a counter, else from GPM, else from the slow call."""
         number, unit = LINK_RATES[key]
         count = fields.get(number)
         if isinstance(count, Missing):
@@ -272,12 +268,12 @@ class NvmlGpu:
         if count is not None:
             return self._rates[key].of(count * unit, t_ns)
         by_gpm = gpm[key]
-        if by_gpm not in GPM_DOES_NOT_TELL:
+        if by_gpm not in GPM_UNAVAILABLE:
             return by_gpm
         return self._meter.read(t_ns)[key] if key.startswith("pcie") else UNREPORTED
 
     def _own_memory(self, values: Values) -> None:
-        """A GPU without memory of its own reports the host's: that is not shown as its own."""
+        """A GPU without its own memory reports the host's, which must not be shown as the GPU's."""
         total = values["memory_total_bytes"]
         if isinstance(total, (Missing, str)):
             values["is_memory_shared"] = total
@@ -289,7 +285,7 @@ class NvmlGpu:
 
 
 def _profile(name: Value) -> Value:
-    """`1g.10gb` of `NVIDIA H100 80GB HBM3 MIG 1g.10gb`; `1c.2g.20gb` of a GPU instance divided again."""
+    """`1g.10gb` of `NVIDIA H100 80GB HBM3 MIG 1g.10gb`; `1c.2g.20gb` of a subdivided GPU instance."""
     if isinstance(name, Missing):
         return name
     return str(name).rpartition(" MIG ")[2].strip() if " MIG " in str(name) else _UNNAMED_PROFILE

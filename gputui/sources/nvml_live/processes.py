@@ -1,9 +1,9 @@
-"""Who uses a GPU, as the driver tells it."""
+"""The processes that use a GPU, as the driver reports them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any  # pynvml has no types
+from typing import Any  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
@@ -13,7 +13,7 @@ from gputui.sources.nvml_live.answers import check_alive
 
 NOT_OF_MIG = Missing("the driver does not tell it of a MIG instance")
 _FIRST_LOOK_US = 10**6
-"""How far back the first question for shares reaches."""
+"""How far back the first query for shares reaches."""
 
 
 class Processes:
@@ -27,12 +27,12 @@ class Processes:
         self._number = number
         self._is_mig = is_mig
         self._seen_us = epoch_us() - _FIRST_LOOK_US
-        """The newest sample of the driver so far, by its clock."""
+        """The driver's newest sample so far, by its clock."""
         self._listing: dict[str, list[Callable[[Any, Any], list[Any]]]] = {
             "C": [lambda nvml, handle: list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))],
             "G": [lambda nvml, handle: list(nvml.nvmlDeviceGetGraphicsRunningProcesses(handle))],
         }
-        # The older call answers nothing on some Blackwell GPUs, so it comes second.
+        # The older call returns nothing on some Blackwell GPUs, so it comes second.
         self._sharing: list[Callable[[Any, Any], list[Any]]] = [
             lambda nvml, handle: list(nvml.nvmlDeviceGetProcessesUtilizationInfo(handle, self._seen_us)),
             lambda nvml, handle: list(nvml.nvmlDeviceGetProcessUtilization(handle, self._seen_us)),
@@ -45,7 +45,7 @@ class Processes:
             return compute
         graphics = self._list("G")
         if isinstance(graphics, Missing):
-            graphics = {}  # of a GPU without a picture
+            graphics = {}  # of a GPU without graphics
         shares = self._shares() if compute or graphics else {}
         return tuple(
             GpuUse(
@@ -59,7 +59,7 @@ class Processes:
         )
 
     def _list(self, kind: str) -> dict[int, int | None] | Missing:
-        """Bytes by PID, None where the driver does not tell them."""
+        """Bytes by PID, None if the driver does not report them."""
         answer = nvml_calls.ask(self._nvml, self._handle, self._listing[kind])
         if isinstance(answer, int):
             check_alive(answer)
@@ -67,18 +67,18 @@ class Processes:
         return {process.pid: process.usedGpuMemory for process in answer}
 
     def _shares(self) -> dict[int, float | Missing] | Missing:
-        """By PID; those that used nothing lately are not there."""
+        """By PID; processes that used nothing recently are absent."""
         if self._is_mig:
             return NOT_OF_MIG
         answer = nvml_calls.ask(self._nvml, self._handle, self._sharing)
         if isinstance(answer, int):
             if answer in (nvml_codes.SUCCESS, nvml_codes.NOT_FOUND):
-                return {}  # nobody used it since it was last asked
+                return {}  # no one used it since the last query
             check_alive(answer)
             return Missing(nvml_codes.nvml_reason(answer))
         newest: dict[int, Any] = {}
         for sample in answer:
-            # Entries of long ago come too: what they say is not of now.
+            # The driver returns old entries too, which are no longer valid.
             is_new = sample.timeStamp > self._seen_us
             if is_new and (sample.pid not in newest or sample.timeStamp > newest[sample.pid].timeStamp):
                 newest[sample.pid] = sample
@@ -92,6 +92,6 @@ class Processes:
 
 
 def _more(one: int | None, other: int | None) -> int | Missing:
-    """A process that computes and draws stands in both lists with all it has."""
-    told = [value for value in (one, other) if value is not None]
-    return max(told) if told else Missing("the driver does not tell it here")
+    """A process that computes and draws is in both lists with its total."""
+    reported = [value for value in (one, other) if value is not None]
+    return max(reported) if reported else Missing("the driver does not tell it here")

@@ -1,21 +1,22 @@
-"""What is asked of a GPU by one call each: often, seldom, and once."""
+"""What is queried from a GPU with one call each: often, rarely, and once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any  # pynvml has no types
+from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
 from gputui.sources import nvml_calls
 from gputui.sources.nvml_live.answers import Question, Way
 
 SLOWDOWN_MARGIN = 194
-"""Field: where slowing down begins, in degrees to the limit that the margin is told to; negative beyond."""
+"""Field: where throttling begins, in degrees relative to the limit that the margin refers to; negative
+beyond."""
 _OLD_DRIVER = Missing("this NVIDIA driver counts it as used")
 
 
 def _text(ask: Callable[[], str | bytes]) -> str:
-    """What the driver answers, whatever its bytes are."""
+    """The driver's answer, whatever its bytes are."""
     try:
         text = ask()
     except UnicodeDecodeError as error:  # pynvml decodes strictly
@@ -66,7 +67,7 @@ def _slowdown(nvml: Any, handle: Any) -> dict[str, float]:
 
 
 def _slowdown_by_margin(nvml: Any, handle: Any) -> dict[str, float]:
-    """As newer GPUs tell it: how far it is to go, and by how much slowing down begins behind that."""
+    """On newer GPUs: the margin to the limit, and how far beyond the limit throttling begins."""
     margin = nvml.nvmlDeviceGetMarginTemperature(handle)
     limit = nvml.nvmlDeviceGetFieldValues(handle, [(SLOWDOWN_MARGIN, 0)])[0]
     beyond = nvml_calls.field_number(nvml, limit)
@@ -86,7 +87,7 @@ def _mig_mode(nvml: Any, handle: Any) -> dict[str, int]:
 
 
 def _violation(key: str, *policies: str) -> Way:
-    """Accumulated time by the call that field values replace: it goes with CUDA 14."""
+    """Accumulated time by the call that field values replace: it is removed with CUDA 14."""
 
     def way(nvml: Any, handle: Any) -> dict[str, int]:
         return {

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs for the live view: they come, go, and come back; so does the driver."""
+"""NVIDIA GPUs for the live view: they may come, go, and come back; so may the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar  # pynvml has no types
+from typing import Any, ClassVar  # Any: pynvml has no types
 
 from gputui.model import nvml_codes
 from gputui.model.absent import Missing
@@ -19,12 +19,12 @@ from gputui.sources.nvml_live.gpu import NvmlGpu
 
 _FIRST_WAIT_NS = 2 * 10**9
 _LONGEST_WAIT_NS = 30 * 10**9
-"""Between two tries to open the library: each may start the driver's own helper as a process."""
+"""Between two attempts to open the library: each may start the driver's helper process."""
 _RETRY_NS = 10 * 10**9
-"""Between two tries to reach a GPU that the driver counts, but gives no handle of."""
+"""Between two attempts to reach a GPU that the driver counts, but returns no handle for."""
 
 _SILENCE_S = 3.0
-"""GPUs that have not answered when none has for so long are left out: a call into the driver may hang."""
+"""If no GPU answers for this long, the silent ones are left out: a call into the driver may hang."""
 
 _UNLISTED = Missing("the GPU is lost: the driver lists it no more")
 _NO_GPU = Missing(nvml_codes.nvml_reason(nvml_codes.NO_GPU))
@@ -39,7 +39,7 @@ def _now_epoch_us() -> int:
 
 @dataclass(slots=True, eq=False)
 class _Lookup:
-    """One GPU that the driver counts, and what it answered of it so far."""
+    """One GPU that the driver counts, and its answers so far."""
 
     index: int
     session: int
@@ -48,7 +48,7 @@ class _Lookup:
     handle: Any = None
     uuid: str = ""
     code: int = nvml_codes.SUCCESS
-    """Why there is no handle, if so."""
+    """Why there is no handle, if there is none."""
 
     def problem(self, now_ns: int) -> Missing:
         """Why the GPU cannot be read."""
@@ -58,7 +58,7 @@ class _Lookup:
 
 
 class NvmlLive:
-    """All NVIDIA GPUs of this box, by the driver's number of each when it was first seen.
+    """All NVIDIA GPUs of this machine, by the driver's number of each when it was first seen.
 
     Any call may block in the driver. `open`, `devices` and `close` are called by one thread; `sample` and
     `processes` by one thread per device, for several devices at the same time.
@@ -79,11 +79,11 @@ class NvmlLive:
         self._nvml: Any = None
         """Of the last opening; None before the first, and after `close`."""
         self._gpus: dict[int, NvmlGpu | _Lookup | Missing] = {}
-        """By number; why there is no handle of it, if so. It is replaced, never changed."""
+        """By number; the reason if there is no handle. Replaced, never changed."""
         self._lookups: tuple[_Lookup, ...] = ()
-        """Of the last time that all GPUs were looked up."""
+        """Of the last lookup of all GPUs."""
         self._answered = threading.Condition()
-        """Notified when one of them is over."""
+        """Notified when one of the lookups is over."""
         self._numbers: dict[str, int] = {}
         """By UUID: a GPU keeps its number while others come and go."""
         self._count = 0
@@ -96,17 +96,18 @@ class NvmlLive:
         self._lock = threading.Lock()
         """Guards what follows; never held during a call."""
         self._session: int | None = None
-        """The opening of the library that may be used; None while there is none."""
+        """The current opening of the library; None if it is closed."""
         self._sessions = 0
         self._calls = 0
-        """How many go on now."""
+        """Number of calls in progress."""
         self._gone: Missing = _CLOSED
         """Why there is no session."""
 
     def open(self) -> Missing | None:
-        """Open the library and get a handle of each GPU; with persistence mode off this takes seconds.
+        """Open the library and get a handle of each GPU; takes seconds if persistence mode is off.
 
-        Tries that fail are made ever more seldom, up to every 30 s: in between the last reason stands.
+        Attempts that fail are repeated at growing intervals of up to 30 s; in between the last reason is
+        returned.
         """
         if self._session is not None:
             return None
@@ -123,9 +124,9 @@ class NvmlLive:
         return reason
 
     def devices(self) -> tuple[int, ...]:
-        """GPUs that the driver counts now, lost ones included; the last ones while there is no driver.
+        """GPUs that the driver counts now, lost ones included; the last known ones while there is no driver.
 
-        This is where a driver that was reloaded, or a GPU that was added, is found.
+        Also detects a reloaded driver and added GPUs.
         """
         session = self._session
         if session is not None and self._names_in_proc() != self._listed:
@@ -137,7 +138,7 @@ class NvmlLive:
         return tuple(sorted(self._gpus))
 
     def sample(self, device: int) -> tuple[DeviceSample, ...]:
-        """One GPU now, and its MIG instances behind it; a failure stands in the sample."""
+        """One GPU now, followed by its MIG instances; a failure is part of the sample."""
         gpu = self._gpus.get(device, _UNLISTED)
         if not isinstance(gpu, NvmlGpu):
             now_ns = self._clock()
@@ -148,12 +149,14 @@ class NvmlLive:
             if may_call:
                 try:
                     return gpu.samples()
+                except GpuLost:
+                    return gpu.lost()
                 except DriverGone as gone:
                     self._end_session(gpu.session, _waiting(gone.code))
         return gpu.without_values(self._gone)
 
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
-        """Who uses this GPU and its MIG instances, or why nobody can tell: the dearest question there is."""
+        """Who uses this GPU and its MIG instances, or why that is unknown: the most expensive query."""
         gpu = self._gpus.get(device, _UNLISTED)
         if not isinstance(gpu, NvmlGpu):
             return gpu if isinstance(gpu, Missing) else gpu.problem(self._clock())
@@ -201,13 +204,13 @@ class NvmlLive:
                 self._session, self._gone = None, reason
 
     def _restart(self) -> None:
-        """Try to open the library anew, once no call of the last session goes on."""
+        """Try to open the library again, once no call of the last session is in progress."""
         with self._lock:
             if self._calls:
                 return
         if self._nvml is not None:
             nvml, self._nvml = self._nvml, None
-            self._shut_down(nvml)  # else the library would not look at the driver again
+            self._shut_down(nvml)  # otherwise the library would not check the driver again
         reason = self.open()
         if reason is not None:
             with self._lock:
@@ -231,7 +234,7 @@ class NvmlLive:
         except (pynvml.NVMLError, DriverGone) as error:
             with self._lock:
                 is_idle = not self._calls
-            if is_idle:  # nothing is closed below a call that still goes on
+            if is_idle:  # nothing is closed during a call
                 self._shut_down(pynvml)
             return _why_closed(error.code if isinstance(error, DriverGone) else error.value)
         if not count:
@@ -274,7 +277,7 @@ class NvmlLive:
             except DriverGone:
                 self._end_session(session, _waiting(code))
             except GpuLost:
-                return  # said of no GPU in particular
+                return  # this concerns no particular GPU
 
     def _reached(self, nvml: Any, count: int, session: int) -> dict[int, NvmlGpu | _Lookup | Missing]:
         """Each GPU that the driver counts, by its number."""
@@ -294,7 +297,7 @@ class NvmlLive:
                 continue
             handle, uuid = lookup.handle, lookup.uuid
             number = self._number(uuid or f"unnamed {index}", index)
-            if number in gpus:  # two of one name
+            if number in gpus:  # two with the same name
                 number = self._number(f"{uuid} again at {index}", index)
             before = known.get(number)
             if before is None or before.session != session or _place(before.handle) != _place(handle):
@@ -304,12 +307,12 @@ class NvmlLive:
             free = (number for number in (index, *range(count + len(gpus))) if number not in gpus)
             number = next(free)
             before = known.get(number)
-            # One that was reached before tells itself that it is lost, and which one it is.
+            # A GPU that was reached before reports itself that it is lost, and which one it is.
             gpus[number] = reason if before is None or before.session != session else before
         return gpus
 
     def _looked_up(self, nvml: Any, count: int, session: int) -> tuple[_Lookup, ...]:
-        """Each GPU that the driver counts; one whose call hangs is waited for once, and holds up no other."""
+        """Each GPU that the driver counts; one whose call hangs is waited for once, and delays no other."""
         hanging = {each.index: each for each in self._lookups if each.session == session and not each.is_over}
         begun: list[_Lookup] = []
         for index in range(count):
@@ -362,7 +365,7 @@ class NvmlLive:
         )
 
     def _host_memory_bytes(self) -> int:
-        """0 if the kernel does not tell it."""
+        """0 if the kernel does not report it."""
         try:
             lines = self._meminfo.read_text().splitlines()
         except OSError:
@@ -383,7 +386,7 @@ def _are_fewer(lookups: Sequence[_Lookup], than: int) -> bool:
 
 
 def _uuid(nvml: Any, handle: Any) -> str:
-    """Empty where the driver does not tell it; raises NVMLError if the GPU is lost."""
+    """Empty if the driver does not report it; raises NVMLError if the GPU is lost."""
     try:
         return str(nvml.nvmlDeviceGetUUID(handle))
     except UnicodeDecodeError as error:
@@ -396,7 +399,7 @@ def _uuid(nvml: Any, handle: Any) -> str:
 
 
 def _version(nvml: Any) -> tuple[int, ...]:
-    """Of the driver; empty if it is not told."""
+    """Of the driver; empty if unknown."""
     try:
         text = str(nvml.nvmlSystemGetDriverVersion())
     except (nvml.NVMLError, UnicodeDecodeError):
@@ -405,8 +408,8 @@ def _version(nvml: Any) -> tuple[int, ...]:
 
 
 def _place(handle: Any) -> int | None:
-    """Where in memory the library keeps the device; the same place is the same device."""
-    import ctypes  # by now pynvml has loaded it
+    """The address at which the library keeps the device; the same address is the same device."""
+    import ctypes  # pynvml has loaded it already
 
     return ctypes.cast(handle, ctypes.c_void_p).value
 

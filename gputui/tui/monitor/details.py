@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gputui.analysis.health import CAUSES, Finding, age
+from gputui.analysis.health import CAUSES, GpuFinding, age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
@@ -33,7 +33,7 @@ REASONS: tuple[tuple[int, str], ...] = (
 def details_lines(
     look: Look,
     device: DeviceSample,
-    findings: Sequence[Finding],
+    findings: Sequence[GpuFinding],
     instances: Sequence[DeviceSample],
     gpus_of_box: int,
     absent: Mapping[str, Missing],

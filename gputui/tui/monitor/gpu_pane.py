@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gputui.analysis.health import Finding
+from gputui.analysis.health import GpuFinding
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.look import (
@@ -19,7 +19,7 @@ from gputui.tui.monitor.look import (
 )
 from gputui.tui.monitor.metrics import (
     ALWAYS,
-    Metric,
+    PaneMetric,
     degrees,
     memory_of,
     number,
@@ -45,8 +45,8 @@ def gpu_pane(
     look: Look,
     device: DeviceSample,
     instances: Sequence[DeviceSample],
-    findings: Sequence[Finding],
-    of_instances: Mapping[int, Sequence[Finding]],
+    findings: Sequence[GpuFinding],
+    of_instances: Mapping[int, Sequence[GpuFinding]],
     width: int,
     height: int,
     gpus_of_box: int,
@@ -85,7 +85,7 @@ def has_account(height: int, instances: int) -> bool:
 def heading(
     look: Look,
     device: DeviceSample,
-    findings: Sequence[Finding],
+    findings: Sequence[GpuFinding],
     width: int,
     gpus_of_box: int,
     divided: str = "",
@@ -113,7 +113,7 @@ def heading(
     return ruled(parts, width)
 
 
-def chosen_metrics(look: Look, device: DeviceSample) -> list[Metric]:
+def chosen_metrics(look: Look, device: DeviceSample) -> list[PaneMetric]:
     """Those with a row of their own: of metrics that a device never had, only the first few are shown."""
     return [
         metric
@@ -149,7 +149,7 @@ def _metrics(look: Look, device: DeviceSample, width: int, room: int) -> list[Li
 
 
 def instance_line(
-    look: Look, instance: DeviceSample, findings: Sequence[Finding], width: int, *, is_last: bool
+    look: Look, instance: DeviceSample, findings: Sequence[GpuFinding], width: int, *, is_last: bool
 ) -> Line:
     """A MIG instance in one row: `├ 0:1 1g.10gb   sm 61 %  ⣿⣿⣿⣿⣿⣿⡇⠤⠤⠤  6.3 of 9.8 GiB`."""
     values = instance.values

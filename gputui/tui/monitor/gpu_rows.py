@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.health import Finding
+from gputui.analysis.health import GpuFinding
 from gputui.model.live import DeviceSample
-from gputui.tui.monitor.layout import STRIP_LABEL, Box, Layout
+from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
 from gputui.tui.monitor.look import (
     Look,
     findings_spans,
@@ -65,7 +65,7 @@ def gpu_row(
     look: Look,
     columns: RowColumns,
     device: DeviceSample,
-    findings: Sequence[Finding],
+    findings: Sequence[GpuFinding],
     divided: str = "",
     *,
     is_selected: bool,
@@ -126,7 +126,7 @@ def _busy_and_memory(
 
 
 def instance_row(
-    look: Look, columns: RowColumns, instance: DeviceSample, findings: Sequence[Finding], *, is_last: bool
+    look: Look, columns: RowColumns, instance: DeviceSample, findings: Sequence[GpuFinding], *, is_last: bool
 ) -> Line:
     """A MIG instance below the row of its GPU: of the same columns those that are told of it."""
     room = 2 + columns.index + (columns.name + 1 if columns.name else 0)
@@ -145,7 +145,7 @@ class DrawnRows:
     """The rows of one picture."""
 
     lines: list[Line]
-    hits: list[tuple[Box, int]]
+    hits: list[tuple[Rect, int]]
     """Where each GPU stands, from the strip's first row."""
     hidden: int
     """GPUs out of sight."""
@@ -163,7 +163,7 @@ class GpuRows:
         layout: Layout,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[Finding]],
+        findings: Mapping[int, Sequence[GpuFinding]],
         selected: int | None,
         width: int,
     ) -> DrawnRows:
@@ -197,7 +197,7 @@ class GpuRows:
                         )
                     )
                     continue
-                hits.append((Box(x, layout.list.y + len(block), wide, 1), device.device))
+                hits.append((Rect(x, layout.list.y + len(block), wide, 1), device.device))
                 is_selected = device.device == selected
                 divided = instances_text(device, len(instances[device.device]))
                 block.append(
@@ -227,12 +227,12 @@ class GpuRows:
 
 
 def _strip(
-    look: Look, box: Box, gpus: Sequence[DeviceSample], selected: int | None
-) -> tuple[list[Line], list[tuple[Box, int]]]:
+    look: Look, box: Rect, gpus: Sequence[DeviceSample], selected: int | None
+) -> tuple[list[Line], list[tuple[Rect, int]]]:
     """How busy all GPUs are, a cell for each."""
     room = max(box.width - STRIP_LABEL, 1)
     lines: list[Line] = []
-    hits: list[tuple[Box, int]] = []
+    hits: list[tuple[Rect, int]] = []
     for row in range(box.height):
         spans = [Span(left("busy" if row == 0 else "", STRIP_LABEL), "dim")]
         for place, gpu in enumerate(gpus[row * room : (row + 1) * room]):
@@ -242,7 +242,7 @@ def _strip(
             if share is None and gpu.problem is None and gpu.values.get("mig_mode") == 1:
                 cell, style = "m", "dim"  # told of none that MIG divides
             spans.append(Span(cell, "selected" if gpu.device == selected else style))
-            hits.append((Box(STRIP_LABEL + place, row, 1, 1), gpu.device))
+            hits.append((Rect(STRIP_LABEL + place, row, 1, 1), gpu.device))
         lines.append(fitted(spans, box.width))
     return lines, hits
 

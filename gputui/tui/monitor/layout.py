@@ -19,7 +19,7 @@ STRIP_LABEL = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Rect:
     """A rectangle of cells."""
 
     x: int
@@ -42,7 +42,7 @@ class Box:
         return self.x <= x < self.right and self.y <= y < self.bottom
 
 
-NOWHERE = Box(0, 0, 0, 0)
+NOWHERE = Rect(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,19 @@ class Layout:
 
     form: str
     """How GPUs are shown: `panes`, `rows`, or `none` where there are none."""
-    gpus: tuple[Box, ...]
+    gpus: tuple[Rect, ...]
     """For `panes`, one for each GPU, in order."""
     instances_shown: bool
     """MIG instances have a row each."""
-    list: Box
+    list: Rect
     """For `rows`: where they stand, the heading included if `has_heading`."""
     columns: int
     """So many rows stand beside each other, filled from above, the left one first."""
     has_heading: bool
-    strip: Box
+    strip: Rect
     """The heat strip."""
-    host: Box
-    lower: Box
+    host: Rect
+    lower: Rect
     """Processes."""
 
 
@@ -79,8 +79,8 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
     count = len(instances)
     if count == 0:
         lower_rows = max(lower_least, (height * 2) // 5) if with_lower else 0
-        host = Box(0, 0, width, height - lower_rows)
-        lower = Box(0, host.bottom, width, lower_rows) if lower_rows else NOWHERE
+        host = Rect(0, 0, width, height - lower_rows)
+        lower = Rect(0, host.bottom, width, lower_rows) if lower_rows else NOWHERE
         return Layout("none", (), True, NOWHERE, 1, False, NOWHERE, host, lower)
     panes = _panes(width, height - host_rows - lower_least, instances, with_lower=with_lower)
     if panes is not None:
@@ -125,7 +125,7 @@ def _lower_least(height: int) -> int:
     return min(max(4, height // 4), 12)
 
 
-def _panes(width: int, room: int, instances: Sequence[int], *, with_lower: bool) -> tuple[Box, ...] | None:
+def _panes(width: int, room: int, instances: Sequence[int], *, with_lower: bool) -> tuple[Rect, ...] | None:
     """A pane for each GPU, all of one height but for their instances; None if even small ones do not fit."""
     count = len(instances)
     columns = (
@@ -149,20 +149,20 @@ def _panes(width: int, room: int, instances: Sequence[int], *, with_lower: bool)
         for column in range(across):
             x = column * (pane_width + 1)
             is_last = column == columns - 1
-            boxes.append(Box(x, y, width - x if is_last else pane_width, height))
+            boxes.append(Rect(x, y, width - x if is_last else pane_width, height))
         y += height
     return tuple(boxes)
 
 
-def _below(width: int, height: int, panes: tuple[Box, ...], host_rows: int, *, with_lower: bool) -> Layout:
+def _below(width: int, height: int, panes: tuple[Rect, ...], host_rows: int, *, with_lower: bool) -> Layout:
     used = max(box.bottom for box in panes)
     lower_rows = height - used - host_rows if with_lower else 0
     if lower_rows < 2:
         lower_rows = 0
     if not lower_rows:
         host_rows = height - used
-    host = Box(0, used, width, host_rows) if host_rows > 0 else NOWHERE
-    lower = Box(0, used + host_rows, width, lower_rows) if lower_rows else NOWHERE
+    host = Rect(0, used, width, host_rows) if host_rows > 0 else NOWHERE
+    lower = Rect(0, used + host_rows, width, lower_rows) if lower_rows else NOWHERE
     return Layout("panes", panes, True, NOWHERE, 1, False, NOWHERE, host, lower)
 
 
@@ -180,10 +180,10 @@ def _rows(
         "rows",
         (),
         instances_shown,
-        Box(0, strip, width, rows),
+        Rect(0, strip, width, rows),
         columns,
         has_heading,
-        Box(0, 0, width, strip) if strip else NOWHERE,
-        Box(0, strip + rows, width, host) if host else NOWHERE,
-        Box(0, strip + rows + host, width, lower) if lower else NOWHERE,
+        Rect(0, 0, width, strip) if strip else NOWHERE,
+        Rect(0, strip + rows, width, host) if host else NOWHERE,
+        Rect(0, strip + rows + host, width, lower) if lower else NOWHERE,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.health import Finding
+from gputui.analysis.health import GpuFinding
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import counted, format_usd, with_prefix
 from gputui.tui.monitor.accounts import IDLE_PCT, Account, Ledger
-from gputui.tui.monitor.metrics import Metric, Units, number, word
+from gputui.tui.monitor.metrics import PaneMetric, Units, number, word
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of
 from gputui.tui.widgets.charts import Chart, bar, round_ceiling
@@ -49,7 +49,7 @@ class Look:
     span_ns: int
     """How far charts reach back."""
     units: Units
-    metrics: tuple[Metric, ...]
+    metrics: tuple[PaneMetric, ...]
     """Of GPUs, most important first."""
     history: History
     ledger: Ledger
@@ -59,7 +59,9 @@ class Look:
     """A reading this old is told to be so."""
 
 
-def metric_lines(look: Look, device: DeviceSample, metric: Metric, width: int, rows: int = 1) -> list[Line]:
+def metric_lines(
+    look: Look, device: DeviceSample, metric: PaneMetric, width: int, rows: int = 1
+) -> list[Line]:
     """One metric: its name, its value, a bar, its history and what it is to be compared with."""
     values = device.values
     amount = metric.amount(values)
@@ -117,7 +119,7 @@ def _ceiling(series: Series | None, look: Look) -> float:
     return round_ceiling(bucket.greatest) if bucket is not None else 1.0
 
 
-def findings_spans(findings: Sequence[Finding], *, brief: bool = False) -> list[Span]:
+def findings_spans(findings: Sequence[GpuFinding], *, brief: bool = False) -> list[Span]:
     """Words of health, the worst first."""
     spans: list[Span] = []
     for finding in findings:
@@ -153,7 +155,7 @@ def is_full(device: DeviceSample) -> bool:
     return used is not None and total is not None and total > 0 and used / total >= NEARLY_FULL
 
 
-def instance_state(device: DeviceSample, findings: Sequence[Finding]) -> list[Span]:
+def instance_state(device: DeviceSample, findings: Sequence[GpuFinding]) -> list[Span]:
     """What stands at the end of an instance's row."""
     if device.problem is not None:
         return [Span(clean(device.problem.reason), "alarm")]

@@ -35,7 +35,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class PaneMetric:
     """One row of a pane; adding one is a line in METRICS or HOST_METRICS."""
 
     id: str
@@ -272,16 +272,16 @@ def _simple(
     show: Callable[[Values, Units], Shown],
     *,
     warns: bool = False,
-) -> Metric:
+) -> PaneMetric:
     """One whose chart is its key's value."""
-    return Metric(name, label, title, key, _of(key), high, show, warns)
+    return PaneMetric(name, label, title, key, _of(key), high, show, warns)
 
 
-def _traffic(name: str, label: str, title: str, keys: tuple[str, str]) -> Metric:
-    return Metric(name, label, title, keys[0], _of_both(*keys), _largest, _both_ways(*keys))
+def _traffic(name: str, label: str, title: str, keys: tuple[str, str]) -> PaneMetric:
+    return PaneMetric(name, label, title, keys[0], _of_both(*keys), _largest, _both_ways(*keys))
 
 
-METRICS: tuple[Metric, ...] = (
+METRICS: tuple[PaneMetric, ...] = (
     _simple("busy", "busy", "share of time with a kernel running", "sm_busy_pct", _hundred, _show_busy),
     _simple(
         "memory",
@@ -329,7 +329,7 @@ METRICS: tuple[Metric, ...] = (
 )
 """Of a GPU, in the order in which a pane with room takes them."""
 
-HOST_METRICS: tuple[Metric, ...] = (
+HOST_METRICS: tuple[PaneMetric, ...] = (
     _simple("host-cpu", "cpu", "processor time in use", "cpu_busy_pct", _cpu_high, _show_cpu),
     _simple(
         "host-memory",
@@ -360,6 +360,6 @@ ALWAYS = 4
 """So many of the chosen metrics keep their row where the device has no value for them; others give way."""
 
 
-def metric_named(name: str) -> Metric | None:
+def metric_named(name: str) -> PaneMetric | None:
     """The metric of a GPU with this id."""
     return next((metric for metric in METRICS if metric.id == name), None)

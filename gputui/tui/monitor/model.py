@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from gputui.analysis.health import STALE_AFTER_S, Finding, foreign_processes, health, is_lost
+from gputui.analysis.health import STALE_AFTER_S, GpuFinding, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.monitor.accounts import Ledger
@@ -15,12 +16,12 @@ from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
 from gputui.tui.monitor.gpu_pane import gpu_pane, has_account
 from gputui.tui.monitor.gpu_rows import GpuRows
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
-from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Box, Layout, laid_out
+from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Layout, Rect, laid_out
 from gputui.tui.monitor.look import ChartPool, Look
 from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
 from gputui.tui.monitor.process_columns import command_text, is_of_here
-from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessTable
-from gputui.tui.monitor.recording import Recording, change_speed, pause_or_go_on, position_spans
+from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
+from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
 from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, WantProcesses
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
@@ -31,7 +32,7 @@ from gputui.tui.monitor.settings import (
 )
 from gputui.tui.monitor.status import (
     SIGNALS,
-    Question,
+    EndQuestion,
     counts_text,
     filter_line,
     finding_line,
@@ -45,6 +46,9 @@ from gputui.tui.widgets.cells import clean, cut, filled, fitted, line_width, sid
 from gputui.tui.widgets.history import SECOND_NS, History
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from gputui.services.playback.replay import Playback
 
 TICK_NS = SECOND_NS // 4
 """A picture without a new sample is drawn anew at most this often: only ages can have changed."""
@@ -68,9 +72,9 @@ class _Held:
 class _Hits:
     """What stands where in the last picture, for clicks."""
 
-    gpus: list[tuple[Box, int]] = field(default_factory=list)
-    processes: Box | None = None
-    list: Box | None = None
+    gpus: list[tuple[Rect, int]] = field(default_factory=list)
+    processes: Rect | None = None
+    list: Rect | None = None
 
 
 _LEAST_LEFT = 16
@@ -91,7 +95,7 @@ class MonitorModel:
         user: str = "",
         screens: Line = (),
         opening: Sequence[Action] = (),
-        recording: Recording | None = None,
+        recording: Playback | None = None,
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
@@ -118,9 +122,9 @@ class MonitorModel:
         self._sample: LiveSample | None = None
         self._paused: _Held | None = None
         self._charts = ChartPool()
-        self._table = ProcessTable(settings.sort, descending=settings.descending, tree=settings.tree)
+        self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
-        self._question: Question | None = None
+        self._question: EndQuestion | None = None
         self._selected_gpu: int | None = None
         self._scroll = 0
         self._page = 1
@@ -193,14 +197,16 @@ class MonitorModel:
         self._screens = screens
 
     def add(self, sample: LiveSample) -> None:
-        """The newest sample; also while the picture is paused."""
+        """The newest sample; also while the picture is paused. The same one again changes nothing."""
+        if sample is self._sample:
+            return
         before, self._sample = self._sample, sample
         if self._recording is None:
             self._take_in(sample, int(2.5 * self._settings.interval_s * SECOND_NS))
         else:
             self._catch_up(self._recording, before, sample)
 
-    def _catch_up(self, recording: Recording, before: LiveSample | None, sample: LiveSample) -> None:
+    def _catch_up(self, recording: Playback, before: LiveSample | None, sample: LiveSample) -> None:
         """Have charts and sums as if the recording had been played from its start to this sample."""
         if before is None or sample.t_ns < before.t_ns:
             before, self._history, self._charts = None, History(), ChartPool()
@@ -353,7 +359,7 @@ class MonitorModel:
             )
         else:
             self._mode = ""
-            self._question = Question(process.pid, process.start_ticks, command_text(process))
+            self._question = EndQuestion(process.pid, process.start_ticks, command_text(process))
 
     def _next_gpu(self) -> None:
         names = [device.device for device in self._shown_gpus()]
@@ -550,33 +556,67 @@ class MonitorModel:
         sample: LiveSample,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[Finding]],
+        findings: Mapping[int, Sequence[GpuFinding]],
         width: int,
         height: int,
     ) -> tuple[list[Line], int, int]:
         """GPUs, host and processes; how many lines of processes, and how many GPUs, are out of sight."""
         shows = self._settings.show_processes
         layout = laid_out(width, height, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
-        lines, hidden_gpus = self._gpus(look, layout, gpus, instances, findings, width)
-        host_rows = layout.host.height
+        lines: list[Line] = []
+        hidden_gpus = 0
+        if layout.form == "rows":
+            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
+            self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
+            lines, hidden_gpus = drawn.lines, drawn.hidden
+        band: list[list[Line]] = []
+        for place, (gpu, box) in enumerate(zip(gpus, layout.gpus, strict=False)):  # rows have no boxes
+            self._hits.gpus.append((_below_header(box), gpu.device))
+            band.append(
+                gpu_pane(
+                    look,
+                    gpu,
+                    instances[gpu.device],
+                    findings[gpu.device],
+                    findings,
+                    box.width,
+                    box.height,
+                    len(gpus),
+                    is_selected=gpu.device == self._selected_gpu,
+                )
+            )
+            if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
+                lines += side_by_side(band, width)
+                band = []
+        lines += self._host(look, layout, sample, gpus, instances, width)
+        lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
+        return lines + lower, out_of_sight, hidden_gpus
+
+    def _host(
+        self,
+        look: Look,
+        layout: Layout,
+        sample: LiveSample,
+        gpus: Sequence[DeviceSample],
+        instances: Mapping[int, Sequence[DeviceSample]],
+        width: int,
+    ) -> list[Line]:
+        """The host; above it, on a box without GPUs, why there are none."""
+        rows = layout.host.height
         if layout.form == "none":
             told = no_gpu_lines(
                 sample.absent,
                 width,
-                max(host_rows - (3 if host_rows >= 8 else 1), 1),
+                max(rows - (3 if rows >= 8 else 1), 1),
                 "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:]),
             )
-            lines += told
-            lines += host_pane(look, sample.host, (), width, host_rows - len(told), is_told=True)
-        else:
-            accounts = [look.ledger.account(gpu.device) for gpu in gpus]
-            is_told = layout.form == "panes" and all(
-                has_account(box.height, len(instances[gpu.device]))
-                for gpu, box in zip(gpus, layout.gpus, strict=True)
-            )
-            lines += host_pane(look, sample.host, accounts, width, host_rows, is_told=is_told)
-        lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
-        return lines + lower, out_of_sight, hidden_gpus
+            return told + host_pane(look, sample.host, (), width, rows - len(told), is_told=True)
+        accounts = [look.ledger.account(gpu.device) for gpu in gpus]
+        is_told = layout.form == "panes" and all(
+            has_account(box.height, len(instances[gpu.device]))
+            for gpu, box in zip(gpus, layout.gpus, strict=True)
+        )
+        return host_pane(look, sample.host, accounts, width, rows, is_told=is_told)
 
     def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
@@ -596,45 +636,7 @@ class MonitorModel:
         lefts = fitted((Span("gputui", "title"), caution, title), room)
         return fitted((*lefts, Span(" "), *rights), width)
 
-    def _gpus(
-        self,
-        look: Look,
-        layout: Layout,
-        gpus: Sequence[DeviceSample],
-        instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[Finding]],
-        width: int,
-    ) -> tuple[list[Line], int]:
-        """Panes or rows, and how many GPUs are out of sight."""
-        if layout.form == "none":
-            return [], 0
-        if layout.form == "rows":
-            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
-            self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
-            return drawn.lines, drawn.hidden
-        lines: list[Line] = []
-        band: list[list[Line]] = []
-        for place, (gpu, box) in enumerate(zip(gpus, layout.gpus, strict=True)):
-            self._hits.gpus.append((_below_header(box), gpu.device))
-            band.append(
-                gpu_pane(
-                    look,
-                    gpu,
-                    instances[gpu.device],
-                    findings[gpu.device],
-                    findings,
-                    box.width,
-                    box.height,
-                    len(gpus),
-                    is_selected=gpu.device == self._selected_gpu,
-                )
-            )
-            if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
-                lines += side_by_side(band, width)
-                band = []
-        return lines, 0
-
-    def _lower(self, box: Box, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
+    def _lower(self, box: Rect, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
         """The processes, and how many of them are out of sight."""
         if not shows:
             return [], 0
@@ -651,13 +653,13 @@ class MonitorModel:
         self,
         look: Look,
         gpus: Sequence[DeviceSample],
-        findings: Mapping[int, Sequence[Finding]],
+        findings: Mapping[int, Sequence[GpuFinding]],
         sample: LiveSample,
         width: int,
         height: int,
     ) -> list[Line]:
         """Details of a GPU, the choice of metrics, or the keys, scrolled."""
-        self._hits.list = Box(0, 1, width, height)
+        self._hits.list = Rect(0, 1, width, height)
         self._page = max(height - 2, 1)
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)
@@ -686,7 +688,11 @@ class MonitorModel:
         return max(self._scroll + 2 - height, 0)
 
     def _status(
-        self, width: int, findings: Mapping[int, Sequence[Finding]], hidden_processes: int, hidden_gpus: int
+        self,
+        width: int,
+        findings: Mapping[int, Sequence[GpuFinding]],
+        hidden_processes: int,
+        hidden_gpus: int,
     ) -> Line:
         if self._question is not None:
             return question_line(self._question, width)
@@ -741,5 +747,5 @@ def _without_readings(device: DeviceSample) -> DeviceSample:
     return replace(device, values=values)
 
 
-def _below_header(box: Box) -> Box:
-    return Box(box.x, box.y + 1, box.width, box.height)
+def _below_header(box: Rect) -> Rect:
+    return Rect(box.x, box.y + 1, box.width, box.height)

@@ -16,7 +16,7 @@ Key = float | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ProcessColumn:
     """One column; adding one is a line in COLUMNS."""
 
     id: str
@@ -127,10 +127,10 @@ def _types(process: ProcessSample, units: Units) -> str:
     return clean("".join(sorted(kinds)))
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("pid", "PID", 7, True, 0, lambda p, u: str(p.pid), lambda p: p.pid, False),
-    Column("user", "USER", 8, False, 3, lambda p, u: user_text(p), lambda p: user_text(p), False),
-    Column(
+COLUMNS: tuple[ProcessColumn, ...] = (
+    ProcessColumn("pid", "PID", 7, True, 0, lambda p, u: str(p.pid), lambda p: p.pid, False),
+    ProcessColumn("user", "USER", 8, False, 3, lambda p, u: user_text(p), lambda p: user_text(p), False),
+    ProcessColumn(
         "gpu",
         "GPU",
         4,
@@ -140,11 +140,11 @@ COLUMNS: tuple[Column, ...] = (
         _first_device,
         False,
     ),
-    Column("slice", "SLICE", 10, False, 1, lambda p, u: slices_text(p), slices_text, False),
-    Column("type", "TYPE", 4, False, 4, _types, lambda p: _types(p, Units()), False),
-    Column("sm", "SM%", 4, True, 2, lambda p, u: _share(sm_share(p)), sm_share, True),
-    Column("gpu-mem", "GPU-MEM", 10, True, 0, _show_gpu_memory, lambda p: gpu_memory(p)[0], True),
-    Column(
+    ProcessColumn("slice", "SLICE", 10, False, 1, lambda p, u: slices_text(p), slices_text, False),
+    ProcessColumn("type", "TYPE", 4, False, 4, _types, lambda p: _types(p, Units()), False),
+    ProcessColumn("sm", "SM%", 4, True, 2, lambda p, u: _share(sm_share(p)), sm_share, True),
+    ProcessColumn("gpu-mem", "GPU-MEM", 10, True, 0, _show_gpu_memory, lambda p: gpu_memory(p)[0], True),
+    ProcessColumn(
         "cpu",
         "CPU%",
         5,
@@ -154,7 +154,7 @@ COLUMNS: tuple[Column, ...] = (
         lambda p: _optional(p.cpu_pct),
         True,
     ),
-    Column(
+    ProcessColumn(
         "host-mem",
         "HOST-MEM",
         9,
@@ -164,19 +164,19 @@ COLUMNS: tuple[Column, ...] = (
         lambda p: _optional(p.memory_bytes),
         True,
     ),
-    Column("time", "TIME", 7, True, 6, _show_time, lambda p: _optional(p.elapsed_s), True),
-    Column("command", "COMMAND", 0, False, 0, lambda p, u: command_text(p), command_text, False),
+    ProcessColumn("time", "TIME", 7, True, 6, _show_time, lambda p: _optional(p.elapsed_s), True),
+    ProcessColumn("command", "COMMAND", 0, False, 0, lambda p, u: command_text(p), command_text, False),
 )
 LEAST_COMMAND = 12
 """Cells that the command keeps before other columns give way."""
 
 
-def column_named(name: str) -> Column:
+def column_named(name: str) -> ProcessColumn:
     """The column with this id; the first if there is none."""
     return next((column for column in COLUMNS if column.id == name), COLUMNS[0])
 
 
-def columns_for(width: int, *, has_slices: bool = False) -> tuple[Column, ...]:
+def columns_for(width: int, *, has_slices: bool = False) -> tuple[ProcessColumn, ...]:
     """Those that have room, with all that is left for the command; slices where there are any."""
     shown = [column for column in COLUMNS if has_slices or column.id != "slice"]
     while sum(column.width + 1 for column in shown) + LEAST_COMMAND - 1 > width:

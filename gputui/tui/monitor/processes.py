@@ -10,7 +10,7 @@ from gputui.model.live import ProcessSample
 from gputui.tui.monitor.metrics import Units
 from gputui.tui.monitor.process_columns import (
     COLUMNS,
-    Column,
+    ProcessColumn,
     column_named,
     columns_for,
     command_text,
@@ -35,7 +35,7 @@ def identity(process: ProcessSample) -> Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProcessRow:
     """One process at its place in the table."""
 
     process: ProcessSample
@@ -43,7 +43,7 @@ class Row:
     """Drawn before the command in a tree."""
 
 
-class ProcessTable:
+class ProcessList:
     """What is shown of the processes, and which is selected."""
 
     def __init__(self, sort: str, *, descending: bool, tree: bool) -> None:
@@ -51,7 +51,7 @@ class ProcessTable:
         self.descending = descending
         self.tree = tree
         self.filter = ""
-        self.rows: tuple[Row, ...] = ()
+        self.rows: tuple[ProcessRow, ...] = ()
         self.total = 0
         self._has_slices = False
         """Whether a process is on a MIG instance: all rows have a column for it then."""
@@ -63,7 +63,7 @@ class ProcessTable:
         self._place = 0
         self._made_of: tuple[object, ...] = ()
         self._held: tuple[ProcessSample, ...] | Missing = ()
-        self._lines: dict[tuple[Identity, bool, int, bool], tuple[Row, Units, Line]] = {}
+        self._lines: dict[tuple[Identity, bool, int, bool], tuple[ProcessRow, Units, Line]] = {}
 
     def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
         """Put rows in order, if anything has changed since they were."""
@@ -78,7 +78,9 @@ class ProcessTable:
         wanted = self.filter.casefold()
         kept = [process for process in known if not wanted or _matches(process, wanted)]
         self.rows = (
-            _as_tree(kept, self._ordered) if self.tree else tuple(Row(p, "") for p in self._ordered(kept))
+            _as_tree(kept, self._ordered)
+            if self.tree
+            else tuple(ProcessRow(p, "") for p in self._ordered(kept))
         )
         self._find_selected()
 
@@ -156,7 +158,7 @@ class ProcessTable:
             elif self._place >= self.top + room:
                 self.top = self._place - room + 1
         self.top = min(max(self.top, 0), max(len(self.rows) - max(room, 1), 0))
-        kept: dict[tuple[Identity, bool, int, bool], tuple[Row, Units, Line]] = {}
+        kept: dict[tuple[Identity, bool, int, bool], tuple[ProcessRow, Units, Line]] = {}
         for row in self.rows[self.top : self.top + max(room, 0)]:
             name = identity(row.process)
             is_selected = name == self.selected
@@ -183,7 +185,7 @@ class ProcessTable:
             hidden = 0
         return lines[:height], hidden
 
-    def _columns(self, width: int) -> tuple[Column, ...]:
+    def _columns(self, width: int) -> tuple[ProcessColumn, ...]:
         return columns_for(width, has_slices=self._has_slices)
 
     def column_at(self, x: int, width: int) -> str:
@@ -196,7 +198,7 @@ class ProcessTable:
             start = end + 1
         return ""
 
-    def _heading(self, columns: tuple[Column, ...], width: int) -> Line:
+    def _heading(self, columns: tuple[ProcessColumn, ...], width: int) -> Line:
         spans = []
         for number, column in enumerate(columns):
             is_sorted = column.id == self.sort
@@ -210,7 +212,7 @@ class ProcessTable:
         return fitted(spans, width)
 
     def _row(
-        self, row: Row, columns: tuple[Column, ...], width: int, units: Units, is_selected: bool
+        self, row: ProcessRow, columns: tuple[ProcessColumn, ...], width: int, units: Units, is_selected: bool
     ) -> Line:
         texts = []
         for column in columns:
@@ -242,7 +244,7 @@ def _matches(process: ProcessSample, wanted: str) -> bool:
     )
 
 
-def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[Row, ...]:
+def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[ProcessRow, ...]:
     """Each process below the one that started it, if that is shown too; siblings in the table's order."""
     here = {process.pid: process for process in processes}
     children: dict[int, list[ProcessSample]] = {}
@@ -253,7 +255,7 @@ def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[Row, ...]
             roots.append(process)
         else:
             children.setdefault(parent, []).append(process)
-    rows: list[Row] = []
+    rows: list[ProcessRow] = []
     placed: set[int] = set()
 
     def place(start: list[ProcessSample]) -> None:
@@ -263,7 +265,7 @@ def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[Row, ...]
             if id(process) in placed:
                 continue
             placed.add(id(process))
-            rows.append(Row(process, branch))
+            rows.append(ProcessRow(process, branch))
             siblings = ordered(children.pop(process.pid, []))
             for number, child in reversed(list(enumerate(siblings))):
                 last = number == len(siblings) - 1

@@ -3,64 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
-from gputui.model.live import LiveSample
 from gputui.tui.terminal.lines import Span
+
+if TYPE_CHECKING:
+    from gputui.services.playback.replay import Playback
 
 SPEEDS: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _TELLS_TIME_OF_DAY = 110
 """Columns from which on the header has the time of day too."""
 
 
-@runtime_checkable
-class Recording(Protocol):
-    """A stored run that is being played. Positions are seconds since its first reading."""
-
-    @property
-    def duration_s(self) -> float:
-        """From the first reading to the last."""
-
-    @property
-    def interval_s(self) -> float:
-        """Usual time between two readings."""
-
-    @property
-    def started_utc_us(self) -> int:
-        """When position 0 was, UTC epoch microseconds."""
-
-    @property
-    def position_s(self) -> float:
-        """Of what is shown."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the last reading is shown."""
-
-    @property
-    def speed(self) -> float:
-        """Seconds of the recording for each second."""
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it was told to stand still."""
-
-    def leading_to(self, after_s: float | None, end_s: float) -> Iterable[LiveSample]:
-        """What charts and sums need to go on from one position, or from the start, to a later one."""
-
-    def seek(self, position_s: float) -> None:
-        """Show this position now, and go on from here."""
-
-    def set_speed(self, speed: float) -> None:
-        """Go on this fast."""
-
-    def pause(self, paused: bool) -> None:
-        """Stand still, or go on."""
-
-
-def pause_or_go_on(recording: Recording) -> None:
+def pause_or_go_on(recording: Playback) -> None:
     """Behind the end there is nothing to go on to: it begins again."""
     if recording.has_ended:
         recording.seek(0.0)
@@ -69,7 +25,7 @@ def pause_or_go_on(recording: Recording) -> None:
         recording.pause(not recording.is_paused)
 
 
-def change_speed(recording: Recording, by: int) -> None:
+def change_speed(recording: Playback, by: int) -> None:
     """To the next of SPEEDS, up or down."""
     now = recording.speed
     faster = [speed for speed in SPEEDS if speed > now]
@@ -80,7 +36,7 @@ def change_speed(recording: Recording, by: int) -> None:
         recording.set_speed(slower[-1])
 
 
-def position_spans(recording: Recording, width: int) -> list[Span]:
+def position_spans(recording: Playback, width: int) -> list[Span]:
     """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; the time of day where there is room."""
     place = f"{clock_text(recording.position_s, recording.duration_s)} of {clock_text(recording.duration_s)}"
     words = [f"{recording.speed:g}x"]

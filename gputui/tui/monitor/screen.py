@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from time import monotonic, monotonic_ns
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from rich.cells import set_cell_size
 from textual import events
@@ -16,13 +16,16 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputui.model.live import LiveSample
+from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.wakeup import Bell
+from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.registry import screen_at
 from gputui.tui.terminal.cell_diff import width_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.theme import Depth
+from gputui.tui.widgets.app_context import shell_of
 
 PAINT_EVERY_S = 1.0
 _SLACK_S = 0.1
@@ -34,77 +37,23 @@ SLOW_FRAME_S = 0.5
 """From this round trip on, the picture says that the link is slow."""
 
 
-class Model(Protocol):
-    """What is drawn."""
+class Feed(Protocol):
+    """Where samples come from: this box, made-up GPUs, or a stored run."""
 
-    def add(self, sample: LiveSample) -> None:
-        """Take a sample in."""
-
-    def press(self, action_id: str) -> object:
-        """A key was pressed; what it asks of the outside, or None."""
-
-    @property
-    def is_typing(self) -> bool:
-        """Whether letters are text now and no keys."""
-
-    def type(self, text: str) -> None:
-        """Take letters in."""
-
-    def click(self, x: int, y: int) -> None:
-        """A cell of the picture was clicked."""
-
-    def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
-        """The picture, at most `height` lines of `width` cells."""
-
-
-class Collector(Protocol):
-    """Who samples, in a thread of its own."""
+    def start(self) -> None:
+        """Begin; returns at once."""
 
     def latest(self) -> LiveSample:
         """What is known now, at once; the same object as before if nothing has changed."""
 
+    def want_processes(self, wanted: bool) -> None:
+        """Whether to read process lists."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Sample this often."""
+
     def close(self) -> None:
-        """Stop within 0.1 s, even while a call hangs."""
-
-
-class KeyAction(Protocol):
-    """A line of the table of keys: see `monitor.actions`."""
-
-    @property
-    def id(self) -> str:
-        """What `Model.press` takes."""
-
-    @property
-    def key(self) -> str:
-        """As Textual names keys, separated by commas."""
-
-
-@runtime_checkable
-class NamesScreens(Protocol):
-    """A model whose picture names the screens of the app."""
-
-    def name_screens(self, screens: Line) -> None:
-        """What stands at the right end of the first line from now on."""
-
-
-@runtime_checkable
-class Says(Protocol):
-    """A screen with a line for messages."""
-
-    def say(self, text: str, style: str = "") -> None:
-        """One sentence."""
-
-
-@runtime_checkable
-class OpensScreens(Protocol):
-    """The app, where the Monitor may not be its only screen."""
-
-    @property
-    def has_screens(self) -> bool:
-        """Whether there are others."""
-
-    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
-        """Show one of them."""
+        """End within 0.1 s, even while a call hangs."""
 
 
 class SamplesArrived(Message, bubble=False):
@@ -122,18 +71,17 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def __init__(
         self,
-        model: Model,
-        collector: Collector,
+        model: MonitorModel,
+        feed: Feed,
         bell: Bell,
         depth: Depth,
-        actions: Iterable[KeyAction],
+        actions: Iterable[Action],
         on_request: Callable[[object], None],
     ) -> None:
         super().__init__()
         self._model = model
-        self._collector = collector
+        self._feed = feed
         self._bell = bell
-        self._last: LiveSample | None = None
         self._on_request = on_request
         self._view = LinesView(depth)
         self._mounted_s = self._painted_s = 0.0
@@ -152,7 +100,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """Begin to listen."""
         self._mounted_s = monotonic()
-        self._take_in()
+        self._model.add(self._feed.latest())
         self._bell.listener = self._rung
         width, height = self.app.size  # of the view it will have: the first frame is a picture, not a blank
         self._view.show(self._model.lines(width, height, monotonic_ns()))
@@ -173,13 +121,14 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_samples_arrived(self) -> None:
         """Every sample goes into the charts; the picture follows at most once a second."""
-        self._take_in()
         now = monotonic()
         is_new = now - self._mounted_s < _BEGINNING_S
         wait_s = self._painted_s + (_PAINT_FIRST_EVERY_S if is_new else PAINT_EVERY_S - _SLACK_S) - now
         if wait_s <= 0:
             self.paint()
-        elif is_new:
+            return
+        self._model.add(self._feed.latest())
+        if is_new:
             self._again_in(wait_s)
 
     def on_key(self, event: events.Key) -> None:
@@ -206,8 +155,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def on_click(self, event: events.Click) -> None:
         """The mouse is an extra: whatever it does, keys do too."""
-        app = self.app
-        if isinstance(app, OpensScreens) and app.has_screens and event.screen_y == 0:
+        app = shell_of(self)
+        if app.has_screens and event.screen_y == 0:
             found = screen_at(event.screen_x, self.size.width)
             if found:
                 app.open_screen(found)
@@ -225,15 +174,13 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def say(self, text: str, style: str = "") -> None:
         """One sentence in the last line."""
-        if isinstance(self._model, Says):
-            self._model.say(text, style)
-            self.paint()
+        self._model.say(text, style)
+        self.paint()
 
     def name_screens(self, screens: Line) -> None:
         """Have the picture name the screens so."""
-        if isinstance(self._model, NamesScreens):
-            self._model.name_screens(screens)
-            self.paint()
+        self._model.name_screens(screens)
+        self.paint()
 
     def press(self, action_id: str) -> None:
         """Do an action of the model: what it changes is seen at once."""
@@ -244,7 +191,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw the picture as it is now, and see to it that it is drawn again in a second."""
-        self._take_in()  # that a call hangs is told without a bell
+        self._model.add(self._feed.latest())  # no bell rings when a call hangs
         width, height = self._view.size
         self._painted_s = monotonic()
         self._again_in(PAINT_EVERY_S + _SLACK_S)
@@ -265,12 +212,6 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self._next.cancel()
         loop = asyncio.get_running_loop()
         self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
-
-    def _take_in(self) -> None:
-        sample = self._collector.latest()
-        if sample is not self._last:
-            self._last = sample
-            self._model.add(sample)
 
     def _rung(self) -> None:
         self.post_message(SamplesArrived())

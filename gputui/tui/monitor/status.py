@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.health import Finding
+from gputui.analysis.health import GpuFinding
 from gputui.tui.monitor.actions import OF_THE_APP, Action, shown_key
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
@@ -35,7 +35,7 @@ _LEAST_WHY = 30
 
 
 @dataclass(slots=True)
-class Question:
+class EndQuestion:
     """Whether a process is to be ended."""
 
     pid: int
@@ -46,7 +46,7 @@ class Question:
     """Place in SIGNALS."""
 
 
-def question_line(question: Question, width: int) -> Line:
+def question_line(question: EndQuestion, width: int) -> Line:
     """Asks whether the process is to be ended, and with which signal."""
     ask = f"End {question.pid} "
     keys = f" with {SIGNALS[question.signal]}? enter yes, esc no, down harsher"
@@ -70,7 +70,7 @@ def filter_line(
     return fitted((Span("/", "accent"), Span(typed + cursor), Span(told, "dim")), width)
 
 
-def finding_line(device: int, finding: Finding, counts: str, width: int) -> Line | None:
+def finding_line(device: int, finding: GpuFinding, counts: str, width: int) -> Line | None:
     """What ails a GPU, and why; None if counts leave too little room for it."""
     said = f"{device}: {clean(finding.brief)}: {clean(finding.why)}"
     if not counts:

@@ -46,8 +46,8 @@ _RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
 
 _LONG_WORDS = " in progress: key"
 """A colon where there is no room."""
-_BEFORE_SCREENS = 5
-"""Cells of the first line that the screens leave free, at the least."""
+_LEAST_LEFT, _ROOM_FOR_HEADING = 5, 16
+"""Cells of the first line that stay free before keys and names, and before many words about runs."""
 
 
 def load_screen(entry: ScreenEntry) -> Screen[None]:
@@ -70,10 +70,10 @@ def narrowed(screens: Line, width: int) -> Line:
 
     Where room is short, runs in progress take fewer words, then none; then keys stand without names.
     """
-    room = width - _BEFORE_SCREENS
-    if line_width(screens) > room and screens and screens[0].style == "warn":
-        note = Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn")
-        screens = (note, *screens[1:])
+    room = width - _LEAST_LEFT
+    if screens and screens[0].style == "warn":
+        if line_width(screens) > width - _ROOM_FOR_HEADING:
+            screens = (Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn"), *screens[1:])
         if line_width(screens) > room:
             screens = screens[1:]
     if line_width(screens) > room:

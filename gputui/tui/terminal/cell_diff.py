@@ -44,7 +44,7 @@ def rich_style(name: str, depth: Depth) -> Style:
     return Style.parse(definition(name, depth))
 
 
-class Look(NamedTuple):
+class TextStyle(NamedTuple):
     """Parameters of the SGR sequence for a style; empty for the terminal's own."""
 
     of_text: str
@@ -52,31 +52,31 @@ class Look(NamedTuple):
     """Empty also where only the colour of the letters or their weight differs: a blank does not show it."""
 
 
-class Looks:
+class TextStyles:
     """Rich styles as SGR parameters at one depth, remembered."""
 
     def __init__(self, depth: Depth) -> None:
         self._depth = depth
-        self._known: dict[Style, Look] = {}
-        self._named: dict[str, Look] = {}
+        self._known: dict[Style, TextStyle] = {}
+        self._named: dict[str, TextStyle] = {}
 
-    def named(self, name: str) -> Look:
+    def named(self, name: str) -> TextStyle:
         """How text of a style of the theme is switched on."""
         look = self._named.get(name)
         if look is None:
             look = self._named[name] = self.of(rich_style(name, self._depth))
         return look
 
-    def of(self, style: Style | None) -> Look:
+    def of(self, style: Style | None) -> TextStyle:
         """How text of a style is switched on."""
         if style is None:
-            return Look("", "")
+            return TextStyle("", "")
         look = self._known.get(style)
         if look is None:
             look = self._known[style] = self._made(style)
         return look
 
-    def _made(self, style: Style) -> Look:
+    def _made(self, style: Style) -> TextStyle:
         foreground, background = style.color, style.bgcolor
         if self._depth is Depth.NONE:
             foreground = background = None
@@ -91,7 +91,7 @@ class Looks:
         on_blanks = background or any(
             (style.reverse, style.underline, style.underline2, style.strike, style.overline, style.blink)
         )
-        return Look(parameters, parameters if on_blanks else "")
+        return TextStyle(parameters, parameters if on_blanks else "")
 
 
 def width_of(text: str) -> int:
@@ -130,7 +130,7 @@ class CellDiff:
     """
 
     def __init__(self, depth: Depth, width: int = 0, height: int = 0) -> None:
-        self._looks = Looks(depth)
+        self._looks = TextStyles(depth)
         self.resize(width, height)
 
     def resize(self, width: int, height: int) -> None:
@@ -158,9 +158,38 @@ class CellDiff:
     def diff_lines(self, rows: Mapping[int, Line]) -> str:
         """The same for lines that each fill a row; one that does not is cut, or filled with blanks."""
         pen = self._pen()
+        width, height = self.size
         for y, line in rows.items():
-            if 0 <= y < self.size[1]:
-                self._line(y, line, pen)
+            if not 0 <= y < height:
+                continue
+            cells: list[str] = []
+            styles: list[str] = []
+            odd = False
+            for span in line:
+                text = span.text
+                if not text:
+                    continue
+                if _ONE_CELL_EACH.fullmatch(text):
+                    cells += text
+                else:
+                    odd = True
+                    cells += cells_of(text)
+                look = self._looks.named(span.style)
+                del cells[width:]
+                letters = len(cells) - len(styles)
+                if look.of_blanks != look.of_text:
+                    blanks = 0
+                    while blanks < letters and cells[-1 - blanks] == " ":
+                        blanks += 1
+                    styles += [look.of_text] * (letters - blanks)
+                    styles += [look.of_blanks] * blanks
+                else:
+                    styles += [look.of_text] * letters
+            if len(cells) < width:
+                styles += [""] * (width - len(cells))
+                cells += " " * (width - len(cells))
+            self._sent[y] = ()
+            self._change(y, cells, styles, odd, pen)
         return pen.done()
 
     def _pen(self) -> _Pen:
@@ -169,37 +198,6 @@ class CellDiff:
             pen.write("\x1b[m\x1b[2J")
             self.forgotten = False
         return pen
-
-    def _line(self, y: int, line: Line, pen: _Pen) -> None:
-        width = self.size[0]
-        cells: list[str] = []
-        styles: list[str] = []
-        odd = False
-        for span in line:
-            text = span.text
-            if not text:
-                continue
-            if _ONE_CELL_EACH.fullmatch(text):
-                cells += text
-            else:
-                odd = True
-                cells += cells_of(text)
-            look = self._looks.named(span.style)
-            del cells[width:]
-            letters = len(cells) - len(styles)
-            if look.of_blanks != look.of_text:
-                blanks = 0
-                while blanks < letters and cells[-1 - blanks] == " ":
-                    blanks += 1
-                styles += [look.of_text] * (letters - blanks)
-                styles += [look.of_blanks] * blanks
-            else:
-                styles += [look.of_text] * letters
-        if len(cells) < width:
-            styles += [""] * (width - len(cells))
-            cells += " " * (width - len(cells))
-        self._sent[y] = ()
-        self._change(y, cells, styles, odd, pen)
 
     def _row(self, y: int, strips: tuple[Placed, ...], pen: _Pen) -> None:
         sent = self._sent[y]

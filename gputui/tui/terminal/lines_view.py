@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from rich.segment import Segment
@@ -45,8 +45,8 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         self.refresh_rows(changed)
         return bool(changed and self.size.width)
 
-    def take(self, lines: tuple[Line, ...]) -> list[int]:
-        """As `show`, but for showing it: the rows in sight that are new."""
+    def take(self, lines: tuple[Line, ...]) -> dict[int, Line]:
+        """Keep these lines without drawing them; the rows in sight that changed."""
         old = self._lines
         common = min(len(old), len(lines))
         changed = [y for y in range(common) if lines[y] is not old[y] and lines[y] != old[y]]
@@ -55,17 +55,14 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         for y in changed:
             self._strips.pop(y, None)
         height = self.size.height
-        return [y for y in changed if y < height]
+        return {y: lines[y] if y < len(lines) else () for y in changed if y < height}
 
-    def refresh_rows(self, rows: Sequence[int]) -> None:
+    def refresh_rows(self, rows: Iterable[int]) -> None:
         """Have Textual show these rows anew."""
         width = self.size.width
-        if rows and width:
-            self.refresh(*(Region(0, y, width, 1) for y in rows))
-
-    def line(self, y: int) -> Line:
-        """What stands in a row."""
-        return self._lines[y] if y < len(self._lines) else ()
+        regions = [Region(0, y, width, 1) for y in rows]
+        if regions and width:
+            self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
         """The strip at a row, the same object as long as the line is the same."""
@@ -75,7 +72,8 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
             self._width = width
         strip = self._strips.get(y)
         if strip is None:
-            strip = self._strips[y] = strip_of(self.line(y), width, self._depth)
+            line = self._lines[y] if y < len(self._lines) else ()
+            strip = self._strips[y] = strip_of(line, width, self._depth)
         return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
 
 from rich.console import RenderableType
@@ -19,6 +19,7 @@ from textual.widget import Widget
 from gputui.tui.terminal.cell_diff import CellDiff, Placed
 from gputui.tui.terminal.driver import QuietDriver
 from gputui.tui.terminal.flow_control import FrameGate
+from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.theme import Depth, depth_of
 
@@ -54,8 +55,8 @@ class FastPaint(App[int]):
             screen._compositor.update_widgets({widget})
             screen._compositor_refresh()
 
-    def paint_rows(self, view: LinesView, rows: Sequence[int]) -> None:
-        """Write rows of a view that is all there is to see of its screen, and newer than Textual knows.
+    def paint_rows(self, view: LinesView, rows: Mapping[int, Line]) -> None:
+        """Write changed rows of a view that covers its screen, before Textual knows of them.
 
         Past Textual's compositor, which would take as long again as the difference itself.
         """
@@ -74,7 +75,7 @@ class FastPaint(App[int]):
             elif self._is_behind or self._shown.forgotten or self._shown.size != tuple(self.size):
                 self._show(driver, self._whole_picture())
             else:
-                self._write(driver, self._shown.diff_lines({y: view.line(y) for y in rows}), now)
+                self._write(driver, self._shown.diff_lines(rows), now)
         finally:
             self.post_display_hook()
 

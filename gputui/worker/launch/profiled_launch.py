@@ -11,7 +11,7 @@ from ..channel import Channel
 from ..contract import Request, Step, Workload
 from ..failures import reason_of
 from ..profiling.allocations import points_of_a_step
-from ..profiling.profiler import NoTrace, Window, event_cost_ns, traced
+from ..profiling.profiler import NoTrace, TracedWindow, event_cost_ns, traced
 from ..profiling.step_breakdown import Partition, partition
 from ..steps.precision import resolve
 from .malloc_tuning import keep_heap
@@ -120,7 +120,7 @@ class ProfiledLaunch:
             raise NoTrace(f"a step takes {step_ns / 1e9:.3g} s, and no time was left for a window of them")
         return max(min(by_events, by_time, enough, MOST_STEPS), min(LEAST_STEPS, by_time), 1)
 
-    def _fault(self, window: Window, found: Partition, steps: int) -> str:
+    def _fault(self, window: TracedWindow, found: Partition, steps: int) -> str:
         """Why the trace cannot be trusted; empty if it can."""
         kernels = sum(e.kind == "kernel" for e in window.events)
         operators = sum(e.kind == "op" for e in window.events)

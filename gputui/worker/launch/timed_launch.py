@@ -13,7 +13,7 @@ from typing import Any  # Any: the JSON of a launch
 
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
-from ..failures import Failed, kept_from_file, outcome_of, reason_of
+from ..failures import Failed, outcome_of, reason_of, text_for_file
 from ..steps.compiling import COMPILE, COMPILE_FIGURE
 from ..steps.precision import resolve
 from ..timing.cpu_wait import waited_between, waited_ns
@@ -40,6 +40,8 @@ class _Running:
     workload: Workload
     precision: Precision
     step: Step
+    timed: Callable[[int], BlockTime]
+    """Times this number of steps, here or in the processes that do them."""
     steps_per_block: int
     expected_block_ns: float
     """Duration of a block, estimated from the warm-up."""
@@ -201,14 +203,15 @@ class Launch:
     ) -> _Running:
         """The part of `_warm` that follows once the step is built."""
         built_ns = self._clock()
-        first = self._timed(step, step.multiple)
+        timed_steps = step.timed or partial(self._stopwatch, step.run)
+        first = timed_steps(step.multiple)
         if self._clock() - begun_ns > share_ns:
             raise _NoTime(
                 f"the first step took {_seconds(first.wall_ns)}; with what came before that is more than"
                 f" its budget, {_seconds(share_ns)}"
             )
         warm_start_ns = self._clock()
-        blocks = self._single_steps(step, begun_ns, share_ns)
+        blocks = self._single_steps(partial(timed_steps, step.multiple), begun_ns, share_ns)
 
         steps = _whole(steps_for(MIN_BLOCK_S / 4, blocks[-1] / step.multiple), step)
         tolerance = WARM_TOLERANCE.get(self._device, WARM_TOLERANCE_GPU)
@@ -217,7 +220,7 @@ class Launch:
         recent: list[int] = []
         end_ns = warm_start_ns + share_ns / 4
         while not stable and self._clock() < end_ns and len(blocks) < self._most_blocks:
-            timed = self._timed(step, steps)
+            timed = timed_steps(steps)
             per_step_ns = timed.block_ns / steps
             blocks.append(timed.block_ns)
             wanted = _whole(steps_for(MIN_BLOCK_S, per_step_ns), step)
@@ -261,6 +264,7 @@ class Launch:
             workload,
             request.precision,
             step,
+            timed_steps,
             steps,
             block_ns,
             compile_s,
@@ -269,7 +273,7 @@ class Launch:
             self._most_blocks,
         )
 
-    def _single_steps(self, step: Step, begun_ns: int, share_ns: float) -> list[int]:
+    def _single_steps(self, timed: Callable[[], BlockTime], begun_ns: int, share_ns: float) -> list[int]:
         """Single steps until one is short enough for the minimum number of blocks: rarely more than one.
 
         Raises _NoTime if the budget does not allow another try; one step may have been delayed by other
@@ -285,11 +289,7 @@ class Launch:
                     f"one step takes {_seconds(min(taken))}: {MIN_BLOCKS} do not fit the"
                     f" {_seconds(max(left_ns, 0))} left of its budget, {_seconds(share_ns)}"
                 )
-            taken.append(self._timed(step, step.multiple).block_ns)
-
-    def _timed(self, step: Step, steps: int) -> BlockTime:
-        """Time one block, here or in the processes that do the steps."""
-        return step.timed(steps) if step.timed else self._stopwatch(step.run, steps)
+            taken.append(timed().block_ns)
 
     def _time_block(self, case: _Running) -> bool:
         """Time and report one block; returns whether the case is done."""
@@ -297,7 +297,7 @@ class Launch:
         scale = case.step.loss_scale
         scale_before = scale() if scale else 0.0
         waited_before_ns = waited_ns()
-        timed = self._timed(case.step, case.steps_per_block)
+        timed = case.timed(case.steps_per_block)
         waited = timed.waited_ns if case.step.timed else waited_between(waited_before_ns, waited_ns())
         if scale and scale() < scale_before:
             self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
@@ -330,7 +330,7 @@ class Launch:
         elif not math.isfinite(result):
             self._end(case.case_id, "failed", f"the output became {result}", len(case.block_ns))
         elif fault:
-            reason = kept_from_file(str(fault), "the step found its work wrong", self._step_file)
+            reason = text_for_file(str(fault), "the step found its work wrong", self._step_file)
             self._end(case.case_id, "failed", reason, len(case.block_ns))
         else:
             self._end(case.case_id, "ok", "", len(case.block_ns))
@@ -345,7 +345,7 @@ class Launch:
         for declared in case.workload.figures:
             found = given.get(declared.key, Value(None, 0, "not measured"))
             if declared.key in given:
-                reason = kept_from_file(found.reason, "not measured", self._step_file)
+                reason = text_for_file(found.reason, "not measured", self._step_file)
                 found = replace(found, reason=reason)
             self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(found))
         if case.compile_s is not None:

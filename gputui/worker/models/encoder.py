@@ -9,7 +9,7 @@ from torch.nn import functional
 from ..steps.flops import EncoderShape
 
 
-class _Layer(nn.Module):
+class _EncoderLayer(nn.Module):
     def __init__(self, shape: EncoderShape, dropout: float) -> None:
         super().__init__()
         width = shape.width
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Parameter(torch.zeros(shape.context, shape.width))
         self.norm = nn.LayerNorm(shape.width, eps=1e-12)
-        self.layers = nn.Sequential(*(_Layer(shape, dropout) for _ in range(shape.layers)))
+        self.layers = nn.Sequential(*(_EncoderLayer(shape, dropout) for _ in range(shape.layers)))
         self.pooler = nn.Linear(shape.width, shape.width)
         self.head = nn.Linear(shape.width, shape.classes)
         self.apply(_initialise)

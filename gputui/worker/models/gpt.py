@@ -9,7 +9,7 @@ from torch.nn import functional
 from ..steps.flops import GptShape
 
 
-class _Layer(nn.Module):
+class _GptLayer(nn.Module):
     def __init__(self, shape: GptShape) -> None:
         super().__init__()
         width = shape.width
@@ -40,7 +40,7 @@ class Gpt(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Parameter(torch.zeros(shape.context, shape.width))
-        self.layers = nn.Sequential(*(_Layer(shape) for _ in range(shape.layers)))
+        self.layers = nn.Sequential(*(_GptLayer(shape) for _ in range(shape.layers)))
         self.norm = nn.LayerNorm(shape.width)
         self.draw_weights()
 

@@ -38,7 +38,7 @@ class _Linear(nn.Module):
         return functional.linear(x, self.weight)
 
 
-class _Layer(nn.Module):
+class _LlamaLayer(nn.Module):
     def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.heads = shape.heads
@@ -80,7 +80,7 @@ class Llama(nn.Module):
     def __init__(self, shape: LlamaShape, batch: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.tokens = _weight(shape.vocabulary, shape.width, dtype)
-        self.layers = nn.ModuleList(_Layer(shape, batch, dtype) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(_LlamaLayer(shape, batch, dtype) for _ in range(shape.layers))
         self.norm = _Norm(shape.width, dtype)
         self.head = _Linear(shape.width, shape.vocabulary, dtype)
         half = shape.width // shape.heads // 2

@@ -113,51 +113,51 @@ def join(rendezvous: str, say: Callable[[str], None]) -> None:
     """
     address = address_of(rendezvous)
     say(f"waiting for a run at {rendezvous}; Ctrl-C ends")
-    was_told = ""
+    reported = ""
     while True:
         try:
             first = Lines(noticing_loss(socket.create_connection(address)))
         except OSError as error:
-            if was_told != (why := f"nobody is there yet: {error.strerror or error}"):
-                say(was_told := why)
+            if reported != (why := f"nobody is there yet: {error.strerror or error}"):
+                say(reported := why)
         else:
             with (
                 first.socket,
                 contextlib.suppress(EOFError, ConnectionError),
             ):  # it may exit before it has read all its input
                 first.send({"torch": metadata.version("torch")})
-                told = first.take(math.inf)
-                if told["do"] == "leave":
-                    raise Refused(told["why"])
+                request = first.take(math.inf)
+                if request["do"] == "leave":
+                    raise Refused(request["why"])
                 say("ranks are started")
-                say(_take_part(first, told, rendezvous))
-                was_told = ""
+                say(_take_part(first, request, rendezvous))
+                reported = ""
         time.sleep(RETRY_S)
 
 
-def _take_part(first: Lines, told: dict[str, Any], rendezvous: str) -> str:
+def _take_part(first: Lines, request: dict[str, Any], rendezvous: str) -> str:
     """Run this host's ranks for one case until they exit or the first host is gone; returns how it went.
 
     torchrun runs in a separate session, so that Ctrl-C ends it once. Its output is hidden, but its last line
     is reported if it failed.
     """
-    launcher = _torchrun(rendezvous, int(told["hosts"]), int(told["node"]), int(told["per_host"]))
-    if told["module"] not in RANKS:
-        raise Refused(f"ranks of {told['module']!r} are not known here: use the same gputui on both")
+    launcher = _torchrun(rendezvous, int(request["hosts"]), int(request["node"]), int(request["per_host"]))
+    if request["module"] not in RANKS:
+        raise Refused(f"ranks of {request['module']!r} are not known here: use the same gputui on both")
     package = __name__.rsplit(".", 2)[0]
     with (
         tempfile.TemporaryDirectory(prefix="gputui-", ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryFile() as log,
     ):
         process = subprocess.Popen(
-            [*launcher, "-m", f"{package}.procs.ranks", rendezvous, f"{package}.{told['module']}"],
+            [*launcher, "-m", f"{package}.procs.ranks", rendezvous, f"{package}.{request['module']}"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
             env={
                 **os.environ,
-                **thread_counts(int(told["threads"])),
+                **thread_counts(int(request["threads"])),
                 **_interface_at(first.socket.getsockname()[0]),
                 **package_root(),
                 "TMPDIR": folder,

@@ -249,13 +249,13 @@ class Link:
             connected = noticing_loss(socket.create_connection((address, int(port))))
         self._lines = Lines(connected)
         self._lines.send({"rank": int(os.environ.get("RANK", "0"))})
-        self._asked: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._questions: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         try:
             while True:
-                self._asked.put(self._lines.take(math.inf))
+                self._questions.put(self._lines.take(math.inf))
         finally:
             os._exit(0)
 
@@ -263,13 +263,13 @@ class Link:
         """Answer until the worker is gone. An exception in `answer` is sent back and ends nothing."""
         while True:
             try:
-                said = answer(self._asked.get())
+                reply = answer(self._questions.get())
             except Exception as error:  # sent to the worker, which decides the outcome of the case
                 if not is_out_of_memory(error):  # an expected error in the search for the largest batch
                     log(error)
-                said = {"error": str(error)[:2000], "kind": type(error).__name__, "is_ours": is_ours(error)}
+                reply = {"error": str(error)[:2000], "kind": type(error).__name__, "is_ours": is_ours(error)}
             with contextlib.suppress(OSError):  # the listening thread notices the end
-                self._lines.send(said)
+                self._lines.send(reply)
 
 
 if __name__ == "__main__":

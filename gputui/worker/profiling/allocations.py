@@ -25,7 +25,7 @@ class AllocationsUnavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Event:
+class AllocationEvent:
     """One allocation or release."""
 
     t_ns: int
@@ -114,7 +114,7 @@ def highest_allocated(device: str, work: Callable[[], object]) -> int:
     return sum(split_at_peak(events, ()).values())
 
 
-def split_at_peak(events: Iterable[Event], phases: Sequence[Phase]) -> dict[str, int]:
+def split_at_peak(events: Iterable[AllocationEvent], phases: Sequence[Phase]) -> dict[str, int]:
     """What a step holds at its peak, by part. Pure.
 
     What the forward pass leaves behind is activations; what a backward pass leaves to the optimizer is
@@ -139,7 +139,7 @@ def split_at_peak(events: Iterable[Event], phases: Sequence[Phase]) -> dict[str,
 
 
 def split_at_points(
-    events: Iterable[Event], phases: Sequence[Phase], held: Mapping[int, tuple[str, int]]
+    events: Iterable[AllocationEvent], phases: Sequence[Phase], held: Mapping[int, tuple[str, int]]
 ) -> dict[str, dict[str, int]]:
     """What every part holds at each of POINTS that the step has. Pure.
 
@@ -183,7 +183,7 @@ def split_at_points(
     return found
 
 
-def _lifetimes(ordered: Iterable[Event]) -> list[_Lifetime]:
+def _lifetimes(ordered: Iterable[AllocationEvent]) -> list[_Lifetime]:
     """Allocations with their releases; releases of memory older than the step are ignored."""
     living: dict[int, _Lifetime] = {}
     found: list[_Lifetime] = []
@@ -209,7 +209,7 @@ def _part(life: _Lifetime, phases: Sequence[Phase], gradients_from_ns: int) -> s
     return "other"
 
 
-def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[Event], list[Phase]]:
+def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[AllocationEvent], list[Phase]]:
     """Profile one step; returns its allocations on the device and its phases, on one clock."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -225,7 +225,7 @@ def _observed(device: str, step: Callable[[PhaseOf], object]) -> tuple[list[Even
         for node in _nodes(tree):
             fields = node.extra_fields
             if hasattr(fields, "alloc_size") and fields.device.type == device:
-                events.append(Event(node.start_time_ns, fields.ptr, fields.alloc_size))
+                events.append(AllocationEvent(node.start_time_ns, fields.ptr, fields.alloc_size))
             elif node.name.startswith(_MARK):
                 phases.append(Phase(node.name[len(_MARK) :], node.start_time_ns, node.end_time_ns))
     except AttributeError as error:
@@ -257,7 +257,7 @@ def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[s
         begun_ns = next(n.end_time_ns for n in nodes if n.name == begun.name)
         later = [n for n in nodes if n.start_time_ns >= begun_ns]
         events = [
-            Event(n.start_time_ns, n.extra_fields.ptr, n.extra_fields.alloc_size)
+            AllocationEvent(n.start_time_ns, n.extra_fields.ptr, n.extra_fields.alloc_size)
             for n in later
             if hasattr(n.extra_fields, "alloc_size") and n.extra_fields.device.type == device
         ]

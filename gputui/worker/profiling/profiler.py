@@ -35,7 +35,7 @@ class NoTrace(Exception):
 
 
 @dataclass(frozen=True)
-class Window:
+class TracedWindow:
     """A traced window of steps."""
 
     events: tuple[TraceEvent, ...]
@@ -47,7 +47,7 @@ class Window:
 
 def traced(
     run: Callable[[], object], steps: int, device: str, wait: Callable[[], object], trace: Path | None = None
-) -> Window:
+) -> TracedWindow:
     """Do `steps` steps under the profiler and wait for the device.
 
     `trace`: a path for the Chrome trace, gzipped if it ends in `.gz`. Raises NoTrace.
@@ -108,12 +108,12 @@ def _activities(device: str) -> list[Any]:
     return activities
 
 
-def _window(profiled: Any) -> Window:
+def _window(profiled: Any) -> TracedWindow:
     try:
         raw = profiled.profiler.kineto_results.events()
         bounds = next(e for e in raw if e.name() == _WINDOW and str(e.device_type()) == "DeviceType.CPU")
         events = tuple(_events(raw))
-        return Window(events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id())
+        return TracedWindow(events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id())
     except (AttributeError, StopIteration, TypeError) as error:
         raise NoTrace(f"this torch's trace cannot be read ({type(error).__name__})") from error
 

@@ -49,7 +49,7 @@ class TraceEvent:
 
 
 @dataclass(frozen=True)
-class Row:
+class OperatorRow:
     """As `profiled.Operator` of the model."""
 
     phase: str
@@ -91,7 +91,7 @@ class Partition:
     """Where the window went."""
 
     window_ns: int
-    rows: tuple[Row, ...]
+    rows: tuple[OperatorRow, ...]
     slices: tuple[Slice, ...]
     kernels: tuple[KernelRow, ...]
     unmatched_ns: int
@@ -426,8 +426,8 @@ def _with_phases(edges: Sequence[tuple[int, int, str, str]]) -> list[tuple[int, 
     known = [phase for _, _, phase, _ in edges if phase]
     phase = known[-1] if known else "forward"
     found = []
-    for begin_ns, last_ns, said, cause in reversed(edges):
-        phase = said or phase
+    for begin_ns, last_ns, own, cause in reversed(edges):
+        phase = own or phase
         found.append((begin_ns, last_ns, phase, cause))
     return found[::-1]
 
@@ -436,11 +436,13 @@ def _key(owner: _Node) -> tuple[str, str, str, str]:
     return owner.phase, owner.event.name, owner.event.shapes, owner.event.dtypes
 
 
-def _rows(found: Mapping[tuple[str, str, str, str], _Sums]) -> tuple[Row, ...]:
+def _rows(found: Mapping[tuple[str, str, str, str], _Sums]) -> tuple[OperatorRow, ...]:
     """The rows with the most time first; beyond MOST_ROWS, rows of the same phase and category are merged."""
     ordered = sorted(found.items(), key=lambda item: (-item[1].time_ns, -item[1].cpu_ns, item[0]))
     rows = [
-        Row(phase, category_of(name), name, shapes, dtypes, s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)
+        OperatorRow(
+            phase, category_of(name), name, shapes, dtypes, s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels
+        )
         for (phase, name, shapes, dtypes), s in ordered
     ]
     others: dict[tuple[str, str], _Sums] = {}
@@ -454,7 +456,7 @@ def _rows(found: Mapping[tuple[str, str, str, str], _Sums]) -> tuple[Row, ...]:
     return (
         *rows[:MOST_ROWS],
         *(
-            Row(phase, category, "others", "", "", s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)
+            OperatorRow(phase, category, "others", "", "", s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)
             for (phase, category), s in sorted(others.items())
         ),
     )

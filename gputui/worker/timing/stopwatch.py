@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol  # Any: torch's types, which may not be installed
+from typing import Any  # Any: torch's types, which may not be installed
 
 from .cpu_wait import waited_between, waited_ns
 
@@ -31,10 +31,8 @@ class BlockTime:
         return self.wall_ns if self.device_ns is None else self.device_ns
 
 
-class Stopwatch(Protocol):
-    """Times `steps` calls of `run`; a GPU is idle before the first and after the last."""
-
-    def __call__(self, run: Callable[[], object], steps: int) -> BlockTime: ...
+Stopwatch = Callable[[Callable[[], object], int], BlockTime]
+"""Times so many calls of a function; a GPU is idle before the first and after the last."""
 
 
 def cpu_stopwatch(run: Callable[[], object], steps: int) -> BlockTime:

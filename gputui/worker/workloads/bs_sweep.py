@@ -229,8 +229,8 @@ def _limit_bytes(device: str) -> int | None:
 def usable_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """The least of the host's memory, its free memory, and every limit of this process's cgroups."""
     lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
-    told = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
-    limits = [told[name] for name in ("MemTotal:", "MemAvailable:") if name in told]
+    known = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
+    limits = [known[name] for name in ("MemTotal:", "MemAvailable:") if name in known]
     own = (proc / "self" / "cgroup").read_text().splitlines() if (proc / "self" / "cgroup").exists() else []
     for line in own:
         _, controllers, path = line.split(":", 2)

@@ -63,16 +63,16 @@ class _Rank:
         from torch import distributed
 
         distributed.barrier()
-        return self._told(self._step, steps)
+        return self._timed(self._step, steps)
 
     def _alone(self, steps: int) -> Mapping[str, object]:
         """Time a block of this rank only, with the same model and batch."""
         if self._single is None:
             _, self._single = built(self._request, self._request.seed, is_parallel=False)
             self._stopwatch(self._single.run, 2)
-        return self._told(self._single, steps)
+        return self._timed(self._single, steps)
 
-    def _told(self, step: Step, steps: int) -> Mapping[str, object]:
+    def _timed(self, step: Step, steps: int) -> Mapping[str, object]:
         return asdict(with_waiting(self._stopwatch, step.run, steps))
 
     def _reduce(self, size_bytes: int, times: int) -> Mapping[str, object]:

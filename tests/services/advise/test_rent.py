@@ -19,7 +19,7 @@ from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import Terms, weigh
-from gputui.services.advise.rent import Advice, Box, Choice, Load, Offer, Pick, Span, advise
+from gputui.services.advise.rent import Advice, Choice, Estimated, Load, Offer, Pick, PricedSide, advise
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.profiles.loader import find_profile
 from gputui.store.reading import CaseConditions
@@ -62,14 +62,14 @@ def price(usd_per_hour: float, gpus: float = 0) -> Price:
 
 def box(
     name: str, *cases: CaseResult, usd: float | None = None, gpus: int = 0, cpu: float | None = None
-) -> Box:
+) -> PricedSide:
     """A box with this price, buying so many GPUs."""
     side = side_of_runs(name, [make_run(*cases, machine=GPU_MACHINE if gpus else CPU_MACHINE)])
     cpu_price = Missing("not stated") if cpu is None else price(cpu)
-    return Box(side, NO_PRICE if usd is None else price(usd, gpus), cpu_price)
+    return PricedSide(side, NO_PRICE if usd is None else price(usd, gpus), cpu_price)
 
 
-def training_boxes(cpu_tok_per_s: float, gpu_tok_per_s: float) -> tuple[Box, Box]:
+def training_boxes(cpu_tok_per_s: float, gpu_tok_per_s: float) -> tuple[PricedSide, PricedSide]:
     """A CPU box of $0.36 and a GPU box of $3.60 per hour."""
     return (
         box("cpu.db", quick(case_named("gpt_train"), cpu_tok_per_s), usd=0.36),
@@ -86,8 +86,8 @@ def test_time_is_work_by_speed_and_cost_is_that_time_with_its_start_at_the_price
     advice = advise(parse_job("36M tok train"), training_boxes(1e3, 1e4), start_s=600)
 
     gpu = offer_of(advice, "gpu.db gpu")
-    assert isinstance(gpu.time_s, Span)
-    assert isinstance(gpu.usd, Span)
+    assert isinstance(gpu.time_s, Estimated)
+    assert isinstance(gpu.usd, Estimated)
     assert gpu.time_s.value == pytest.approx(3600, rel=1e-3)
     assert gpu.usd.value == pytest.approx(4200 * 3.60 / 3600, rel=1e-3)
     assert gpu.time_s.low < gpu.time_s.value < gpu.time_s.high
@@ -119,12 +119,12 @@ def test_boxes_that_compare_refuses_to_tell_apart_are_not_told_apart() -> None:
     """The CPUs of one were held by others: its five times longer steps may be theirs."""
     case = case_named("gpt_train")
     boxes = [
-        Box(
+        PricedSide(
             side_of_runs("a.db", [make_run(measured(case, steady(1.0), waited_share=0.85))]),
             price(1),
             NO_PRICE,
         ),
-        Box(side_of_runs("b.db", [make_run(measured(case, steady(0.2)))]), price(1), NO_PRICE),
+        PricedSide(side_of_runs("b.db", [make_run(measured(case, steady(0.2)))]), price(1), NO_PRICE),
     ]
     (row,) = compare_sides(boxes[0].side, boxes[1].side).rows
     assert row.verdict.word == "inconclusive"
@@ -139,7 +139,7 @@ def test_boxes_within_one_percent_are_the_same_to_advise_as_to_compare() -> None
     faster = [tuple(t / 1.005 for t in launch) for launch in launches]
     case = case_named("gpt_train")
     boxes = [
-        Box(side_of_runs(name, [make_run(measured(case, *times))]), price(1), NO_PRICE)
+        PricedSide(side_of_runs(name, [make_run(measured(case, *times))]), price(1), NO_PRICE)
         for name, times in (("a.db", launches), ("b.db", faster))
     ]
     (row,) = compare_sides(boxes[0].side, boxes[1].side).rows
@@ -242,7 +242,7 @@ def test_without_a_price_there_is_time_and_no_cost() -> None:
     advice = advise(parse_job("1M tok train"), [box("a.db", quick(case_named("gpt_train"), 1e3))])
 
     (offer,) = advice.offers
-    assert isinstance(offer.time_s, Span)
+    assert isinstance(offer.time_s, Estimated)
     assert isinstance(offer.usd, Missing)
     assert isinstance(advice.cheapest, Missing)
     assert advice.fastest == Missing("only a.db cpu meets the job")
@@ -254,9 +254,9 @@ def test_the_cpu_of_a_gpu_box_costs_what_a_cpu_box_is_stated_to() -> None:
     priced = advise(parse_job("36M tok train"), [box("a.db", *both, usd=3.6, gpus=1, cpu=0.36)])
 
     assert isinstance(offer_of(unpriced, "a.db cpu").usd, Missing)
-    assert isinstance(offer_of(unpriced, "a.db gpu").usd, Span)
+    assert isinstance(offer_of(unpriced, "a.db gpu").usd, Estimated)
     cpu = offer_of(priced, "a.db cpu").usd
-    assert isinstance(cpu, Span)
+    assert isinstance(cpu, Estimated)
     assert cpu.value == pytest.approx((36_000 + 600) * 0.0001, rel=1e-3)
 
 
@@ -267,8 +267,8 @@ def test_one_gpu_of_eight_carries_an_eighth_of_the_price_and_it_is_said() -> Non
     )
 
     costs = [advice.offers[0].usd for advice in (whole, eighth)]
-    assert isinstance(costs[0], Span)
-    assert isinstance(costs[1], Span)
+    assert isinstance(costs[0], Estimated)
+    assert isinstance(costs[1], Estimated)
     assert costs[0].value == pytest.approx(8 * costs[1].value)
     assert any("share" in assumed for assumed in eighth.assumptions)
 
@@ -383,7 +383,7 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
     crowded = measured(case, steady(1.0), waited_share=0.4)
     side = side_of_runs("a.db", [make_run(crowded, status="interrupted")])
 
-    advice = advise(parse_job("1M tok train"), [Box(side, NO_PRICE, NO_PRICE)])
+    advice = advise(parse_job("1M tok train"), [PricedSide(side, NO_PRICE, NO_PRICE)])
 
     doubts = " ".join(advice.offers[0].doubts)
     assert "kept from CPUs by others 40 % of the time" in doubts
@@ -502,7 +502,7 @@ def test_serving_costs_whole_boxes_for_the_hours_of_a_month() -> None:
 
     usd = advise(parse_job("200 rps p99<50ms"), boxes, hours_per_month=100).offers[0].usd
 
-    assert isinstance(usd, Span)
+    assert isinstance(usd, Estimated)
     assert usd.value == pytest.approx(3 * 2 * 100)
 
 
@@ -544,7 +544,7 @@ def no_watts(run_id: str) -> float | Missing:
 
 def bought(terms: Terms, usd: float, job: str = "36M tok train") -> RentOrBuy | Missing:
     boxes = training_boxes(1e3, 1e4)
-    gpu = [Box(boxes[1].side, price(20_000 / 730, 1), NO_PRICE)]
+    gpu = [PricedSide(boxes[1].side, price(20_000 / 730, 1), NO_PRICE)]
     (buying,) = weigh(advise(parse_job(job), gpu), lambda name: usd, terms, no_watts)
     return buying.found
 

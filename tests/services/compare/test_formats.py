@@ -22,14 +22,14 @@ from gputui.cli import main
 from gputui.errors import EXIT_DONE
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
-from gputui.services.compare.columns import Form, Naming, cost_table, energy_table, row_table
+from gputui.services.compare.columns import COST, ENERGY
 from gputui.services.compare.csv import comparisons_as_csv
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.markdown import comparisons_as_markdown, escaped
 from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
-from gputui.services.compare.row_values import value_of
 from gputui.services.compare.svg import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
+from gputui.services.compare.tables import Naming, column_table, row_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.csv_cells import harmless
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -181,19 +181,19 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     comparison = replace(plain, rows=(replace(plain.rows[0], a=cells[0], b=cells[1]),))
     naming = Naming(comparison, "")
 
-    costs, energies = cost_table(comparison, naming), energy_table(comparison, naming)
+    costs, energies = (column_table(column, comparison, naming) for column in (COST, ENERGY))
     assert costs is not None
     assert energies is not None
     assert costs.headings[1:3] == energies.headings[1:3] == ("a", "b")
     assert costs.rows[0][1:3] == ("$11.00 ±10 %", "$22.00 ±10 %")
     assert energies.rows[0][1:3] == ("1.00 nJ/flop", "2.00 nJ/flop")
-    beside = row_table(comparison, naming, Form(), ("cost", "energy"))
+    beside = row_table(comparison, naming, "wide", [COST, ENERGY])
     assert beside.headings[-2:] == ("cost a, b", "energy a, b")
     assert beside.rows[0][-2:] == (
         "$11.00 ±10 %, $22.00 ±10 % for 1M TFLOP",
         "1.00 nJ/flop, 2.00 nJ/flop",
     )
-    assert [value_of(cell, "cost") for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]
+    assert [COST.on_side(cell) for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]
     (line,) = csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline=""))
     assert (float(line["a_usd_per_million"]), float(line["b_usd_per_million"])) == (11.0, 22.0)
     assert (float(line["a_joules_per_unit"]), float(line["b_joules_per_unit"])) == (1e-9, 2e-9)

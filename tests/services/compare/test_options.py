@@ -17,10 +17,10 @@ from scipy import stats
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.cli import main
 from gputui.errors import (
-    EXIT_CANNOT_TELL,
     EXIT_CASE_FAILED,
     EXIT_DONE,
     EXIT_NOT_STORED,
+    EXIT_UNDECIDED,
     EXIT_USAGE,
     GputuiError,
     NotStored,
@@ -28,10 +28,11 @@ from gputui.errors import (
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_energy
-from gputui.services.compare.columns import Form, Naming, performance_lines, remarks, row_table
+from gputui.services.compare.columns import BLOCKS, TIME, Width
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
 from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
+from gputui.services.compare.tables import Naming, performance_lines, remarks, row_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.energy import energy_of
 from gputui.services.results.references import reference_directory, reference_file, reference_names
@@ -242,7 +243,7 @@ def test_the_gate_exits_1_only_for_what_is_surely_slower(ran: Ran) -> None:
 
 def test_what_cannot_be_told_exits_5_or_as_it_is_asked_to(ran: Ran) -> None:
     status, _, err = ran("a.db", "one.db", "--fail-if-slower", "5")
-    assert status == EXIT_CANNOT_TELL
+    assert status == EXIT_UNDECIDED
     assert "gate: cannot tell" in err
     assert "gemm mini cpu fp32 all: " in err
     assert "gputui run --like " in err
@@ -302,11 +303,9 @@ def test_where_there_is_little_room_the_headings_of_times_are_shorter() -> None:
     comparison = slower_by(1.2)
     naming = Naming(comparison, "")
 
-    for form, heading in (
-        (Form(is_wide=False), "a per step"),
-        (Form(is_wide=False, is_short=True), "a step"),
-    ):
-        assert row_table(comparison, naming, form, ["time"]).headings[1] == heading
+    headings: dict[Width, str] = {"narrow": "a per step", "short": "a step"}
+    for width, heading in headings.items():
+        assert row_table(comparison, naming, width, [TIME]).headings[1] == heading
 
 
 def test_a_chosen_column_that_nothing_fills_is_left_out_and_says_why(ran: Ran) -> None:
@@ -598,7 +597,7 @@ def test_a_side_of_which_nothing_is_known_says_nothing() -> None:
 def test_a_table_of_chosen_columns_keeps_name_and_verdict() -> None:
     comparison = slower_by(1.2)
 
-    words = row_table(comparison, Naming(comparison, ""), Form(), ("n",))
+    table = row_table(comparison, Naming(comparison, ""), "wide", [BLOCKS])
 
-    assert words.headings == ("case (mini cpu fp32 all)", "verdict", "n")
-    assert words.rows == (("gemm", "slower", "18/18"),)
+    assert table.headings == ("case (mini cpu fp32 all)", "verdict", "n")
+    assert table.rows == (("gemm", "slower", "18/18"),)

@@ -19,7 +19,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult, Run
-from gputui.services.compare.columns import Form, Naming, remarks, row_table
+from gputui.services.compare.columns import Width
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.pairing import (
     Comparison,
@@ -37,6 +37,7 @@ from gputui.services.compare.row_text import (
     short_change_text,
     side_words,
 )
+from gputui.services.compare.tables import Naming, remarks, row_table
 from gputui.services.results.labels import run_notes
 
 LATER_US = STARTED_US + 3_600_000_000
@@ -352,8 +353,9 @@ def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
     assert group.verdict.word == "inconclusive"
     assert isinstance(group.mean, GeometricMean)
     naming = Naming(comparison, "")
-    for form in (Form(), Form(is_wide=False), Form(is_wide=False, is_short=True)):
-        cells = row_table(comparison, naming, form).rows[-1]
+    widths: tuple[Width, ...] = ("wide", "narrow", "short")
+    for width in widths:
+        cells = row_table(comparison, naming, width).rows[-1]
         assert re.search(r"^[-+\d.]+ to [-+\d.]+( %|x)$", next(cell for cell in cells[1:] if cell)), cells
         assert "inconclusive" in cells
     assert short_change_text(group.mean, group.verdict) == ""
@@ -420,7 +422,7 @@ def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -
     assert estimate.independent_a < estimate.n_a == row.a.speed.blocks == 40
     assert estimate.n_b == row.b.speed.blocks == 40
     assert estimate.ratio == pytest.approx(row.b.speed.units_per_s / row.a.speed.units_per_s, rel=1e-12)
-    assert row_table(compared(a, b=(b,)), Naming(compared(a, b=(b,)), ""), Form()).rows[0][-1] == "40/40"
+    assert row_table(compared(a, b=(b,)), Naming(compared(a, b=(b,)), "")).rows[0][-1] == "40/40"
 
 
 # What differs

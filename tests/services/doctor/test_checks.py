@@ -16,7 +16,7 @@ from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Layer
-from gputui.services.doctor.checks import Box, Check, State, Terminal, judged, worst
+from gputui.services.doctor.checks import Check, State, SystemState, Terminal, judged, worst
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
@@ -28,12 +28,12 @@ QUIET: Mapping[str, Value] = {
 GIB = 1 << 30
 
 
-def make_box(gpus: int = 1, **changes: object) -> Box:
+def make_box(gpus: int = 1, **changes: object) -> SystemState:
     """A sound box with idle GPUs of its own, seen from a good terminal."""
     machine = make_machine(*["NVIDIA H200"] * gpus)
     machine = replace(machine, memory=replace(machine.memory, shm_bytes=8 * GIB))
     idle = dict.fromkeys(range(gpus), QUIET) | {HOST: {"load_1min": 0.1}}
-    box = Box(
+    box = SystemState(
         machine=machine,
         sample=sample(gpus, processes=0, changes=idle),
         user="ann",
@@ -53,11 +53,11 @@ def make_box(gpus: int = 1, **changes: object) -> Box:
     return replace(box, **changes)  # type: ignore[arg-type]
 
 
-def states(box: Box) -> dict[str, str]:
+def states(box: SystemState) -> dict[str, str]:
     return {check.topic: check.state for check in judged(box)}
 
 
-def the(box: Box, topic: str) -> Check:
+def the(box: SystemState, topic: str) -> Check:
     (check,) = [check for check in judged(box) if check.topic == topic]
     return check
 
@@ -77,7 +77,7 @@ def test_a_box_without_a_gpu_is_no_broken_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interpreter", "said"),
+    ("interpreter", "shown"),
     [
         (make_interpreter(cuda=None), "sees no GPU: it is a build without CUDA"),
         (make_interpreter(cuda=None, hip="6.4"), "sees no GPU: a build for ROCm"),
@@ -87,11 +87,11 @@ def test_a_box_without_a_gpu_is_no_broken_one() -> None:
         (GputuiError("python3 did not answer", "name another"), "python3 did not answer"),
     ],
 )
-def test_a_torch_that_cannot_use_the_gpu_is_a_problem_with_a_way_out(interpreter: object, said: str) -> None:
+def test_a_torch_that_cannot_use_the_gpu_is_a_problem_with_a_way_out(interpreter: object, shown: str) -> None:
     machine = replace(make_machine("NVIDIA H200"), cuda_driver_version="13.0")
     check = the(make_box(1, interpreter=interpreter, machine=machine), "torch")
     assert check.state == "problem"
-    assert said in check.found
+    assert shown in check.found
     assert check.next_step
 
 
@@ -180,7 +180,7 @@ def test_files_that_cannot_be_written_or_read_are_problems() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terminal", "state", "said"),
+    ("terminal", "state", "shown"),
     [
         (Terminal(80, 24, False, "utf-8", ""), "note", "none"),
         (Terminal(80, 24, True, "ANSI_X3.4-1968", "xterm"), "note", "no UTF-8"),
@@ -188,10 +188,10 @@ def test_files_that_cannot_be_written_or_read_are_problems() -> None:
         (Terminal(132, 50, True, "UTF-8", "screen"), "ok", "132x50"),
     ],
 )
-def test_the_terminal_is_judged_by_what_the_screens_need(terminal: Terminal, state: str, said: str) -> None:
+def test_the_terminal_is_judged_by_what_the_screens_need(terminal: Terminal, state: str, shown: str) -> None:
     check = the(make_box(terminal=terminal), "terminal")
     assert check.state == state
-    assert said in check.found
+    assert shown in check.found
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_terminal_must_be_wide_and_high_enough(columns: int, rows: int, state:
 
 
 @pytest.mark.parametrize(
-    ("built_for", "driver", "said"),
+    ("built_for", "driver", "shown"),
     [
         ("13.2", "13.0", "CUDA_VISIBLE_DEVICES"),
         ("12.8", "13.0", "CUDA_VISIBLE_DEVICES"),
@@ -274,11 +274,11 @@ def test_a_terminal_must_be_wide_and_high_enough(columns: int, rows: int, state:
     ],
 )
 def test_a_driver_serves_every_torch_of_its_major_version(
-    built_for: str, driver: str | Missing, said: str
+    built_for: str, driver: str | Missing, shown: str
 ) -> None:
     machine = replace(make_machine("NVIDIA H200"), cuda_driver_version=driver)
     box = make_box(1, interpreter=make_interpreter(cuda=built_for), machine=machine)
-    assert said in the(box, "torch").found
+    assert shown in the(box, "torch").found
 
 
 def test_a_clock_that_is_not_told_is_unknown_and_a_steady_governor_is_not_mentioned() -> None:
@@ -288,7 +288,7 @@ def test_a_clock_that_is_not_told_is_unknown_and_a_steady_governor_is_not_mentio
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "shown"),
     [
         (["problem"], "1 problem"),
         (["note", "note", "ok"], "2 notes"),
@@ -296,8 +296,8 @@ def test_a_clock_that_is_not_told_is_unknown_and_a_steady_governor_is_not_mentio
         (["unknown", "ok"], "nothing wrong was found"),
     ],
 )
-def test_the_last_line_counts_problems_and_notes(found: list[State], said: str) -> None:
-    assert worst(tuple(Check("x", state, "y") for state in found)) == said
+def test_the_last_line_counts_problems_and_notes(found: list[State], shown: str) -> None:
+    assert worst(tuple(Check("x", state, "y") for state in found)) == shown
 
 
 def test_one_run_in_progress_is_told_as_one() -> None:
@@ -306,7 +306,7 @@ def test_one_run_in_progress_is_told_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "shown"),
     [
         ({**QUIET, "temperature_c": 41.4}, "41 °C, PCIe x16, not slowed, no memory errors"),
         (QUIET, "PCIe x16, not slowed, no memory errors"),
@@ -317,11 +317,11 @@ def test_one_run_in_progress_is_told_as_one() -> None:
         ),
     ],
 )
-def test_a_sound_gpu_is_told_by_what_it_tells(values: Mapping[str, Value], said: str) -> None:
+def test_a_sound_gpu_is_told_by_what_it_tells(values: Mapping[str, Value], shown: str) -> None:
     known = dict.fromkeys(("temperature_c", "pcie_width", "ecc_uncorrected_count"), Missing("not told"))
     seen = sample(1, processes=0, changes={0: {**known, **values}})
     gpu = replace(seen.gpus[0], values={k: v for k, v in seen.gpus[0].values.items() if k in values})
-    assert the(make_box(sample=replace(seen, gpus=(gpu,))), "GPU 0").found == said
+    assert the(make_box(sample=replace(seen, gpus=(gpu,))), "GPU 0").found == shown
 
 
 def test_the_next_step_fits_the_torch_that_sees_no_gpu() -> None:
@@ -332,9 +332,9 @@ def test_the_next_step_fits_the_torch_that_sees_no_gpu() -> None:
     assert step.startswith("install a torch built for this driver")
 
 
-@pytest.mark.parametrize(("term", "said"), [("xterm", "TERM=xterm"), ("", "TERM=not set")])
-def test_the_kind_of_terminal_is_told_or_that_it_is_not_set(term: str, said: str) -> None:
-    assert the(make_box(terminal=Terminal(80, 24, True, "utf-8", term)), "terminal").found.endswith(said)
+@pytest.mark.parametrize(("term", "shown"), [("xterm", "TERM=xterm"), ("", "TERM=not set")])
+def test_the_kind_of_terminal_is_told_or_that_it_is_not_set(term: str, shown: str) -> None:
+    assert the(make_box(terminal=Terminal(80, 24, True, "utf-8", term)), "terminal").found.endswith(shown)
 
 
 def test_what_a_box_runs_in_is_told_only_where_it_is_known() -> None:

@@ -125,12 +125,12 @@ def collecting(
     called = threading.Semaphore(0)
     collector = Collector(
         sources,
-        host or FakeHost(clock),
+        (host or FakeHost(clock)).sample,
         interval_s,
-        FakeTable(),
+        FakeTable().look_up,
         on_sample=called.release,
         clock=clock,
-        look_every_s=SOON_S,
+        poll_every_s=SOON_S,
     )
     collector.start()
     try:

@@ -15,6 +15,7 @@ from stored_runs import HOSTILE, run_id_of, store
 from gputui.errors import EXIT_NOT_STORED, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import trace_name
+from gputui.services.compare.columns import columns_of
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.session import ask
 from gputui.services.results import table_export as saving
@@ -213,7 +214,7 @@ def test_a_comparison_is_saved_as_the_command_prints_it(tmp_path: Path) -> None:
         command.main([*files, "--format", form, "-o", str(printed)], standalone_mode=False)
         assert saved.read_bytes() == printed.read_bytes()
     saved, printed = tmp_path / "costs.md", tmp_path / "printed-costs.md"
-    save_comparison(saved, asked, 0, ("cost", "ratio"))
+    save_comparison(saved, asked, 0, columns_of("cost,ratio"))
     options = ["--format", "markdown", "--columns", "cost,ratio", "-o", str(printed)]
     command.main([*files, *options], standalone_mode=False)
     assert saved.read_bytes() == printed.read_bytes()

@@ -10,7 +10,6 @@ import duckdb
 import pytest
 
 from gputui.errors import GputuiError
-from gputui.services.printed import printed
 from gputui.services.results.browser import recent_files
 from gputui.services.support.background import Job
 
@@ -102,15 +101,6 @@ def test_a_job_that_was_given_up_before_it_began_stops_at_its_first_word() -> No
             thread.join(DEADLINE_S)
     assert not went_on.is_set()
     assert not ear.ended.is_set()
-
-
-def test_what_the_command_line_says_of_a_failure_is_the_error(tmp_path: Path) -> None:
-    ear = Ear()
-    Job(lambda job: printed(("runs", str(tmp_path / "no.db")), 80, job), ear.arrived).start()
-    assert ear.ended.wait(DEADLINE_S)
-    assert isinstance(ear.outcome, GputuiError)
-    assert ear.outcome.message == f"there is no result file {tmp_path / 'no.db'}"
-    assert ear.outcome.hint
 
 
 def test_recent_files_are_found_once_newest_first_and_never_opened(

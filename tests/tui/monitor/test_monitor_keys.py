@@ -17,7 +17,7 @@ from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, keys_table, shown_ke
 from gputui.tui.monitor.metrics import Units
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
-from gputui.tui.monitor.processes import ProcessTable
+from gputui.tui.monitor.processes import ProcessList
 from gputui.tui.monitor.requests import SetInterval, WantProcesses
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.keymap import APP_ACTIONS
@@ -134,7 +134,7 @@ def test_reversing_turns_the_order_round() -> None:
 
 def test_what_is_not_known_stands_last_whichever_way_round() -> None:
     unknown = replace(process(1, 1), uses=(GpuUse(0, 4001, "C", Missing("not told"), 1.0),))
-    table = ProcessTable("gpu-mem", descending=True, tree=False)
+    table = ProcessList("gpu-mem", descending=True, tree=False)
     for descending in (True, False):
         table.descending = descending
         table.take((unknown, process(2, 1), process(3, 1)))
@@ -222,7 +222,7 @@ def test_when_the_selected_process_ends_its_neighbour_is_selected() -> None:
 
 
 def test_a_pid_given_anew_is_another_process() -> None:
-    table = ProcessTable("pid", descending=False, tree=False)
+    table = ProcessList("pid", descending=False, tree=False)
     table.take((process(0, 1), process(1, 1)))
     table.select(0)
     table.take((replace(process(0, 1), start_ticks=999), process(1, 1)))
@@ -232,7 +232,7 @@ def test_a_pid_given_anew_is_another_process() -> None:
 
 
 def test_a_filter_that_hides_the_selected_process_gives_it_back_afterwards() -> None:
-    table = ProcessTable("pid", descending=False, tree=False)
+    table = ProcessList("pid", descending=False, tree=False)
     everything = tuple(process(number, 1) for number in range(6))
     table.take(everything)
     table.select(2)
@@ -258,14 +258,14 @@ def test_a_ring_of_parents_loses_nobody() -> None:
     ring = tuple(replace(process(n, 1), parent_pid=4000 + (n + 1) % 3) for n in range(3))
     itself = replace(process(5, 1), parent_pid=4005)
     twins = (process(7, 1), replace(process(7, 1), start_ticks=9))
-    table = ProcessTable("pid", descending=False, tree=True)
+    table = ProcessList("pid", descending=False, tree=True)
     table.take((*ring, itself, *twins))
     assert sorted(row.process.pid for row in table.rows) == [4000, 4001, 4002, 4005, 4007, 4007]
 
 
 def test_a_deep_tree_needs_no_deep_stack() -> None:
     chain = tuple(replace(process(n, 1), parent_pid=4000 + n - 1) for n in range(3000))
-    table = ProcessTable("pid", descending=False, tree=True)
+    table = ProcessList("pid", descending=False, tree=True)
     table.take(chain)
     assert [row.process.pid for row in table.rows] == [p.pid for p in chain]
     lines, _ = table.drawn(80, 10, Units())

@@ -33,7 +33,7 @@ def names() -> list[str]:
 @pytest.mark.parametrize("name", names())
 def test_pictures_are_those_that_were_looked_at(name: str) -> None:
     assert drawn()[name] == (FOLDER / name).read_text(encoding="utf-8"), (
-        "python tests/makers/monitor_golden.py"
+        "python tests/makers/goldens.py makes it anew; look at it"
     )
 
 

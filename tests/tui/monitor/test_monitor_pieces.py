@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from gputui.errors import GputuiError
 from gputui.services.support.monitor_file import monitor_file
-from gputui.tui.monitor.layout import NOWHERE, Box, laid_out
+from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memory, memory_of
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.terminal.lines import Span
@@ -204,7 +204,7 @@ def test_amounts_are_short_and_have_their_unit() -> None:
 # Places
 
 
-def overlap(one: Box, other: Box) -> bool:
+def overlap(one: Rect, other: Rect) -> bool:
     return one.x < other.right and other.x < one.right and one.y < other.bottom and other.y < one.bottom
 
 
@@ -329,5 +329,6 @@ def test_a_failing_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: 
 
 def test_the_docs_name_every_setting_and_every_metric(repository: Path) -> None:
     text = (repository / "docs" / "monitor.md").read_text(encoding="utf-8")
-    assert all(f"| `{field.name}` |" in text for field in fields(MonitorSettings))
-    assert all(f"| `{metric.id}` | {metric.title} |" in text for metric in METRICS)
+    rows = [f"| `{field.name}` |" for field in fields(MonitorSettings)]
+    rows += [f"| `{metric.id}` | {metric.title} |" for metric in METRICS]
+    assert [row for row in rows if row not in text] == []

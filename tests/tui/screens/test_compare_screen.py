@@ -283,7 +283,7 @@ async def test_what_tells_sides_apart_is_chosen_on_the_screen(
     store(db, 1, gpt_ms=100.0)
     store(db, 2, gpt_ms=100.0, machine=replace(CPU_MACHINE, machine_id="ffffffffffff"))
     app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "g")
         assert "only cpu" in picture(app)

@@ -9,6 +9,7 @@ import pytest
 from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
+from gputui.services.compare.columns import COST, RATIO
 from gputui.services.compare.session import Request, ask, request_of
 from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.results.selectors import from_here
@@ -22,7 +23,7 @@ from gputui.tui.screens.compare.rows_table import short_names
     [
         Request(("a.db",)),
         Request(("a.db@x", "b.db"), by="device", baseline="gpu"),
-        Request(("a.db", "reference:h200"), pool=True, trust=True, columns=("cost", "ratio")),
+        Request(("a.db", "reference:h200"), pool=True, trust=True, columns=(COST, RATIO)),
     ],
 )
 def test_the_words_of_a_request_ask_for_the_same(request_: Request) -> None:

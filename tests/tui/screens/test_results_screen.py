@@ -71,7 +71,9 @@ async def test_the_screens_are_as_the_pictures_say(
 ) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(db))
     for name, text in (await pictures(*size)).items():
-        assert text == (FOLDER / f"{name}.txt").read_text(encoding="utf-8"), name
+        assert text == (FOLDER / f"{name}.txt").read_text(encoding="utf-8"), (
+            f"{name}: python tests/makers/goldens.py makes it anew; look at it"
+        )
 
 
 async def test_without_any_file_the_screen_says_how_to_make_one(

@@ -35,7 +35,7 @@ from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, Block
 from gputui.model.result import Run
 from gputui.recording.lock import read_holder
-from gputui.services.runs.start import Asked, Draft, DraftChecker, command_line, read_draft
+from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
@@ -459,7 +459,7 @@ def test_the_command_line_shown_means_the_same() -> None:
     )
     asked, wrong = read_draft(draft)
     assert not wrong
-    assert asked == Asked(
+    assert asked == RunOptions(
         "my profile.toml",
         Path("~/r.db"),
         ("/a/python", "/b c/python"),
@@ -471,7 +471,7 @@ def test_the_command_line_shown_means_the_same() -> None:
         label="-x'y",
         price=0.1,
     )
-    assert command_line(Asked("quick", blocks=5)) == "gputui run quick --blocks 5"
+    assert command_line(RunOptions("quick", blocks=5)) == "gputui run quick --blocks 5"
     words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
     narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
     options = """ --launches 3 --budget 300 "--label=-x'y" --price 0.1"""
@@ -481,7 +481,7 @@ def test_the_command_line_shown_means_the_same() -> None:
 @pytest.mark.parametrize("name", [name for name, _ in pictures()])
 def test_pictures_are_as_they_were(name: str) -> None:
     assert dict(pictures())[name] == (FOLDER / name).read_text(encoding="utf-8"), (
-        "python tests/makers/run_screen_golden.py"
+        "python tests/makers/goldens.py makes it anew; look at it"
     )
 
 

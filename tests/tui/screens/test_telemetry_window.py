@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.store.reading import MeasuredSpan, TelemetrySeries
-from gputui.tui.screens.results.window import LEAST_US, Window
+from gputui.tui.screens.results.window import LEAST_US, TimeWindow
 
 S = 1_000_000
-WHOLE = Window(0, 100 * S, 0, 100 * S, 50 * S)
+WHOLE = TimeWindow(0, 100 * S, 0, 100 * S, 50 * S)
 CHANGES = st.one_of(
     st.sampled_from([0.5, 2.0]).map(lambda factor: lambda w: w.zoomed(factor)),
     st.sampled_from([-0.5, 0.5]).map(lambda share: lambda w: w.moved(share)),
@@ -64,7 +64,7 @@ def test_timed_cases_are_gone_through_in_the_order_of_time_round_and_round() -> 
 
 
 def test_a_recording_of_one_reading_has_a_window() -> None:
-    window = Window.over_all([TelemetrySeries(0, 7, array("q", [7]), {})])
+    window = TimeWindow.over_all([TelemetrySeries(0, 7, array("q", [7]), {})])
 
     assert window.is_whole
     assert window.zoomed(0.5).span_us == window.span_us == LEAST_US

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import RATES, format_percent, format_ratio, format_seconds
+from gputui.model.units import format_percent, format_ratio, format_seconds
+from gputui.services.compare.columns import COST, ENERGY, PEAK
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import boxes_text, change_text, rate_text, time_text
-from gputui.services.compare.row_values import value_of
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.throughput import launches_of
@@ -36,7 +36,7 @@ def evidence_page(
 ) -> tuple[Line, ...]:
     """All that is known of a row, from its blocks to its reasons.
 
-    `courses` are what the boxes did meanwhile, `steps` what would let the row be judged.
+    `curves` are what the boxes did meanwhile, `steps` what would let the row be judged.
     """
     lines: list[Line] = [(Span(name, "title"), Span(f"  {row.verdict.word}", _style(row)))]
     for text in (row.verdict.reason, row.note):
@@ -86,8 +86,8 @@ def _side(cell: Cell) -> str:
 def values_lines(row: Row, width: int) -> tuple[Line, ...]:
     """Cost, energy and share of the peak of both sides, or why there is none."""
     lines: list[Line] = []
-    for column, title in (("cost", "cost"), ("energy", "energy"), ("peak", "of peak")):
-        values = [value_of(cell, column) for cell in (row.a, row.b)]
+    for column, title in ((COST, "cost"), (ENERGY, "energy"), (PEAK, "of peak")):
+        values = [column.on_side(cell) for cell in (row.a, row.b)]
         reasons = [value.reason for value in values if isinstance(value, Missing)]
         if len(reasons) == len(values) and len(set(reasons)) == 1:
             said = reasons[0]
@@ -96,7 +96,7 @@ def values_lines(row: Row, width: int) -> tuple[Line, ...]:
                 f"{letter} {f'none ({value.reason})' if isinstance(value, Missing) else value}"
                 for letter, value in zip("ab", values, strict=True)
             )
-            said += f" for {RATES[row.case.unit].per_million}" if column == "cost" else ""
+            said += f" for {column.unit(row)}" if column.unit else ""
         style = "dim" if len(reasons) == len(values) else ""
         lines += paragraph(f"{title:8} {said}", width, style, indent=9)
     return tuple(lines)

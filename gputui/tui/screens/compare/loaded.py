@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any  # whatever a job is for
 
+from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
+from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.pairing import Comparison, Row, Side
-from gputui.services.compare.row_values import VALUES, Value
 from gputui.services.compare.session import Answer, Asked, Request, ask, request_of
 from gputui.services.compare.why import Why
 from gputui.services.results.selectors import from_here
@@ -46,11 +47,11 @@ class Loaded:
         """Why a row of a comparison differs, where anything is known of it."""
         return next((why for why in self.answer.whys[place] if why.row is row), None)
 
-    def columns(self, value: Value) -> tuple[str, ...]:
-        """As `--columns` takes them; empty for rates, which the command prints by itself."""
-        return () if value is VALUES[0] else (value.column, "ratio")
+    def columns(self, value: ComparisonColumn) -> tuple[ComparisonColumn, ...]:
+        """What `--columns` names; empty for rates, which the command prints by itself."""
+        return () if value is RATE else (value, RATIO)
 
-    def words(self, value: Value) -> tuple[str, ...]:
+    def words(self, value: ComparisonColumn) -> tuple[str, ...]:
         """What follows `gputui compare` to ask for the same, with these values."""
         request = self.request
         if self.ignore:
@@ -62,7 +63,7 @@ class Loaded:
             request = replace(request, files=tuple(files), baseline="")
         return tuple(map(from_here, replace(request, columns=self.columns(value)).words))
 
-    def command(self, value: Value) -> str:
+    def command(self, value: ComparisonColumn) -> str:
         """The whole command line."""
         return f"gputui compare {shlex.join(self.words(value))}"
 
@@ -78,8 +79,15 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
     asked = ask(request.files, by=request.by or None, pool=request.pool, trust=request.trust)
     baseline = asked.baseline(request.baseline) if request.baseline else 0
     job.say("comparing")
-    with_energy = with_energy or "energy" in request.columns
+    with_energy = with_energy or ENERGY in request.columns
     return Loaded(request, asked, baseline, asked.compared(baseline, with_energy=with_energy), with_energy)
+
+
+def read_text(words: Sequence[str], width: int, job: Job[Any]) -> tuple[str, ...]:
+    """The lines that `gputui compare WORDS` prints at this width. Raises as `read` does."""
+    loaded = read(words, job)
+    text = comparison_text(loaded.asked, loaded.answer, "text", loaded.request.columns, width)
+    return (*map(clean_text, loaded.asked.warnings), *text.splitlines())
 
 
 def with_baseline(loaded: Loaded, baseline: int, job: Job[Loaded]) -> Loaded:

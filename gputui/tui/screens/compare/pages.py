@@ -14,7 +14,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.results.references import PREFIX, reference_directory, reference_names
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, short_name
-from gputui.tui.screens.compare.rows_table import Sheet
+from gputui.tui.screens.compare.rows_table import SidesTable
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted
 from gputui.tui.widgets.paragraphs import paragraph
@@ -40,7 +40,7 @@ def side_lines(comparison: Comparison, ignore: str, width: int) -> tuple[Line, .
 
 
 def sides_lines(
-    loaded: Loaded, place: int, sheet: Sheet, command: str, width: int, most: int
+    loaded: Loaded, place: int, sheet: SidesTable, command: str, width: int, most: int
 ) -> tuple[Line, ...]:
     """Every side, the one that is looked at as `b`; what is out of sight, and the command line.
 

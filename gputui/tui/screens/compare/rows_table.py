@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from gputui.analysis.verdict import Estimate, Verdict
 from gputui.model.absent import Missing
-from gputui.model.units import RATES
+from gputui.services.compare.columns import ComparisonColumn
 from gputui.services.compare.pairing import Cell, Comparison, Row, pairing, table_order
 from gputui.services.compare.row_text import change_text, row_name, shared_words, short_change_text
-from gputui.services.compare.row_values import Value, absences, value_of
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import cut, width_of
 
@@ -25,7 +24,7 @@ RowOfSides = tuple[Row | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RowForm:
     """How much a row says."""
 
     change: str
@@ -41,11 +40,11 @@ class Form:
         return self.change == "wide"
 
 
-_FORMS = (Form("wide", True), Form("wide"), Form("ends"), Form("bare"), Form("told"))
+_FORMS = (RowForm("wide", True), RowForm("wide"), RowForm("ends"), RowForm("bare"), RowForm("told"))
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class SidesTable:
     """What the table shows."""
 
     headings: tuple[str, ...]
@@ -79,9 +78,9 @@ def sheet_of(
     names: Sequence[str],
     place: int,
     ignore: str,
-    value: Value,
+    value: ComparisonColumn,
     width: int,
-) -> Sheet:
+) -> SidesTable:
     """The form that says most among those in which all sides fit, else as many sides as fit from `place` on.
 
     `names` are of the sides against the baseline.
@@ -124,7 +123,7 @@ class _Columns:
         names: Sequence[str],
         place: int,
         ignore: str,
-        value: Value,
+        value: ComparisonColumn,
     ) -> None:
         self._comparisons = comparisons
         self._rows = rows
@@ -138,7 +137,7 @@ class _Columns:
         """Whether any row of the only pair of sides has one."""
         return any(row is not None and remarks(row) for rows in self._rows for row in rows)
 
-    def sheet(self, form: Form, shown: range) -> Sheet:
+    def sheet(self, form: RowForm, shown: range) -> SidesTable:
         """Headings and cells with these sides in sight."""
         is_pair = len(self._comparisons) == 1
         title = self._value.title or ("" if form.is_wide else "per s")
@@ -155,20 +154,20 @@ class _Columns:
         cells = [self._row(rows, form, shown) for rows in self._rows]
         cells += self._means(form, shown)
         padded = ((*row, *[""] * (len(headings) - len(row))) for row in cells)
-        return Sheet(tuple(headings), tuple(padded), shown.start, len(shown), unsaid)
+        return SidesTable(tuple(headings), tuple(padded), shown.start, len(shown), unsaid)
 
     def _name(self, place: int) -> str:
         """Of a side; the one that is looked at is b as well."""
         return f"b {self._names[place]}" if place == self._place else self._names[place]
 
     def _for_heading(self) -> list[str]:
-        return ["cost of"] if self._value.column == "cost" else []
+        return [f"{self._value.name} of"] if self._value.unit else []
 
-    def _row(self, rows: RowOfSides, form: Form, shown: range) -> list[str]:
+    def _row(self, rows: RowOfSides, form: RowForm, shown: range) -> list[str]:
         known = next(row for row in rows if row is not None)
         cells = [row_name(known, self._common, self._ignore, is_short=not form.is_wide)]
-        if self._value.column == "cost":
-            cells.append(RATES[known.case.unit].per_million)
+        if self._value.unit:
+            cells.append(self._value.unit(known))
         cells.append(self._side(known.a, form))
         for place in shown:
             row = rows[place]
@@ -183,13 +182,11 @@ class _Columns:
                 cells += [_change(row.estimate, row.verdict, form), row.verdict.word + disturbed]
         return [*cells, *([remarks(known)] if form.has_remarks else [])]
 
-    def _side(self, cell: Cell, form: Form) -> str:
-        value = value_of(cell, self._value.column, is_wide=form.is_wide)
-        if isinstance(value, Missing):
-            return _ABSENT
-        return value if form.is_wide or self._value.column != "rate" else value.removesuffix("/s")
+    def _side(self, cell: Cell, form: RowForm) -> str:
+        value = self._value.on_side(cell, in_full=form.is_wide)
+        return _ABSENT if isinstance(value, Missing) else value
 
-    def _means(self, form: Form, shown: range) -> list[list[str]]:
+    def _means(self, form: RowForm, shown: range) -> list[list[str]]:
         """A row for each class of workloads that any side has rows of."""
         found = []
         for group in dict.fromkeys(mean.group for one in self._comparisons for mean in one.groups):
@@ -210,7 +207,7 @@ class _Columns:
         return found
 
 
-def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: Value) -> str:
+def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: ComparisonColumn) -> str:
     """What there is no room for in a row: why values are absent, the reason of its verdict, and remarks.
 
     The reason is of the side at `place`, which it calls b; `names` are of the sides against the baseline.
@@ -218,7 +215,8 @@ def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: Value) -
     known = next(row for row in rows if row is not None)
     is_pair = len(rows) == 1
     sides = [("b" if is_pair else name, row.b) for name, row in zip(names, rows, strict=True) if row]
-    absent = "" if value.column == "rate" else absences((("a", known.a), *sides), value.column)
+    reasons = value.reasons([("a", known.a), *sides])
+    absent = "; ".join(f"{' and '.join(names)}: {reason}" for reason, names in reasons.items())
     row = rows[place]
     told = "" if row is None else "; ".join(filter(None, (row.verdict.reason, remarks(row))))
     if told and not is_pair:
@@ -234,7 +232,7 @@ def remarks(row: Row) -> str:
     return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))
 
 
-def _change(estimate: Estimate | Missing, verdict: Verdict, form: Form) -> str:
+def _change(estimate: Estimate | Missing, verdict: Verdict, form: RowForm) -> str:
     return (short_change_text if form.change == "bare" else change_text)(estimate, verdict)
 
 

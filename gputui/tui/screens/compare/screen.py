@@ -10,10 +10,9 @@ from textual.app import ComposeResult
 from textual.widgets import ContentSwitcher, DataTable
 
 from gputui.analysis.attribution import Attribution
+from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_values import VALUES, Value
-from gputui.services.printed import printed
 from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
@@ -22,13 +21,14 @@ from gputui.tui.screens.compare.loaded import (
     Loaded,
     heading_of,
     read,
+    read_text,
     short_name,
     with_baseline,
     with_energy,
 )
 from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
 from gputui.tui.screens.compare.pages import differing, sides_lines, teaching
-from gputui.tui.screens.compare.rows_table import RowOfSides, Sheet, row_line, rows_of_sides, sheet_of
+from gputui.tui.screens.compare.rows_table import RowOfSides, SidesTable, row_line, rows_of_sides, sheet_of
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.save_dialog import ask_and_save
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
@@ -71,7 +71,7 @@ class CompareScreen(ShellScreen):
         self._place = 0
         self._value = 0
         self._rows: list[RowOfSides] = []
-        self._sheet: Sheet | None = None
+        self._sheet: SidesTable | None = None
         self._page_heading = ""
         self._pages: dict[str, Callable[[int], Lines]] = {}
         self._table = PlainTable(id="rows")
@@ -116,9 +116,9 @@ class CompareScreen(ShellScreen):
         return why is not None and isinstance(why.attribution, Attribution)
 
     @property
-    def value(self) -> Value:
+    def value(self) -> ComparisonColumn:
         """What the columns of the sides show."""
-        return VALUES[self._value]
+        return COLUMNS_OF_SIDES[self._value]
 
     def heading(self) -> str:
         """What is compared."""
@@ -142,13 +142,13 @@ class CompareScreen(ShellScreen):
 
     def _read(self, words: tuple[str, ...]) -> None:
         self._words = words
-        needs_energy = self.value.column == "energy"
+        needs_energy = self.value is ENERGY
         self.begin(lambda job: read(words, job, with_energy=needs_energy), self._take_read, self._fail)
 
     def _take_read(self, loaded: Loaded) -> None:
         """What was asked for in words may also say which values are to be shown."""
         wanted = loaded.request.columns
-        self._value = next((n for n, value in enumerate(VALUES) if value.column in wanted), self._value)
+        self._value = next((n for n, c in enumerate(COLUMNS_OF_SIDES) if c in wanted), self._value)
         self._take(loaded)
 
     def _take(self, loaded: Loaded) -> None:
@@ -266,7 +266,7 @@ class CompareScreen(ShellScreen):
             self.refresh_lines()
 
     def action_values(self) -> None:
-        """The next of VALUES."""
+        """The next column that each side has."""
         self._turn(1)
 
     def action_values_before(self) -> None:
@@ -277,8 +277,8 @@ class CompareScreen(ShellScreen):
         loaded = self._loaded
         if loaded is None or self.level != "rows":
             return
-        self._value = (self._value + steps) % len(VALUES)
-        if self.value.column == "energy" and not loaded.with_energy:
+        self._value = (self._value + steps) % len(COLUMNS_OF_SIDES)
+        if self.value is ENERGY and not loaded.with_energy:
             self.begin(lambda job: with_energy(loaded, job), self._take, self._fail)
         else:
             self._fill()
@@ -310,22 +310,22 @@ class CompareScreen(ShellScreen):
             self._show_page("what differs", lambda width: differing(shown, ignore, width))
 
     def action_text(self) -> None:
-        """The command's own words, from the command itself."""
+        """What the command prints at this width."""
         loaded = self._loaded
         if loaded is None:
             return
         width = self.size.width - 1
         words, command = loaded.words(self.value), loaded.command(self.value)
 
-        def done(printed_lines: tuple[str, ...]) -> None:
-            text = tuple((Span(line),) for line in printed_lines)
+        def done(printed: tuple[str, ...]) -> None:
+            text = tuple((Span(line),) for line in printed)
 
             def lines(width: int) -> Lines:
                 return (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text)
 
             self._show_page(_TEXT, lines)
 
-        self.begin(lambda job: printed(("compare", *words), width, job), done, self._fail)
+        self.begin(lambda job: read_text(words, width, job), done, self._fail)
 
     def action_command(self) -> None:
         """The command line that prints the same goes to the clipboard."""
@@ -376,7 +376,7 @@ class CompareScreen(ShellScreen):
     def _lay_out(self) -> None:
         self._fill()
         if self.level == "page" and self._page_heading == _TEXT:
-            self.action_text()  # the command itself breaks its lines
+            self.action_text()  # its lines are broken where it is made
         for name, lines in self._pages.items():
             self.query_one(f"#{name}", LinesPage).show(lines(self.size.width), keeps_place=True)
         self.refresh_lines()

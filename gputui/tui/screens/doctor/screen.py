@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from textual.app import ComposeResult
 
-from gputui.services.doctor.checks import Box, Check, Terminal, gathered, judged, worst
+from gputui.services.doctor.checks import Check, SystemState, Terminal, gathered, judged, worst
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.screens.doctor.actions import ACTIONS
@@ -34,7 +34,7 @@ class DoctorScreen(ShellScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._box: Box | None = None
+        self._box: SystemState | None = None
         self._checks: tuple[Check, ...] = ()
         self._places: tuple[int, ...] = ()
         """Lines at which something that is not well begins."""
@@ -64,7 +64,7 @@ class DoctorScreen(ShellScreen):
         """Look at the box again."""
         terminal = self._terminal
 
-        def work(job: Job[Box]) -> Box:
+        def work(job: Job[SystemState]) -> SystemState:
             return gathered(terminal, on_step=lambda what: job.say(f"looking at {what}"))
 
         self.begin(work, self._take, self._fail)
@@ -95,11 +95,11 @@ class DoctorScreen(ShellScreen):
         size, encoding = self.app.size, getattr(sys.__stdout__, "encoding", "") or ""
         return Terminal(size.width, size.height, True, encoding, os.environ.get("TERM", ""))
 
-    def _take(self, box: Box) -> None:
+    def _take(self, box: SystemState) -> None:
         self._judge(box)
         self._draw()
 
-    def _judge(self, box: Box) -> None:
+    def _judge(self, box: SystemState) -> None:
         """As large as the terminal is now."""
         self._box = replace(box, terminal=self._terminal)
         self._checks = judged(self._box)

@@ -31,7 +31,7 @@ from gputui.tui.screens.results.tables import (
     operator_rows,
 )
 from gputui.tui.screens.results.telemetry_page import chart_place, telemetry_page
-from gputui.tui.screens.results.window import Window
+from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.lines_page import LinesPage
@@ -62,7 +62,7 @@ class RunPane(Vertical):
     def __init__(
         self,
         tell: Callable[[str, str], None],
-        read_window: Callable[[RunDetail, Window], None],
+        read_window: Callable[[RunDetail, TimeWindow], None],
         id: str | None = None,
     ) -> None:
         """`tell` puts a text in a style of the theme into the line for messages.
@@ -73,7 +73,7 @@ class RunPane(Vertical):
         self._tell = tell
         self._read_window = read_window
         self._series: tuple[TelemetrySeries, ...] = ()
-        self._window: Window | None = None
+        self._window: TimeWindow | None = None
         self._pressed_at: int | None = None
         self.detail: RunDetail | None = None
         self._case_rows: list[CaseRow] = []
@@ -110,7 +110,7 @@ class RunPane(Vertical):
         self._case_rows = case_rows(detail.run)
         self._case_id, self.operator_filter = 0, ""
         self._series = detail.series
-        self._window = Window.over_all(detail.series) if detail.series else None
+        self._window = TimeWindow.over_all(detail.series) if detail.series else None
         self._cases.fill([row.cells for row in self._case_rows])
         self.show_tab(TABS[0])
 
@@ -144,7 +144,7 @@ class RunPane(Vertical):
         self._case_id = there[(place + step) % len(there)].case_id
         self.draw()
 
-    def look(self, change: Callable[[Window], Window]) -> None:
+    def look(self, change: Callable[[TimeWindow], TimeWindow]) -> None:
         """At another part of the telemetry: what is at hand is drawn at once, what it lacks is read."""
         detail, before = self.detail, self._window
         if self.tab != "telemetry" or detail is None or before is None:
@@ -161,7 +161,7 @@ class RunPane(Vertical):
         wide = chart_place(self.screen.size.width).cells or 1
         self.look(lambda window: window.stepped(cells / wide))
 
-    def take_series(self, window: Window, series: tuple[TelemetrySeries, ...]) -> None:
+    def take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
         """What was read for a window, if it is still the one that is looked at."""
         shown = self._window
         if shown is not None and (shown.from_us, shown.to_us) == (window.from_us, window.to_us):
@@ -182,7 +182,7 @@ class RunPane(Vertical):
         if not 0 <= first <= 1:
             return
 
-        def chosen(window: Window) -> Window:
+        def chosen(window: TimeWindow) -> TimeWindow:
             if pressed == event.screen_x:
                 return window.at(first)
             ends = (window.at(share).cursor_us for share in (first, last))

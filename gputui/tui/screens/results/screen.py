@@ -34,7 +34,7 @@ from gputui.tui.screens.results.notice import NoticePage, Words, look_again, no_
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
 from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, tell_nothing
-from gputui.tui.screens.results.window import Window
+from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.dialogs import AskText
@@ -203,7 +203,7 @@ class ResultsScreen(ShellScreen):
         self._show_level("run")
         self._pane.show(detail)
 
-    def _read_window(self, detail: RunDetail, window: Window) -> None:
+    def _read_window(self, detail: RunDetail, window: TimeWindow) -> None:
         run_id, within_us = detail.run.summary.run_id, (window.from_us, window.to_us)
         self.begin(
             lambda job: read_series(detail.path, run_id, within_us, job),

@@ -14,7 +14,7 @@ from gputui.model.units import format_bytes, format_seconds, three_digits
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.window import Window
+from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
 from gputui.tui.widgets.paragraphs import paragraph
@@ -59,7 +59,7 @@ def _headings(width: int) -> tuple[str, ...]:
 
 
 def telemetry_page(
-    detail: RunDetail, series: Sequence[TelemetrySeries], window: Window, width: int, *, ascii_only: bool
+    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
     """Least, median and most of each metric of each device within a window, and its course.
 
@@ -89,7 +89,7 @@ def telemetry_page(
 class _Part:
     """The pieces of a series that lie in a window."""
 
-    def __init__(self, series: TelemetrySeries, window: Window, dots: int) -> None:
+    def __init__(self, series: TelemetrySeries, window: TimeWindow, dots: int) -> None:
         t_us = series.t_us
         self.series = series
         self.start, self.end = bisect_left(t_us, window.from_us), bisect_right(t_us, window.to_us)
@@ -150,7 +150,7 @@ def _chart(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
     return "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, len(levels), 2))
 
 
-def _ruler(detail: RunDetail, window: Window, cells: int) -> str:
+def _ruler(detail: RunDetail, window: TimeWindow, cells: int) -> str:
     """Where cases were timed, and the cursor."""
     marks = [" "] * cells
     for span in detail.spans:
@@ -163,11 +163,11 @@ def _ruler(detail: RunDetail, window: Window, cells: int) -> str:
     return "".join(marks)
 
 
-def _cell_of(t_us: int, window: Window, cells: int) -> int:
+def _cell_of(t_us: int, window: TimeWindow, cells: int) -> int:
     return (t_us - window.from_us) * cells // window.span_us
 
 
-def _span_words(window: Window, pieces: int) -> str:
+def _span_words(window: TimeWindow, pieces: int) -> str:
     begins_us = window.whole_from_us
     whole = format_seconds((window.whole_to_us - begins_us) / 1e6)
     ends = _moment(window.from_us - begins_us), _moment(window.to_us - begins_us)
@@ -175,7 +175,7 @@ def _span_words(window: Window, pieces: int) -> str:
     return f"{part} in {pieces} pieces; the numbers are of their means"
 
 
-def _cursor_words(detail: RunDetail, window: Window) -> str:
+def _cursor_words(detail: RunDetail, window: TimeWindow) -> str:
     """When the cursor is, and what was timed then."""
     said = f"{CURSOR} is the cursor, at {_moment(window.cursor_us - window.whole_from_us)}"
     cases = {case.case_id: case for case in detail.run.cases}

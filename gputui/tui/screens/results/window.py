@@ -17,7 +17,7 @@ _ALL_BUT = 0.999
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """A part of the whole, never beyond its ends; all in UTC epoch microseconds."""
 
     whole_from_us: int
@@ -27,7 +27,7 @@ class Window:
     cursor_us: int
 
     @classmethod
-    def over_all(cls, series: Sequence[TelemetrySeries]) -> Window:
+    def over_all(cls, series: Sequence[TelemetrySeries]) -> TimeWindow:
         """The whole of what was sampled, the cursor in its middle; of at least LEAST_US."""
         first_us = min(s.first_us for s in series)
         last_us = max(max(s.t_us[-1] for s in series), first_us + LEAST_US)
@@ -43,7 +43,7 @@ class Window:
         """Whether nothing is left out."""
         return (self.from_us, self.to_us) == (self.whole_from_us, self.whole_to_us)
 
-    def zoomed(self, factor: float) -> Window:
+    def zoomed(self, factor: float) -> TimeWindow:
         """So many times as much, with the cursor in the same place of the picture."""
         span_us = max(round(self.span_us * factor), LEAST_US)
         if factor > 1 and span_us >= _ALL_BUT * (self.whole_to_us - self.whole_from_us):
@@ -51,12 +51,12 @@ class Window:
         before_us = round((self.cursor_us - self.from_us) * span_us / self.span_us)
         return self._placed(self.cursor_us - before_us, span_us)
 
-    def moved(self, share: float) -> Window:
+    def moved(self, share: float) -> TimeWindow:
         """Later by a share of what is looked at, or earlier; the cursor goes with it."""
         step_us = round(self.span_us * share)
         return replace(self, cursor_us=self.cursor_us + step_us)._placed(self.from_us + step_us, self.span_us)
 
-    def stepped(self, share: float) -> Window:
+    def stepped(self, share: float) -> TimeWindow:
         """The cursor later by a share of what is looked at, or earlier; at an end the picture moves on."""
         wanted_us = self.cursor_us + round(self.span_us * share)
         cursor_us = min(max(wanted_us, self.whole_from_us), self.whole_to_us)
@@ -65,26 +65,26 @@ class Window:
             return there
         return there._placed(cursor_us - self.span_us // 2, self.span_us)
 
-    def at(self, share: float) -> Window:
+    def at(self, share: float) -> TimeWindow:
         """The cursor at a share of the picture, from its left."""
         return replace(self, cursor_us=self.from_us + round(self.span_us * min(max(share, 0.0), 1.0)))
 
-    def between(self, first_us: int, last_us: int) -> Window:
+    def between(self, first_us: int, last_us: int) -> TimeWindow:
         """From one instant to another, the cursor at the first."""
         first_us = min(max(first_us, self.whole_from_us), self.whole_to_us)
         return replace(self, cursor_us=first_us)._placed(first_us, max(last_us - first_us, LEAST_US))
 
-    def over(self, span: MeasuredSpan) -> Window:
+    def over(self, span: MeasuredSpan) -> TimeWindow:
         """All of a span with a little at its sides, the cursor where it begins."""
         margin_us = round((span.last_utc_us - span.first_utc_us) * _MARGIN)
         shown = self.between(span.first_utc_us - margin_us, span.last_utc_us + margin_us)
         return replace(shown, cursor_us=min(max(span.first_utc_us, shown.from_us), shown.to_us))
 
-    def whole(self) -> Window:
+    def whole(self) -> TimeWindow:
         """All of it; the cursor stays."""
         return replace(self, from_us=self.whole_from_us, to_us=self.whole_to_us)
 
-    def beside(self, spans: Sequence[MeasuredSpan], step: int) -> Window:
+    def beside(self, spans: Sequence[MeasuredSpan], step: int) -> TimeWindow:
         """The next of these spans after the cursor, or the one before it, round and round."""
         firsts = sorted(spans, key=lambda span: span.first_utc_us)
         if step > 0:
@@ -94,7 +94,7 @@ class Window:
             found = (before or firsts)[-1]
         return self.over(found)
 
-    def _placed(self, from_us: int, span_us: int) -> Window:
+    def _placed(self, from_us: int, span_us: int) -> TimeWindow:
         span_us = min(span_us, self.whole_to_us - self.whole_from_us)
         from_us = min(max(from_us, self.whole_from_us), self.whole_to_us - span_us)
         cursor_us = min(max(self.cursor_us, from_us), from_us + span_us)

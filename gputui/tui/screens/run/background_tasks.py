@@ -31,14 +31,14 @@ from gputui.services.runs.process import (
     stop,
     wait_until_begun,
 )
-from gputui.services.runs.progress import LastWords, ProgressTracker, box_now
+from gputui.services.runs.progress import LogTail, ProgressTracker, box_now
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.paths import error_log
 from gputui.store.text import clean_text
-from gputui.tui.screens.run.model import Ended, InProgress, ResultRow, RunModel, WatchedRuns
-from gputui.tui.screens.run.requests import Check, Start, Stop
+from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.requests import CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
 """For runs in progress that others started."""
@@ -53,7 +53,7 @@ class BackgroundTasks:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._wake = threading.Condition()
-        self._check: Check | None = None
+        self._check: CheckDraft | None = None
         self._is_closed = False
         self._following: threading.Event | None = None
         """Set to end the thread that follows."""
@@ -76,11 +76,11 @@ class BackgroundTasks:
         self.unwatch()
         self._jobs.put(lambda: None)
 
-    def check(self, request: Check) -> None:
+    def check(self, request: CheckDraft) -> None:
         """Look at a draft; one that was not begun with is forgotten for a newer one."""
         with self._wake:
             anew = request.anew or (self._check is not None and self._check.anew)
-            self._check = Check(request.draft, request.editing, anew)
+            self._check = CheckDraft(request.draft, request.editing, anew)
             self._wake.notify_all()
 
     def start(self, request: Start) -> None:
@@ -133,7 +133,7 @@ class BackgroundTasks:
         default = str(target_of(None))
         self._say(lambda model: setattr(model, "default_file", default))
 
-    def _check_one(self, checker: DraftChecker, request: Check) -> None:
+    def _check_one(self, checker: DraftChecker, request: CheckDraft) -> None:
         def probing(path: str) -> None:
             self._say(lambda model: setattr(model, "probing", path))
 
@@ -157,7 +157,7 @@ class BackgroundTasks:
 
     def _recover(self) -> None:
         """What earlier runs left behind is stored first, as by every command."""
-        said = [found.said for found in recover_orphans() if found.said]
+        said = [found.message for found in recover_orphans() if found.message]
         if said:
             self._say(lambda model: model.say("; ".join(said), "warn"))
 
@@ -235,7 +235,7 @@ class BackgroundTasks:
         picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
         self._say_unless(ends, lambda model: model.know_progress(runs[0].run_id, picture))
 
-    def _in_full(self, said: LastWords, run: LiveRun) -> LastWords:
+    def _in_full(self, said: LogTail, run: LiveRun) -> LogTail:
         """With more of the log than the journal holds; read once."""
         key = (run.run_id, said.launch_id)
         if key not in self._logs:
@@ -283,7 +283,7 @@ def _runtime_words(spec: Spec) -> str:
     return f"Python {runtime.python_version}, {torch}"
 
 
-def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProgress) -> Ended:
+def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InProgress) -> EndedRuns:
     """See that runs are stored, and read them back. What is wrong belongs to the end."""
     target = runs[0].target
     said: list[str] = []
@@ -306,7 +306,7 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
     ]
     if len(statuses) < len(runs):
         statuses.append("its supervisor was killed")
-    return Ended(group, str(target), "; ".join(dict.fromkeys(statuses)), tuple(rows), tuple(said), wrong)
+    return EndedRuns(group, str(target), "; ".join(dict.fromkeys(statuses)), tuple(rows), tuple(said), wrong)
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:

@@ -69,7 +69,7 @@ class Text:
         return True
 
 
-class Form:
+class RunForm:
     """All fields, which one is selected, and the draft they make."""
 
     def __init__(self) -> None:

@@ -8,10 +8,10 @@ from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.progress import ProgressSnapshot
-from gputui.services.runs.start import FIELDS, Checked, Draft, Wrong, command_line, read_draft
-from gputui.tui.screens.run.form import Form, Text
+from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
+from gputui.tui.screens.run.form import RunForm, Text
 from gputui.tui.screens.run.requests import (
-    Check,
+    CheckDraft,
     Copy,
     Leave,
     OpenResults,
@@ -64,7 +64,7 @@ class ResultRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRuns:
     """What became of the runs that were watched."""
 
     in_progress: InProgress
@@ -90,10 +90,10 @@ class RunModel:
         """Of the user's profile or workload."""
         self.region = "profiles"
         """Where the keys go: `profiles`, `path`, `form` or `cases`."""
-        self.form = Form()
+        self.form = RunForm()
         self.default_file = ""
         """Where results are kept if the form names no file; empty while it is not known."""
-        self.checked: Checked | None = None
+        self.checked: CheckedDraft | None = None
         self.probing = ""
         """The interpreter that is being asked what it has."""
         self.scrolled = 0
@@ -103,7 +103,7 @@ class RunModel:
         """`choose`, `starting`, `watch` or `ended`."""
         self.watched: WatchedRuns | None = None
         self.progress: ProgressSnapshot | None = None
-        self.ended: Ended | None = None
+        self.ended: EndedRuns | None = None
         self.shows_logs = False
         """Whether the last words of workers stand where cases or results would."""
         self.question = ""
@@ -222,7 +222,7 @@ class RunModel:
         self.profiles = profiles
         self._check()
 
-    def know_checked(self, checked: Checked) -> None:
+    def know_checked(self, checked: CheckedDraft) -> None:
         """A draft was looked at."""
         self.checked = checked
         self.probing = ""
@@ -258,7 +258,7 @@ class RunModel:
         if self.watched is not None and run_id == self.watched.in_progress.run_ids[0]:
             self.progress = picture
 
-    def know_ended(self, ended: Ended) -> None:
+    def know_ended(self, ended: EndedRuns) -> None:
         """The runs that were watched are stored, or lost."""
         self.in_progress = tuple(run for run in self.in_progress if run != ended.in_progress)
         if self.watched is not None and ended.in_progress == self.watched.in_progress:
@@ -279,7 +279,7 @@ class RunModel:
         self._requests.append(request)
 
     def _check(self, *, anew: bool = False) -> None:
-        self._ask(Check(self.draft, self.editing, anew))
+        self._ask(CheckDraft(self.draft, self.editing, anew))
 
     def _watch(self, run: InProgress) -> None:
         self.view = "watch"

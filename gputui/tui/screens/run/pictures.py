@@ -8,11 +8,11 @@ from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_seconds
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.progress import CaseProgress, ProgressSnapshot, Strip
-from gputui.services.runs.start import Checked, reasons_of
+from gputui.services.runs.progress import CaseProgress, ProgressSnapshot, TimedCase
+from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
 from gputui.tui.screens.run.form import FIELDS, Text
-from gputui.tui.screens.run.model import Ended, ResultRow, RunModel
+from gputui.tui.screens.run.model import EndedRuns, ResultRow, RunModel
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -190,7 +190,7 @@ def _about(model: RunModel, width: int) -> list[Line]:
     return filled(lines, width, 4)
 
 
-def _lessons(checked: Checked) -> Iterable[tuple[str, str]]:
+def _lessons(checked: CheckedDraft) -> Iterable[tuple[str, str]]:
     """What is not here, and what to do about it; at most what is left out first."""
     for chosen in checked.chosen:
         runtime = chosen.interpreter.runtime
@@ -289,7 +289,7 @@ def _same_length(text: str) -> str:
     return "".join(clean(c) or "·" for c in text)
 
 
-def _cases_of_profile(model: RunModel, checked: Checked, width: int, height: int) -> list[Line]:
+def _cases_of_profile(model: RunModel, checked: CheckedDraft, width: int, height: int) -> list[Line]:
     lines: list[Line] = []
     profile = checked.profile
     if profile is not None:
@@ -418,7 +418,7 @@ def _strip(progress: ProgressSnapshot, width: int, *, ascii_only: bool) -> list[
     ]
 
 
-def _spread(strip: Strip) -> str:
+def _spread(strip: TimedCase) -> str:
     interval = strip.interval
     said = f"median {format_seconds(strip.centre_s)} a step"
     if isinstance(interval, Interval):
@@ -438,7 +438,7 @@ def _events(progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
     return filled(lines, width, rows + 1)
 
 
-def _ended(model: RunModel, ended: Ended, width: int, height: int) -> list[Line]:
+def _ended(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
     style = "good" if ended.status == "finished" else "warn"
     heading = [Span(f"run {ended.in_progress.called}", "title"), Span(clean(ended.status), style)]
     lines: list[Line] = []

@@ -8,7 +8,7 @@ from gputui.services.runs.start import Draft
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckDraft:
     """Find out what is wrong with a draft, and what would run."""
 
     draft: Draft
@@ -67,4 +67,4 @@ class Leave:
     """What is to be said in the shell; empty for nothing."""
 
 
-Request = Check | Start | Watch | Unwatch | Stop | Copy | OpenResults | Leave
+Request = CheckDraft | Start | Watch | Unwatch | Stop | Copy | OpenResults | Leave

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Protocol, runtime_checkable
 
 from textual import events
 from textual.app import ComposeResult
@@ -21,7 +20,7 @@ from gputui.tui.screens.run.background_tasks import BackgroundTasks
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture
 from gputui.tui.screens.run.requests import (
-    Check,
+    CheckDraft,
     Copy,
     Leave,
     OpenResults,
@@ -36,18 +35,11 @@ from gputui.tui.shell.registry import header_line
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.theme import depth_of
+from gputui.tui.widgets.app_context import Shell
 from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
 
 PAINT_EVERY_S = 1.0
 """While a run is watched: its clock moves."""
-
-
-@runtime_checkable
-class OpensScreens(Protocol):
-    """An app of several screens."""
-
-    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
-        """Show a screen; `words` are what it is to show, as on the command line."""
 
 
 class _Learnt(Message, bubble=False):
@@ -193,7 +185,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
         if self._view is None:
             return
         app = self.app
-        head = (header_line("run", "run", width),) if isinstance(app, OpensScreens) else ()
+        head = (header_line("run", "run", width),) if isinstance(app, Shell) else ()
         of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
         ascii_only = of_app if self._ascii_only is None else self._ascii_only
         body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=ascii_only)
@@ -216,7 +208,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def _do(self, request: Request) -> None:
         match request:
-            case Check():
+            case CheckDraft():
                 self._tasks.check(request)
             case Start():
                 self._tasks.start(request)
@@ -235,7 +227,7 @@ class RunScreen(Screen[None], inherit_bindings=False):
 
     def _open_results(self, request: OpenResults) -> None:
         app = self.app
-        if isinstance(app, OpensScreens) and not hasattr(app, "on_run_screen_results_asked"):
+        if isinstance(app, Shell) and not hasattr(app, "on_run_screen_results_asked"):
             app.open_screen("results", (f"{request.target}@{request.run_ids[0][-8:]}",))
         else:
             self.post_message(self.ResultsAsked(request.target, request.run_ids))

@@ -1,11 +1,9 @@
-"""Tables and lines of plain output: rich draws them, nothing from a file is taken for markup."""
+"""Tables and lines of plain text, drawn by rich: nothing from a file is taken for markup."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import IO, Literal
 
 from rich.cells import cell_len
@@ -15,19 +13,20 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from gputui.cli.output import drawn_on, shown
 from gputui.services.support.plain_text import in_encoding
 from gputui.store.text import clean_lines, clean_text
 
 
-def console(file: IO[str] | None = None) -> Console:
-    """A console of the terminal's width, or of 80 columns (or $COLUMNS) where there is none.
+def console_on(file: IO[str], width: int | None = None, *, is_terminal: bool | None = None) -> Console:
+    """A console that writes to `file`; without a width that of the terminal, or 80 columns (or $COLUMNS).
 
-    It writes to `file` instead of stdout where one is given. What it draws is clean and in the encoding of
-    where it goes before it is laid out, and no line ends in spaces.
+    Text is made fit to be shown, in the encoding of the file, before it is laid out. No line ends in spaces.
+    `is_terminal` None asks the file whether it takes escape sequences.
     """
     made = Console(
-        file=drawn_on(sys.stdout) if file is None else file,
+        file=file,
+        width=width,
+        force_terminal=is_terminal,
         highlight=False,
         markup=False,
         emoji=False,
@@ -91,24 +90,10 @@ class _Trimmed:
 _SPACES_BEFORE_END = re.compile(r" +(?=\n)")
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """The text of a table before it is drawn, so that a shorter form can be taken where it is too wide."""
-
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    @property
-    def width(self) -> int:
-        """Columns it takes on stdout without breaking a cell."""
-        lines = [self.headings, *self.rows]
-        return sum(max(cell_len(shown(c)) for c in column) + 1 for column in zip(*lines, strict=True)) - 1
-
-
-def first_that_fits(width: int, forms: Iterable[Sheet]) -> Sheet:
-    """The first form that is narrow enough, else the last."""
-    *longer, shortest = forms
-    return next((form for form in longer if form.width <= width), shortest)
+def table_width(lines: Iterable[Sequence[str]], encoding: str) -> int:
+    """Columns of a table of these lines, headings included, in which no cell is broken."""
+    plain = ([in_encoding(clean_text(cell), encoding) for cell in line] for line in lines)
+    return sum(max(map(cell_len, column)) + 1 for column in zip(*plain, strict=True)) - 1
 
 
 def table(headings: Sequence[str], right: Iterable[int] = (), breaks: Iterable[int] = (0,)) -> Table:
@@ -161,13 +146,18 @@ class Page:
     """
 
     def __init__(self, out: Console) -> None:
-        self.width = out.width
+        self.width, self.encoding, self.is_terminal = out.width, out.encoding, out.is_terminal
         self._out = out
         self._segments: list[Segment] = []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """What was put on it."""
         return self._segments
+
+    @property
+    def height(self) -> int:
+        """Lines that are on it."""
+        return sum(segment.text.count("\n") for segment in self._segments)
 
     def line(self, text: str = "") -> None:
         """A plain line, continued below where it is too long."""
@@ -211,7 +201,7 @@ class Page:
         self._out.print(self, crop=False)
 
     def _plain(self, text: str) -> str:
-        return in_encoding(clean_text(text), self._out.encoding)
+        return in_encoding(clean_text(text), self.encoding)
 
 
 def _padded(text: str, width: int, is_right: bool) -> str:

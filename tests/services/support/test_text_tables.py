@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from gputui.cli.tables import Page, add_row, table
+from gputui.services.support.text_tables import Page, add_row, table
 from gputui.store.text import clean_text
 
 LINES = (

@@ -1,0 +1,194 @@
+"""A comparison as tables and lines of text, which each format lays out in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.verdict import BAND, RatioEstimate
+from gputui.model.absent import Missing
+from gputui.model.units import format_percent, format_ratio
+from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
+from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
+from gputui.services.compare.row_text import (
+    boxes_text,
+    common_words,
+    mean_name,
+    row_name,
+    unmeasured_words,
+    verdict_text,
+)
+from gputui.services.results.labels import metric_text
+from gputui.services.results.metrics import metrics_of
+from gputui.services.results.roofline import IMPOSSIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table whose cells are text."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[int, ...]
+    """Columns whose cells are numbers, to be aligned to the right."""
+
+
+class Naming:
+    """Names the rows of a comparison and numbers their notes."""
+
+    def __init__(self, comparison: Comparison, ignore: str, *, has_notes: bool = True) -> None:
+        self.common = common_words(comparison, ignore)
+        self.ignore = ignore
+        self.notes: list[str] = []
+        self._has_notes = has_notes
+
+    def name(self, row: Row, *, is_short: bool = False) -> str:
+        """Without what all rows share."""
+        return row_name(row, self.common, self.ignore, is_short=is_short)
+
+    def verdict(self, row: Row) -> str:
+        """The word, with the number of the note that says more."""
+        said = "; ".join(filter(None, (row.verdict.reason, row.note)))
+        if not said or not self._has_notes:
+            return verdict_text(row.rate)
+        if said not in self.notes:
+            self.notes.append(said)
+        return f"{verdict_text(row.rate)} [{self.notes.index(said) + 1}]"
+
+
+def row_table(
+    comparison: Comparison,
+    naming: Naming,
+    width: Width = "wide",
+    columns: Sequence[ComparisonColumn] | None = None,
+) -> TextTable:
+    """The rows and the means of their groups, in these columns, or in those of the width.
+
+    A column in which no row has anything is left out: `absent_lines` says why.
+    """
+    defaults = ("always", "wide") if width == "wide" else ("always",)
+    shown = [c for c in COLUMNS if (c.default in defaults if columns is None else c in columns)]
+    shown = [column for column in shown if not _is_absent(comparison, column)]
+
+    def line(name: str, verdict: str, cells: Iterable[Sequence[str]]) -> tuple[str, ...]:
+        by_column = list(zip(shown, cells, strict=True))
+        before = [text for column, texts in by_column if column.is_before_verdict for text in texts]
+        after = [text for column, texts in by_column if not column.is_before_verdict for text in texts]
+        return name, *before, verdict, *after
+
+    case = f"case ({' '.join(naming.common)})" if naming.common else "case"
+    headings = line(case, "verdict", [column.headings(width) for column in shown])
+    rows = []
+    for row in comparison.rows:
+        name = naming.name(row, is_short=width == "short")
+        rows.append(line(name, naming.verdict(row), [column.cells(row, width) for column in shown]))
+    for group in comparison.groups if any(column.mean for column in shown) else ():
+        word = "" if isinstance(group.mean, Missing) else verdict_text(group.rate)
+        rows.append(line(mean_name(group), word, [_mean(group, column, width) for column in shown]))
+    return TextTable(headings, tuple(rows), tuple(range(1, headings.index("verdict"))))
+
+
+def _mean(group: GroupMean, column: ComparisonColumn, width: Width) -> Sequence[str]:
+    text = "" if column.mean is None else column.mean(group)
+    return *[""] * (len(column.headings(width)) - 1), text
+
+
+def absent_lines(comparison: Comparison, columns: Sequence[ComparisonColumn]) -> Iterable[str]:
+    """Why columns that were asked for are not there, and what would fill them."""
+    for column in COLUMNS:
+        if column in columns and _is_absent(comparison, column):
+            reasons = column.reasons([("", cell) for row in comparison.rows for cell in (row.a, row.b)])
+            yield f"no {column.absent}: {'; '.join(reasons) or 'nothing was measured'}"
+
+
+def _is_absent(comparison: Comparison, column: ComparisonColumn) -> bool:
+    return column.absent != "" and all(
+        isinstance(column.on_side(cell), Missing) for row in comparison.rows for cell in (row.a, row.b)
+    )
+
+
+def metric_table(comparison: Comparison, naming: Naming) -> TextTable | None:
+    """Metrics other than speed, side by side and without a verdict; None if there are none."""
+    rows: list[tuple[str, str, str]] = []
+    for row in comparison.rows:
+        sides = [
+            {f.key: f for f in metrics_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
+        ]
+        found = {**sides[1], **sides[0]}
+        if found:
+            rows.append((naming.name(row), "", ""))
+        for key, metric in found.items():
+            on_a, on_b = (metric_text(side[key]) if key in side else "—" for side in sides)
+            rows.append((f"  {metric.title}", on_a, on_b))
+    return TextTable(("figures, not judged", "a", "b"), tuple(rows), (1, 2)) if rows else None
+
+
+def column_table(column: ComparisonColumn, comparison: Comparison, naming: Naming) -> TextTable | None:
+    """A column with a `table_heading` in a table after the rows; None if no row has a value."""
+    rows = []
+    for row in comparison.rows:
+        a, b = column.on_side(row.a), column.on_side(row.b)
+        if not (isinstance(a, Missing) and isinstance(b, Missing)):
+            texts = ("—" if isinstance(value, Missing) else value for value in (a, b))
+            rows.append((naming.name(row), *texts, *((column.unit(row),) if column.unit else ())))
+    headings = (column.table_heading, "a", "b", *(("for",) if column.unit else ()))
+    return TextTable(headings, tuple(rows), (1, 2)) if rows else None
+
+
+def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
+    """Smallest detectable ratios, disturbances, and impossible rates; a line each."""
+    told = [
+        f"{naming.name(row)} {format_ratio(row.estimate.resolvable)}"
+        for row in comparison.rows
+        if row.verdict.word in ("same", "inconclusive")
+        and isinstance(row.estimate, RatioEstimate)
+        and not row.estimate.is_beyond(BAND)
+    ]
+    if told:
+        yield f"smallest ratio that would have shown: {', '.join(told)}"
+    narrow: dict[float, list[str]] = {}
+    for row in comparison.rows:
+        if row.holds_between_models is False and not isinstance(row.models_band, Missing):
+            narrow.setdefault(row.models_band, []).append(naming.name(row))
+    for band, names in sorted(narrow.items()):
+        yield f"{boxes_text(band)}: {', '.join(names)}"
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in comparison.rows:
+        for flag in row.flags:
+            said = f"{naming.name(row)} {format_percent(flag.share)}"
+            found.setdefault((flag.side, flag.word), []).append(said)
+    for (side, word), rows in sorted(found.items()):
+        yield f"! {side} {word}: {', '.join(rows)} of the time"
+    for letter, impossible in (("a", _impossible(comparison, 0)), ("b", _impossible(comparison, 1))):
+        for row, share in impossible:
+            yield (
+                f"! {letter} {naming.name(row)}: {format_percent(share)} of the data sheet's peak is an error"
+                " of measurement, or another device than its name says"
+            )
+
+
+def _impossible(comparison: Comparison, place: int) -> Iterable[tuple[Row, float]]:
+    for row in comparison.rows:
+        shares = [use.of_sheet for use in (row.a, row.b)[place].uses]
+        known = [share for share in shares if not isinstance(share, Missing)]
+        if known and max(known) > IMPOSSIBLE:
+            yield row, max(known)
+
+
+def performance_lines(comparison: Comparison) -> Iterable[str]:
+    """Whether each side's devices perform as elsewhere; nothing without reference figures."""
+    for letter, side in (("a", comparison.a), ("b", comparison.b)):
+        for performance in performance_checks_of_side(side):
+            yield f"{letter} {performance.text}"
+
+
+def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:
+    """Cases without a row, and why."""
+    yield from unmeasured_words(comparison)
+    for side, letter in ((comparison.a, "a"), (comparison.b, "b")):
+        alone: Sequence[Row] = [
+            row for row in comparison.one_sided if (row.a if letter == "a" else row.b).result is not None
+        ]
+        if alone:
+            names = ", ".join(dict.fromkeys(naming.name(row) for row in alone))
+            yield f"only with {naming.ignore} {side.name}: {names}"

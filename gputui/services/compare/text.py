@@ -1,0 +1,351 @@
+"""A comparison as plain text, as wide as where it is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.text import Text
+
+from gputui.analysis.attribution import Attribution
+from gputui.model.case import Case
+from gputui.model.units import counted, format_usd
+from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
+from gputui.services.compare.forest import forest_axis
+from gputui.services.compare.headline import main_row
+from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.row_text import (
+    both_text,
+    change_text,
+    choice_words,
+    common_words,
+    difference_words,
+    mean_name,
+    mean_point_text,
+    no_difference_words,
+    point_text,
+    rate_text,
+    rates_text,
+    row_name,
+    shared_words,
+    side_words,
+    verdict_text,
+)
+from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.tables import (
+    Naming,
+    TextTable,
+    absent_lines,
+    column_table,
+    left_out,
+    metric_table,
+    performance_lines,
+    remarks,
+    row_table,
+)
+from gputui.services.compare.why import Why, sentence
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.support.text_tables import Page, console_on, table_width
+
+_LEAST_WIDE = 100
+"""Columns of the terminal from which a wide table is tried."""
+_LEAST_ROWS = 3
+_FOREST_PLACE = 4
+_LEAST_FOREST, _WIDEST_FOREST = 9, 40
+"""Columns that drawn intervals take."""
+
+
+def comparison_as_text(
+    asked: Asked, answer: Answer, columns: Sequence[ComparisonColumn] = (), width: int | None = None
+) -> str:
+    """All of it, without escape sequences; without a width in that of the terminal."""
+    made = StringIO()
+    for page in comparison_pages(asked, answer, columns, console_on(made, width, is_terminal=False), True):
+        page.show()
+    return made.getvalue()
+
+
+def comparison_pages(
+    asked: Asked,
+    answer: Answer,
+    columns: Sequence[ComparisonColumn],
+    out: Console,
+    is_verbose: bool = False,
+    shows_all: bool = False,
+) -> Iterator[Page]:
+    """The headline, then each comparison once it is laid out.
+
+    A terminal gets what fits on its screen, unless it is to show all: the main case, then the rows that
+    differ most. Anything else gets all rows. Notes, flags, reasons and costs come with `is_verbose`.
+    """
+    page = Page(out)
+    page.add(Text(answer.headline.text, style="bold"))
+    page.line()
+    pairs = list(zip(answer.comparisons, answer.whys, strict=True))
+    most_lines = None if shows_all or is_verbose or not out.is_terminal else out.size.height - 1
+    if len(pairs) > 1 and not (is_verbose or columns):
+        _write_many(page, asked, answer, most_lines)
+        yield page
+        return
+    for place, (comparison, whys) in enumerate(pairs):
+        if place:
+            page = Page(out)
+            page.line()
+        _write_one(page, out, asked, answer, comparison, columns, most_lines, is_verbose)
+        if is_verbose:
+            _write_more(page, comparison, whys, asked.ignore, columns)
+        yield page
+
+
+def _write_one(
+    page: Page,
+    out: Console,
+    asked: Asked,
+    answer: Answer,
+    comparison: Comparison,
+    columns: Sequence[ComparisonColumn],
+    most_lines: int | None,
+    is_verbose: bool,
+) -> None:
+    ignore = asked.ignore
+    for letter, side in (("a", comparison.a), ("b", comparison.b)):
+        page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
+    for line in choice_words(comparison, ignore):
+        page.line(line)
+    words = ", ".join(map(difference_words, comparison.differs))
+    if is_verbose:
+        page.line(f"differs: {words}" if words else no_difference_words(comparison) if not ignore else "")
+    elif words:
+        page.line(_one_line(f"differs: {words}", page.width))
+    elif not ignore:
+        page.line(no_difference_words(comparison))
+    page.line()
+    end = Page(out)
+    for line in _next_lines(answer, comparison):
+        end.line(line)
+    room = None if most_lines is None else max(most_lines - page.height - end.height - 3, _LEAST_ROWS)
+    rows = chosen_rows(comparison.rows, room)
+    left = len(comparison.rows) - len(rows)
+    if columns or is_verbose or not page.is_terminal:
+        _write_rows(page, comparison, ignore, columns, is_verbose)
+    else:
+        _write_forest(page, comparison, rows, ignore, with_means=room is None or room > len(rows))
+    page.line()
+    page.add(end)
+    more = [f"{counted(left, 'more row')}: --all"] if left else []
+    more += [] if is_verbose else ["reasons: --verbose"]
+    page.line(" · ".join((*more, "screen: --tui", "report: -o report.html")))
+
+
+def _one_line(text: str, width: int) -> str:
+    """As many of its parts as fit, and how many more there are."""
+    parts = text.split(", ")
+    kept = len(parts)
+    while kept > 1 and len(_with_rest(parts, kept)) > width:
+        kept -= 1
+    return _with_rest(parts, kept)
+
+
+def _with_rest(parts: Sequence[str], kept: int) -> str:
+    rest = len(parts) - kept
+    return ", ".join(parts[:kept]) + (f", {rest} more" if rest else "")
+
+
+def _next_lines(answer: Answer, comparison: Comparison) -> list[str]:
+    """What would settle the main case, as a command for each box; else how many rows are open."""
+    steps = answer.headline.steps
+    if steps:
+        minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
+        usd = [step.usd for step in steps]
+        money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
+        each = " on each box" if len(steps) > 1 else f" on the box of {steps[0].box}"
+        return [
+            f"to tell, about {minutes} min{each}{money}:",
+            *(f"{step.box}$ {step.command}" for step in steps),
+        ]
+    undecided = [row for row in comparison.rows if row.rate.word == "inconclusive"]
+    if not undecided:
+        return []
+    return [
+        f"can't tell {len(undecided)} of {counted(len(comparison.rows), 'row')}: --verbose says what would"
+    ]
+
+
+def chosen_rows(rows: Sequence[Row], room: int | None) -> Sequence[Row]:
+    """All rows if they fit; else the main case, then the largest decided differences, then the undecided."""
+    if room is None or len(rows) <= room:
+        return rows
+    main = main_row(rows)
+
+    def place(row: Row) -> tuple[bool, int, bool, float]:
+        kind = 0 if row.rate.differs else 1 if row.rate.word == "inconclusive" else 2
+        size = 0.0 if row.rate.ratio is None else abs(math.log(row.rate.ratio[0]))
+        return row is not main, kind, row.case.variant.device_class != "gpu", -size
+
+    return sorted(rows, key=place)[:room]
+
+
+def _write_rows(
+    page: Page,
+    comparison: Comparison,
+    ignore: str,
+    columns: Sequence[ComparisonColumn],
+    is_verbose: bool,
+) -> None:
+    naming = Naming(comparison, ignore, has_notes=is_verbose)
+    widths: list[Width] = ["narrow", "short"] if page.width < _LEAST_WIDE else ["wide", "narrow", "short"]
+    beside: Sequence[ComparisonColumn] | None
+    for beside in (columns, [c for c in columns if not c.table_heading]) if columns else (None,):
+        tables = [row_table(comparison, naming, width, beside) for width in widths]
+        table = _first_that_fits(page, tables)
+        if _fits(page, table):
+            break
+    styles = ["bold" if row.rate.differs else "" for row in comparison.rows]
+    styles += ["italic"] * (len(table.rows) - len(comparison.rows))
+    page.table(table.headings, table.rows, table.numeric, styles)
+
+
+def _write_forest(
+    page: Page, comparison: Comparison, rows: Sequence[Row], ignore: str, *, with_means: bool
+) -> None:
+    """The rows with their intervals drawn, and in figures too where there is room."""
+    common = common_words(comparison, ignore)
+    is_wide = page.width >= _LEAST_WIDE
+    has_cost = any(row.cost.ratio is not None for row in rows)
+    judged = [row.rate for row in rows]
+    lines = [
+        [
+            row_name(row, common, ignore, is_short=True),
+            *rates_text(row),
+            change_text(row.rate.estimate, row.verdict) if is_wide else point_text(row.rate),
+            verdict_text(row.rate),
+            point_text(row.cost),
+        ]
+        for row in rows
+    ]
+    for group in comparison.groups if with_means else ():
+        if group.rate.ratio is not None and group.common > 1:
+            judged.append(group.rate)
+            change = change_text(group.mean, group.verdict) if is_wide else mean_point_text(group.rate)
+            lines.append([mean_name(group), "", "", change, verdict_text(group.rate), ""])
+    headings = [f"case ({' '.join(common)})" if common else "case", "a", "b", "b vs a", "verdict", "cost"]
+    if not has_cost:
+        headings, lines = headings[:-1], [line[:-1] for line in lines]
+    cells = min(page.width - table_width((headings, *lines), page.encoding) - 1, _WIDEST_FOREST)
+    if cells >= _LEAST_FOREST:
+        axis = forest_axis([row.rate for row in rows], cells)
+        headings.insert(_FOREST_PLACE, axis.heading())
+        for line, rate in zip(lines, judged, strict=True):
+            line.insert(_FOREST_PLACE, axis.drawn(rate))
+    styles = ["bold" if row.rate.differs else "" for row in rows] + ["italic"] * (len(lines) - len(rows))
+    page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles)
+
+
+def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
+    """Three sides and more: a line for each side, and a column for each against the baseline."""
+    sides = (answer.comparisons[0].a, *(comparison.b for comparison in answer.comparisons))
+    letters = [chr(ord("a") + place) for place in range(len(sides))]
+    for letter, side in zip(letters, sides, strict=True):
+        page.line(f"{letter}  {side_words(side, asked.ignore, page.width - 3)}")
+    page.line()
+    by_case: dict[Case, list[Row | None]] = {}
+    for place, comparison in enumerate(answer.comparisons):
+        for row in comparison.rows:
+            by_case.setdefault(row.case, [None] * len(answer.comparisons))[place] = row
+    first = [next(row for row in rows if row is not None) for rows in by_case.values()]
+    room = None if most_lines is None else max(most_lines - page.height - 3, _LEAST_ROWS)
+    shown = chosen_rows(first, room)
+    common = shared_words(first, asked.ignore)
+    lines = [
+        [
+            row_name(row, common, asked.ignore, is_short=True),
+            rate_text(row.a),
+            *("" if one is None else both_text(one.rate) for one in by_case[row.case]),
+        ]
+        for row in shown
+    ]
+    case = f"case ({' '.join(common)})" if common else "case"
+    page.table([case, "a", *(f"{letter} vs a" for letter in letters[1:])], lines, range(1, len(sides) + 1))
+    page.line()
+    left = len(first) - len(shown)
+    more = [f"{counted(left, 'more row')}: --all"] if left else []
+    page.line(" · ".join((*more, "each vs a, with reasons: --verbose", "screen: --tui")))
+
+
+def _write_more(
+    page: Page,
+    comparison: Comparison,
+    whys: Sequence[Why],
+    ignore: str,
+    columns: Sequence[ComparisonColumn],
+) -> None:
+    """Notes, flags, what could have been seen, reasons, metrics, costs, and what was left out."""
+    naming = Naming(comparison, ignore)
+    for row in comparison.rows:
+        naming.verdict(row)
+    for number, note in enumerate(naming.notes, 1):
+        page.line(f"[{number}] {note}")
+    absent = absent_lines(comparison, columns)
+    for line in (*remarks(comparison, naming), *absent, *performance_lines(comparison)):
+        page.line(line)
+    _write_whys(page, whys, naming)
+    _write_table(page, metric_table(comparison, naming))
+    for column in COLUMNS:
+        if column.default == "below" if not columns else column in columns and bool(column.table_heading):
+            _write_table(page, column_table(column, comparison, naming))
+    for line in left_out(comparison, naming):
+        page.line(line)
+
+
+def _write_table(page: Page, table: TextTable | None) -> None:
+    if table is not None:
+        page.line()
+        page.table(table.headings, table.rows, table.numeric)
+
+
+def _write_whys(page: Page, whys: Sequence[Why], naming: Naming) -> None:
+    """The block of each row, then those that have none with the reason; nothing of what was not profiled."""
+    for why in whys:
+        name = naming.name(why.row)
+        if isinstance(why.attribution, Attribution):
+            _write_why(page, why, why.attribution, name)
+        elif why.findings_a or why.findings_b:
+            page.line()
+            page.add(Text(f"{name}:", style="bold"))
+            _write_findings(page, why)
+    absent = list(unattributed(whys, naming))
+    if absent:
+        page.line()
+    for line in absent:
+        page.line(line)
+
+
+def _write_why(page: Page, why: Why, found: Attribution, name: str) -> None:
+    page.line()
+    page.add(Text.assemble((f"why {name}: ", "bold"), sentence(why.row, found)))
+    tables = [_indented(part_table(found, with_peak=with_peak)) for with_peak in (True, False)]
+    table = _first_that_fits(page, tables)
+    page.table(table.headings, table.rows, right=range(1, len(table.headings)))
+    page.line(f"  {trust_line(found)}")
+    _write_findings(page, why)
+
+
+def _write_findings(page: Page, why: Why) -> None:
+    for line in finding_lines(why):
+        page.line(f"  {line}")
+
+
+def _indented(table: TextTable) -> TextTable:
+    headings, *rows = ((f"  {first}", *rest) for first, *rest in (table.headings, *table.rows))
+    return TextTable(headings, tuple(rows), table.numeric)
+
+
+def _first_that_fits(page: Page, tables: Sequence[TextTable]) -> TextTable:
+    """Else the last."""
+    return next((table for table in tables if _fits(page, table)), tables[-1])
+
+
+def _fits(page: Page, table: TextTable) -> bool:
+    return table_width((table.headings, *table.rows), page.encoding) <= page.width

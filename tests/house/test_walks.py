@@ -1,0 +1,23 @@
+"""The walks of docs/architecture.md are those that the values take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nvml.standin import c_compiler
+from walks import PAGE, WALKS, with_walk
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("power", marks=pytest.mark.skipif(c_compiler() is None, reason="no C compiler")),
+        "block",
+    ],
+)
+def test_the_page_lists_every_function_that_the_value_passes(name: str, tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_walk(page, name, WALKS[name](tmp_path)) == page, (
+        "python tests/house/walks.py --write writes the page anew"
+    )

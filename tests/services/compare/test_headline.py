@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_made import make_case, make_run, measured, steady, unmeasured
+from journals import CPU_MACHINE, GPU_MACHINE
+from stored_runs import store
+
+from gputui.model.case import Case
+from gputui.model.journal import Price
+from gputui.model.result import CaseResult, Run
+from gputui.model.units import format_rate
+from gputui.services.compare.headline import Headline, headline_of
+from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by
+from gputui.services.compare.session import ask
+from gputui.services.results.conditions import Evidence
+
+NO_FILES = Evidence((), trust=False)
+OTHER = replace(GPU_MACHINE, machine_id="c1c2c3c4c5c6")
+
+
+def gpu_case(
+    workload: str, workload_class: str, unit: str, size: str = "base", precision: str = "amp"
+) -> Case:
+    case = make_case(
+        workload, workload_class=workload_class, device_class="gpu", size=size, precision=precision
+    )
+    return replace(case, unit=unit)
+
+
+GPT = gpu_case("gpt_train", "training", "tok")
+GPT_FP32 = gpu_case("gpt_train", "training", "tok", precision="fp32")
+CNN = gpu_case("conv_train", "training", "img")
+DECODE = gpu_case("decode", "inference", "tok")
+GEMM = gpu_case("gemm", "ceiling", "flop", size="large")
+
+
+def three(step_s: float) -> tuple[tuple[float, ...], ...]:
+    """Three launches that differ by a thousandth."""
+    return steady(step_s), steady(step_s * 1.001), steady(step_s * 0.999)
+
+
+def priced(usd_per_hour: float) -> Price:
+    return Price(usd_per_hour, 1.0, "stated", "", "", "", "")
+
+
+def run_of(steps: dict[Case, float], usd_per_hour: float = 0.0, *more: CaseResult) -> Run:
+    cases = [measured(case, *three(step_s)) for case, step_s in steps.items()]
+    run = make_run(*cases, *more, machine=GPU_MACHINE)
+    return replace(run, summary=replace(run.summary, price=priced(usd_per_hour))) if usd_per_hour else run
+
+
+def headline(*runs: Run) -> Headline:
+    sides = [side_of_runs(f"{letter}.db", [run]) for letter, run in zip("abcdef", runs, strict=False)]
+    comparisons = [compare_sides(sides[0], side) for side in sides[1:]]
+    return headline_of(comparisons, [()] * len(comparisons), "", NO_FILES)
+
+
+def headline_by(dimension: str, *runs: Run) -> Headline:
+    sides = sides_by(dimension, runs)
+    comparisons = [compare_sides(sides[0], side, ignore=dimension) for side in sides[1:]]
+    return headline_of(comparisons, [()] * len(comparisons), dimension, NO_FILES)
+
+
+def test_slower_and_cheaper_stand_in_one_sentence() -> None:
+    said = headline(run_of({GPT: 0.064}, 3.5), run_of({GPT: 0.1}, 1.75))
+    assert said.sentences == ("GPT training: b is 36 % slower (35.9 to 36.1) and 22 % cheaper per token.",)
+
+
+def test_a_case_that_would_change_the_choice_follows() -> None:
+    a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
+    b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
+    assert headline(a, b).sentences[1] == (
+        "Text generation: b is 56 % slower (55.9 to 56.1) and 14 % dearer per token: take a for that."
+    )
+
+
+def test_faster_and_dearer() -> None:
+    said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0))
+    assert said.text == "GPT training: b is 100 % faster (99.5 to 100.5) and 100 % dearer per token."
+
+
+def test_without_a_price_only_the_rate_is_there() -> None:
+    assert (
+        headline(run_of({GPT: 0.1}), run_of({GPT: 0.05})).text
+        == "GPT training: b is 100 % faster (99.5 to 100.5)."
+    )
+
+
+def test_from_three_times_on_a_factor_is_easier_to_read() -> None:
+    assert headline(run_of({GPT: 0.1}), run_of({GPT: 0.01})).text.startswith(
+        "GPT training: b is 10.0x as fast (9."
+    )
+
+
+def test_the_same_is_said_with_its_interval() -> None:
+    said = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0))
+    assert said.text == "GPT training: b is as fast as a (-0.2 to +0.2 %) and 50 % cheaper per token."
+
+
+def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_minutes(tmp_path: Path) -> None:
+    files = [tmp_path / "a.db", tmp_path / "b.db"]
+    for number, (file, step_ms) in enumerate(zip(files, (100.0, 101.0), strict=True)):
+        store(file, number, gpt_ms=step_ms, gemm_ms=step_ms, launches=1)
+    asked = ask([str(file) for file in files])
+    answer = asked.compared()
+
+    found = headline_of(answer.comparisons, answer.whys, "", asked.evidence)
+
+    assert re.match(r"GPT training: can't tell which is faster \(-\d+ to \+\d+ %\)\.", found.text)
+    (step_a, step_b) = found.steps
+    assert (step_a.box, step_b.box) == ("a", "b")
+    assert step_a.usd == pytest.approx(0.42 * step_a.seconds / 3600, rel=0.01)
+    assert step_a.command == (
+        f"gputui run --like {files[0]}@cccc0000 --db {files[0]} --only gpt_train:mini:fp32 --launches 3"
+    )
+    assert 20 < step_a.seconds < 120
+
+
+def test_memory_that_does_not_reach_comes_before_smaller_cases() -> None:
+    small = replace(GPT, work=replace(GPT.work, size="mini"))
+    a = run_of({GPT: 0.1, small: 0.01})
+    b = run_of({small: 0.02}, 0.0, unmeasured(GPT, "oom"))
+    assert headline(a, b).sentences == (
+        f"GPT training (base): b runs out of memory, a does {format_rate(GPT.units_per_step / 0.1, 'tok')}.",
+        "GPT training: b is 50 % slower (49.9 to 50.1).",
+    )
+
+
+def test_nothing_in_common_is_said() -> None:
+    assert headline(run_of({GPT: 0.1}), run_of({CNN: 0.1})).text == (
+        "Nothing to compare: a and b measured no case in common."
+    )
+
+
+def test_precisions_of_one_file_are_worth_it_for_some_work() -> None:
+    run = run_of({GPT_FP32: 0.17, GPT: 0.1, CNN: 0.1, replace(CNN, variant=GPT_FP32.variant): 0.1})
+    said = headline_by("precision", run).text
+    assert said.startswith("Training runs 30 % faster with amp than with fp32 (")
+    assert said.endswith("): worth it for GPT training, not for CNN training.")
+
+
+def test_devices_of_one_box_are_told_apart_by_a_factor() -> None:
+    on_cpu = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))
+    said = headline_by("device", run_of({on_cpu: 4.0, GPT: 0.1})).text
+    assert said.startswith("Training runs 40.0x as fast on the GPU as on the CPU (39.")
+
+
+def test_three_boxes_are_ranked_and_those_that_overlap_tie() -> None:
+    runs = (run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 8.0))
+    rates = [format_rate(GPT.units_per_step / s, "tok") for s in (0.05, 0.1)]
+    assert headline(*runs).sentences == (
+        f"GPT training, fastest first: c.db {rates[0]}, then a.db and b.db (not told apart) {rates[1]}.",
+        "Cheapest per token first: b.db, then a.db, then c.db.",
+    )
+
+
+@pytest.mark.parametrize("cases", [(GEMM, DECODE, GPT), (GPT, GEMM, DECODE)])
+def test_the_main_case_is_training_wherever_it_stands(cases: Sequence[Case]) -> None:
+    steps = dict.fromkeys(cases, 0.1)
+    assert headline(run_of(steps), run_of(steps)).sentences[0].startswith("GPT training: b is as fast as a")
+
+
+def test_a_cpu_is_named_only_beside_a_gpu() -> None:
+    on_cpu = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))
+    alone = [make_run(measured(on_cpu, *three(s)), machine=CPU_MACHINE) for s in (0.1, 0.2)]
+    assert headline(*alone).text.startswith("GPT training: b is")
+    both = [run_of({on_cpu: s, GPT: s / 10}) for s in (0.1, 0.2)]
+    assert headline(*both).text.startswith("GPT training on the GPU: b is")
