@@ -158,3 +158,9 @@ def test_what_is_tight_gives_both_ends_of_what_it_needs() -> None:
     assert re.match(
         r"Tight: 8\.03B in bf16 with 100 tokens x 1 needs 15\.\d GiB to 1\d\.\d GiB, an RTX", said
     )
+
+
+def test_what_is_tight_is_not_the_cheapest_that_holds_it() -> None:
+    tight = classes_of(rows_asked("L4"), lambda size: replace(served(size), word="tight"))
+    assert tight[0].offers
+    assert cheapest(tight, "tight", "fits") is None
