@@ -39,7 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("compare", "compare", "Result files, or the variants of one, side by side."),
     Command("results", "results_screen", "Files and runs on the screen."),
     Command("advise", "advise", "What my job takes and costs on each box; rent or buy."),
-    Command("fit", "fit", "Will training a model fit on a GPU, and with which tricks."),
+    Command("fit", "fit", "Will training or inference fit on a GPU, and at what price."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
     Command("runs", "runs", "List the runs of a result file."),
