@@ -203,7 +203,11 @@ class _Columns:
             by_side = [next((m for m in one.groups if m.group == group), None) for one in self._comparisons]
             # with several sides the number of common rows differs from side to side
             only = by_side[0] if len(by_side) == 1 else None
-            name = f"{MEANS[group]}, mean" if only is None or form.change == "told" else mean_name(only)
+            name = (
+                f"{MEANS[group].removesuffix(' tests')} mean"
+                if only is None or form.change == "told"
+                else mean_name(only)
+            )
             cells = [name, *[""] * (1 + len(self._for_heading()))]
             for place in shown:
                 mean = by_side[place]
