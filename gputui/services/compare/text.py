@@ -149,7 +149,8 @@ def _write_one(
         for column in apart:
             _write_table(page, column_table(column, comparison, Naming(comparison, ignore)))
         return 0
-    _write_forest(page, comparison, rows, ignore, with_means=room is None or room > len(rows))
+    with_means = room is None or room >= len(rows) + len(comparison.groups)
+    _write_forest(page, comparison, rows, ignore, with_means=with_means)
     return len(comparison.rows) - len(rows)
 
 
