@@ -1,7 +1,7 @@
 """A monitor with a small model: its lines move as the keys and samples say. Run by the tests in a pty.
 
 Words: `still` (nothing ever changes), `every SECONDS` (samples), `hang` (closing the collector takes 0.1 s),
-`skeleton` (draw a first picture), `wait` (and nothing behind it), `nohup` (ignore hang-ups),
+`splash` (show the splash screen), `wait` (and nothing behind it), `nohup` (ignore hang-ups),
 `count FILE` (write the number of the last sample there), `mouse`,
 `patient` (wait for answers as long as it takes).
 """
@@ -159,7 +159,7 @@ def hang_ups_do_nothing() -> None:
 def main(words: list[str]) -> int:
     from gputui.tui.terminal.splash import first_picture
 
-    with first_picture(1, "moving", "starting") if "skeleton" in words else nullcontext():
+    with first_picture(1, "moving", "starting") if "splash" in words else nullcontext():
         if "wait" in words:
             threading.Event().wait()
         from gputui.tui.app import MonitorApp

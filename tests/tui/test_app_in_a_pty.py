@@ -60,7 +60,7 @@ def test_control_c_leaves_as_interrupted(still: Terminal) -> None:
 
 
 @pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
-@pytest.mark.parametrize("words", [(), ("skeleton",)], ids=["", "skeleton"])
+@pytest.mark.parametrize("words", [(), ("splash",)], ids=["", "splash"])
 def test_a_signal_ends_the_app_and_gives_the_terminal_back(
     number: signal.Signals, words: tuple[str, ...], repository: Path
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_signal_ends_the_app_and_gives_the_terminal_back(
 def test_a_signal_during_the_first_picture_gives_the_terminal_back(
     number: signal.Signals, repository: Path
 ) -> None:
-    with monitor(repository, "skeleton", "wait") as terminal:
+    with monitor(repository, "splash", "wait") as terminal:
         terminal.wait_for("starting")
         terminal.signal(number)
         assert terminal.ended() == 128 + number
@@ -84,7 +84,7 @@ def test_a_signal_during_the_first_picture_gives_the_terminal_back(
 
 
 def test_keys_typed_before_the_app_is_there_are_kept(repository: Path) -> None:
-    with monitor(repository, "skeleton") as terminal:
+    with monitor(repository, "splash") as terminal:
         terminal.wait_for("starting")
         terminal.type(b"mm")
         terminal.wait_for("presses 2")

@@ -29,7 +29,7 @@ def test_a_quick_link_is_used_at_once_and_a_slow_one_half_of_the_time() -> None:
     gate.sent(4)
     gate.answered(7)
     assert not gate.may_write(9.9, False)
-    assert gate.look_again_s(9) == 1
+    assert gate.retry_in_s(9) == 1
     assert gate.may_write(10, False)
 
 
@@ -56,7 +56,7 @@ def test_a_terminal_that_never_answers_is_painted_as_fast_as_it_takes() -> None:
     gate = FrameGate(0)
     gate.sent(0)
     assert not gate.may_write(1.9, False)
-    assert gate.look_again_s(1.9) < 0.2
+    assert gate.retry_in_s(1.9) < 0.2
     assert gate.may_write(2.1, False)
     assert not gate.may_write(2.1, True)
 
