@@ -1,4 +1,4 @@
-"""Asks for what is written to a result file: another label, or that a run is removed."""
+"""Dialogs that change a result file: label a run, or remove it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gputui.tui.shell.shell_screen import ShellScreen
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
 Change = Callable[[Callable[[], None], str], None]
-"""Does something to the file in the background, and says so afterwards."""
+"""Runs a change of the file in the background, then shows a message."""
 
 
 def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Another label for a run; one that cannot be is told."""
+    """Ask for a new label; an invalid one is reported."""
 
     def labelled(text: str | None) -> None:
         if text is None or text == run.label:
@@ -35,7 +35,7 @@ def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) 
 
 
 def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Whether a run is to go for good."""
+    """Ask before removing a run."""
 
     def answered(is_yes: bool | None) -> None:
         if is_yes:

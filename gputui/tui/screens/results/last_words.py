@@ -1,4 +1,4 @@
-"""What workers had written when their launch failed, for the page of findings."""
+"""The ends of the logs of failed launches, for the page of findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _wrapped = partial(wrap, break_on_hyphens=False)
 
 
 def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """A heading, and for each such launch its cases, why it ended, and the end of its log."""
+    """A heading, and for each failed launch its cases, the reason, and the end of its log."""
     if not detail.last_words:
         return ()
     names = {case.case_id: case_name(case) for case in detail.run.cases}

@@ -1,4 +1,4 @@
-"""A page of words where there is no table to show: nothing here yet, being read, or cannot be read."""
+"""A page of text shown when there is no table: nothing to show yet, loading, or an error."""
 
 from __future__ import annotations
 
@@ -15,38 +15,37 @@ Words = Callable[[int], tuple[Line, ...]]
 
 
 class NoticePage(LinesPage):
-    """Words, what they are about, and where esc leads from them."""
+    """Text, its heading, and where esc leads."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.heading = ""
-        """What the header of the screen says."""
+        """The title in the screen's header."""
         self.behind = "files"
-        """The level that esc leads to: `files`, `runs` or `monitor`."""
+        """Where esc leads: `files`, `runs` or `monitor`."""
         self._words: Words = nothing
 
     def tell(self, heading: str, words: Words, behind: str, width: int) -> None:
-        """Other words."""
         self.heading, self.behind, self._words = heading, behind, words
         self.draw(width)
 
     def draw(self, width: int) -> None:
-        """The same words in so many cells."""
+        """Wrap the text to this width."""
         self.show(self._words(width))
 
 
 def nothing(width: int) -> tuple[Line, ...]:
-    """What is said while something is read: the line for messages tells of it."""
+    """Shown while loading: the line for messages reports progress."""
     return ()
 
 
 def look_again(width: int) -> tuple[Line, ...]:
-    """What to do where the list of files was given up."""
+    """Shown after listing the files was cancelled."""
     return paragraph("press r to look again", width)
 
 
 def no_run_in(path: Path) -> Words:
-    """What to do with a file that holds nothing."""
+    """Shown for a file without runs."""
     return lambda width: (
         *paragraph(f"{path} holds no run yet.", width),
         *paragraph(f"measure into it: gputui run quick --db {path}", width, "dim"),
@@ -54,7 +53,7 @@ def no_run_in(path: Path) -> Words:
 
 
 def went_wrong(message: str, hint: str) -> Words:
-    """What happened, and what to do next."""
+    """An error and what to do next."""
 
     def words(width: int) -> tuple[Line, ...]:
         lines = paragraph(clean_text(message), width, "warn")

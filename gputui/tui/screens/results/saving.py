@@ -21,12 +21,11 @@ from gputui.tui.shell.shell_screen import ShellScreen
 
 
 def tell_nothing(screen: ShellScreen, why: str) -> None:
-    """Before a name is asked for in vain."""
     screen.say(f"there is nothing to save here: {why}", "warn")
 
 
 def ask_for_list(screen: ShellScreen, sheet: Sheet) -> None:
-    """A path for the table of files or runs, unless it is empty."""
+    """Ask for a path for the table of files or runs, unless it is empty."""
     if not sheet.rows:
         tell_nothing(screen, "no row is shown")
         return
@@ -35,7 +34,7 @@ def ask_for_list(screen: ShellScreen, sheet: Sheet) -> None:
 
 
 def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
-    """A path for the table of the tab that is shown, or for the Chrome trace, unless there is neither."""
+    """Ask for a path for the table of the tab, or for the Chrome trace, unless there is neither."""
     sheet, case = pane.sheet(), pane.shown_case
     if isinstance(sheet, Sheet) and not sheet.rows:
         sheet = Missing("no row is shown")

@@ -61,7 +61,7 @@ _HINTS = {
 
 
 class ResultsScreen(ShellScreen):
-    """Files, runs, one run; each level is left by esc."""
+    """Files, runs, one run; esc goes back one level."""
 
     ID = "results"
     ACTIONS = ACTIONS
@@ -82,7 +82,6 @@ class ResultsScreen(ShellScreen):
         self._words: tuple[str, ...] = ()
 
     def compose_body(self) -> ComposeResult:
-        """The three levels, and the page for what cannot be shown."""
         with ContentSwitcher(initial="notice", id="level"):
             yield self._files_table
             yield self._runs_table
@@ -93,7 +92,6 @@ class ResultsScreen(ShellScreen):
         yield field
 
     def on_mount(self) -> None:
-        """What it was opened for, else where it begins."""
         self.is_ready = True
         if self._words:
             self.show_words(self._words)
@@ -113,7 +111,6 @@ class ResultsScreen(ShellScreen):
         return str(self.query_one("#level", ContentSwitcher).current)
 
     def heading(self) -> str:
-        """Where one is."""
         match self.level:
             case "files":
                 return "result files"
@@ -125,7 +122,6 @@ class ResultsScreen(ShellScreen):
         return self._page.heading
 
     def hints(self) -> tuple[str, ...]:
-        """The keys of the level, and of the tab."""
         if self.level != "run":
             return _HINTS[self.level]
         tab = self._pane.tab
@@ -136,7 +132,7 @@ class ResultsScreen(ShellScreen):
     # files
 
     def _begin(self) -> None:
-        """With the runs of the default file if there is one, else with the files."""
+        """Show the runs of the default file if it exists, else the files."""
         default = expanded(default_result_file()).absolute()
         self._list_files(opens=default if default.is_file() else None)
 
@@ -161,7 +157,7 @@ class ResultsScreen(ShellScreen):
     # runs
 
     def open_file(self, path: Path, run: str = "") -> None:
-        """Read the runs of a file in the background, and show them, or the one that is named."""
+        """Read the runs of a file in the background, and show them, or the run named."""
         self._notice(path.name)
         self._read_runs(path, lambda held: self._take_runs(held, run))
 
@@ -214,10 +210,10 @@ class ResultsScreen(ShellScreen):
     # keys
 
     def action_enter(self) -> None:
-        """Where no table has the keys there is nothing to open."""
+        """Does nothing: the focused table handles the key."""
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Enter, or a click on the row under the cursor."""
+        """Enter, or a click on the selected row."""
         event.stop()
         match event.data_table:
             case FilesTable(here=FileEntry(path=path)):
@@ -226,7 +222,7 @@ class ResultsScreen(ShellScreen):
                 self._open_run(run)
 
     def action_back(self) -> None:
-        """Out of the filter, out of what is being read, or one level up; from the top to the monitor."""
+        """Close the filter, cancel reading, or go up one level; from the top level to the monitor."""
         field = self.query_one("#filter", Input)
         if field.has_class("-shown"):
             field.value = ""
@@ -249,7 +245,7 @@ class ResultsScreen(ShellScreen):
             shell_of(self).open_screen("monitor")
 
     def _leave_notice(self) -> None:
-        """To the level before, if it has something to show."""
+        """Return to the previous level, if it has something to show."""
         held = self._runs_table.held
         if self._page.behind == "runs" and held is not None and held.runs:
             self._show_level("runs")
@@ -259,8 +255,6 @@ class ResultsScreen(ShellScreen):
             self._notice("result files", look_again, behind="monitor")
 
     def action_open_path(self) -> None:
-        """Ask for a path."""
-
         def opened(text: str | None) -> None:
             if text and text.strip():
                 path, run = split_selector(text.strip())
@@ -269,7 +263,6 @@ class ResultsScreen(ShellScreen):
         self.app.push_screen(AskText("Path of a result file, or F@RUN"), opened)
 
     def action_reload(self) -> None:
-        """Read again what is shown."""
         if self.level == "run" and self._pane.detail is not None:
             self._open_run(self._pane.detail.run.summary)
         elif self.level == "runs" and self._runs_table.held is not None:
@@ -278,7 +271,6 @@ class ResultsScreen(ShellScreen):
             self._list_files()
 
     def action_filter(self) -> None:
-        """Type a filter."""
         if self.level == "runs" or (self.level == "run" and self._pane.tab == "operators"):
             field = self.query_one("#filter", Input)
             field.value = self._runs_table.filter_text if self.level == "runs" else self._pane.operator_filter
@@ -286,7 +278,7 @@ class ResultsScreen(ShellScreen):
             field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Each letter counts at once."""
+        """Filter with each letter."""
         if not event.input.has_class("-shown"):
             return
         if self.level == "runs":
@@ -295,7 +287,6 @@ class ResultsScreen(ShellScreen):
             self._pane.filter_operators(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The filter is kept."""
         self._close_filter()
 
     def _filter_runs(self, text: str) -> None:
@@ -308,7 +299,6 @@ class ResultsScreen(ShellScreen):
         self._focus_body()
 
     def action_sort(self) -> None:
-        """By the next column."""
         if self.level == "runs":
             self._runs_table.sort_by_next()
             self.refresh_lines()
@@ -316,18 +306,15 @@ class ResultsScreen(ShellScreen):
             self._pane.sort()
 
     def action_group(self) -> None:
-        """By the next of GROUPS."""
         if self.level == "run":
             self._pane.group()
 
     def action_mark(self) -> None:
-        """Mark the run under the cursor, or take its mark away."""
         if self.level == "runs":
             self._runs_table.mark()
             self.refresh_lines()
 
     def action_compare(self) -> None:
-        """Compare what is marked."""
         if len(self._runs_table.marked) < 2:
             self.say(
                 "mark two runs with space first, the baseline first; marks are kept across files", "warn"
@@ -337,19 +324,17 @@ class ResultsScreen(ShellScreen):
         shell_of(self).open_screen("compare", words)
 
     def action_label(self) -> None:
-        """Ask for another label."""
         run, held = self._run_here, self._runs_table.held
         if run is not None and held is not None:
             ask_label(self, held.path, run, partial(self._change, held.path))
 
     def action_delete(self) -> None:
-        """Ask, then remove the run."""
         run, held = self._run_here, self._runs_table.held
         if run is not None and held is not None:
             ask_removal(self, held.path, run, partial(self._change, held.path))
 
     def _change(self, path: Path, change: Callable[[], None], said: str) -> None:
-        """Write to the file in the background, and show what it holds then."""
+        """Write to the file in the background, then show its new contents."""
 
         def work(job: Job[FileRuns]) -> FileRuns:
             change()
@@ -365,27 +350,22 @@ class ResultsScreen(ShellScreen):
         self.begin(work, done, failed, writes=True)
 
     def action_next_tab(self) -> None:
-        """The next page of a run."""
         if self.level == "run":
             self._pane.step_tab(1)
 
     def action_previous_tab(self) -> None:
-        """The page before."""
         if self.level == "run":
             self._pane.step_tab(-1)
 
     def action_next_case(self) -> None:
-        """The next case of the tab."""
         if self.level == "run":
             self._pane.step_case(1)
 
     def action_previous_case(self) -> None:
-        """The case before."""
         if self.level == "run":
             self._pane.step_case(-1)
 
     def action_save(self) -> None:
-        """Ask where to save the table, or the trace of the run."""
         detail = self._pane.detail
         if self.level == "run" and detail is not None:
             ask_for_tab(self, detail, self._pane)
@@ -397,35 +377,27 @@ class ResultsScreen(ShellScreen):
             tell_nothing(self, "no table is shown")
 
     def action_zoom_in(self) -> None:
-        """Half as much telemetry."""
         self._pane.look(lambda window: window.zoomed(0.5))
 
     def action_zoom_out(self) -> None:
-        """Twice as much."""
         self._pane.look(lambda window: window.zoomed(2.0))
 
     def action_whole(self) -> None:
-        """All of it."""
         self._pane.look(lambda window: window.whole())
 
     def action_earlier(self) -> None:
-        """The cursor a cell to the left."""
         self._pane.step_cursor(-1)
 
     def action_later(self) -> None:
-        """The cursor a cell to the right."""
         self._pane.step_cursor(1)
 
     def action_move_back(self) -> None:
-        """Half a picture earlier."""
         self._pane.look(lambda window: window.moved(-0.5))
 
     def action_move_on(self) -> None:
-        """Half a picture later."""
         self._pane.look(lambda window: window.moved(0.5))
 
     def on_resize(self) -> None:
-        """Tables and pages are cut to the width."""
         self.call_after_refresh(self._draw_again)
 
     def _draw_again(self) -> None:
@@ -438,7 +410,7 @@ class ResultsScreen(ShellScreen):
             self._page.draw(self.size.width)
 
     def on_screen_resume(self) -> None:
-        """Shown again: what was stored in the meantime is there."""
+        """Update the tables with what was stored in the meantime."""
         super().on_screen_resume()
         if not self.is_ready or self.is_busy:
             return
@@ -461,7 +433,7 @@ class ResultsScreen(ShellScreen):
             self._runs_table.draw(here.run_id)
             self.refresh_lines()
 
-    # pieces
+    # views
 
     def _show_level(self, name: str) -> None:
         self.query_one("#level", ContentSwitcher).current = name
@@ -473,7 +445,7 @@ class ResultsScreen(ShellScreen):
         (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
 
     def _notice(self, heading: str, words: Words = nothing, behind: str = "files") -> None:
-        """Words where there is no table to show; `behind` is where esc leads."""
+        """Show a text instead of a table; `behind` is where esc leads."""
         self._page.tell(heading, words, behind, self.size.width)
         self._show_level("notice")
 
