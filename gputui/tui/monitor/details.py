@@ -1,4 +1,4 @@
-"""Lists that take the place of the panes: all values of one GPU, metrics to choose from, and the keys."""
+"""Lists that replace the panes: all values of one GPU, the choice of metrics, and the keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def details_lines(
     absent: Mapping[str, Missing],
     width: int,
 ) -> list[Line]:
-    """Everything that is known of one device, as many lines as it takes."""
+    """All values of one device, as many lines as needed."""
     lines = [ruled((Span(device_title(device), "title"), Span("details")), width)]
     for finding in findings:
         for row in wrapped(f"{clean(finding.word)}: {clean(finding.why)}", width, 4):
@@ -61,7 +61,7 @@ def details_lines(
 
 
 def _values(look: Look, device: DeviceSample, absent: Mapping[str, Missing], width: int) -> list[Line]:
-    """What is known, and why the rest is absent."""
+    """The known values, and the reasons why others are absent."""
     lines: list[Line] = []
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
     shown = [(_label(key), value_text(key, value, look.units)) for key, value in present]
@@ -82,7 +82,7 @@ def _values(look: Look, device: DeviceSample, absent: Mapping[str, Missing], wid
 
 
 def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
-    """All metrics with a mark on the chosen ones; line number n stands for METRICS[n - 1]."""
+    """All metrics, with the chosen ones checked; line n is METRICS[n - 1]."""
     lines = [ruled((Span("metrics", "title"), Span("enter chooses, esc leaves", "dim")), width)]
     for place, metric in enumerate(METRICS):
         mark = "[x]" if metric.id in chosen else "[ ]"
@@ -92,7 +92,7 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
 
 
 def keys_lines(actions: Sequence[Action], width: int) -> list[Line]:
-    """All keys and what they do, those of the app behind `actions`; as many lines as it takes."""
+    """All keys with descriptions, those of the app after `actions`; as many lines as needed."""
     listed = [(", ".join(shown_keys(action)), action) for action in (*actions, *OF_THE_APP)]
     lead = max(width_of(keys) for keys, _ in listed) + 2
     lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
@@ -104,7 +104,7 @@ def keys_lines(actions: Sequence[Action], width: int) -> list[Line]:
 
 
 def value_text(key: str, value: Value, units: Units) -> str:
-    """One value with its unit, which its key names."""
+    """One value with the unit that its key implies."""
     if isinstance(value, Missing):
         return clean(value.reason)
     if isinstance(value, str):
@@ -149,7 +149,7 @@ def _label(key: str) -> str:
 
 
 def _in_columns(shown: Sequence[tuple[str, str]], width: int) -> list[Line]:
-    """Labels and values beside each other; values too long for that have a line of their own."""
+    """Labels and values in columns; values too long for that get a line of their own."""
     label_width = min(max((width_of(label) for label, _ in shown), default=0) + 1, 24)
     columns = max(width // 40, 1)
     each = width // columns

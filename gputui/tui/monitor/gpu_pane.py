@@ -31,14 +31,14 @@ from gputui.tui.widgets.charts import bar
 from gputui.tui.widgets.wrapping import wrapped
 
 TWO_METRICS = 104
-"""From this width on, two metrics stand beside each other if there are more than rows."""
+"""From this width on, metrics are shown in two columns if there are more than rows."""
 MOST_CHART_ROWS = 3
 _PROFILE_WIDTH = 10
 """Of `1c.2g.20gb`."""
 _SM_WIDTH = 10
-"""Of `sm 100 %`, and two behind it."""
+"""Of `sm 100 %` and two blanks."""
 _BESIDE_CHART = 71
-"""Cells that an instance's row takes for all but its chart."""
+"""Cells of an instance's row outside its chart."""
 
 
 def gpu_pane(
@@ -53,7 +53,7 @@ def gpu_pane(
     *,
     is_selected: bool,
 ) -> list[Line]:
-    """Exactly so many lines. `of_instances` says what ails the instances, by their numbers."""
+    """Exactly `height` lines. `of_instances` holds the findings of the instances, by device."""
     divided = instances_text(device, len(instances))
     lines = [heading(look, device, findings, width, gpus_of_box, divided, is_selected=is_selected)]
     room = height - 1 - len(instances)
@@ -78,7 +78,7 @@ def gpu_pane(
 
 
 def has_account(height: int, instances: int) -> bool:
-    """Whether a pane has room for what its GPU has used."""
+    """Whether a pane has room for the account of its GPU."""
     return height - 1 - instances >= 4
 
 
@@ -114,7 +114,7 @@ def heading(
 
 
 def chosen_metrics(look: Look, device: DeviceSample) -> list[PaneMetric]:
-    """Those with a row of their own: of metrics that a device never had, only the first few are shown."""
+    """The metrics that get a row; of those that the device never had, only the first few do."""
     return [
         metric
         for place, metric in enumerate(look.metrics)

@@ -1,4 +1,4 @@
-"""GPUs as rows: in columns, scrolled if need be, above them a strip with a cell for each."""
+"""GPUs as rows, in columns and scrolled if necessary, below a strip with a cell for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gputui.tui.widgets.charts import heat
 
 
 class RowColumns:
-    """Which columns rows of GPUs have at a width; a heading and all rows are laid out by the same one."""
+    """The columns of rows of GPUs at a width, for the heading and all rows."""
 
     def __init__(self, width: int, index_width: int) -> None:
         self.width = width
@@ -71,9 +71,9 @@ def gpu_row(
     is_selected: bool,
     has_branches: bool = False,
 ) -> Line:
-    """A GPU in one row; `divided` says in what, and stands in place of its name.
+    """A GPU in one row; `divided` describes its instances and replaces its name.
 
-    `has_branches` if its instances have rows, which tell how busy they are.
+    With `has_branches` its instances have rows, which show their load.
     """
     values = device.values
     mark = "▸" if is_selected else " "
@@ -128,7 +128,7 @@ def _busy_and_memory(
 def instance_row(
     look: Look, columns: RowColumns, instance: DeviceSample, findings: Sequence[GpuFinding], *, is_last: bool
 ) -> Line:
-    """A MIG instance below the row of its GPU: of the same columns those that are told of it."""
+    """A MIG instance below the row of its GPU, in those of its columns that have values."""
     room = 2 + columns.index + (columns.name + 1 if columns.name else 0)
     branch = "└" if is_last else "├"
     label = left(f" {instance.label} {profile_text(instance)}", room - 2) + " "
@@ -142,13 +142,13 @@ def instance_row(
 
 @dataclass(frozen=True, slots=True)
 class DrawnRows:
-    """The rows of one picture."""
+    """The rows of one frame."""
 
     lines: list[Line]
     hits: list[tuple[Rect, int]]
-    """Where each GPU stands, from the strip's first row."""
+    """The position of each GPU, relative to the strip's first row."""
     hidden: int
-    """GPUs out of sight."""
+    """GPUs scrolled out of view."""
 
 
 class GpuRows:
@@ -229,7 +229,7 @@ class GpuRows:
 def _strip(
     look: Look, box: Rect, gpus: Sequence[DeviceSample], selected: int | None
 ) -> tuple[list[Line], list[tuple[Rect, int]]]:
-    """How busy all GPUs are, a cell for each."""
+    """The load of all GPUs, a cell for each."""
     room = max(box.width - STRIP_LABEL, 1)
     lines: list[Line] = []
     hits: list[tuple[Rect, int]] = []
@@ -240,7 +240,7 @@ def _strip(
             style = "alarm" if share is None else "chart"
             cell = heat((share,), 100.0, ascii_only=look.ascii_only)
             if share is None and gpu.problem is None and gpu.values.get("mig_mode") == 1:
-                cell, style = "m", "dim"  # told of none that MIG divides
+                cell, style = "m", "dim"  # the driver reports no load for a GPU that MIG divides
             spans.append(Span(cell, "selected" if gpu.device == selected else style))
             hits.append((Rect(STRIP_LABEL + place, row, 1, 1), gpu.device))
         lines.append(fitted(spans, box.width))
@@ -248,5 +248,5 @@ def _strip(
 
 
 def _short_name(name: str) -> str:
-    """Without the maker, whom nobody doubts: a row has room for the part that tells GPUs apart."""
+    """Without the vendor: a row has room for the part that distinguishes GPUs."""
     return clean(name[:256]).strip().removeprefix("NVIDIA ").removeprefix("AMD ")

@@ -1,4 +1,4 @@
-"""The host: in one row, in three, or with all the room where there is no GPU."""
+"""The host: in one row, in three, or in all rows if there is no GPU."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def host_pane(
     *,
     is_told: bool,
 ) -> list[Line]:
-    """Exactly so many lines; `accounts` are those of the box's GPUs, added up if there are several.
+    """Exactly `height` lines; `accounts` are those of the box's GPUs, summed up if there are several.
 
-    `is_told` says whether each GPU tells in its own pane what it has used.
+    `is_told` says whether the pane of each GPU shows its account.
     """
     if height < 1:
         return []
@@ -134,7 +134,7 @@ def _cores(text: str, width: int, look: Look) -> list[Line]:
 
 
 def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int, opening: str) -> list[Line]:
-    """That there is no GPU, why, and what to do about it; `opening` tells of the screens that need none."""
+    """Why there is no GPU and what to do about it; `opening` names the screens that need none."""
     if most <= 0:
         return []
     lines = [ruled((Span("no GPU", "warn"), Span("the host is watched")), width)]

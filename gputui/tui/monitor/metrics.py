@@ -1,4 +1,4 @@
-"""What the panes show of a device: which value, in which words, with which limit."""
+"""The metrics of the panes: their values, texts and limits."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ ABSENT = "—"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """In which units memory and temperature are shown."""
+    """Units of memory and temperature."""
 
     memory: str = "GiB"
     """`GiB` (2^30 bytes) or `GB` (10^9)."""
     temperature: str = "C"
     """`C` or `F`."""
     degree: str = "°"
-    """Empty where the terminal has ASCII alone."""
+    """Empty if the terminal supports only ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One metric in words."""
+    """One metric as text."""
 
     text: str
     note: str
-    """What it is to be compared with; where room is short, parts behind a comma are left out."""
+    """A reference value; where space is short, parts after a comma are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneMetric:
-    """One row of a pane; adding one is a line in METRICS or HOST_METRICS."""
+    """One row of a pane; to add one, add a line to METRICS or HOST_METRICS."""
 
     id: str
-    """As it stands in the settings."""
+    """As in the settings."""
     label: str
     """At most six letters."""
     title: str
     key: str
-    """The value whose reason is told when there is none."""
+    """The value whose reason is shown if it is absent."""
     amount: Callable[[Values], float | None]
-    """What is charted."""
+    """The charted value."""
     high: Callable[[Values], float | None]
-    """What fills a chart and a bar; None where the largest value of the chart does."""
+    """The upper end of chart and bar; None for the largest value of the chart."""
     show: Callable[[Values, Units], Shown]
     warns: bool = False
     """Whether being nearly full is worth a warning."""
 
 
 def number(values: Values, key: str) -> float | None:
-    """A value as a number, None if it is absent, text or no finite number."""
+    """A value as a number, None if it is absent, text or not finite."""
     value = values.get(key)
     return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def word(values: Values, key: str) -> str:
-    """A value that is text, empty if there is none."""
+    """A text value, empty if there is none."""
     value = values.get(key)
     return value if isinstance(value, str) else ""
 
@@ -273,7 +273,7 @@ def _simple(
     *,
     warns: bool = False,
 ) -> PaneMetric:
-    """One whose chart is its key's value."""
+    """A metric whose charted value is that of its key."""
     return PaneMetric(name, label, title, key, _of(key), high, show, warns)
 
 
@@ -327,7 +327,7 @@ METRICS: tuple[PaneMetric, ...] = (
     ),
     _simple("video", "video", "encoder and decoder at work", "encoder_pct", _hundred, _show_decoder),
 )
-"""Of a GPU, in the order in which a pane with room takes them."""
+"""Of a GPU, in order of priority."""
 
 HOST_METRICS: tuple[PaneMetric, ...] = (
     _simple("host-cpu", "cpu", "processor time in use", "cpu_busy_pct", _cpu_high, _show_cpu),
@@ -357,9 +357,8 @@ DEFAULT_METRICS: tuple[str, ...] = (
     "nvlink",
 )
 ALWAYS = 4
-"""So many of the chosen metrics keep their row where the device has no value for them; others give way."""
+"""This many of the chosen metrics keep their row even if the device has no value for them."""
 
 
 def metric_named(name: str) -> PaneMetric | None:
-    """The metric of a GPU with this id."""
     return next((metric for metric in METRICS if metric.id == name), None)

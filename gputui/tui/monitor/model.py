@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback
 
 TICK_NS = SECOND_NS // 4
-"""A picture without a new sample is drawn anew at most this often: only ages can have changed."""
+"""Without a new sample, redraw at most this often: only ages can have changed."""
 _SEEK_S, _LEAP_SHARE = 10.0, 0.1
 _LONGEST_CHART_NS = ZOOMS_MIN[-1] * 60 * SECOND_NS
 _HISTORY_GPU = {metric.id: metric.amount for metric in METRICS}
@@ -60,7 +60,7 @@ _HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
 
 @dataclass(slots=True)
 class _Held:
-    """What a picture is made of; pausing keeps a copy."""
+    """What a frame shows; pausing keeps a copy."""
 
     sample: LiveSample
     history: History
@@ -70,7 +70,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Hits:
-    """What stands where in the last picture, for clicks."""
+    """What was drawn where in the last frame, for clicks."""
 
     gpus: list[tuple[Rect, int]] = field(default_factory=list)
     processes: Rect | None = None
@@ -78,11 +78,11 @@ class _Hits:
 
 
 _LEAST_LEFT = 16
-"""Cells for the name of the program and of the box, before words at the right give way."""
+"""Cells for the names of the program and the box, before text at the right is dropped."""
 
 
 class MonitorModel:
-    """All that the Monitor screen knows; whoever has the terminal shows its lines and does its requests."""
+    """The state of the Monitor screen; the caller shows its lines and handles its requests."""
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class MonitorModel:
         recording: Playback | None = None,
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
+        """`usd_per_hour` is the price of the whole box; processes of other users than `user` are counted.
 
-        `screens` names the screens of the app, at the right end of the first line; `opening`
-        are the keys to them. `caution` stands before the title in every picture: that these are no
-        measurements. With a `recording` samples are its own: keys move it, and ages are told by its clock.
+        `screens` lists the screens of the app, at the right end of the first line; `opening` are the keys to
+        them. `caution`, for a feed without real measurements, is shown before the title. With a `recording`,
+        keys control its position, and ages refer to its clock.
         """
         self._recording = recording
         self.actions = ACTIONS if recording is None else REPLAY_ACTIONS
-        """What `press` takes."""
-        if recording is not None:  # which holds no process lists
+        """The actions of `press`."""
+        if recording is not None:  # recordings have no process lists
             settings = replace(settings, show_processes=False)
         self._screens = screens
         self._opening = tuple(opening)
@@ -177,27 +177,26 @@ class MonitorModel:
 
     @property
     def settings(self) -> MonitorSettings:
-        """As they are now, to be kept when the screen is left."""
+        """The current settings, to be saved on exit."""
         return replace(
             self._settings, sort=self._table.sort, descending=self._table.descending, tree=self._table.tree
         )
 
     @property
     def is_typing(self) -> bool:
-        """Whether letters go to the filter, through `type`, and are no keys."""
+        """Whether letters go to the filter, through `type`, instead of `press`."""
         return self._mode == "filter"
 
     @property
     def is_paused(self) -> bool:
-        """Whether the picture is held."""
         return self._paused is not None
 
     def name_screens(self, screens: Line) -> None:
-        """What stands at the right end of the first line from now on."""
+        """Replace the right end of the first line."""
         self._screens = screens
 
     def add(self, sample: LiveSample) -> None:
-        """The newest sample; also while the picture is paused. The same one again changes nothing."""
+        """Add the newest sample, even while paused. Adding it again changes nothing."""
         if sample is self._sample:
             return
         before, self._sample = self._sample, sample
@@ -207,7 +206,7 @@ class MonitorModel:
             self._catch_up(self._recording, before, sample)
 
     def _catch_up(self, recording: Playback, before: LiveSample | None, sample: LiveSample) -> None:
-        """Have charts and sums as if the recording had been played from its start to this sample."""
+        """Update charts and totals as if the recording had been played from its start to this sample."""
         if before is None or sample.t_ns < before.t_ns:
             before, self._history, self._charts = None, History(), ChartPool()
             self._ledger = Ledger(self._ledger.usd_per_hour)
@@ -217,7 +216,8 @@ class MonitorModel:
             self._take_in(between, int(2.5 * max(step_ns, recording.interval_s * SECOND_NS)), sample.t_ns)
 
     def _take_in(self, sample: LiveSample, hold_ns: int, shown_ns: int = 0) -> None:
-        """Values stand for `hold_ns` where none follow; charts that are shown at an instant end there."""
+        """Values last for `hold_ns` if none follow; samples too old for charts that end at `shown_ns` are
+        skipped."""
         if sample.t_ns > shown_ns - _LONGEST_CHART_NS:
             hold_ns = max(3 * SECOND_NS, hold_ns)
             for device in sample.gpus:
@@ -238,14 +238,14 @@ class MonitorModel:
         self._history.add(device.device, device.t_ns, values, hold_ns)
 
     def say(self, text: str, style: str = "warn") -> None:
-        """A sentence for the last line, until the next key."""
+        """Show a message in the last line, until the next key."""
         self._message, self._message_style = clean(text[:1000]), style
         self._changes += 1
 
     # Keys
 
     def press(self, action_id: str) -> Request | None:
-        """Do an action of ACTIONS; what is to be done outside of the picture, if anything."""
+        """Run an action of ACTIONS; returns a request that the caller must handle, if any."""
         does = self._does.get(action_id)
         if does is None:
             return None
@@ -255,13 +255,13 @@ class MonitorModel:
         return does()
 
     def type(self, text: str) -> None:
-        """Letters for the filter; without effect while none is typed."""
+        """Add letters to the filter, while it is being typed."""
         if self._mode == "filter":
             self._table.filter = (self._table.filter + clean(text[:LONGEST_FILTER]))[:LONGEST_FILTER]
             self._changes += 1
 
     def click(self, x: int, y: int) -> None:
-        """Select what stands in a cell, or sort by the column whose title does."""
+        """Select what is at a cell, or sort by the column with that title."""
         self._changes += 1
         self._message = ""
         if self._question is not None:
@@ -325,7 +325,7 @@ class MonitorModel:
         self._table.tree = not self._table.tree
 
     def _take_processes(self) -> None:
-        """Have the rows of the table in order before something is done to them."""
+        """Sort the rows of the table before an action on them."""
         sample = self._paused.sample if self._paused is not None else self._sample
         if sample is not None and self._settings.show_processes:
             self._table.take(sample.processes)
@@ -339,7 +339,7 @@ class MonitorModel:
         elif self._mode in ("details", "keys"):
             self._scroll = max(self._scroll + by, 0)
         elif self._recording is not None:
-            return  # it has no list of processes
+            return  # recordings have no process lists
         elif not self._settings.show_processes:
             self.say("processes are hidden: p shows them")
         elif abs(by) == 10**9:
@@ -380,7 +380,7 @@ class MonitorModel:
             self._mode, self._scroll, self._question = "details", 0, None
 
     def _open(self, mode: str) -> None:
-        """A list that needs no GPU; the same key closes it."""
+        """Show a list that needs no GPU, or close it if it is open."""
         self._mode, self._scroll, self._question = ("" if self._mode == mode else mode), 0, None
 
     def _toggle(self) -> Request | None:
@@ -461,10 +461,10 @@ class MonitorModel:
     # Pictures
 
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
-        """The picture, exactly `height` lines of exactly `width` cells.
+        """The frame, exactly `height` lines of exactly `width` cells.
 
-        A line that has not changed is the same object as in the last picture. `now_ns` is monotonic, as the
-        times of samples are; those of a recording are on its own clock, which stands at the sample.
+        Unchanged lines are the same objects as in the last frame. `now_ns` is monotonic, as are the times of
+        samples; a recording has its own clock, which is at the sample.
         """
         if self._recording is not None and self._sample is not None:
             now_ns = self._sample.t_ns
@@ -484,7 +484,7 @@ class MonitorModel:
             for row, line in enumerate(lines)
         )
         self._drawn_of = drawn_of
-        self._drawn_sample = held.sample if held is not None else None  # so that its id stays its own
+        self._drawn_sample = held.sample if held is not None else None  # keeps its id from being reused
         return self._lines
 
     def _picture(self, held: _Held | None, width: int, height: int) -> list[Line]:
@@ -560,7 +560,7 @@ class MonitorModel:
         width: int,
         height: int,
     ) -> tuple[list[Line], int, int]:
-        """GPUs, host and processes; how many lines of processes, and how many GPUs, are out of sight."""
+        """GPUs, host and processes; the numbers of process lines and of GPUs out of view."""
         shows = self._settings.show_processes
         layout = laid_out(width, height, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
         lines: list[Line] = []
@@ -637,7 +637,7 @@ class MonitorModel:
         return fitted((*lefts, Span(" "), *rights), width)
 
     def _lower(self, box: Rect, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
-        """The processes, and how many of them are out of sight."""
+        """The processes, and the number of those out of view."""
         if not shows:
             return [], 0
         if not box.height:
@@ -675,7 +675,7 @@ class MonitorModel:
         return self._scrolled(lines, width, height)
 
     def _scrolled(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:
-        """As far as `_scroll` says, and how much is below."""
+        """The visible part at `_scroll`, with the number of lines below."""
         self._scroll = min(self._scroll, max(len(lines) - height, 0))
         below = len(lines) - height - self._scroll
         seen = list(lines[self._scroll : self._scroll + height])
@@ -684,7 +684,7 @@ class MonitorModel:
         return filled(seen, width, height)
 
     def _scroll_top(self, height: int) -> int:
-        """The first line in sight of the metrics, so that the cursor is."""
+        """The first visible line of the metrics; keeps the cursor visible."""
         return max(self._scroll + 2 - height, 0)
 
     def _status(
@@ -716,7 +716,7 @@ class MonitorModel:
 
 
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
-    """GPUs without their instances; an instance whose GPU is not told of counts as one."""
+    """GPUs without their instances; an instance whose GPU is not in the sample counts as one."""
     names = {device.device for device in gpus if device.parent is None}
     return [
         _without_readings(device) if device.problem is not None and is_lost(device.problem) else device
@@ -741,7 +741,7 @@ _OF_THE_DEVICE = frozenset(
 
 
 def _without_readings(device: DeviceSample) -> DeviceSample:
-    """A lost GPU as what it was: nothing that was read of it is true any more."""
+    """A lost GPU with its static properties: its last readings are no longer true."""
     gone = device.problem or Missing("the GPU is lost")
     values = {key: value if key in _OF_THE_DEVICE else gone for key, value in device.values.items()}
     return replace(device, values=values)
