@@ -181,9 +181,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw the frame, and schedule the next one."""
-        self._model.add(
-            self._feed.latest()
-        )  # without waiting for the bell, which does not ring while a call hangs
+        self._model.add(self._feed.latest())  # the bell does not ring while a call hangs
         width, height = self._view.size
         self._painted_s = monotonic()
         self._again_in(PAINT_EVERY_S + _SLACK_S)
