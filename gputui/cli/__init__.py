@@ -90,8 +90,8 @@ _CONTEXT = {
 }
 
 
-def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
-    if is_asked:
+def _print_version(context: click.Context, parameter: click.Parameter, is_set: bool) -> None:
+    if is_set:
         of_clone = commit()
         click.echo(f"gputui, version {__version__}{f' ({of_clone})' if of_clone else ''}")
         context.exit()
@@ -149,7 +149,7 @@ def _status_of(words: list[str]) -> int:
     except GputuiError as error:
         if debug:
             raise
-        _tell(error.message, error.hint)
+        _print_error(error.message, error.hint)
         status = error.exit_code
     except click.ClickException as error:
         error.show()
@@ -165,16 +165,18 @@ def _status_of(words: list[str]) -> int:
         from gputui.store.opening import has_working_directory
 
         if isinstance(error, FileNotFoundError) and not has_working_directory():
-            _tell("the directory this shell is in has been removed", "cd to another one")
+            _print_error("the directory this shell is in has been removed", "cd to another one")
             status = EXIT_USAGE
         else:
-            _tell(str(error), "")
+            _print_error(str(error), "")
             status = EXIT_CASE_FAILED
         _give_up_output()
     except Exception as error:
         if debug:
             raise
-        _tell(f"this is a bug in gputui: {type(error).__name__}: {error}", "gputui --debug ... shows where")
+        _print_error(
+            f"this is a bug in gputui: {type(error).__name__}: {error}", "gputui --debug ... shows where"
+        )
         status = EXIT_BUG
     return _flushed(status if isinstance(status, int) else EXIT_DONE)
 
@@ -186,7 +188,7 @@ def _flushed(status: int) -> int:
     except BrokenPipeError:
         _give_up_output()
     except OSError as error:
-        _tell(f"the output cannot be written: {error.strerror}", "")
+        _print_error(f"the output cannot be written: {error.strerror}", "")
         _give_up_output()
         return status or EXIT_CASE_FAILED
     return status
@@ -199,7 +201,7 @@ def _give_up_output() -> None:
     os.close(nowhere)
 
 
-def _tell(message: str, hint: str) -> None:
+def _print_error(message: str, hint: str) -> None:
     """Print an error on stderr, cleaned: file names may contain control characters."""
     click.echo(f"gputui: {clean_text(message)}", err=True)
     if hint:

@@ -149,7 +149,7 @@ def command(
 
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
-        return _told(refusals)
+        return _report(refusals)
     from gputui.cli.output import console
 
     out = console()
@@ -161,10 +161,10 @@ def command(
         _print(out, advice, runs)
         for buying in buyings:
             out.print(_buying(buying), markup=False)
-    return _told(refusals)
+    return _report(refusals)
 
 
-def _told(refusals: Sequence[GputuiError]) -> int:
+def _report(refusals: Sequence[GputuiError]) -> int:
     """Report the jobs without an answer; returns the exit code."""
     for error in refusals:
         click.echo(f"gputui: {error.message}\n  {error.hint}", err=True)
@@ -282,8 +282,8 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
     for name in dict.fromkeys(offer.box for offer in advice.offers):
         mine = [offer for offer in advice.offers if offer.box == name]
         words = device_words(runs[mine[0].run_id])
-        told = dict.fromkeys(_price(offer) for offer in mine)
-        out.print(Text(f"{name}: {words}; {'; '.join(told)}"))
+        prices = dict.fromkeys(_price(offer) for offer in mine)
+        out.print(Text(f"{name}: {words}; {'; '.join(prices)}"))
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
         if not offer.meets:
@@ -338,13 +338,13 @@ def _row(offer: Offer) -> str:
     return " ".join(filter(None, (variant.precision, mode, threads)))
 
 
-def _with_spread(span: Estimated, told: Callable[[float], str]) -> str:
+def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:
     """An estimate and its interval, as `show` prints them: `41.0 s ±4 %`."""
     from gputui.model.units import format_spread
 
     is_known = 0 < span.low < span.high
     spread = f" {format_spread(span.value, span.low, span.high)}" if is_known else ""
-    return told(span.value) + spread
+    return format_value(span.value) + spread
 
 
 def _usd(offer: Offer) -> str:
@@ -389,12 +389,12 @@ def _buying(buying: Buying) -> str:
     if isinstance(found, Missing):
         return f"rent or buy {of}: {found.reason}"
     months = found.months
-    said = (
+    payoff = (
         f"never pays: {months.reason}" if isinstance(months, Missing) else f"pays after {months:.1f} months"
     )
     power = f", {buying.power_w:.0f} W a box ({buying.power_from})" if buying.power_from else ""
     return (
-        f"rent or buy {of}: {format_usd(found.buy_usd)} {said}; rent {format_usd(found.rent_usd_per_month)}"
+        f"rent or buy {of}: {format_usd(found.buy_usd)} {payoff}; rent {format_usd(found.rent_usd_per_month)}"
         f" a month, owning {format_usd(found.own_usd_per_month)}, at {buying.hours:g} h of work{power};"
         f" not counted: {', '.join(buying.left_out)}"
     )

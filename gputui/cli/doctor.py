@@ -31,7 +31,7 @@ def command(python: str | None, db: Path | None, as_json: bool) -> int:
 
     Exit 1 if a problem was found; notes are none. Nothing is measured, and nothing stays behind.
     """
-    checks = run_checks(terminal_here(), python=python, db=db, on_step=_told)
+    checks = run_checks(terminal_here(), python=python, db=db, on_step=_report_step)
     if as_json:
         plain = [
             {"topic": c.topic, "state": c.state, "found": c.found, "next_step": c.next_step} for c in checks
@@ -73,6 +73,6 @@ def lines_of(check: Check, width: int) -> list[str]:
     return lines
 
 
-def _told(what: str) -> None:
+def _report_step(what: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"looking at {what} ...", err=True)

@@ -86,8 +86,8 @@ class Progress:
             what = "profiling" if line.purpose == PROFILED else "starting"
             self._now = f"{names}: {what}"
             if not self._live:
-                said = "profiling " if line.purpose == PROFILED else ""
-                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {said}{names}")
+                profiling = "profiling " if line.purpose == PROFILED else ""
+                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {profiling}{names}")
         elif isinstance(line, CaseWarm):
             self._now = f"{self._name(index, line.case_id)}: warm"
         elif isinstance(line, Block):

@@ -160,14 +160,14 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
 def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
     """Run the program to its end; returns its exit status. Raises OSError if it cannot be started."""
     end = foreground.run(words, recorder.program_begun)
-    said = outcome_of(end)
-    recorder.program_ended(said.outcome, said.reason, end.ended_ns, end.cpu_ns, end.exit_status)
-    recorder.end(*_run_status(said))
+    outcome = outcome_of(end)
+    recorder.program_ended(outcome.outcome, outcome.reason, end.ended_ns, end.cpu_ns, end.exit_status)
+    recorder.end(*_run_status(outcome))
     return _exit_code(end)
 
 
-def _run_status(said: Outcome) -> tuple[str, str]:
-    return ("interrupted", said.reason) if said.outcome == "interrupted" else ("finished", "")
+def _run_status(outcome: Outcome) -> tuple[str, str]:
+    return ("interrupted", outcome.reason) if outcome.outcome == "interrupted" else ("finished", "")
 
 
 def _exit_code(end: ProgramEnd) -> int:

@@ -44,11 +44,11 @@ def print_breakdowns(out: Console, run: Run, passes: Mapping[int, ProfiledPass],
 
 
 def _heading(breakdown: StepBreakdown, found: ProfiledPass) -> str:
-    said = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    text = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
     if isinstance(breakdown.inflation, Missing):
-        return said
+        return text
     doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
-    return f"{said}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
+    return f"{text}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
 
 
 def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:

@@ -152,10 +152,10 @@ def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
 def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     """Make sure that a run is stored, by its `supervisor` or, if that was killed, by `us`. Raises
     NotStored."""
-    said = see_stored(run, watched.stored.get(index))
-    for sentence in said:
+    sentences = see_stored(run, watched.stored.get(index))
+    for sentence in sentences:
         click.echo(sentence, err=True)
-    return "us" if said else "supervisor"
+    return "us" if sentences else "supervisor"
 
 
 def _next_commands(target: Path, results: Sequence[Run], like: str) -> None:

@@ -31,6 +31,17 @@ INTERRUPTED = 130
 
 
 @runtime_checkable
+class AppScreen(Protocol):
+    """A screen of the app, as opposed to a dialog."""
+
+    shown_actions: tuple[Action, ...]
+
+    def say(self, text: str, style: str = "") -> None: ...
+
+    def press(self, action_id: str) -> None: ...
+
+
+@runtime_checkable
 class RefreshesLines(Protocol):
     """A screen with a header."""
 
@@ -38,10 +49,11 @@ class RefreshesLines(Protocol):
 
 
 @runtime_checkable
-class Says(Protocol):
-    """A screen with a line for messages."""
+class TakesArguments(Protocol):
+    """A screen that can be opened with arguments."""
 
-    def say(self, text: str, style: str = "") -> None: ...
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Show what the arguments name, as on the command line."""
 
 
 class RunsCounted(Message, bubble=False):
@@ -66,21 +78,6 @@ class ThreadFailed(Message, bubble=False):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
-
-
-@runtime_checkable
-class TakesWords(Protocol):
-    """A screen that can be opened with arguments."""
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """Show what the arguments name, as on the command line."""
-
-
-@runtime_checkable
-class Presses(Protocol):
-    """A screen whose actions can be run without their keys."""
-
-    def press(self, action_id: str) -> None: ...
 
 
 _NOT_IN_PALETTE = ("interrupt", "palette")
@@ -210,9 +207,9 @@ class MonitorApp(FastPaint):
         """Turn notifications on or off."""
         self.notifies = self.chose_notifies = not self.notifies
         self._watch_alerts()
-        said = "rings and notifies when a run ends, a case fails or memory runs out"
-        if isinstance(self.screen, Says):
-            self.screen.say(said if self.notifies else "rings no more", "good")
+        message = "rings and notifies when a run ends, a case fails or memory runs out"
+        if isinstance(self.screen, AppScreen):
+            self.screen.say(message if self.notifies else "rings no more", "good")
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         """Report an unexpected error in a thread: nothing else would, since Textual captures stderr."""
@@ -224,7 +221,7 @@ class MonitorApp(FastPaint):
             self.post_message(ThreadFailed(f"{type(error).__name__}: {error}"))
 
     def on_thread_failed(self, message: ThreadFailed) -> None:
-        if isinstance(self.screen, Says):
+        if isinstance(self.screen, AppScreen):
             self.screen.say(f"this is a bug in gputui: {message.text}: L shows where", "warn")
 
     def keep_error(self, screen_id: str, text: str) -> None:
@@ -262,7 +259,7 @@ class MonitorApp(FastPaint):
                 self.switch_screen(screen)
             else:
                 self.push_screen(screen)
-        if words and isinstance(screen, TakesWords):
+        if words and isinstance(screen, TakesArguments):
             screen.show_words(words)
 
     def action_open_screen(self, screen_id: str) -> None:
@@ -273,16 +270,15 @@ class MonitorApp(FastPaint):
         from gputui.tui.shell.help_screen import HelpScreen
 
         self._dress()
-        actions = getattr(self.screen, "shown_actions", ())
-        self.push_screen(HelpScreen(tuple(actions), tuple(self._entries.values())))
+        actions = self.screen.shown_actions if isinstance(self.screen, AppScreen) else ()
+        self.push_screen(HelpScreen(actions, tuple(self._entries.values())))
 
     def action_palette(self) -> None:
         """Show the palette of all actions of the current screen."""
         from gputui.tui.shell.palette import Palette
 
-        here = self.screen
-        of_screen = tuple(getattr(here, "shown_actions", ()))
-        if not isinstance(here, Presses):  # a dialog covers the screen
+        screen = self.screen
+        if not isinstance(screen, AppScreen):  # a dialog covers it
             return
         opening = [
             Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in self._entries.values()
@@ -294,13 +290,13 @@ class MonitorApp(FastPaint):
                 return
             if action in opening:
                 self.open_screen(action.id)
-            elif action in of_screen:
-                here.press(action.id)
+            elif action in screen.shown_actions:
+                screen.press(action.id)
             else:
                 self.call_later(self.run_action, action.id)
 
         self._dress()
-        self.push_screen(Palette((*of_screen, *opening, *of_app)), chosen)
+        self.push_screen(Palette((*screen.shown_actions, *opening, *of_app)), chosen)
 
     def _dress(self) -> None:
         """Register the theme when the first stock widget is shown: the monitor has none."""

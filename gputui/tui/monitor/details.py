@@ -9,8 +9,8 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.actions import OF_THE_APP
-from gputui.tui.monitor.look import Look, account_text, device_title
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
+from gputui.tui.monitor.pane_context import PaneContext, account_text, device_title
 from gputui.tui.shell.keymap import Action, shown_keys
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
@@ -31,7 +31,7 @@ REASONS: tuple[tuple[int, str], ...] = (
 
 
 def details_lines(
-    look: Look,
+    context: PaneContext,
     device: DeviceSample,
     findings: Sequence[GpuFinding],
     instances: Sequence[DeviceSample],
@@ -46,26 +46,28 @@ def details_lines(
             lines.append(fitted((Span(row, finding.severity),), width))
     if not findings:
         lines.append(fitted((Span("nothing ails it", "good"),), width))
-    account = look.ledger.account(device.device)
-    lines.append(fitted((Span(account_text(look, (account,), gpus_of_box)),), width))
+    account = context.ledger.account(device.device)
+    lines.append(fitted((Span(account_text(context, (account,), gpus_of_box)),), width))
     shares = [(name, account.throttled_share(name)) for name, _, _ in CAUSES]
-    told = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
-    if told:
-        lines.append(fitted((Span(f"slowed, of the last {age(account.throttle_span_s)}: {told}"),), width))
+    causes = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
+    if causes:
+        lines.append(fitted((Span(f"slowed, of the last {age(account.throttle_span_s)}: {causes}"),), width))
     lines.append(fitted((), width))
-    lines += _values(look, device, absent, width)
+    lines += _values(context, device, absent, width)
     for one in instances:
         lines += [fitted((), width), ruled((Span(device_title(one), "title"), Span("MIG instance")), width)]
-        lines += _values(look, one, {}, width)
+        lines += _values(context, one, {}, width)
     return lines
 
 
-def _values(look: Look, device: DeviceSample, absent: Mapping[str, Missing], width: int) -> list[Line]:
+def _values(
+    context: PaneContext, device: DeviceSample, absent: Mapping[str, Missing], width: int
+) -> list[Line]:
     """The known values, and the reasons why others are absent."""
     lines: list[Line] = []
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
-    shown = [(_label(key), value_text(key, value, look.units)) for key, value in present]
-    shown += [("source", clean(device.source)), ("read", f"{age((look.now_ns - device.t_ns) / 1e9)} ago")]
+    shown = [(_label(key), value_text(key, value, context.units)) for key, value in present]
+    shown += [("source", clean(device.source)), ("read", f"{age((context.now_ns - device.t_ns) / 1e9)} ago")]
     lines += _in_columns(shown, width)
     why: dict[str, list[str]] = {}
     for key, value in device.values.items():

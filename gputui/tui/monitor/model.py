@@ -17,8 +17,8 @@ from gputui.tui.monitor.gpu_pane import gpu_pane, has_account
 from gputui.tui.monitor.gpu_rows import GpuRows
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Layout, Rect, laid_out
-from gputui.tui.monitor.look import ChartPool, Look
 from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
+from gputui.tui.monitor.pane_context import ChartPool, PaneContext
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
 from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
@@ -385,8 +385,8 @@ class MonitorModel:
 
     def _toggle(self) -> Request | None:
         if self._question is not None:
-            asked, self._question = self._question, None
-            return EndProcess(asked.pid, asked.start_ticks, SIGNALS[asked.signal])
+            question, self._question = self._question, None
+            return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal])
         if self._mode == "filter":
             self._mode = ""
         elif self._mode == "metrics":
@@ -491,8 +491,8 @@ class MonitorModel:
         self._hits = _Hits()
         self._width = width
         if width < MIN_WIDTH or height < MIN_HEIGHT:
-            said = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
-            rows = wrapped(said, width, height) if width > 0 and height > 0 else []
+            text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
+            rows = wrapped(text, width, height) if width > 0 and height > 0 else []
             return filled([fitted((Span(row),), width) for row in rows], width, height)
         if held is None:
             head = self._header(width)
@@ -510,7 +510,7 @@ class MonitorModel:
             self._selected_gpu = None
         if self._settings.show_processes:
             self._table.take(sample.processes)
-        look = self._look(held)
+        context = self._context(held)
         foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(
@@ -518,17 +518,17 @@ class MonitorModel:
                 gpu,
                 held.ledger.account(gpu.device).slowed,
                 foreign.get(gpu.device, 0),
-                look.stale_after_s,
+                context.stale_after_s,
             )
             for gpu in (*gpus, *(one for of_gpu in instances.values() for one in of_gpu))
         }
         lines = [self._header(width)]
         out_of_sight = hidden_gpus = 0
         if self._mode in ("metrics", "keys") or (self._mode == "details" and gpus):
-            lines += self._list(look, gpus, findings, sample, width, height - 2)
+            lines += self._list(context, gpus, findings, sample, width, height - 2)
         else:
             panes, out_of_sight, hidden_gpus = self._panes(
-                look, sample, gpus, instances, findings, width, height - 2
+                context, sample, gpus, instances, findings, width, height - 2
             )
             lines += panes
         self._charts.turn()
@@ -536,9 +536,9 @@ class MonitorModel:
         lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
         return lines
 
-    def _look(self, held: _Held) -> Look:
+    def _context(self, held: _Held) -> PaneContext:
         metrics = tuple(m for m in map(metric_named, self._settings.metrics) if m is not None)
-        return Look(
+        return PaneContext(
             held.now_ns,
             self._settings.zoom_min * 60 * SECOND_NS,
             self._units,
@@ -552,7 +552,7 @@ class MonitorModel:
 
     def _panes(
         self,
-        look: Look,
+        context: PaneContext,
         sample: LiveSample,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
@@ -566,7 +566,9 @@ class MonitorModel:
         lines: list[Line] = []
         hidden_gpus = 0
         if layout.form == "rows":
-            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
+            drawn = self._gpu_rows.drawn(
+                context, layout, gpus, instances, findings, self._selected_gpu, width
+            )
             self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
             lines, hidden_gpus = drawn.lines, drawn.hidden
         band: list[list[Line]] = []
@@ -574,7 +576,7 @@ class MonitorModel:
             self._hits.gpus.append((_below_header(box), gpu.device))
             band.append(
                 gpu_pane(
-                    look,
+                    context,
                     gpu,
                     instances[gpu.device],
                     findings[gpu.device],
@@ -588,13 +590,13 @@ class MonitorModel:
             if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
                 lines += side_by_side(band, width)
                 band = []
-        lines += self._host(look, layout, sample, gpus, instances, width)
+        lines += self._host(context, layout, sample, gpus, instances, width)
         lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
         return lines + lower, out_of_sight, hidden_gpus
 
     def _host(
         self,
-        look: Look,
+        context: PaneContext,
         layout: Layout,
         sample: LiveSample,
         gpus: Sequence[DeviceSample],
@@ -604,19 +606,21 @@ class MonitorModel:
         """The host; above it, on a box without GPUs, why there are none."""
         rows = layout.host.height
         if layout.form == "none":
-            told = no_gpu_lines(
+            reasons = no_gpu_lines(
                 sample.absent,
                 width,
                 max(rows - (3 if rows >= 8 else 1), 1),
                 "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:]),
             )
-            return told + host_pane(look, sample.host, (), width, rows - len(told), is_told=True)
-        accounts = [look.ledger.account(gpu.device) for gpu in gpus]
-        is_told = layout.form == "panes" and all(
+            return reasons + host_pane(
+                context, sample.host, (), width, rows - len(reasons), panes_show_accounts=True
+            )
+        accounts = [context.ledger.account(gpu.device) for gpu in gpus]
+        panes_show_accounts = layout.form == "panes" and all(
             has_account(box.height, len(instances[gpu.device]))
             for gpu, box in zip(gpus, layout.gpus, strict=True)
         )
-        return host_pane(look, sample.host, accounts, width, rows, is_told=is_told)
+        return host_pane(context, sample.host, accounts, width, rows, panes_show_accounts=panes_show_accounts)
 
     def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
@@ -643,15 +647,15 @@ class MonitorModel:
         if not box.height:
             return [], len(self._table.rows)
         if isinstance(sample.processes, Missing):
-            said = wrapped(f"no processes: {clean(sample.processes.reason)}", box.width, box.height)
-            return filled([fitted((Span(row, "dim"),), box.width) for row in said], box.width, box.height), 0
+            text = wrapped(f"no processes: {clean(sample.processes.reason)}", box.width, box.height)
+            return filled([fitted((Span(row, "dim"),), box.width) for row in text], box.width, box.height), 0
         self._hits.processes = _below_header(box)
         self._page = max(self._table.in_sight - 1, 1)
         return self._table.drawn(box.width, box.height, self._units)
 
     def _list(
         self,
-        look: Look,
+        context: PaneContext,
         gpus: Sequence[DeviceSample],
         findings: Mapping[int, Sequence[GpuFinding]],
         sample: LiveSample,
@@ -671,7 +675,7 @@ class MonitorModel:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
         instances = [one for one in sample.gpus if one.parent == gpu.device]
-        lines = details_lines(look, gpu, findings[gpu.device], instances, len(gpus), sample.absent, width)
+        lines = details_lines(context, gpu, findings[gpu.device], instances, len(gpus), sample.absent, width)
         return self._scrolled(lines, width, height)
 
     def _scrolled(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:

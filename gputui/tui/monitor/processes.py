@@ -170,8 +170,8 @@ class ProcessList:
             lines.append(known[2])
         self._lines = kept
         if not self.rows and room > 0:
-            said = "no process matches" if self.filter else "no process uses a GPU"
-            lines.append(fitted((Span(said, "dim"),), width))
+            text = "no process matches" if self.filter else "no process uses a GPU"
+            lines.append(fitted((Span(text, "dim"),), width))
         while len(lines) < height - has_count:
             lines.append(fitted((), width))
         if has_count:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback
 
 SPEEDS: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
-_TELLS_TIME_OF_DAY = 110
+_TIME_OF_DAY_FROM = 110
 """Width from which on the header includes the time of day."""
 
 
@@ -40,7 +40,7 @@ def position_spans(recording: Playback, width: int) -> list[Span]:
     """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; with the time of day if it fits."""
     place = f"{clock_text(recording.position_s, recording.duration_s)} of {clock_text(recording.duration_s)}"
     words = [f"{recording.speed:g}x"]
-    if width >= _TELLS_TIME_OF_DAY:
+    if width >= _TIME_OF_DAY_FROM:
         instant_s = recording.started_utc_us / 1e6 + recording.position_s
         words.insert(0, datetime.fromtimestamp(instant_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
     state, style = "playing", "good"

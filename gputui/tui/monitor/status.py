@@ -60,25 +60,25 @@ def filter_line(
     typed: str, found: int, total: int, out_of_sight: int, width: int, *, is_typing: bool
 ) -> Line:
     """The filter, and the number of processes that match it."""
-    told = f"  {found} of {total} processes"
+    counts = f"  {found} of {total} processes"
     if out_of_sight:
-        told += f", {out_of_sight} out of sight"
-    room = max(width - len(told) - 2, 8)
+        counts += f", {out_of_sight} out of sight"
+    room = max(width - len(counts) - 2, 8)
     while width_of(typed) > room:
         typed = typed[1:]
     cursor = "_" if is_typing else ""
-    return fitted((Span("/", "accent"), Span(typed + cursor), Span(told, "dim")), width)
+    return fitted((Span("/", "accent"), Span(typed + cursor), Span(counts, "dim")), width)
 
 
 def finding_line(device: int, finding: GpuFinding, counts: str, width: int) -> Line | None:
     """A finding of a GPU, and its reason; None if counts leave too little room for it."""
-    said = f"{device}: {clean(finding.brief)}: {clean(finding.why)}"
+    text = f"{device}: {clean(finding.brief)}: {clean(finding.why)}"
     if not counts:
-        return fitted((Span(cut(said, width), finding.severity),), width)
+        return fitted((Span(cut(text, width), finding.severity),), width)
     room = width - width_of(counts) - 2
     if room < _LEAST_WHY:
         return None
-    return fitted((Span(cut(said, room), finding.severity), Span("  "), Span(counts, "dim")), width)
+    return fitted((Span(cut(text, room), finding.severity), Span("  "), Span(counts, "dim")), width)
 
 
 def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:

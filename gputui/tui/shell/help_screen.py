@@ -30,9 +30,9 @@ class HelpScreen(ModalScreen[None]):
         Binding("k", "scroll(-1)", show=False),
     ]
 
-    def __init__(self, actions: Iterable[object], entries: Iterable[ScreenEntry]) -> None:
+    def __init__(self, actions: Iterable[Action], entries: Iterable[ScreenEntry]) -> None:
         super().__init__()
-        self._actions = [action for action in actions if isinstance(action, Action)]
+        self._actions = tuple(actions)
         self._entries = tuple(entries)
         self._page = LinesPage(id="help")
 

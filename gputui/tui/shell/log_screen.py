@@ -31,7 +31,7 @@ class LogScreen(ModalScreen[None]):
         super().__init__()
         self._path = path
         self._page = LinesPage(id="log")
-        self._said = ""
+        self._message = ""
 
     def compose(self) -> ComposeResult:
         yield self._page
@@ -47,16 +47,16 @@ class LogScreen(ModalScreen[None]):
         self._page.scroll_relative(y=lines, animate=False)
 
     def action_copy(self) -> None:
-        self._said = copy(self.app, "\n".join(kept_errors(self._path)), copies_directory())
+        self._message = copy(self.app, "\n".join(kept_errors(self._path)), copies_directory())
         self._fill()
 
     def _fill(self) -> None:
-        self._page.show(log_lines(self._path, kept_errors(self._path), self._said, self.size.width))
+        self._page.show(log_lines(self._path, kept_errors(self._path), self._message, self.size.width))
 
 
-def log_lines(path: Path, errors: tuple[str, ...], said: str, width: int) -> tuple[Line, ...]:
+def log_lines(path: Path, errors: tuple[str, ...], message: str, width: int) -> tuple[Line, ...]:
     """Path of the log and its errors."""
-    keys = said or "esc goes back, y copies"
+    keys = message or "esc goes back, y copies"
     lines: list[Line] = [(Span("Errors, the newest first", "title"), Span(f"  ({keys})", "dim"))]
     lines += [(Span(row, "dim"),) for row in wrapped(str(path), width - 1, 3)]
     lines.append(())

@@ -76,11 +76,11 @@ class Palette(ModalScreen[Action | None]):
         width = self.query_one(PlainTable).size.width
         most = max((len(_sentence(action, width)) for action in self._actions), default=1)
         self.query_one("#sentence").styles.height = most
-        self.call_after_refresh(self._tell)
+        self.call_after_refresh(self._describe)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         event.stop()
-        self._tell()
+        self._describe()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         event.stop()
@@ -98,9 +98,9 @@ class Palette(ModalScreen[Action | None]):
         table = self.query_one(PlainTable)
         table.fill([(shown_key(action), action.title, action.sentence) for action in self._shown])
         table.move_cursor(row=0)
-        self._tell()
+        self._describe()
 
-    def _tell(self) -> None:
+    def _describe(self) -> None:
         """Show the full description of the selected action."""
         place, page = self.query_one(PlainTable).cursor_row, self.query_one("#sentence", LinesPage)
         here = self._shown[place] if place < len(self._shown) else _NOTHING

@@ -19,7 +19,7 @@ def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[
     def write(path: Path) -> None:
         screen.begin(
             lambda job: save(path),
-            lambda said: screen.say(said, "good"),
+            lambda message: screen.say(message, "good"),
             lambda message, hint: screen.say(f"{message}: {hint}" if hint else message, "warn"),
         )
 

@@ -38,7 +38,7 @@ def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
     ]
 
 
-class JobTold(Message, bubble=False):
+class JobProgressed(Message, bubble=False):
     """A job reports progress."""
 
     def __init__(self, job: Job[Any], text: str) -> None:
@@ -90,13 +90,13 @@ class ShellScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         depth = shell_of(self).depth
-        self._header, self._told, self._hints = (LinesView(depth) for _ in range(3))
-        for view in (self._header, self._told, self._hints):
+        self._header, self._message_view, self._hints = (LinesView(depth) for _ in range(3))
+        for view in (self._header, self._message_view, self._hints):
             view.add_class("shell-line")
         self.set_class(shell_of(self).ascii_only, "-ascii")
         yield self._header
         yield from self.compose_body()
-        yield self._told
+        yield self._message_view
         yield self._hints
 
     def compose_body(self) -> ComposeResult:
@@ -122,7 +122,7 @@ class ShellScreen(Screen[None]):
             return
         width, shell = self.size.width, shell_of(self)
         self._show(self._header, header_line(self.ID, self.heading(), width, shell.runs_in_progress))
-        self._show(self._told, fitted(self._message, width))
+        self._show(self._message_view, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 
     def say(self, text: str, style: str = "") -> None:
@@ -132,9 +132,9 @@ class ShellScreen(Screen[None]):
 
     def say_error(self, error: GputuiError) -> None:
         """Show and log an error with its hint."""
-        said = f"{error.message}: {error.hint}" if error.hint else error.message
-        shell_of(self).keep_error(self.ID, said)
-        self.say(said, "warn")
+        text = f"{error.message}: {error.hint}" if error.hint else error.message
+        shell_of(self).keep_error(self.ID, text)
+        self.say(text, "warn")
 
     def begin(
         self,
@@ -151,7 +151,7 @@ class ShellScreen(Screen[None]):
         """
         self.give_up()
         self._then, self._failed = then, failed
-        self._job = Job(work, self._arrived, self._job_told, writes=writes)
+        self._job = Job(work, self._arrived, self._job_progressed, writes=writes)
         self._job.start()
         self.refresh_lines()
 
@@ -198,7 +198,7 @@ class ShellScreen(Screen[None]):
     def on_unmount(self) -> None:
         self.give_up()
 
-    def on_job_told(self, event: JobTold) -> None:
+    def on_job_progressed(self, event: JobProgressed) -> None:
         """Show the progress of the current job; cancelled jobs are ignored."""
         if event.job is self._job:
             self.say(f"{event.text} ... (esc gives up)", "dim")
@@ -223,8 +223,8 @@ class ShellScreen(Screen[None]):
     def _arrived(self, job: Job[Any], outcome: object) -> None:
         self._post(JobArrived(job, outcome))
 
-    def _job_told(self, job: Job[Any], text: str) -> None:
-        self._post(JobTold(job, text))
+    def _job_progressed(self, job: Job[Any], text: str) -> None:
+        self._post(JobProgressed(job, text))
 
     def _post(self, message: Message) -> None:
         try:

@@ -24,7 +24,7 @@ from gputui.tui.terminal.output import TerminalOutput
 if TYPE_CHECKING:
     from textual.app import App
 
-ASK = "\x1b[6n"
+CURSOR_QUERY = "\x1b[6n"
 """Cursor position query. Every terminal since the VT100 answers it once it has parsed what came before."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _CLICKS = "\x1b[?1000h\x1b[?1006h"
@@ -95,7 +95,7 @@ class QuietDriver(LinuxDriver):
         self._output: TerminalOutput | None = None
         self._wake_read, self._wake_write = os.pipe()
         self._answers = Condition()
-        self._asked = 0
+        self._queried = 0
         self._answered = 0
         self._is_closed = False
         self.patience_s = LONGEST_PATIENCE_S
@@ -107,11 +107,11 @@ class QuietDriver(LinuxDriver):
         writer, output = self._writer_thread, self._output
         return writer is not None and output is not None and (writer._queue.qsize() > 0 or output.is_busy)
 
-    def ask(self) -> str:
+    def query(self) -> str:
         """The cursor position query, which the terminal answers with a CursorPosition; counted."""
         with self._answers:
-            self._asked += 1
-        return ASK
+            self._queried += 1
+        return CURSOR_QUERY
 
     def write(self, data: str) -> None:
         """Queue for the writer thread."""
@@ -125,17 +125,17 @@ class QuietDriver(LinuxDriver):
         self._output = TerminalOutput(self._terminal_fd)
         self._file = cast(Any, self._output)  # implements what the writer thread uses of a file
         with self._answers:
-            self._asked = self._answered = 0
+            self._queried = self._answered = 0
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.attrs_before = splash.attributes_before() or self.attrs_before
-        self.write(self.ask())
+        self.write(self.query())
 
     def disable_input(self) -> None:
         """Stop reading once the answers in transit have arrived."""
         if self._key_thread is not None and self._key_thread.is_alive():
             with self._answers:
                 self._answers.wait_for(
-                    lambda: self._is_closed or self._answered >= self._asked,
+                    lambda: self._is_closed or self._answered >= self._queried,
                     min(self.patience_s, LONGEST_PATIENCE_S),
                 )
         os.write(self._wake_write, b"!")

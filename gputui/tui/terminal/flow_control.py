@@ -8,7 +8,7 @@ SLOW_LINK_S = 0.25
 """After two consecutive round trips longer than this, the link rests as long as it was busy; a single one is
 a hiccup."""
 LONGEST_REST_S = 5.0
-ASK_AGAIN_S = 60.0
+QUERY_AGAIN_S = 60.0
 """After this long an answer counts as lost, as when a detached session is attached to another terminal."""
 
 
@@ -42,9 +42,9 @@ class FrameGate:
         self._sent_s = now_s
         self._unanswered += 1
 
-    def ask_again(self, now_s: float) -> bool:
+    def query_again(self, now_s: float) -> bool:
         """Whether the answer is so late that the query should be sent again, alone."""
-        if self.is_deaf(now_s) or self._sent_s is None or now_s - self._sent_s < ASK_AGAIN_S:
+        if self.is_deaf(now_s) or self._sent_s is None or now_s - self._sent_s < QUERY_AGAIN_S:
             return False
         self._unanswered = 0
         return True
@@ -68,7 +68,7 @@ class FrameGate:
             return max(0.0, self._rest_until_s - now_s)
         if not self.has_answered:
             return max(0.0, self._opened_s + SILENCE_S - now_s) + 0.01
-        return max(0.0, self._sent_s + ASK_AGAIN_S - now_s) + 0.01
+        return max(0.0, self._sent_s + QUERY_AGAIN_S - now_s) + 0.01
 
     def in_flight_s(self, now_s: float) -> float:
         """How long the current frame has been in flight; 0 if there is none."""

@@ -153,13 +153,13 @@ class FastPaint(App[int]):
         if self._gate.is_deaf(now):
             driver.patience_s = 0.0
         else:
-            sequence += driver.ask()
+            sequence += driver.query()
             self._gate.sent(now)
         driver.write(sequence)
 
     def _fall_behind(self, driver: QuietDriver, now: float) -> None:
         self._is_behind = True
-        if self._gate.ask_again(now) and not driver.is_backlogged:
+        if self._gate.query_again(now) and not driver.is_backlogged:
             self._send(driver, "", now)
         if self._retry is None:
             wait_s = self._gate.retry_in_s(now)

@@ -105,12 +105,12 @@ class PlainTable(DataTable[Text]):
             texts = [cell.plain for cell in self.get_row_at(row)]
         else:
             return 0, 0
-        told = [
+        extents = [
             (start + self.cell_padding, start + self.cell_padding + width_of(text))
             for start, text in zip(starts, texts, strict=False)
             if text.strip()
         ]
-        return (told[0][0], told[-1][1]) if told else (0, 0)
+        return (extents[0][0], extents[-1][1]) if extents else (0, 0)
 
     def _shown(self, column: int, text: str) -> str:
         """The text as its column shows it, in characters that the terminal supports."""

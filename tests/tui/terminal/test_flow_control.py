@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.tui.terminal.flow_control import ASK_AGAIN_S, FrameGate
+from gputui.tui.terminal.flow_control import QUERY_AGAIN_S, FrameGate
 
 
 def test_the_first_frame_goes_at_once() -> None:
@@ -66,7 +66,7 @@ def test_a_terminal_that_answered_once_is_waited_for() -> None:
     gate.answered(0.01)
     gate.sent(0.1)
     assert not gate.may_write(20, False)
-    assert not gate.ask_again(20)
+    assert not gate.query_again(20)
 
 
 def test_a_late_first_answer_ends_the_guessing() -> None:
@@ -82,10 +82,10 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     gate = FrameGate(0)
     gate.answered(0)
     gate.sent(0)
-    late = ASK_AGAIN_S + 1
-    assert gate.ask_again(late)
+    late = QUERY_AGAIN_S + 1
+    assert gate.query_again(late)
     gate.sent(late)
-    assert not gate.ask_again(late + 1)
+    assert not gate.query_again(late + 1)
     gate.answered(late + 0.01)
     assert gate.may_write(late + 0.01, False)
 

@@ -22,7 +22,7 @@ from textual.widgets import Static
 
 from gputui.tui.monitor.screen import ending_with
 from gputui.tui.terminal.cell_diff import width_of
-from gputui.tui.terminal.driver import ASK, QuietDriver
+from gputui.tui.terminal.driver import CURSOR_QUERY, QuietDriver
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
@@ -42,7 +42,7 @@ class PaperDriver(QuietDriver):
 
     def write(self, data: str) -> None:
         self.written.append(data)
-        self.emulator.feed(data.replace(ASK, ""))
+        self.emulator.feed(data.replace(CURSOR_QUERY, ""))
 
     def disable_input(self) -> None:
         pass

@@ -45,7 +45,7 @@ class DoctorScreen(ShellScreen):
     def on_mount(self) -> None:
         self.is_ready = True
         self.query_one(LinesPage).focus()
-        self.action_look()
+        self.action_check()
 
     def heading(self) -> str:
         return f"this box: {worst(self._checks)}" if self._checks else "this box"
@@ -57,7 +57,7 @@ class DoctorScreen(ShellScreen):
         super().on_resize()
         self._draw(keeps_place=True)
 
-    def action_look(self) -> None:
+    def action_check(self) -> None:
         terminal = self._terminal
 
         def work(job: Job[SystemState]) -> SystemState:

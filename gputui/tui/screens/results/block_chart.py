@@ -79,21 +79,21 @@ def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str,
         f" median {format_seconds(median(seconds))} per step,"
         f" slowest {format_percent(max(seconds) / min(seconds) - 1)} above fastest"
     )
-    said = [summary]
+    sentences = [summary]
     on_gpu = case.case.variant.device_class == "gpu"
     if on_gpu:
-        said.append(_throttle_words(reasons, count))
+        sentences.append(_throttle_words(reasons, count))
     crowded = sum(p.is_crowded for p in points)
     if crowded:
-        said.append(
+        sentences.append(
             f"of {_counted(count, 'block')}: {_CROWDED} others held the CPUs"
             f" over {format_percent(CROWDED_SHARE)} of the time it wanted them in {crowded}"
         )
     elif all(block.waited_ns is None for m in case.measurements for block in m.blocks):
-        said.append("whether others held the CPUs was not recorded")
+        sentences.append("whether others held the CPUs was not recorded")
     if on_gpu:
-        said.append("whether others used the GPU is not recorded")
-    return tuple(said)
+        sentences.append("whether others used the GPU is not recorded")
+    return tuple(sentences)
 
 
 def _throttle_words(reasons: Sequence[BlockReasons], blocks: int) -> str:

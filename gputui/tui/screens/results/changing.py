@@ -28,8 +28,8 @@ def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) 
         except GputuiError as error:
             screen.say_error(error)
             return
-        said = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
-        change(lambda: label_run(path, run.run_id, label), said)
+        message = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
+        change(lambda: label_run(path, run.run_id, label), message)
 
     screen.app.push_screen(AskText(f"Label of {run.short_id}; empty takes it away", run.label), labelled)
 

@@ -10,7 +10,7 @@ from gputui.tui.terminal.lines import Line
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
 
-Words = Callable[[int], tuple[Line, ...]]
+PageText = Callable[[int], tuple[Line, ...]]
 """Lines for any width."""
 
 
@@ -23,15 +23,15 @@ class NoticePage(LinesPage):
         """The title in the screen's header."""
         self.behind = "files"
         """Where esc leads: `files`, `runs` or `monitor`."""
-        self._words: Words = nothing
+        self._text: PageText = nothing
 
-    def tell(self, heading: str, words: Words, behind: str, width: int) -> None:
-        self.heading, self.behind, self._words = heading, behind, words
+    def set_text(self, heading: str, text: PageText, behind: str, width: int) -> None:
+        self.heading, self.behind, self._text = heading, behind, text
         self.draw(width)
 
     def draw(self, width: int) -> None:
         """Wrap the text to this width."""
-        self.show(self._words(width))
+        self.show(self._text(width))
 
 
 def nothing(width: int) -> tuple[Line, ...]:
@@ -39,12 +39,12 @@ def nothing(width: int) -> tuple[Line, ...]:
     return ()
 
 
-def look_again(width: int) -> tuple[Line, ...]:
+def how_to_list_again(width: int) -> tuple[Line, ...]:
     """Shown after listing the files was cancelled."""
     return paragraph("press r to look again", width)
 
 
-def no_run_in(path: Path) -> Words:
+def no_runs(path: Path) -> PageText:
     """Shown for a file without runs."""
     return lambda width: (
         *paragraph(f"{path} holds no run yet.", width),
@@ -52,11 +52,11 @@ def no_run_in(path: Path) -> Words:
     )
 
 
-def went_wrong(message: str, hint: str) -> Words:
+def error_text(message: str, hint: str) -> PageText:
     """An error and what to do next."""
 
-    def words(width: int) -> tuple[Line, ...]:
+    def text(width: int) -> tuple[Line, ...]:
         lines = paragraph(clean_text(message), width, "warn")
         return (*lines, (), *paragraph(clean_text(hint), width)) if hint else lines
 
-    return words
+    return text

@@ -216,11 +216,11 @@ def breakdown_for(detail: RunDetail, case: CaseResult) -> StepBreakdown | Missin
 
 def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
     """How long a profiled step took, compared to the timed ones."""
-    said = f"a step: {format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    text = f"a step: {format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
     if isinstance(breakdown.inflation, Missing):
-        return said
+        return text
     doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
-    return f"{said}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
+    return f"{text}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
 
 
 def not_profiled(reason: str, width: int) -> tuple[Line, ...]:

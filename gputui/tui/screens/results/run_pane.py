@@ -62,16 +62,16 @@ class RunPane(Vertical):
 
     def __init__(
         self,
-        tell: Callable[[str, str], None],
+        show_message: Callable[[str, str], None],
         read_window: Callable[[RunDetail, TimeWindow], None],
         id: str | None = None,
     ) -> None:
-        """`tell` shows a text in a style of the theme in the line for messages.
+        """`show_message` shows a text in a style of the theme in the line for messages.
 
         `read_window` reads the telemetry of a part of the run and passes it to `take_series`.
         """
         super().__init__(id=id)
-        self._tell = tell
+        self._show_message = show_message
         self._read_window = read_window
         self._series: tuple[TelemetrySeries, ...] = ()
         self._window: TimeWindow | None = None
@@ -135,7 +135,7 @@ class RunPane(Vertical):
         """Move by this many cases that have something on this tab, or were timed."""
         if self.tab == "telemetry" and self.detail is not None and self.detail.spans:
             spans = self.detail.spans
-            self.look(lambda window: window.beside(spans, step))
+            self.change_window(lambda window: window.next_span(spans, step))
         there = self._cases_for(self.tab)
         if self.tab not in OF_A_CASE or len(there) < 2:
             return
@@ -144,7 +144,7 @@ class RunPane(Vertical):
         self._case_id = there[(place + step) % len(there)].case_id
         self.draw()
 
-    def look(self, change: Callable[[TimeWindow], TimeWindow]) -> None:
+    def change_window(self, change: Callable[[TimeWindow], TimeWindow]) -> None:
         """Change the window of the telemetry: draw what is loaded at once, read what is missing."""
         detail, before = self.detail, self._window
         if self.tab != "telemetry" or detail is None or before is None:
@@ -158,7 +158,7 @@ class RunPane(Vertical):
 
     def step_cursor(self, cells: int) -> None:
         wide = chart_place(self.screen.size.width).cells or 1
-        self.look(lambda window: window.stepped(cells / wide))
+        self.change_window(lambda window: window.stepped(cells / wide))
 
     def take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
         """Show what was read for a window, if it is still the current one."""
@@ -187,7 +187,7 @@ class RunPane(Vertical):
             ends = (window.at(share).cursor_us for share in (first, last))
             return window.between(*ends)
 
-        self.look(chosen)
+        self.change_window(chosen)
 
     def sort(self) -> None:
         """Sort operators by the next of OPERATOR_ORDERS."""
@@ -225,11 +225,11 @@ class RunPane(Vertical):
             else:
                 self._page.show(self._lines_of(detail, name, case))
         if name in OF_A_CASE and case is not None:
-            self._tell(self._case_words(case), "accent")
+            self._show_message(self._case_words(case), "accent")
         elif name == "cases":
-            self._tell_case_row()
+            self._describe_case_row()
         else:
-            self._tell("", "")
+            self._show_message("", "")
         self.body.focus()
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
@@ -240,7 +240,7 @@ class RunPane(Vertical):
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         event.stop()
         if self.tab == "cases" and self.display and self.detail is not None:
-            self._tell_case_row()
+            self._describe_case_row()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the blocks of a case."""
@@ -286,11 +286,11 @@ class RunPane(Vertical):
         """The case that the tab shows, if it shows one."""
         return self._case_for(self.tab) if self.tab in OF_A_CASE else None
 
-    def _tell_case_row(self) -> None:
+    def _describe_case_row(self) -> None:
         place = self._cases.cursor_row
         if place < len(self._case_rows):
             cells = self._case_rows[place].cells
-            self._tell(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
+            self._show_message(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
 
     def _case_words(self, case: CaseResult) -> str:
         there = self._cases_for(self.tab)

@@ -20,14 +20,14 @@ from gputui.tui.shell.save_dialog import ask_and_save
 from gputui.tui.shell.shell_screen import ShellScreen
 
 
-def tell_nothing(screen: ShellScreen, why: str) -> None:
+def report_nothing(screen: ShellScreen, why: str) -> None:
     screen.say(f"there is nothing to save here: {why}", "warn")
 
 
 def ask_for_list(screen: ShellScreen, sheet: Sheet) -> None:
     """Ask for a path for the table of files or runs, unless it is empty."""
     if not sheet.rows:
-        tell_nothing(screen, "no row is shown")
+        report_nothing(screen, "no row is shown")
         return
     question = f"Save the {sheet.what} as .csv or .json"
     ask_and_save(screen, question, default_name(sheet), lambda path: save_sheet(path, sheet))
@@ -42,7 +42,7 @@ def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
         try:
             trace_of(detail, case)
         except GputuiError:
-            tell_nothing(screen, sheet.reason)
+            report_nothing(screen, sheet.reason)
             return
     question, name = f"Save the Chrome trace as {TRACE_ENDING}", f"trace{TRACE_ENDING}"
     if isinstance(sheet, Sheet):

@@ -30,10 +30,17 @@ from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.changing import ask_label, ask_removal
 from gputui.tui.screens.results.files_table import FilesTable
 from gputui.tui.screens.results.first_steps import first_steps
-from gputui.tui.screens.results.notice import NoticePage, Words, look_again, no_run_in, nothing, went_wrong
+from gputui.tui.screens.results.notice import (
+    NoticePage,
+    PageText,
+    error_text,
+    how_to_list_again,
+    no_runs,
+    nothing,
+)
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
-from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, tell_nothing
+from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, report_nothing
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.widgets.app_context import shell_of
@@ -172,7 +179,7 @@ class ResultsScreen(ShellScreen):
         for warning in held.warnings:
             self.say(warning, "warn")
         if not held.runs:
-            self._notice(held.path.name, no_run_in(held.path))
+            self._notice(held.path.name, no_runs(held.path))
             return
         self._show_level("runs")
         if run:
@@ -252,7 +259,7 @@ class ResultsScreen(ShellScreen):
         elif self._files_table.files:
             self._show_level("files")
         else:
-            self._notice("result files", look_again, behind="monitor")
+            self._notice("result files", how_to_list_again, behind="monitor")
 
     def action_open_path(self) -> None:
         def opened(text: str | None) -> None:
@@ -333,7 +340,7 @@ class ResultsScreen(ShellScreen):
         if run is not None and held is not None:
             ask_removal(self, held.path, run, partial(self._change, held.path))
 
-    def _change(self, path: Path, change: Callable[[], None], said: str) -> None:
+    def _change(self, path: Path, change: Callable[[], None], message: str) -> None:
         """Write to the file in the background, then show its new contents."""
 
         def work(job: Job[FileRuns]) -> FileRuns:
@@ -342,7 +349,7 @@ class ResultsScreen(ShellScreen):
 
         def done(now: FileRuns) -> None:
             self._take_runs(now, "")
-            self.say(f"{said} in {path.name}", "good")
+            self.say(f"{message} in {path.name}", "good")
 
         def failed(message: str, hint: str) -> None:
             self.say(f"{message}: {hint}", "warn")
@@ -374,16 +381,16 @@ class ResultsScreen(ShellScreen):
         elif self.level == "files":
             ask_for_list(self, self._files_table.sheet)
         else:
-            tell_nothing(self, "no table is shown")
+            report_nothing(self, "no table is shown")
 
     def action_zoom_in(self) -> None:
-        self._pane.look(lambda window: window.zoomed(0.5))
+        self._pane.change_window(lambda window: window.zoomed(0.5))
 
     def action_zoom_out(self) -> None:
-        self._pane.look(lambda window: window.zoomed(2.0))
+        self._pane.change_window(lambda window: window.zoomed(2.0))
 
     def action_whole(self) -> None:
-        self._pane.look(lambda window: window.whole())
+        self._pane.change_window(lambda window: window.whole())
 
     def action_earlier(self) -> None:
         self._pane.step_cursor(-1)
@@ -392,10 +399,10 @@ class ResultsScreen(ShellScreen):
         self._pane.step_cursor(1)
 
     def action_move_back(self) -> None:
-        self._pane.look(lambda window: window.moved(-0.5))
+        self._pane.change_window(lambda window: window.moved(-0.5))
 
     def action_move_on(self) -> None:
-        self._pane.look(lambda window: window.moved(0.5))
+        self._pane.change_window(lambda window: window.moved(0.5))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._draw_again)
@@ -444,14 +451,14 @@ class ResultsScreen(ShellScreen):
         level = self.level
         (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
 
-    def _notice(self, heading: str, words: Words = nothing, behind: str = "files") -> None:
+    def _notice(self, heading: str, words: PageText = nothing, behind: str = "files") -> None:
         """Show a text instead of a table; `behind` is where esc leads."""
-        self._page.tell(heading, words, behind, self.size.width)
+        self._page.set_text(heading, words, behind, self.size.width)
         self._show_level("notice")
 
     def _notice_error(self, message: str, hint: str) -> None:
         behind = {"run": "runs", "runs": "files"}.get(self.level, self._page.behind)
-        self._notice(self._page.heading, went_wrong(message, hint), behind)
+        self._notice(self._page.heading, error_text(message, hint), behind)
 
 
 SCREEN = ResultsScreen

@@ -99,8 +99,8 @@ def case_rows(run: Run) -> list[CaseRow]:
             )
         rows.append(CaseRow(case, cells))
         for metric in metrics_of(case):
-            said = (f"  {metric.title}", metric_text(metric), "", "", f"seen in {metric_range(metric)}")
-            rows.append(CaseRow(case, said))
+            cells = (f"  {metric.title}", metric_text(metric), "", "", f"seen in {metric_range(metric)}")
+            rows.append(CaseRow(case, cells))
     return rows
 
 

@@ -176,12 +176,12 @@ def _span_words(window: TimeWindow, pieces: int) -> str:
 
 def _cursor_words(detail: RunDetail, window: TimeWindow) -> str:
     """The time at the cursor, and what was timed then."""
-    said = f"{CURSOR} is the cursor, at {_moment(window.cursor_us - window.whole_from_us)}"
+    text = f"{CURSOR} is the cursor, at {_moment(window.cursor_us - window.whole_from_us)}"
     cases = {case.case_id: case for case in detail.run.cases}
     for span in detail.spans:
         if span.first_utc_us <= window.cursor_us <= span.last_utc_us and span.case_id in cases:
-            return f"{said}: {case_name(cases[span.case_id])}, launch {span.launch_id + 1}"
-    return f"{said}; {TIMED} where a case was timed" if detail.spans else said
+            return f"{text}: {case_name(cases[span.case_id])}, launch {span.launch_id + 1}"
+    return f"{text}; {TIMED} where a case was timed" if detail.spans else text
 
 
 def _moment(since_us: int) -> str:

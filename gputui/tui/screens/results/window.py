@@ -82,7 +82,7 @@ class TimeWindow:
         """All of it; the cursor stays."""
         return replace(self, from_us=self.whole_from_us, to_us=self.whole_to_us)
 
-    def beside(self, spans: Sequence[MeasuredSpan], step: int) -> TimeWindow:
+    def next_span(self, spans: Sequence[MeasuredSpan], step: int) -> TimeWindow:
         """The next of these spans after the cursor, or the one before it, wrapping around."""
         firsts = sorted(spans, key=lambda span: span.first_utc_us)
         if step > 0:

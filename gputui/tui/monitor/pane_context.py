@@ -42,7 +42,7 @@ class ChartPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PaneContext:
     """What panes need besides a sample."""
 
     now_ns: int
@@ -60,13 +60,13 @@ class Look:
 
 
 def metric_lines(
-    look: Look, device: DeviceSample, metric: PaneMetric, width: int, rows: int = 1
+    context: PaneContext, device: DeviceSample, metric: PaneMetric, width: int, rows: int = 1
 ) -> list[Line]:
     """One metric: its name, value, bar, chart and a note with a reference value."""
     values = device.values
     amount = metric.amount(values)
-    shown = metric.show(values, look.units)
-    series = look.history.series(device.device, metric.id)
+    shown = metric.show(values, context.units)
+    series = context.history.series(device.device, metric.id)
     label = Span(f"{metric.label[:6]:<7}", "dim")
     text = cut(shown.text, 10)
     value = Span(text + " " * (11 - width_of(text)), "dim" if device.problem is not None else "")
@@ -79,17 +79,17 @@ def metric_lines(
     bar_width = 10 if width >= 74 else 0
     chart_width = width - 18 - (note_width + 2 if note_width else 0) - (bar_width + 2 if bar_width else 0)
     high = metric.high(values)
-    ceiling = high if high is not None and high > 0 else _ceiling(series, look)
+    ceiling = high if high is not None and high > 0 else _ceiling(series, context)
     drawn: Sequence[str] = ()
     if chart_width > 0:
-        chart = look.charts.chart(
-            (device.device, metric.id), chart_width, rows, look.span_ns, ascii_only=look.ascii_only
+        chart = context.charts.chart(
+            (device.device, metric.id), chart_width, rows, context.span_ns, ascii_only=context.ascii_only
         )
-        drawn = chart.draw(series, look.now_ns, ceiling)
+        drawn = chart.draw(series, context.now_ns, ceiling)
     spans = [label, value]
     lead = 18
     if bar_width:
-        filled, rest = bar(amount, high or 0.0, bar_width, ascii_only=look.ascii_only)
+        filled, rest = bar(amount, high or 0.0, bar_width, ascii_only=context.ascii_only)
         is_full = metric.warns and amount is not None and bool(high) and amount / (high or 1.0) >= NEARLY_FULL
         spans += [Span(filled, "warn" if is_full else "accent"), Span(rest + "  ", "dim")]
         lead += bar_width + 2
@@ -112,10 +112,10 @@ def _note(text: str, width: int) -> str:
     return cut(text, width)
 
 
-def _ceiling(series: Series | None, look: Look) -> float:
+def _ceiling(series: Series | None, context: PaneContext) -> float:
     if series is None:
         return 1.0
-    bucket = series.over(look.now_ns - look.span_ns, look.now_ns + 1, look.span_ns)
+    bucket = series.over(context.now_ns - context.span_ns, context.now_ns + 1, context.span_ns)
     return round_ceiling(bucket.greatest) if bucket is not None else 1.0
 
 
@@ -170,12 +170,12 @@ def instance_state(device: DeviceSample, findings: Sequence[GpuFinding]) -> list
     )
 
 
-def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> str:
+def account_text(context: PaneContext, accounts: Sequence[Account], gpus_of_box: int) -> str:
     """The account of one GPU: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`.
 
     Of several: `all GPUs 35 min · 9.10 MJ · $21.40, idle 41 min of GPU time = $3.14`.
     """
-    ledger = look.ledger
+    ledger = context.ledger
     are_several = len(accounts) > 1
     parts = [("all GPUs " if are_several else "since start ") + _elapsed(ledger.elapsed_ns)]
     if any(account.has_energy for account in accounts):
@@ -196,9 +196,9 @@ def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> s
     return " · ".join([*parts, _usd(cost) + idle])
 
 
-def used_in_short(look: Look, accounts: Sequence[Account]) -> str:
+def used_in_short(context: PaneContext, accounts: Sequence[Account]) -> str:
     """The account of all GPUs, abbreviated: `$2.68, idle $0.31`, or `1.30 MJ` without a price."""
-    ledger = look.ledger
+    ledger = context.ledger
     cost = ledger.cost_usd(ledger.elapsed_ns)
     if cost is not None:
         idle_ns = sum(account.idle_ns for account in accounts)
