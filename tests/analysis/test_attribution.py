@@ -48,7 +48,7 @@ def operators(draw: st.DrawFn) -> Operator:
 def make_pass(
     rows: tuple[Operator, ...], idle: tuple[TimeSlice, ...] = (), steps: int = 1, cost_ns: int = 0
 ) -> ProfiledPass:
-    """A valid pass of these rows and this idle time."""
+    """A valid pass with these rows and this idle time."""
     busy = tuple(TimeSlice(row.phase, "compute", "", row.time_ns) for row in rows)
     slices = (*busy, *idle)
     return ProfiledPass(
@@ -196,14 +196,14 @@ def side(
     on_gpu: bool = False,
     peak: float = 0,
 ) -> ProfiledSide:
-    """A side of one profiled step; by default the timed step took as long."""
+    """A side of one profiled step; the timed step takes as long by default."""
     found = make_pass(rows, idle)
     step_ns = round(step_ms * MS) or found.window_ns
     return ProfiledSide(found, step_ns, on_gpu, peak or Missing("not measured"))
 
 
 def estimate_of(a: ProfiledSide, b: ProfiledSide, spread: float = 1e-3) -> RatioEstimate:
-    """As of five launches a side whose steps differ by as much."""
+    """As if from five launches a side whose steps differ by this much."""
     launches = [[[one.step_ns * (1 + spread * number)] * 5 for number in range(-2, 3)] for one in (a, b)]
     estimate = compare_launches(*launches, prior_sd_a=0.1, prior_sd_b=0.1)
     assert isinstance(estimate, RatioEstimate)
@@ -292,7 +292,7 @@ def test_the_idle_time_of_a_gpu_is_what_its_work_leaves_of_the_timed_step() -> N
     assert times == {"gemm": 60, "idle: dispatch": 15, "idle: launch": 5, NOT_EXPLAINED: 0}
 
 
-# What attributes nothing
+# Nothing to attribute
 
 
 def test_nothing_is_attributed_where_the_interval_of_the_difference_holds_0() -> None:

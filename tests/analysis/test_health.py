@@ -1,4 +1,4 @@
-"""What ails a GPU, in words."""
+"""Health findings of GPUs, as text."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The gate of `compare` on boxes of known slowness: how often it passes, fails, and cannot tell.
+"""The gate of `compare` on boxes of known slowness: how often it passes, fails, and is inconclusive.
 
-Measures a baseline and boxes that do 4, 1.5, 1.1 and 1.0 times the work under the same name, in turn and each
-anew, and asks `gputui compare A B --fail-if-slower 5` of each; rows and means that the comparison calls
-faster or slower are counted too. With `--load N`, N processes that want a CPU run all the while.
+Measures a baseline and boxes that do 4, 1.5, 1.1 and 1.0 times the work under the same name, interleaved, and
+runs `gputui compare A B --fail-if-slower 5` on each; rows and means that the comparison calls faster or
+slower are counted too. With `--load N`, N processes compete for the CPUs all the while.
 
-    python tests/benchmarks/gate.py --times 20 [--load 2]
+python tests/benchmarks/gate.py --times 20 [--load 2]
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ threads = ["1", "all"]
 
 
 def main() -> None:
-    """Measure, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--load", type=int, default=0, help="processes that want a CPU meanwhile")
@@ -80,7 +79,7 @@ class Asked:
 
 
 def gate_ends(place: Path, times: int, launches: int, blocks: int) -> dict[float, list[Asked]]:
-    """What was said of each factor, every time against a baseline of the same minute."""
+    """The comparisons of each factor, each with a baseline of the same minute."""
     profile = place / "gate.toml"
     profile.write_text(PROFILE.format(launches=launches, blocks=blocks))
     asked: dict[float, list[Asked]] = {factor: [] for factor in FACTORS}
@@ -103,7 +102,7 @@ def gate_ends(place: Path, times: int, launches: int, blocks: int) -> dict[float
 
 
 def measured(profile: Path, db: Path, work: float) -> Path:
-    """One run of the profile on a box that does so many times the work."""
+    """One run of the profile on a box that does this many times the work."""
     environment = {**os.environ, "GPUTUI_SPIN_WORK": f"{work:g}", "GPUTUI_STATE": str(db.parent / "state")}
     words = [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(db)]
     subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -97,7 +97,6 @@ Pairs = dict[tuple[int, int], list[Judged]]
 
 
 def main() -> None:
-    """Measure, compare all pairs, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--budget-s", type=float, default=30.0)
@@ -113,7 +112,7 @@ def main() -> None:
 
 
 def measured(runs: int, budget_s: float, seed: int, place: Path) -> list[Measured]:
-    """The runs in the order of the lots; one result file each."""
+    """The runs in random order; one result file each."""
     works = [PLANTED if number % 2 else 1.0 for number in range(runs)]
     random.Random(seed).shuffle(works)
     program = place / "planted.py"
@@ -140,7 +139,7 @@ def side(one: Measured) -> Side:
 
 
 def print_rates(runs: Sequence[Measured], seed: int) -> None:
-    """What was called different, and what was found, over all pairs of runs."""
+    """False and true detections over all pairs of runs."""
     by_pair: Pairs = {}
     for i, j in itertools.combinations(range(len(runs)), 2):
         by_pair[i, j] = list(_judged(runs[i], runs[j]))
@@ -190,7 +189,7 @@ def _rate(by_pair: Pairs, drawn: Sequence[int], kind: str) -> float:
 
 
 def _resampled(by_pair: Pairs, runs: int, kind: str, rng: random.Random) -> tuple[float, float]:
-    """The 95 % interval of a rate: runs are drawn anew, and their pairs with them."""
+    """The 95 % interval of a rate: resamples runs together with their pairs."""
     rates = sorted(_rate(by_pair, rng.choices(range(runs), k=runs), kind) for _ in range(RESAMPLED))
     return rates[round(0.025 * RESAMPLED)], rates[round(0.975 * RESAMPLED) - 1]
 

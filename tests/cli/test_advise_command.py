@@ -1,4 +1,4 @@
-"""`gputui advise` as it is typed and as it is printed."""
+"""`gputui advise`: arguments and printed answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def real(workload: str, device: str, size: str) -> Case:
 
 
 def with_waits(lines: list[Line]) -> list[Line]:
-    """The second case waits longer the more it is loaded."""
+    """The second case waits longer under higher load."""
     told: list[Line] = []
     for line in lines:
         if isinstance(line, CaseEnd) and line.case_id == 1:
@@ -59,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def there(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of the files is the working one, as names are short then."""
+    """The working directory is that of the files, so that names are short."""
     monkeypatch.chdir(place)
     return place
 
@@ -171,7 +171,7 @@ def test_wrong_input_is_told_with_its_value(
 
 
 def keys_of(value: object) -> set[str]:
-    """All names in a piece of JSON; those of parameters are the workload's own."""
+    """All keys in a piece of JSON, except those of a workload's parameters."""
     if isinstance(value, dict):
         return set(value).union(*(keys_of(v) for k, v in value.items() if k != "parameters"))
     return set().union(*map(keys_of, value)) if isinstance(value, list) else set()

@@ -1,4 +1,4 @@
-"""Nothing a user types may hurt: one clear error, the right exit status, nothing changed on the disk."""
+"""No input may do harm: one clear error, the right exit status, nothing changed on the disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gputui.store.writing import store_run
 
 
 def assert_clear(err: str) -> None:
-    """A message and at most one hint; no traceback, nothing a terminal would obey."""
+    """A message and at most one hint; no traceback, no control characters."""
     lines = err.rstrip("\n").split("\n")
     assert "Traceback" not in err
     assert 1 <= len(lines) <= 3, err
@@ -39,7 +39,7 @@ def assert_clear(err: str) -> None:
 
 
 def snapshot(place: Path) -> dict[str, bytes | str]:
-    """Every entry below a directory, with its bytes or its kind."""
+    """Every entry below a directory, with its bytes or its type."""
     found: dict[str, bytes | str] = {}
     for entry in sorted(place.rglob("*")):
         name = str(entry.relative_to(place))
@@ -49,14 +49,14 @@ def snapshot(place: Path) -> dict[str, bytes | str]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good result file."""
+    """A valid result file."""
     place = tmp_path_factory.mktemp("whole")
     run_dir = make_journal(place / "run")
     store_run(place / "a.db", read_journal(run_dir), read_telemetry(run_dir))
     return place / "a.db"
 
 
-# What is no result file
+# Files that are not result files
 
 
 def _not_duckdb(path: Path, whole: Path) -> None:
@@ -409,7 +409,7 @@ def test_numeric_options_are_found() -> None:
 def test_a_number_that_cannot_be_is_refused_by_every_option_before_anything_is_done(
     data: st.DataObject,
 ) -> None:
-    """All of these are out of every range that an option may have."""
+    """Outside the range of every option."""
     name, option = data.draw(st.sampled_from(NUMERIC))
     text = data.draw(NUMBERS)
     if _is_in_range(option, text):
@@ -428,11 +428,11 @@ def _is_in_range(option: click.Option, text: str) -> bool:
 
 
 def _needed(name: str) -> list[str]:
-    """Arguments that stop the command at once, should the number be accepted."""
+    """Arguments that end the command at once if it accepts the number."""
     return {"run": ["no-such-profile"], "record": ["--", "/no/such/program"]}.get(name, ["/no/such/file"])
 
 
-# The ends of the process
+# How the process ends
 
 
 def test_a_bug_is_told_as_one_and_debug_shows_where(

@@ -1,4 +1,4 @@
-"""The command line on boxes that lack something, in a terminal, with two interpreters, and given nonsense."""
+"""The command line on incomplete boxes, in a terminal, with two interpreters, and with invalid input."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has nothing but its standard library."""
+    """A Python with only its standard library."""
     venv = tmp_path_factory.mktemp("bare") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     return venv / "bin" / "python"
@@ -76,7 +76,7 @@ def profile(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Watched:
-    """A run of two interpreters that was watched on a terminal, its results going elsewhere."""
+    """A run of two interpreters, watched on a terminal, with its results redirected."""
 
     status: int
     results: dict[str, Any]
@@ -183,7 +183,7 @@ def test_an_unknown_run_is_refused_and_a_known_one_offered(
         assert "Traceback" not in said
 
 
-# What the box or the interpreter lacks
+# Incomplete boxes and interpreters
 
 
 def test_a_gpu_that_is_not_there_is_a_lack_of_the_machine(
@@ -239,7 +239,7 @@ def test_what_is_no_run_directory_is_not_imported(tmp_path: Path, capsys: pytest
     assert list(tmp_path.iterdir()) == []
 
 
-# Nonsense
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_wrong_usage_is_told_in_one_message_that_names_it(
 
 
 def refused_unmeasured(place: pytest.TempPathFactory, *words: str) -> None:
-    """The words end a run with status 2 before there is a file or a run directory."""
+    """The arguments end a run with status 2 before there is a file or a run directory."""
     there = place.mktemp("nonsense")
     (there / "spin.toml").write_text(PROFILE)
     with pytest.raises(SystemExit) as left:

@@ -1,4 +1,4 @@
-"""Every command prints in whatever encoding a stream has, and no name from outside steers the terminal."""
+"""Every command prints in any encoding of its streams, and no foreign name sends control characters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STREAMS = {
 
 
 def store(db: Path, number: int) -> None:
-    """A run of the profile `quick` on a box whose every name is hostile."""
+    """A run of the profile `quick` on a box whose names are all hostile."""
     machine = replace(
         GPU_MACHINE,
         cpu=replace(GPU_MACHINE.cpu, model=HOSTILE),
@@ -74,7 +74,7 @@ def files(place: Path) -> tuple[str, str]:
 
 
 def said(encoding: str, *words: str) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a command whose streams refuse what their encoding lacks."""
+    """Exit status, stdout and stderr of a command whose streams reject characters outside their encoding."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="") for _ in range(2)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "stdout", streams[0])
@@ -93,7 +93,7 @@ def assert_harmless(text: str) -> None:
 
 
 def calls(first: str, second: str) -> list[tuple[str, ...]]:
-    """What is printed for people: generic words for every command, then those that show most."""
+    """What is printed for people: arguments that fit every command, then those that print most."""
     generic = [
         (name, *words)
         for name in NAMES

@@ -1,4 +1,4 @@
-"""`gputui fit` as it is typed and as it is printed."""
+"""`gputui fit`: arguments and printed answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What foreign code says stays in the logs of this machine: neither result files nor exports have it."""
+"""Messages of foreign code stay in the logs of this machine: they are in no result file and no export."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ argv = ["true"]
 
 
 def texts_in(db: Path) -> str:
-    """All text of a result file, whichever way DuckDB packed it, and its bytes."""
+    """All text of a result file, however DuckDB compressed it, and its bytes."""
     said = [db.read_bytes().decode("latin-1")]
     with duckdb.connect(str(db), read_only=True) as connection:
         for (table,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
@@ -76,7 +76,7 @@ def texts_in(db: Path) -> str:
 
 
 def check_token_stays(place: Path, what: Path) -> str:
-    """Run it: the token is in the logs and on the terminal, and nowhere else. Gives what `show` prints."""
+    """Run it: the token is in the logs and on the terminal, and nowhere else. Returns what `show` prints."""
     db = place / "a.db"
     ran = gputui("run", what, "--db", db, "--blocks", "5", "--launches", "1")
     assert ran.returncode in (0, 1), ran.stderr

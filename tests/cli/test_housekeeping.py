@@ -19,7 +19,7 @@ A, B, C = (f"0194b5a0-0000-7000-8000-0000cccc000{n}" for n in range(1, 4))
 
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
-    """Three runs of one launch each; two of them have one label."""
+    """Three runs of one launch each; two of them share a label."""
     for number, (run_id, label) in enumerate(((A, "mine"), (B, "mine"), (C, ""))):
         run_dir = make_journal(
             tmp_path / run_id, run_id=run_id, label=label, seed=number, started_utc_us=STARTED_US + number

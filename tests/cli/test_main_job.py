@@ -1,4 +1,4 @@
-"""The command line as it is used: real processes, real files, `spin` for work."""
+"""The main use of the command line: real processes, real files, `spin` as the work."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def gputui(*words: str, env: Mapping[str, str] | None = None) -> subprocess.Comp
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile, a result file of this box, and one of the same box with 4 times the work.
 
-    Four times: with one launch a side 1.5 would be told from noise in most pairs only, not in each.
+    Four times: with one launch a side, a factor of 1.5 is significant in most pairs only.
     """
     place = tmp_path_factory.mktemp("job")
     (place / "spin.toml").write_text(PROFILE)
@@ -171,7 +171,7 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
     offered = re.findall(r"gputui (show|rm) (\w{8}) (\S+)", done.stdout.split("next: ")[1])
     assert [command for command, *_ in offered] == ["show", "rm"]
     (show, remove) = offered
-    assert "the disk is gone" in done.stderr  # what the program said, which stays out of the file
+    assert "the disk is gone" in done.stderr  # the program's output, which stays out of the file
     shown = gputui(*show).stdout
     assert "the disk is gone" not in shown
     logs = Path(re.sub(r"\s", "", shown.partition("with the messages:")[2].partition("/logs")[0]) + "/logs")

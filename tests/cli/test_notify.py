@@ -1,4 +1,4 @@
-"""`--notify` on a real terminal, inside what passes for tmux, and where there is no terminal."""
+"""`--notify` on a real terminal, inside a simulated tmux, and without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Python or a torch that is too old is refused by name and version, with the same words everywhere."""
+"""A Python or a torch that is too old is refused by name and version, with the same message everywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = "gputui measures with torch 2.4 or newer"
 
 
 def environment(place: Path, torch: str = "", python: str = "") -> Path:
-    """The Python of a new environment with a torch of this version, which has no more; itself of `python`."""
+    """The Python of a new environment that has only a torch of this version; reports `python` as its own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     packages = next(place.glob("lib/python*/site-packages"))
     if torch:
@@ -68,7 +68,7 @@ def test_the_form_has_the_same_words(old_torch: Path) -> None:
 def test_one_that_is_passed_over_is_told_where_another_is_taken(
     tmp_path: Path, old_torch: Path, old_python: Path
 ) -> None:
-    """gputui runs in a Python whose torch is too old; the others that it finds are too."""
+    """gputui runs in a Python whose torch is too old; so are all others that it finds."""
     told = f"passed over: {old_python} is Python 3.9.18; gputui measures with Python 3.10 or newer"
     hidden = tmp_path / "hidden"
     (hidden / "torch").mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""A workload of the user's own: measured, compared and stored like ours; mistakes are told by their line."""
+"""Users' workloads: measured, compared and stored like built-in ones; mistakes are reported with their
+line."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ WORKLOAD = Workload(
 
 @pytest.fixture
 def step(tmp_path: Path) -> Path:
-    """A workload of the standard library, with a module beside it."""
+    """A workload of the standard library, with a second module in its directory."""
     (tmp_path / "beside.py").write_text("def pieces_of(request):\n    return request.integer('pieces')\n")
     path = tmp_path / "my_step.py"
     path.write_text(STEP)

@@ -1,4 +1,4 @@
-"""The line that follows a run: what stands in it, and what a signal handler adds in the middle of it."""
+"""The progress line of a run, and what a signal handler prints in the middle of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gputui.services.runs import progress as course_of_runs
 
 
 class _Interrupted(io.RawIOBase):
-    """A terminal during each of whose writes Ctrl-C is pressed."""
+    """A terminal that gets Ctrl-C during each write."""
 
     def writable(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""`gputui record`: a program runs as if nobody watched, and the box is in the file afterwards."""
+"""`gputui record`: a program runs as usual, and the telemetry of the box is in the file afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PYTHON = (sys.executable, "-IS", "-c")
 
 
 def start_record(*words: str | Path) -> subprocess.Popen[bytes]:
-    """A recorder that leads a session of its own, with pipes for a terminal."""
+    """A recorder in its own session, with pipes for stdin and stdout."""
     return subprocess.Popen(
         [*WORDS, "record", *map(str, words)],
         stdin=subprocess.PIPE,
@@ -40,7 +40,7 @@ def start_record(*words: str | Path) -> subprocess.Popen[bytes]:
 
 
 class OnTerminal:
-    """A recorder on a terminal of its own."""
+    """A recorder on its own terminal."""
 
     def __init__(self, *words: str | Path) -> None:
         self.pid, self._end = pty.fork()
@@ -49,28 +49,26 @@ class OnTerminal:
         self.said = ""
 
     def wait_for(self, text: str) -> None:
-        """Read until the screen has this."""
+        """Read until the screen shows this."""
         deadline = time.monotonic() + LONGEST_S
         while text not in self.said:
             assert time.monotonic() < deadline, self.said
             assert self._read(), self.said
 
     def type(self, keys: str) -> None:
-        """Press keys."""
         os.write(self._end, keys.encode())
 
     def close(self) -> None:
-        """Take the terminal away."""
         os.close(self._end)
 
     def end(self) -> int:
-        """Its exit status, when it has left."""
+        """Wait for its exit status."""
         while self._read():
             pass
         return self.status()
 
     def status(self) -> int:
-        """Its exit status; the screen is not read any more."""
+        """Wait for its exit status without reading the screen."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def _read(self) -> bool:
@@ -375,7 +373,7 @@ def test_a_recording_ends_while_a_gpu_hangs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -> None:
-    """Runs of a profile and recordings lie in one file without being two runtimes."""
+    """Runs of a profile and recordings share a file without counting as two runtimes."""
     profile = tmp_path / "p.toml"
     profile.write_text(
         'schema = 1\nversion = 1\ntitle = "p"\nquestion = "q"\nbudget_s = 600\nreplicates = 1\n'

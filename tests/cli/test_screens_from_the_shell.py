@@ -1,4 +1,4 @@
-"""Commands that begin on a screen, where there is no screen."""
+"""Commands that open a screen, without a terminal."""
 
 from __future__ import annotations
 

@@ -264,5 +264,5 @@ def test_of_several_gpus_only_the_one_that_hangs_is_stale(hang: str) -> None:
     assert [finding["word"].split()[0] for finding in gpus[3]["health"]] == ["STALE"]
     assert [process["uses"][0]["device"] for process in found["processes"]] == [1]
     lines = gputui("snapshot", env=standin_environment(f"driver gpus 4\n{hang}\n")).stdout.splitlines()[1:]
-    is_read = hang.startswith("3 hang nvmlDeviceGetCompute")  # which lines without processes do not ask
+    is_read = hang.startswith("3 hang nvmlDeviceGetCompute")  # lines without processes need no process list
     assert ["STALE" in line for line in lines] == [False, False, False, not is_read]

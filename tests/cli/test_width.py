@@ -1,4 +1,4 @@
-"""What is printed for the shipped profiles fits the terminal, whole; and no text of a file is obeyed."""
+"""The output for the shipped profiles fits the terminal; and no text of a file is obeyed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONG_CPU = replace(
 
 
 def store(db: Path, number: int, launches: int, machine: Machine, price: Price, label: str) -> None:
-    """A run of the profile `quick` as it is on this box."""
+    """A run of the profile `quick`, planned for this box."""
     interpreter = make_interpreter(H200) if machine.gpus else make_interpreter(cuda=None)
     planned = resolve_plan(find_profile("quick"), interpreter, machine).cases
     cases: list[Case] = [case.case for case in planned if case.outcome is None]
@@ -128,7 +128,7 @@ def test_a_narrow_comparison_names_each_of_its_rows_apart(
     said = printed(capsys, monkeypatch, "compare", str(place / "gpu.db"), str(place / "other.db"))
 
     table = said.partition("verdict\n")[2].partition("mean of")[0]
-    names = re.sub(r" +[\d.]+k? .*\n(?!\w+ \w+ )", " ", table)  # what goes on in the next line belongs to it
+    names = re.sub(r" +[\d.]+k? .*\n(?!\w+ \w+ )", " ", table)  # a continuation belongs to the line above
     rows = re.findall(r"^(\w+ \w+ [cg]pu.*?) {2,}|^(\w+ \w+ [cg]pu.*?)$", names, re.MULTILINE)
     assert len(rows) == len(set(rows)) == 32
 
@@ -154,11 +154,11 @@ def test_a_file_name_with_markup_is_printed_as_it_is(
     assert "b  [bold]b.db" in printed(capsys, monkeypatch, "compare", "cpu.db", "[bold]b.db")
 
 
-# docs/json.md says what is there, and nothing else
+# docs/json.md lists the keys, and no others
 
 
 def documented(table_after: str) -> dict[str, str]:
-    """Key by key, what the table below this sentence of docs/json.md says."""
+    """The text for each key in the table below this sentence of docs/json.md."""
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
     rows = re.findall(
         r"^\| (`.*?) \| (.*) \|$", page.partition(table_after)[2].partition("\n\n`")[0], re.MULTILINE

@@ -1,4 +1,4 @@
-"""Attribution against the clock: what it blames for a difference is what takes longer when timed alone."""
+"""Attribution checked by timing: the operators it blames for a difference take longer when timed alone."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gputui.worker.workloads import workload_named
 
 RUNS, WINDOWS = 2, 15
 CLEARLY = 2.0
-"""Ratio of an operator timed alone, from which its sign within a step is beyond doubt."""
+"""Ratio of an operator timed alone, beyond which the sign within a step is certain."""
 
 
 def made(precision: str) -> Step:
-    """The training step of one layer of a small GPT on short texts, warm."""
+    """The training step of one layer of a small GPT on short texts, warmed up."""
     workload = workload_named("gpt_train")
     parameters = {**workload.sizes["mini"].parameters, "layers": 1, "context": 64, "batch": 8}
     step = workload.build(Request(parameters, "cpu", resolve(precision, "cpu"), 1, 1, 60.0))
@@ -40,7 +40,7 @@ def watched(step: Step) -> tuple[Operator, ...]:
 
 
 def undisturbed(windows: Sequence[tuple[Operator, ...]]) -> ProfiledSide:
-    """A step whose operators each took as long as in the window where they took least."""
+    """A step whose operators each take their minimum over all windows."""
     least: dict[tuple[str, str, str, str], Operator] = {}
     for row in (row for rows in windows for row in rows):
         key = (row.phase, row.operator, row.shapes, row.dtypes)
@@ -56,7 +56,7 @@ def undisturbed(windows: Sequence[tuple[Operator, ...]]) -> ProfiledSide:
 
 
 def attributed(fp32: Step, amp: Step) -> Attribution:
-    """Of windows taken in turn, so that what others do at the moment falls on both."""
+    """Of interleaved windows, so that load from others affects both."""
     windows = [(watched(fp32), watched(amp)) for _ in range(WINDOWS)]
     return divide_difference(*(undisturbed(side) for side in zip(*windows, strict=True)))
 

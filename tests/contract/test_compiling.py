@@ -1,4 +1,4 @@
-"""torch.compile as a mode: what a box must have, what it costs, and that the numbers stay the same."""
+"""torch.compile as a mode: requirements, cost, and unchanged results."""
 
 from __future__ import annotations
 

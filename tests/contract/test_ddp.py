@@ -1,4 +1,4 @@
-"""Data parallel training: the ranks train one model together, and none of them outlives what it is for."""
+"""Data parallel training: the ranks train one model together, and none of them outlives its launcher."""
 
 from __future__ import annotations
 

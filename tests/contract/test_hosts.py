@@ -1,4 +1,5 @@
-"""Ranks on several hosts, all of them this one: they meet at a port, train together, and end together."""
+"""Ranks on several hosts, all simulated on this one: they meet at a port, train together, and end
+together."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def train_forever(ranks: RankGroup) -> NoReturn:
 
 @contextmanager
 def joined(rendezvous: str) -> Iterator[subprocess.Popen[str]]:
-    """Another host, which is at hand."""
+    """A second host, ready to join."""
     with start_gputui("join", rendezvous) as guest:
         assert guest.stdout is not None
         assert guest.stdout.readline() == f"waiting for a run at {rendezvous}; Ctrl-C ends\n"

@@ -1,4 +1,4 @@
-"""A case that cannot fit is a result: it says what it asked for, and the cases after it run."""
+"""A case that cannot fit is a result: it reports the size it requested, and later cases run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that fill up, files that vanish, directories that may not be written, runs that are begun twice."""
+"""Full disks, files that vanish, directories without write permission, runs that are started twice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 def begun(profile: Path, db: Path, launches: int = 1) -> tuple[subprocess.Popen[str], Path]:
-    """A viewer and the run directory of its run, which has begun so many launches."""
+    """A viewer and the run directory of its run, after this many launches have begun."""
     viewer = start_gputui("run", profile, "--db", db)
     home = Path(os.environ["GPUTUI_STATE"]) / "runs"
 
@@ -66,7 +66,7 @@ def runs_in(db: Path) -> list[dict[str, str]]:
 
 
 def limit_files(run_dir: Path, to_bytes: int) -> None:
-    """No file of the supervisor, nor of what it starts from now on, may grow beyond this."""
+    """Limit the size of the files of the supervisor and its future children."""
     holder = read_holder(run_dir)
     assert holder
     resource.prlimit(holder.pid, resource.RLIMIT_FSIZE, (to_bytes, to_bytes))
@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_f
 def test_the_last_words_of_a_run_find_room_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full while the reserve lies on it, as a disk of that size would be."""
+    """Simulate a full disk while the reserve exists, as on a disk of that size."""
     write, reserve = os.write, tmp_path / RESERVE_NAME
 
     left = 10
@@ -234,7 +234,7 @@ def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, pro
 def test_a_run_of_another_host_is_not_taken_for_one_that_lost_its_supervisor(
     tmp_path: Path, profile: Path
 ) -> None:
-    """Its directory lies on a disk that both hosts share; this host cannot see whether it is executed."""
+    """Its directory is on a disk shared by two hosts; this host cannot see whether the run is executing."""
     db = tmp_path / "a.db"
     viewer, run_dir = begun(profile, db)
     holder = read_holder(run_dir)

@@ -1,4 +1,4 @@
-"""Programs of all kinds under a real supervisor: what is timed, what is said, and what is left behind."""
+"""Programs of all kinds under a real supervisor: what is timed, reported, and left behind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ENDLESS = ("endless", "stubborn")
 
 @dataclass(frozen=True)
 class Told:
-    """What the journal has of one program."""
+    """The journal lines of one program."""
 
     end: CaseEnd
     warm: CaseWarm | None
@@ -67,7 +67,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
-    """One run of all programs, in their order; of its time the endless ones have little."""
+    """One run of all programs, in order; the endless ones get little of its time."""
     place = tmp_path_factory.mktemp("programs")
     cases = [
         program_case(

@@ -1,4 +1,4 @@
-"""Runs that are left, watched again, by several, and stopped: a run belongs to its supervisor."""
+"""Runs that are left, watched again by several viewers, and stopped: a run belongs to its supervisor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 def detached(profile: Path, db: Path, *words: str) -> str:
-    """Start a run that is left to itself; its short id."""
+    """Start a run in the background; returns its short id."""
     done = gputui("run", profile, "--db", db, "--detach", *words)
     assert done.returncode == 0, done.stderr
     found = re.search(r"run ([0-9a-f]{8}) goes on", done.stdout)

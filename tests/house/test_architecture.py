@@ -1,4 +1,4 @@
-"""What is imported by whom, seen in real processes; and where the profiles are found."""
+"""Imports as real processes make them; and where the profiles are found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.worker.workloads import WORKLOADS
 
 MAY_BE_THERE = {"pynvml", "psutil", "_psutil_linux", "_psutil_posix", "gputui"}
-"""Beside the standard library, in the half that measures."""
+"""Allowed besides the standard library in the half that measures."""
 HEAVY = {"torch", "textual", "pandas"}
 
 AFTER_IMPORTS = """
@@ -41,7 +41,7 @@ print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules
 
 
 def python(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run code in a Python of its own, without what coverage or a site hook would import."""
+    """Run code in a separate Python, without imports by coverage or site hooks."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,
@@ -176,7 +176,7 @@ def test_an_installed_wheel_finds_its_profiles_and_sends_its_measuring_half(
     venv.create(tmp_path / "env", system_site_packages=False, symlinks=True)
     site = next((tmp_path / "env").glob("lib/python*/site-packages"))
     zipfile.ZipFile(wheel).extractall(site)
-    # What gputui needs is taken from here, behind the wheel; this checkout's own .pth is not followed.
+    # gputui's dependencies are taken from here, after the wheel; this checkout's .pth is not followed.
     (site / "needs.pth").write_text("\n".join(p for p in sys.path if p.endswith("site-packages")))
     send = "from gputui.recording.deployment import measuring_half; print(len(measuring_half()))"
     done = subprocess.run(

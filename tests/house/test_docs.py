@@ -1,4 +1,4 @@
-"""What the pages say of commands, profiles and workloads is what there is."""
+"""The pages agree with the code on commands, profiles and workloads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> 
 
 
 def row_of(name: str, page: str) -> str:
-    """The row of a table of docs/profiles.md that begins with this name."""
+    """The row that begins with this name in a table of docs/profiles.md."""
     rows = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
     assert len(rows) == 1, f"docs/profiles.md has {len(rows)} rows that begin with | `{name}` |"
     return str(rows[0])

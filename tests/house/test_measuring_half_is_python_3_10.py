@@ -1,4 +1,4 @@
-"""The half that measures runs in interpreters that are older than gputui's own."""
+"""The half that measures runs in interpreters older than gputui's own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_file_of_the_measuring_half_is_understood_by_python_3_10(path: Path) -
 
 @pytest.mark.parametrize("code", [(PACKAGE / "worker" / "start.py").read_text(), _MAIN, _PROBE])
 def test_what_an_older_python_starts_with_is_understood_by_it(code: str) -> None:
-    """Neither annotations nor f-strings, nor anything else that came after Python 2.7."""
+    """Without annotations, f-strings, or anything else that came after Python 2.7."""
     found = list(ast.walk(ast.parse(code, feature_version=(3, 4))))
     newer = (ast.AnnAssign, ast.JoinedStr, ast.NamedExpr, ast.Starred, ast.AsyncFunctionDef, ast.Nonlocal)
     assert not [node for node in found if isinstance(node, newer)]
@@ -44,7 +44,7 @@ def test_what_an_older_python_starts_with_is_understood_by_it(code: str) -> None
 
 
 def reporting(version: tuple[int, ...], path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """This Python runs a file, which finds another version of Python."""
+    """Run a file in this Python under a fake sys.version_info."""
     code = (
         f"import runpy, sys; sys.version_info = {(*version, 'final', 0)}; sys.argv = sys.argv[1:];"
         "runpy.run_path(sys.argv[0], run_name='__main__')"

@@ -28,7 +28,7 @@ POWER_MW = 417_300
 BLOCK_NS = 123_456_789
 _POWER_ENDS = ("CellDiff.diff_lines",)
 _TIMES = 3
-"""A sample that comes too soon for a picture takes a longer way; one of so many comes in time."""
+"""A sample that comes too soon for a frame takes a longer way; one of this many comes in time."""
 _BLOCK_ENDS = ("Page.table",)
 _BLOCK_BEGINS = {"nanoseconds": "gputui/worker/timing/"}
 _SCENARIO = "driver gpus 1\n0 name NVIDIA H200\n0 power_limit_mw 700000\n0 field 186 288000\n"
@@ -62,7 +62,7 @@ if os.path.basename(sys.orig_argv[1]) == "start.py":
 
     time.perf_counter_ns = _reading_ns
 """
-"""In a worker: every block takes exactly as long, and a step of the warm-up another time."""
+"""In a worker: every block takes exactly as long, and warm-up steps another time."""
 
 
 def walk_of_power(place: Path) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def _shortest(place: Path) -> tuple[str, ...]:
 
 
 def numbered(walk: Sequence[str]) -> str:
-    """The walk as it stands in the page."""
+    """The walk as the page shows it."""
     rows = []
     for number, hop in enumerate(walk, 1):
         where, _, name = hop.partition(" ")
@@ -181,7 +181,6 @@ WALKS = {"power": walk_of_power, "block": walk_of_block}
 
 
 def main(words: Sequence[str]) -> None:
-    """Print the walks, or write them into the page."""
     for name, follow in WALKS.items():
         with tempfile.TemporaryDirectory() as directory:
             walk = follow(Path(directory))

@@ -1,4 +1,4 @@
-"""The whole description of a box: what it tells, and what it must never tell."""
+"""The whole description of a box: what it contains, and what it must never contain."""
 
 from __future__ import annotations
 

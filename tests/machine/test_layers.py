@@ -1,4 +1,4 @@
-"""Which platform a box is taken for, from trees and environments as these platforms have them."""
+"""Detection of platforms, from file trees and environments like theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a box a process may use, from trees as containers and schedulers make them."""
+"""Resource limits of a process, from trees like those of containers and schedulers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Run as a program: does training steps on this CPU and prints where their memory was, as JSON.
+"""A program that runs training steps on this CPU and prints where their memory was, as JSON.
 
-Each argument is a JSON object: `precision`, `parameters`, and either `workload`, one of gputui's own, or
+Each argument is a JSON object: `precision`, `parameters`, and either `workload`, a built-in one, or
 `optimizer`, for a plain step with that; a plain step with `hidden` among its parameters has LLaMA's blocks.
 """
 
@@ -37,7 +37,7 @@ OPTIMIZERS = {
 
 
 def of_a_workload(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Every part at every point of a step of a workload, as its own profiled pass would tell."""
+    """Every part at every point of a step of a workload, as its profiled pass reports them."""
     workload = next(w for w in WORKLOADS if w.name == asked["workload"])
     precision = resolve(asked["precision"], "cpu")
     step = workload.build(Request(asked["parameters"], "cpu", precision, threads=1, seed=1))
@@ -75,7 +75,7 @@ class GatedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not followe
 
 
 class Gated(torch.nn.Module):  # type: ignore[misc]
-    """Tokens to scores through gated blocks, with a head of its own."""
+    """Tokens to scores through gated blocks, with a separate head."""
 
     def __init__(self, shape: GptShape, hidden: int) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Gated(torch.nn.Module):  # type: ignore[misc]
 
 
 def of_a_model(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """The same of a plain step with any optimizer: what lives from step to step, and the peak."""
+    """The same for a plain step with any optimizer: persistent memory, and the peak."""
     parameters, precision = asked["parameters"], asked["precision"]
     shape = GptShape(**{name: parameters[name] for name in SHAPE})
     model = Gated(shape, parameters["hidden"]) if "hidden" in parameters else Gpt(shape)

@@ -14,7 +14,7 @@ from gputui.tui.terminal.theme import Depth
 
 
 class RunScreenApp(FastPaint):
-    """One screen, and what it asks of the app."""
+    """One screen, and what it uses of the app."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [Binding("q", "quit", "Quit")]  # noqa: RUF012 - Textual declares it so

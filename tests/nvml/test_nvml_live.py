@@ -1,4 +1,4 @@
-"""What the live view is told of NVIDIA GPUs, by the real pynvml on the stand-in library."""
+"""The live source for NVIDIA GPUs, with the real pynvml on the stand-in library."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def values(scenario: str, *, device: int = 0) -> dict[str, Any]:
     return dict(found["values"])
 
 
-# What is read
+# Values
 
 FULL = """
 0 name NVIDIA H200
@@ -370,7 +370,7 @@ SHARES = "nvmlDeviceGetProcessesUtilizationInfo"
     ("faults", "share"),
     [
         (f"0 error {SHARES} 13", 55),
-        (f"0 error {SHARES} 6", 0),  # nobody used it lately
+        (f"0 error {SHARES} 6", 0),  # no process used it lately
         (f"0 error {SHARES} 3\n0 error nvmlDeviceGetProcessUtilization 3", UNREPORTED),
         (f"0 error {SHARES} 4", {"missing": "no permission to ask the NVIDIA driver"}),
     ],
@@ -497,7 +497,7 @@ def test_mig_instances_that_are_made_and_removed_are_found() -> None:
     assert [each["device"] for each in more[:3]] == [each["device"] for each in before]
 
 
-# Values that cannot be
+# Implausible values
 
 
 @pytest.mark.parametrize(
@@ -753,7 +753,7 @@ def test_a_driver_that_was_reloaded_is_found_again() -> None:
     assert "unloaded" in results[3]["missing"]
     assert results[4] == results[8] == results[11] == [0, 1]
     assert "not loaded" in results[5][0]["problem"]["missing"]
-    assert results[6] == results[9] == 2  # not tried again so soon
+    assert results[6] == results[9] == 2  # retried later
     assert results[12][0]["problem"] is None
     assert results[12][0]["values"]["energy_mj"] == 5
     assert results[13][0]["problem"] is None
@@ -806,7 +806,7 @@ def test_a_gpu_that_hangs_when_it_is_looked_up_keeps_its_place_and_holds_up_no_o
         {"device": 1, "source": "nvml", "t_ns": 10**9, "values": {}, "parent": None, "problem": silent}
     ]
     assert results[5] == silent
-    assert results[7] == 3 + 2  # the one that hangs is not asked again
+    assert results[7] == 3 + 2  # the one that hangs is not queried again
     assert results[9] == 0  # nothing is closed below a call
 
 
@@ -873,7 +873,7 @@ def test_a_driver_that_is_never_there_is_tried_ever_more_seldom() -> None:
 
 
 def test_a_box_without_the_library_says_so(tmp_path: Path) -> None:
-    # A library that is none shadows a real driver's, if this box has one.
+    # An invalid library shadows a real driver's, if this box has one.
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
     opened, devices, _ = run([OPEN, ["devices"], ["close"]], {"LD_LIBRARY_PATH": str(tmp_path)})
     assert "libnvidia-ml.so.1 was not found" in opened["missing"]

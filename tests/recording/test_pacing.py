@@ -26,7 +26,7 @@ def _launch(
 
 
 def _all_allowances(plan: Plan) -> list[float]:
-    """Allowances of all launches when each spends what it was given and starts as long as expected."""
+    """Allowances of all launches when each spends its share and takes as long to start as expected."""
     pace, given = Pace(plan), []
     for launch in plan.launches:
         allowance_s = pace.allowance_s(launch)

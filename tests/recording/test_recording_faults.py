@@ -1,4 +1,4 @@
-"""Workers that die, stall, lie or never start: the run goes on, and says what happened."""
+"""Workers that die, stall, lie or never start: the run continues, and reports what happened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ THREE = (make_case(), make_case(size="base"), make_case(threads="all"))
 
 
 def scripted(tmp_path: Path, behaviour: str, *launches: list[int], budget_s: float = 3600) -> Plan:
-    """A plan of three cases whose worker does as it is told."""
+    """A plan of three cases with a scripted worker."""
     worker = scripted_worker(tmp_path / "worker.py", behaviour)
     return make_plan(*launches, cases=THREE, budget_s=budget_s, interpreter=worker)
 
@@ -364,7 +364,7 @@ def test_a_directory_without_a_run_is_refused_in_words(tmp_path: Path) -> None:
 def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured(
     tmp_path: Path, at_once: bool
 ) -> None:
-    """Before its first word, or in its first case."""
+    """Before its first message, or in its first case."""
     hang = "\nif 0 in ids:\n    os.fork()\n    signal.pause()\n"
     worker = scripted_worker(tmp_path / "worker.py", hang + WELL)
     if at_once:

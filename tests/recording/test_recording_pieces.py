@@ -1,4 +1,4 @@
-"""The pieces a supervisor is made of: journal lines, specs, a worker's environment, texts without paths."""
+"""Parts of a supervisor: journal lines, specs, a worker's environment, texts without paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sampler: what it writes, what a call that hangs costs, and what becomes of a file that is too large."""
+"""The sampler: what it writes, the effect of a call that hangs, and of a file that is too large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputui.store.journal_reader import read_telemetry
 
 
 class _Counting:
-    """A host and a GPU whose readings are numbered; wakes whoever waits after so many."""
+    """A host and a GPU with numbered readings; notifies a waiter after a number of them."""
 
     NAME: ClassVar[str] = "counting"
 
@@ -45,7 +45,7 @@ class _Counting:
 
 
 class _Hanging:
-    """A host and two GPUs whose readings are numbered; from a reading on, the calls of GPU 1 hang."""
+    """A host and two GPUs with numbered readings; from a given reading on, the calls of GPU 1 hang."""
 
     NAME: ClassVar[str] = "box"
 
@@ -77,7 +77,7 @@ class _Hanging:
         return None
 
     def wait_for_more(self, *devices: int) -> None:
-        """Until each of them was read twice more: the first of the two is written then."""
+        """Wait until each of them was read twice more: the first of the two is written then."""
         with self._news:
             enough = {device: self._read[device] + 2 for device in devices}
             assert self._news.wait_for(lambda: all(self._read[d] >= n for d, n in enough.items()), PATIENCE_S)
@@ -94,7 +94,7 @@ class _NeverOpen(_Hanging):
 
 
 class _Problems(list[str]):
-    """What a sampler tells; can be waited for."""
+    """Events of a sampler; can be waited for."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -178,8 +178,8 @@ def test_a_run_that_was_begun_is_not_begun_again(finished: Supervised) -> None:
 
 @pytest.fixture(scope="module")
 def terminated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Supervised, int, int]:
-    """Hung up in its first launch and terminated in its second; with the worker's pid, and the exit status
-    of another supervisor that was started in between."""
+    """Hung up in its first launch and terminated in its second; with the worker's pid, and the exit status of
+    another supervisor that was started in between."""
     run = Supervised(tmp_path_factory.mktemp("terminated"), make_plan([0], [0], [0], most_blocks=10))
     run.wait_for(Block)
     run.process.send_signal(signal.SIGHUP)

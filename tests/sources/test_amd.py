@@ -1,4 +1,4 @@
-"""AMD GPUs in a tree made after the kernel's documentation of amdgpu."""
+"""AMD GPUs in a file tree that follows the kernel's documentation of amdgpu."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Clock:
 
 
 class Box:
-    """A /sys with cards that a test puts in."""
+    """A /sys whose cards a test adds."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -109,7 +109,7 @@ class Box:
         changed: Mapping[str, str | None] | None = None,
         driver: str = "amdgpu",
     ) -> Path:
-        """A card; `changed` gives files another content, None takes one out."""
+        """A card; `changed` replaces the content of files, None removes one."""
         files = {**GPU, **(changed or {})}
         present = {name: text for name, text in files.items() if text is not None}
         device = self.write(f"sys/devices/{place}", present)

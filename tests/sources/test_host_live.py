@@ -1,4 +1,4 @@
-"""The host of the live view: read from trees made after proc(5), within what confines it."""
+"""The host of the live view: read from trees made after proc(5), within its resource limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Box:
-    """A tree of files that passes for a host of four CPUs, and its reader."""
+    """A file tree like that of a host with four CPUs, and its reader."""
 
     def __init__(self, root: Path, confinement: Confinement = FREE) -> None:
         self.root = root
@@ -300,7 +300,7 @@ def test_this_very_host_can_be_read() -> None:
     assert not isinstance(values["cpu_limit_cores"], Missing)
 
 
-# What confines
+# Resource limits
 
 
 def tree(root: Path, files: Mapping[str, str]) -> Tree:

@@ -1,4 +1,4 @@
-"""Processes behind the PIDs of a driver: real children, and trees that pass for /proc."""
+"""Processes behind the PIDs of a driver: real children, and trees like /proc."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def use(pid: int, device: int = 0) -> GpuUse:
 
 @contextmanager
 def child(*words: str | bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has begun, and goes on until its input is closed."""
+    """A running process, which ends when its input is closed."""
     running = subprocess.Popen(
         [sys.executable, "-c", WAITS, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -134,7 +134,7 @@ def test_threads_of_the_kernel_are_shown_in_brackets(tmp_path: Path) -> None:
     assert one(ProcessTable(tmp_path), 2).command == "[kthreadd]"
 
 
-# Trees that pass for /proc
+# Trees like /proc
 
 
 class Clock:
@@ -241,7 +241,7 @@ def test_where_proc_hides_other_users_that_is_said(tmp_path: Path) -> None:
 
 
 def test_a_process_that_may_not_be_looked_at_is_another_users() -> None:
-    # Root reads everything, so the question is asked by somebody else.
+    # Root can read everything, so another user tries.
     code = f"""
 import os, sys
 from pathlib import Path
@@ -259,7 +259,7 @@ print(table.look_up((GpuUse(0, 7, "C", 0, 0.0),))[0].user == {FOREIGN!r})
 
 @contextmanager
 def closed_tree() -> Iterator[Path]:
-    """A /proc that anybody may enter, with a process whose files nobody may read."""
+    """A /proc that every user may enter, with a process whose files nobody may read."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -282,7 +282,7 @@ def test_a_stat_file_that_makes_no_sense_is_nobody(tmp_path: Path, text: str) ->
     assert isinstance(one(ProcessTable(tmp_path), 7).user, Missing)
 
 
-# Ending
+# Ending a process
 
 
 def test_the_process_that_was_chosen_gets_the_signal() -> None:

@@ -38,7 +38,7 @@ def journal_of(run_dir: Path, raw: bytes) -> Path:
 
 
 def line_of(plain: dict[str, object]) -> bytes:
-    """A line whose length and checksum hold, whatever is in it."""
+    """A line with valid length and checksum, whatever its content."""
     body = json.dumps(plain).encode()
     return b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
 

@@ -33,7 +33,7 @@ from gputui.store.writing import store_run
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with one run; to be copied, not written to."""
+    """A file with one run; to be copied, not modified."""
     directory = tmp_path_factory.mktemp("made")
     store(make_journal(directory / "run", machine=GPU_MACHINE), directory / "made.db")
     return directory / "made.db"
@@ -49,7 +49,7 @@ def store(run_dir: Path, db: Path) -> None:
 
 
 def spoil(db: Path, *statements: str) -> None:
-    """Do to the file what a stranger might have done."""
+    """Modify the file as a stranger might have."""
     with duckdb.connect(str(db)) as connection:
         for statement in statements:
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""Telemetry that another version of gputui wrote, which had a metric more or fewer."""
+"""Telemetry written by another version of gputui, with a metric more or fewer."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_telemetry_that_this_user_may_not_read_is_said_and_the_rest_is_stored(tm
 
 
 def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The environment of a copy of gputui in whose list of metrics some lines are others."""
+    """The environment of a copy of gputui with some lines of its list of metrics replaced."""
     package = place / "gputui"
     shutil.copytree(Path(gputui.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     source = package / "model" / "telemetry.py"

@@ -67,7 +67,7 @@ def start_store(run_dir: Path, db: Path, before: str = "") -> subprocess.Popen[s
 
 
 def rows(db: Path, sql: str) -> list[tuple[object, ...]]:
-    """Straight from the database, past everything of ours."""
+    """Straight from the database, without gputui's code."""
     with duckdb.connect(str(db), read_only=True) as connection:
         return connection.execute(sql).fetchall()
 

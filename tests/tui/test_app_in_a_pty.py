@@ -105,7 +105,7 @@ def test_a_closed_terminal_ends_the_app_also_where_hang_ups_are_ignored(reposito
 
 
 def test_nothing_changed_is_nothing_written_and_hardly_any_cpu(still: Terminal) -> None:
-    """In a time in which the app draws its picture twice."""
+    """Long enough for the app to draw two frames."""
     still.type(b"p")  # a key that means nothing
     seen = len(still.raw)
     cpu_s = still.cpu_s()
@@ -202,7 +202,7 @@ def test_a_terminal_that_never_answers_gets_its_pictures(repository: Path) -> No
 
 
 def test_a_frozen_reader_gets_one_frame_when_it_thaws(repository: Path, tmp_path: Path) -> None:
-    """While it stands still the samples go on; then come the frame that was on its way, and the present."""
+    """While it is frozen sampling goes on; then come the frame in transit, and the present."""
     counted = tmp_path / "samples"
     counted.write_text("")
     with monitor(repository, "every", "0.05", "count", str(counted), columns=200, lines=50) as terminal:

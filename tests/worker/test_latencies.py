@@ -1,4 +1,4 @@
-"""Percentiles and open-loop arrivals, against the books and against a clock that only moves when told."""
+"""Percentiles and open-loop arrivals, against textbook results and on a manual clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gputui.worker.steps.latencies import (
 
 
 class Clock:
-    """Moves when somebody waits or works."""
+    """Advances when something waits or works."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -96,7 +96,7 @@ def test_a_stall_is_felt_by_all_who_were_to_be_sent_in_it() -> None:
 
     found = open_loop(100.0, serve, 1, length_s=9.0, seed=1, clock=clock, wait=clock.pass_by)
     late = sum(latency > 0.1 for latency in found.latencies_s)
-    assert 60 <= late <= 130  # about the 100 a second that came meanwhile, not the one that was being served
+    assert 60 <= late <= 130  # about the 100 a second that arrived meanwhile, not the one being served
 
 
 def test_whoever_waits_is_served_together_but_no_more_than_fit() -> None:

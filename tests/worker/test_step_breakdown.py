@@ -1,4 +1,4 @@
-"""The partition of a window is exact, whatever the trace looks like; and says what a person would say."""
+"""The partition of a window is exact for any trace, and matches what a person would conclude."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing one block, knowing when enough is known, and one launch on a clock that the test moves."""
+"""Timing one block, the stopping rule, and one launch on a manual clock."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Clock:
 
 
 class Bench:
-    """A launch of pretended workloads, heard through a real channel."""
+    """A launch of simulated workloads, received through a real channel."""
 
     def __init__(self, folder: Path, allowance_s: float, most_blocks: int = MOST_BLOCKS) -> None:
         self.clock = Clock()
@@ -145,7 +145,7 @@ class Bench:
         self._cases: list[dict[str, Any]] = []
 
     def add(self, name: str, build: Callable[[Request], Step], precision: str = "fp32", **more: Any) -> None:
-        """One more case; its id is its place. `more` is what its workload declares besides."""
+        """Add a case; its id is its index. `more` is what its workload declares besides."""
         self._workloads[name] = Workload(
             name=name,
             version=1,
@@ -214,7 +214,7 @@ class Heard:
         return [m for m in self.messages if m["kind"] == kind and case_id in (None, m["case_id"])]
 
     def end(self, case_id: int) -> dict[str, Any]:
-        """How a case ended: said once, with the number of blocks that were reported."""
+        """How a case ended: reported once, with the number of blocks."""
         (end,) = self.of("case_end", case_id)
         assert end["blocks"] == len(self.of("block", case_id))
         return end
@@ -222,7 +222,7 @@ class Heard:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Twenty pretended seconds."""
+    """Twenty simulated seconds."""
     return Bench(tmp_path, 20.0)
 
 
@@ -355,7 +355,7 @@ def test_cases_are_timed_in_turn_block_by_block(bench: Bench) -> None:
 
 def test_every_case_has_five_blocks_even_if_they_outlast_the_budget(bench: Bench) -> None:
     for name in ("a", "b"):
-        # Fast while it is warmed, four times slower when it counts.
+        # Fast while warming up, four times slower when timed.
         bench.add_step(name, *[0.3] * 9, last=1.7)
     heard = bench.measure()
     for case_id in (0, 1):

@@ -1,4 +1,4 @@
-"""The memory of a training step by formula: against the textbook, and against steps that were measured."""
+"""The memory of a training step by formula: against the textbook, and against measured steps."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_the_formula_is_within_10_percent_of_a_measured_step(number: int) -> Non
     tensors = 12 * training.blocks.layers + 4
     assert found["start"]["weights"] == state.weights
     assert found["start"]["gradients"] == state.gradients
-    assert found["start"]["optimizer"] == state.optimizer + 4 * tensors  # a step count for each
+    assert found["start"]["optimizer"] == state.optimizer + 4 * tensors  # one step count for each
     assert computed.total == pytest.approx(sum(found["peak"].values()), rel=0.1)
     if tricks == NO_TRICK:
         whole = activation_parts(training)
@@ -298,7 +298,7 @@ def test_the_largest_batch_with_checkpointing_is_no_smaller_where_activations_ar
         assert largest_batch(training, gib * GIB, Tricks(checkpoint=True)) >= plain
 
 
-# What a user states
+# User input
 
 
 WISH = Wish(
@@ -431,7 +431,7 @@ def test_each_bad_value_is_an_error_that_names_it(
     assert hint in caught.value.hint
 
 
-# Activations out of a result file
+# Activations from a result file
 
 
 def gpt_case(workload: str = "gpt_train", precision: str = "fp32", **more: int | str) -> Case:
@@ -440,7 +440,7 @@ def gpt_case(workload: str = "gpt_train", precision: str = "fp32", **more: int |
 
 
 def stored(tmp_path: Path, case: Case, **bytes_at_peak: float) -> str:
-    """A result file of one case with figures as `memory_tricks` has them."""
+    """A result file of one case with metrics as `memory_tricks` reports them."""
     lines: list[Line] = []
     for line in journal_lines(cases=(case,), skipped=()):
         if isinstance(line, CaseEnd):

@@ -1,4 +1,4 @@
-"""Jobs on boxes whose speeds were chosen by hand, so that every figure can be worked out on paper."""
+"""Jobs on boxes with chosen speeds, so that every result can be worked out on paper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def case_named(
     precision: str = "fp32",
     context: int = 128,
 ) -> Case:
-    """A case of 1000 units per step; of a text classifier, where it serves."""
+    """A case of 1000 units per step; a text classifier serves requests."""
     parameters: tuple[tuple[str, int | str], ...] = (("batch", 8), ("context", context), ("layers", 4))
     if workload.startswith("infer"):
         parameters = (*parameters, ("task", "text"))
@@ -63,7 +63,7 @@ def price(usd_per_hour: float, gpus: float = 0) -> Price:
 def box(
     name: str, *cases: CaseResult, usd: float | None = None, gpus: int = 0, cpu: float | None = None
 ) -> PricedSide:
-    """A box with this price, buying so many GPUs."""
+    """A box with this price and this many GPUs."""
     side = side_of_runs(name, [make_run(*cases, machine=GPU_MACHINE if gpus else CPU_MACHINE)])
     cpu_price = Missing("not stated") if cpu is None else price(cpu)
     return PricedSide(side, NO_PRICE if usd is None else price(usd, gpus), cpu_price)
@@ -116,7 +116,7 @@ def test_boxes_whose_intervals_overlap_are_not_told_apart() -> None:
 
 
 def test_boxes_that_compare_refuses_to_tell_apart_are_not_told_apart() -> None:
-    """The CPUs of one were held by others: its five times longer steps may be theirs."""
+    """Other processes held the CPUs of one: its five times longer steps may be due to them."""
     case = case_named("gpt_train")
     boxes = [
         PricedSide(
@@ -392,7 +392,7 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
 
 
 def served(per_s: float, *launches: Mapping[int, float | None], device_class: str = "cpu") -> CaseResult:
-    """A server of so many requests per second, with its p99 at each load in percent, for each launch."""
+    """A server of this many requests per second, with its p99 at each load in percent, for each launch."""
     result = quick(case_named("infer_rps", device_class), per_s, len(launches))
     return replace(
         result,
@@ -404,7 +404,7 @@ def served(per_s: float, *launches: Mapping[int, float | None], device_class: st
 
 
 FEW = -1.0
-"""A wait that too few requests were measured for; None is a queue that grew."""
+"""A wait measured on too few requests; None for a growing queue."""
 
 
 def _wait(load: int, wait_s: float | None) -> Figure:

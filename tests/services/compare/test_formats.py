@@ -1,4 +1,4 @@
-"""`compare` as markdown, csv and a page: what they say, and that no name becomes markup or a formula."""
+"""`compare` as markdown, csv and HTML: contents, and that no name becomes markup or a formula."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STEP_S = {"a": 0.1, "b": 0.08}
 
 
 def stored(place: Path, name: str, step_s: float, *, run_id: str, price: Price | None = None) -> Path:
-    """Two GPU cases of three launches; every block of GEMM takes the same, of CONV twice as long."""
+    """Two GPU cases of three launches; every block of GEMM takes the same time, of CONV twice as long."""
     lines = journal_lines(
         run_id=run_id,
         cases=(GEMM, CONV),
@@ -118,7 +118,7 @@ def test_energy_in_csv_is_mean_power_times_seconds_per_unit(
     rows = csv.DictReader(StringIO(said(*files, "--format", "csv"), newline=""))
     gemm = next(row for row in rows if row["workload"] == "gemm")
 
-    # The power of the stand-in GPU goes from 600 to 607 W and round again: 603.5 W in the mean.
+    # The power of the stand-in GPU cycles from 600 to 607 W: 603.5 W on average.
     expected = 603.5 * 0.1 * 1.001 / (2 * 1024**3)
     assert float(gemm["a_joules_per_unit"]) == pytest.approx(expected, rel=0.003)
     assert float(gemm["a_joules_per_unit_low"]) < expected < float(gemm["a_joules_per_unit_high"])
@@ -166,7 +166,7 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
 
 
 def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
-    """Every cell of cost and energy, of a first and of b second, in each place that has them."""
+    """Every cell of cost and energy, of a first and of b second, in each format that has them."""
     cells = [
         Cell(
             speed=SpeedEstimate(1e3, 1e3, 1e3, 9, 9, 3, ""),

@@ -31,7 +31,7 @@ def run_id(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """Three files with two runs each; to be copied, not written to."""
+    """Three files with two runs each; to be copied, not modified."""
     place = tmp_path_factory.mktemp("made")
     for number in range(6):
         run_dir = make_journal(
@@ -195,7 +195,7 @@ def test_a_layout_that_was_seen_before_does_not_pass_for_another(files: list[Pat
 
 
 def test_rows_that_are_not_yet_in_the_file_itself_count(files: list[Path], tmp_path: Path) -> None:
-    """A killed writer leaves them in the log beside it, where the number of rows is not that of the file."""
+    """A killed writer leaves them in the log next to it, where the number of rows is not that of the file."""
     code = (
         "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]);"
         "c.execute(\"SET wal_autocheckpoint='1TB'\");"

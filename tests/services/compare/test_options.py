@@ -157,7 +157,7 @@ def test_one_run_on_both_sides_is_repeated_by_one_command() -> None:
 
 
 def test_one_row_in_many_fails_the_gate_only_if_it_is_sure_enough_for_all_of_them() -> None:
-    """One launch of prior 10 % at 1.4 times as long lies beyond by itself, and not among twelve (Holm)."""
+    """One launch of prior 10 % at 1.4 times as long is significant by itself, and not among twelve (Holm)."""
     cases = [make_case(size=f"mini-{place}") for place in range(12)]
     alone = compared(measured(cases[0], steady(0.1)), b=(measured(cases[0], steady(0.145)),))
     among = compared(
@@ -549,7 +549,7 @@ def test_energy_is_told_in_units_a_person_reads(joules: float, unit: str, text: 
     assert format_energy(joules, unit) == text
 
 
-# Normal, and impossible
+# Expected performance, and impossible results
 
 
 def on_h200(per_s: float) -> CaseResult:

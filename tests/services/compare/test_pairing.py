@@ -74,7 +74,7 @@ def gpu_price(gpu_count: float) -> Price:
     return Price(8.0, gpu_count, "stated", "", "", "", "")
 
 
-# Of which machines
+# Machines
 
 ANOTHER = replace(CPU_MACHINE, machine_id="c1c2c3c4c5c6")
 
@@ -202,7 +202,7 @@ def test_amp_that_became_another_type_is_compared_and_noted() -> None:
     assert only_row(compared(same, b=(same,))).note == ""
 
 
-# What a row says
+# The text of a row
 
 
 def test_one_launch_a_side_is_judged_by_the_prior_and_says_so() -> None:
@@ -364,7 +364,7 @@ def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
 
 
 def test_contention_of_one_side_widens_its_mean_as_much_as_its_rows() -> None:
-    """What it does to the rows it does to all of them together: no average makes it smaller."""
+    """Its effect on the rows is the same for all of them: averaging does not reduce it."""
     cases = [make_case(size=f"mini-{place}") for place in range(9)]
     quiet = [measured(case, *three(0.1)) for case in cases]
     held = tuple(measured(case, *three(0.1), waited_share=0.4) for case in cases)
@@ -403,7 +403,7 @@ def test_no_form_prints_a_ratio_below_zero_or_a_lopsided_interval_as_if_it_were_
 
 
 def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -> None:
-    """Blocks that follow one another are merged for the interval; the figures are those of all blocks."""
+    """Autocorrelated blocks are merged for the interval; the estimates use all blocks."""
     rng = random.Random(3)
 
     def series(step_s: float, follows: float) -> list[float]:
@@ -425,7 +425,7 @@ def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -
     assert row_table(compared(a, b=(b,)), Naming(compared(a, b=(b,)), "")).rows[0][-1] == "40/40"
 
 
-# What differs
+# Differences
 
 
 def test_nothing_differs_between_two_runs_of_one_box_and_runtime() -> None:
@@ -760,7 +760,7 @@ def test_pooled_launches_are_paired_within_their_run_though_one_of_them_failed()
     assert all(ns == 2 * wall_ns[1][launch] for launch, ns in wall_ns[0].items())
 
 
-# Exchanged sides
+# Swapped sides
 
 MIRRORED = {"faster": "slower", "slower": "faster"}
 step_times = st.lists(st.floats(0.05, 0.2), min_size=4, max_size=12)

@@ -20,7 +20,7 @@ from gputui.worker.workloads import workload_named
 
 
 def real(workload: str, precision: str = "fp32", threads: str = "1", mode: str = "eager") -> Case:
-    """The case of a workload as it is declared today, on a CPU."""
+    """The case of a workload in its current version, on a CPU."""
     return case_of(workload_named(workload), "mini", Variant("cpu", precision, mode, threads))
 
 

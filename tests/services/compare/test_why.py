@@ -1,4 +1,4 @@
-"""Why, from result files: what `compare` says of profiled passes that are stored in them."""
+"""Attribution from result files: the conclusions of `compare` from stored profiled passes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def lines_of(
     passes: Sequence[ProfiledPass],
     machine: Machine = CPU_MACHINE,
 ) -> list[Line]:
-    """A run of three launches whose cases have steps of these lengths, and then the passes."""
+    """A run of three launches whose cases have steps of these lengths, followed by the passes."""
     timed = journal_lines(
         run_id=f"0194b5a0-0000-7000-8000-{next(_NUMBERS):012x}",
         cases=cases,
@@ -182,7 +182,7 @@ def test_json_has_parts_that_sum_exactly_and_the_documented_keys(
 def test_the_peaks_that_were_measured_beside_it_tell_gain_from_loss(
     both: Path, said: Callable[..., str]
 ) -> None:
-    # Products gained 5 x by the peak of this box, and 5 x here: nothing was lost.
+    # Products gained 5 x by the peak of this box, and 5 x here: no loss.
     parts = why_of(said, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]["why"]["parts"]
     gemm = next(part for part in parts if part["category"] == "gemm")
 

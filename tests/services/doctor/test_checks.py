@@ -1,4 +1,4 @@
-"""What `doctor` says of boxes: pure functions of what was gathered."""
+"""The checks of `doctor`: pure functions of what was gathered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GIB = 1 << 30
 
 
 def make_box(gpus: int = 1, **changes: object) -> SystemState:
-    """A sound box with idle GPUs of its own, seen from a good terminal."""
+    """A healthy box with idle GPUs, used from a good terminal."""
     machine = make_machine(*["NVIDIA H200"] * gpus)
     machine = replace(machine, memory=replace(machine.memory, shm_bytes=8 * GIB))
     idle = dict.fromkeys(range(gpus), QUIET) | {HOST: {"load_1min": 0.1}}

@@ -1,4 +1,4 @@
-"""Programs in profiles: read strictly, planned without torch, and the same work on every machine."""
+"""Programs in profiles: parsed strictly, planned without torch, and the same work on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python measures: the one that was named, else the first with torch; asked once, not every time."""
+"""Choosing the Python that measures: the named one, else the first with torch; each is probed once."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ backends = _Space(
     cpu=_Space(get_cpu_capability=lambda: "AVX2"),
 )
 """
-"""As much of torch as a probe asks; counts its imports in a file."""
+"""As much of torch as a probe uses; counts its imports in a file."""
 OLD_TORCH = """
 import os
 with open(os.path.join(os.path.dirname(__file__), "imported"), "a") as file:
     file.write("x")
 __version__ = "{version}"
 """
-"""One that lacks what newer ones have."""
+"""One that lacks what newer versions have."""
 
 
 class Environment:
-    """A virtual environment with nothing in it, or with a stand-in for torch."""
+    """A virtual environment without packages, or with a stand-in for torch."""
 
     def __init__(self, place: Path, torch: str | None = TORCH, python_version: str = "") -> None:
-        """With another `python_version` than ours, all that runs in it finds that one in sys.version_info."""
+        """If `python_version` differs from ours, all that runs in it finds that one in sys.version_info."""
         venv.create(place, symlinks=True)
         self.place = place
         self.python = str(place / "bin" / "python")
@@ -70,7 +70,7 @@ def with_torch(tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
-    """An environment without torch in which gputui is made to believe it runs; no other is in reach."""
+    """An environment without torch that gputui believes to run in; no other is available."""
     environment = Environment(tmp_path / "bare", None)
     monkeypatch.setattr(sys, "executable", environment.python)
     monkeypatch.setattr("gputui.services.profiles.interpreters._USUAL_PLACES", ())

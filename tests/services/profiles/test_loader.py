@@ -1,4 +1,4 @@
-"""Profiles are read strictly: what is wrong is named, with the place and what would be right."""
+"""Profiles are parsed strictly: errors name the mistake, its position and what is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a profile will run on this box, what will not, and why: decided without a GPU or torch at hand."""
+"""Which cases of a profile run on a box and which do not, and why: decided without a GPU or torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that are not a speed: from a journal through a result file to what is printed."""
+"""Results other than speed: from a journal through a result file to the output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CASE = make_case("gemm")
 
 
 def with_figures(*figures: Figure, launches: int = 1) -> list[Line]:
-    """The lines of a run of one case, the figures before the end of the launch they belong to."""
+    """The lines of a run of one case, with the metrics before the end of their launch."""
     lines: list[Line] = []
     for line in journal_lines(cases=(CASE,), skipped=(), launches=launches):
         if isinstance(line, CaseEnd):
@@ -115,7 +115,7 @@ def test_a_notebook_has_the_figures_as_a_table(tmp_path: Path) -> None:
 def said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., str]:
-    """What a command prints on 80 columns; the file has three figures in two launches."""
+    """What a command prints on 80 columns; the file has three metrics in two launches."""
     second = tuple(replace(f, launch_id=1) for f in (P99, PEAK, replace(ERRORS, value=2.0)))
     db = stored(tmp_path, with_figures(P99, PEAK, ERRORS, *second, launches=2))
     stored(tmp_path, with_figures(replace(P99, value=0.05)), "b.db")

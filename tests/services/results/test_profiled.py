@@ -1,4 +1,4 @@
-"""The profiled pass from the worker's word to the file, the screen and a notebook; and what spoils it."""
+"""The profiled pass from the worker's messages to the file, the screen and a notebook; and its failures."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_json_has_the_whole_pass_and_the_timed_step_beside_it(said: Callable[...
 
 
 def scripted(tmp_path: Path, behaviour: str, *launches: list[int]) -> Plan:
-    """A plan of one timed launch and one that is profiled, whose worker does as it is told in the second."""
+    """A plan of one timed launch and a profiled one with a scripted worker."""
     script = f"""
 if json.load(open(sys.argv[3]))["purpose"] == "timed":
     for case_id in ids: measure(case_id)

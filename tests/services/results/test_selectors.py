@@ -17,7 +17,7 @@ HOUR_US = 3_600_000_000
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four runs, the newest one failed; two carry one label."""
+    """Four runs, the newest one failed; two share a label."""
     place = tmp_path_factory.mktemp("selecting")
     runs = (
         (OLD, "box a", "finished"),

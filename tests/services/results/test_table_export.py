@@ -1,4 +1,4 @@
-"""What a screen shows, saved: every sheet of a real run, as CSV and as JSON, and what hinders it."""
+"""Saving what a screen shows: every sheet of a real run, as CSV and as JSON, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal is sent when something happened, byte for byte, and what is worth it."""
+"""The bytes that a terminal gets when something happened, and which events are worth it."""
 
 from __future__ import annotations
 

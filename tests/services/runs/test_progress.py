@@ -1,4 +1,4 @@
-"""How far a run has come is told by its journal alone, whenever one begins to listen."""
+"""The progress of a run follows from its journal alone, whenever one starts to read it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECOND = 10**9
 
 
 def heard(*lines: Line, launches: int = 2) -> ProgressTracker:
-    """A run of one case in so many launches, and these lines of it."""
+    """A run of one case in this many launches, and these lines of it."""
     progress = ProgressTracker([make_plan(*[[0]] * launches)])
     progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 0, "0", "p", 1, 1, 1, 6.0, "", None))
     for line in lines:

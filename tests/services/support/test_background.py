@@ -1,4 +1,4 @@
-"""Work in the background: what arrives, and what giving up does to a query of a real database."""
+"""Background jobs: their messages, and how cancelling one stops a query of a real database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEADLINE_S = 300.0
 
 
 class Ear:
-    """Hears what jobs say and how they end."""
+    """Records the progress and results of jobs."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -1,4 +1,4 @@
-"""What the Monitor screen says on a bad day."""
+"""The Monitor screen under faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def words(gpu: DeviceSample, *, now_ns: int | None = None, account: Account | No
 
 
 def account_over(seconds: int, **by_second: float) -> Account:
-    """An account of a GPU whose counters grow by so many seconds each second."""
+    """An account of a GPU whose counters grow by this many seconds each second."""
     account = Account()
     for second in range(seconds + 1):
         changes = {key: int(share * second * SECOND) for key, share in by_second.items()}

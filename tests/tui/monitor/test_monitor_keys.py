@@ -1,4 +1,4 @@
-"""What keys, typing and clicks do to the Monitor screen."""
+"""Keys, typing and clicks on the Monitor screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of the Monitor screen as text, and what holds for every one of them."""
+"""Pictures of the Monitor screen as text, and properties of all of them."""
 
 from __future__ import annotations
 

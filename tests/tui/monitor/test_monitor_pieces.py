@@ -1,4 +1,4 @@
-"""Cells, history, charts, places and settings of the Monitor screen."""
+"""Cells, history, charts, layout and settings of the Monitor screen."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_amounts_are_short_and_have_their_unit() -> None:
     assert (degrees(100, Units()), degrees(100, Units("GiB", "F", ""))) == ("100 °C", "212 F")
 
 
-# Places
+# Layout
 
 
 def overlap(one: Rect, other: Rect) -> bool:

@@ -1,4 +1,4 @@
-"""A stored run played in a real pty, and what screens that opened result files leave behind when they end."""
+"""A stored run played in a real pty, and the traces that screens with result files leave at exit."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def wait_for_place(terminal: Terminal, state: str, is_so: Callable[[int], bool])
 
 
 def printed_at_the_end(terminal: Terminal) -> str:
-    """What stands on the terminal behind the screen: all that was written once it was left."""
+    """The terminal's content after the screen: everything written after leaving it."""
     terminal.wait_for(lambda: not terminal.is_alternate)
     behind = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2]
     return _SEQUENCE.sub(b"", behind).decode().strip()

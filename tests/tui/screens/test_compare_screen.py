@@ -51,7 +51,7 @@ async def opened(pilot: Pilot[int], *words: str) -> CompareScreen:
 
 
 def page(screen: CompareScreen) -> str:
-    """All of the page that is shown, also what is out of sight, in one line."""
+    """The whole page in one line, including parts out of view."""
     return " ".join(screen.query_one("#page", LinesPage).text.split())
 
 
@@ -447,7 +447,7 @@ async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_t
         assert "its ending is one of .md, .csv, .json, .html" in picture(app)
         app.screen.query_one(Input).value = str(path)
         await press(pilot, "enter")
-        assert f"saved the comparison in {path}"[:150] in picture(app)  # one line, which ends in … if need be
+        assert f"saved the comparison in {path}"[:150] in picture(app)  # one line, cut with … if necessary
         (found,) = json.loads(path.read_text(encoding="utf-8"))["comparisons"]
         assert [found[side]["run"]["short_id"] for side in "ab"] == ["cccc0002", "cccc0001"]
         await press(pilot, "e")

@@ -1,4 +1,4 @@
-"""What the Compare screen asks of the services: requests in words, telemetry of a row, names and columns."""
+"""Functions of the Compare screen: requests as text, telemetry of a row, names and columns."""
 
 from __future__ import annotations
 

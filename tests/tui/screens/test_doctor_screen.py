@@ -1,4 +1,4 @@
-"""The Doctor screen on this very box."""
+"""The Doctor screen on this box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result files whose rows or figures are in units that only a newer gputui knows."""
+"""Result files with units that only a newer gputui knows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def with_figure(tmp_path: Path) -> Path:
-    """A file with a figure in watts."""
+    """A file with a metric in watts."""
     lines: list[Line] = []
     for line in journal_lines(cases=(make_case(),), skipped=()):
         if isinstance(line, CaseEnd):

@@ -38,7 +38,7 @@ def labels(db: Path) -> dict[str, str]:
 
 
 async def opened(pilot: Pilot[int], *words: str) -> ResultsScreen:
-    """The Results screen, once it has read what it began with."""
+    """The Results screen, once it has read its first file."""
     await settled(pilot)
     assert isinstance(pilot.app, MonitorApp)
     pilot.app.open_screen("results", words)
@@ -496,7 +496,7 @@ async def test_a_file_that_is_gone_when_a_part_is_read_is_told_and_what_was_at_h
 
 
 async def save_as(pilot: Pilot[int], path: Path, *then: str) -> str:
-    """Press e, type a path, answer, and read the screen without its lines and edges."""
+    """Press e, type a path, answer, and return the screen without its lines and edges."""
     await press(pilot, "e")
     pilot.app.screen.query_one(Input).value = str(path)
     await press(pilot, "enter", *then)

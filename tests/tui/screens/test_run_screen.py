@@ -1,4 +1,4 @@
-"""The Run screen as it is used: real runs of `spin`, in the app, in a pty, and against the command line."""
+"""The Run screen in use: real runs of `spin`, in the app, in a pty, and against the command line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DEADLINE_S = 300.0
 
 @pytest.fixture(autouse=True)
 def _probed_once(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The interpreter is asked once what it has: importing torch takes seconds."""
+    """The interpreter is probed only once: importing torch takes seconds."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "run-screen-cache"))
 
 
@@ -62,7 +62,7 @@ def spin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def long_spin(tmp_path: Path) -> Iterator[Path]:
-    """A profile that goes on until it is stopped; what still goes on at the end is."""
+    """A profile that runs until it is stopped; runs left at the end are stopped."""
     yield write_spin_profile(tmp_path / "long.toml", replicates=100, blocks=60)
     runs = Path(os.environ["GPUTUI_STATE"], "runs")
     if runs.is_dir() and any(runs.iterdir()):
@@ -70,7 +70,7 @@ def long_spin(tmp_path: Path) -> Iterator[Path]:
 
 
 async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
-    """Let the app work until something is true of it."""
+    """Let the app work until a condition holds."""
     end_s = monotonic() + DEADLINE_S
     while not is_so():
         assert monotonic() < end_s, shown(pilot)
@@ -84,7 +84,7 @@ def shown(pilot: Pilot[int]) -> str:
 
 
 async def choose_file(pilot: Pilot[int], profile: Path) -> None:
-    """Go to the end of the list, and name a profile there."""
+    """Go to the end of the list, and type the name of a profile."""
     app = pilot.app
     assert isinstance(app, RunScreenApp)
     model = app.run_screen.model
@@ -115,9 +115,9 @@ IDS_TIMES_AND_MEASURED = {
     "figures": {"value", "observations"},
     "blocks": {"block_index", "steps", "t_us", "start_ns", "wall_ns", "device_ns", "cpu_ns", "waited_ns"},
 }
-"""Columns of what no two runs have in common."""
+"""Columns that differ between any two runs."""
 OF_THE_MOMENT = {"telemetry", "host_telemetry", "events"}
-"""Tables of what happened to be so: their columns alone are compared."""
+"""Tables with varying contents: only their columns are compared."""
 
 
 def all_but_ids_and_times(file: Path) -> dict[str, tuple[list[str], set[tuple[object, ...]]]]:

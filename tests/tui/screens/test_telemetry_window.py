@@ -1,4 +1,4 @@
-"""The part of a recording that is looked at: it stays in the recording, and the cursor in it."""
+"""The visible part of a recording stays within it, and the cursor within that part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app rings for runs, whatever screen is shown, and keeps the errors that it has told."""
+"""The app notifies of runs on every screen, and logs the errors that it has shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The palette: every action of the screen below and of the app, by a few letters."""
+"""The palette: every action of the current screen and of the app, searchable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screens of the app as a whole: what is loaded when, how one is added, and what docs say of them."""
+"""The screens of the app: when they are loaded, how to add one, and their docs."""
 
 from __future__ import annotations
 

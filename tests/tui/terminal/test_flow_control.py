@@ -1,4 +1,4 @@
-"""When frames may be written, on a clock that the tests move."""
+"""When frames may be written, on a manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading the screens leaves the interpreter as other code expects it."""
+"""Loading the screens leaves the interpreter in the state other code expects."""
 
 from __future__ import annotations
 
