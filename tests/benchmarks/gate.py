@@ -4,7 +4,7 @@ Measures a baseline and boxes that do 4, 1.5, 1.1 and 1.0 times the work under t
 runs `gputui compare A B --fail-if-slower 5` on each; rows and means that the comparison calls faster or
 slower are counted too. With `--load N`, N processes compete for the CPUs all the while.
 
-python tests/benchmarks/gate.py --times 20 [--load 2]
+    python tests/benchmarks/gate.py --times 20 [--load 2]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Regenerates all committed files that tests compare with:
 
-python tests/makers/goldens.py
+    python tests/makers/goldens.py
 
 It takes about a minute. Then review each difference: git diff.
 """

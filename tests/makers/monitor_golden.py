@@ -1,6 +1,6 @@
 """Pictures of the Monitor screen, kept as text in tests/tui/golden and reviewed when they change.
 
-python tests/makers/monitor_golden.py
+    python tests/makers/monitor_golden.py
 
 regenerates them.
 """

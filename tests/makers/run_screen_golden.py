@@ -1,6 +1,6 @@
 """Pictures of the Run screen, kept as text in tests/tui/golden and reviewed when they change.
 
-python tests/makers/run_screen_golden.py
+    python tests/makers/run_screen_golden.py
 
 regenerates them.
 """

@@ -1,6 +1,6 @@
 """Pictures of the Results and Compare screens, kept as text in tests/tui/golden, reviewed when they change.
 
-python tests/makers/screen_goldens.py
+    python tests/makers/screen_goldens.py
 
 regenerates them.
 """
