@@ -238,7 +238,7 @@ def test_operators_pair_whatever_their_types_and_casts_stand_alone() -> None:
     assert (found.confidence, found.doubts) == ("high", ())
 
 
-def test_more_calls_and_longer_calls_are_told_apart() -> None:
+def test_more_calls_and_longer_calls_are_distinguished() -> None:
     # 4 calls of 2 ms against 6 of 3 ms: 2 more at 2.5 ms, and 1 ms longer at 5 calls
     found = attributed(side(row("aten::mm", 8, calls=4)), side(row("aten::mm", 18, calls=6)))
 
@@ -304,7 +304,7 @@ def test_nothing_is_attributed_where_the_interval_of_the_difference_holds_0() ->
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "told"),
+    ("spoilt", "expected"),
     [
         (replace(make_pass(()), is_valid=False, reason="the trace holds no operator"), "no operator"),
         (replace(make_pass((row("aten::mm", 10),)), window_ns=5), "do not sum to the window"),
@@ -313,14 +313,16 @@ def test_nothing_is_attributed_where_the_interval_of_the_difference_holds_0() ->
         (make_pass((row("aten::mm", 8),)), "0.80 x the timed one"),
     ],
 )
-def test_a_pass_that_is_not_believed_attributes_nothing_and_says_why(spoilt: ProfiledPass, told: str) -> None:
+def test_a_pass_that_is_not_believed_attributes_nothing_and_says_why(
+    spoilt: ProfiledPass, expected: str
+) -> None:
     a, b = ProfiledSide(spoilt, 10 * MS, is_on_device=False), side(row("aten::mm", 40))
 
     found = attribute(a, b, estimate_of(a, b))
 
     assert isinstance(found, Missing)
     assert found.reason.startswith("a: ")
-    assert told in found.reason
+    assert expected in found.reason
     assert isinstance(attribute(b, a, estimate_of(b, a)), Missing)
 
 

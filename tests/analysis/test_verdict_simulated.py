@@ -180,8 +180,8 @@ def test_blocks_of_one_launch_cover_the_truth_as_often_as_they_say(model: str) -
     covered, called, _ = simulated(model, trials=TRIALS)
     powers = {percent: simulated(model, slower=1 + percent / 100, trials=150)[2] for percent in (3, 10)}
 
-    told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
-    print(f"{model}: covered {covered:.1%}, called different {called:.1%}; power {told}")
+    shares = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
+    print(f"{model}: covered {covered:.1%}, called different {called:.1%}; power {shares}")
     assert 0.93 <= covered <= 0.97
     assert called <= 0.05
 
@@ -216,9 +216,9 @@ def test_launches_that_vary_cover_the_truth_as_often_as_they_say(
     covered, called, _ = rates(1.0, TRIALS)
     powers = {percent: rates(1 + percent / 100, 100)[2] for percent in (3, 10)}
 
-    told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
+    text = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
     print(
-        f"{launches} launches of sd {launch_sd:.1%}: covered {covered:.1%}, called {called:.1%}; power {told}"
+        f"{launches} launches of sd {launch_sd:.1%}: covered {covered:.1%}, called {called:.1%}; power {text}"
     )
     assert 0.93 - MARGIN <= covered <= most + MARGIN
     assert called <= 0.05 + MARGIN

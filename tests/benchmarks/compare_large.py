@@ -101,8 +101,8 @@ def timed(words: Sequence[str]) -> tuple[float, float, int]:
     command = [sys.executable, "-c", _MEASURED, sys.executable, "-m", "gputui", *words]
     found = []
     for _ in range(3):
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        cpu, wall, peak = map(float, said.split())
+        measured = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        cpu, wall, peak = map(float, measured.split())
         found.append((cpu, wall, int(peak) // 1024))
     cpu, wall, peak = min(found)
     return wall, cpu, peak

@@ -56,15 +56,15 @@ def main() -> None:
     print(f"load {options.load}, {options.launches} launches of {options.blocks} blocks, limit 5 %")
     for factor in FACTORS:
         counts = Counter(one.end for one in asked[factor])
-        said = ", ".join(f"{end} {counts[end]}" for end in ENDS.values())
-        told = "; ".join(
+        message = ", ".join(f"{end} {counts[end]}" for end in ENDS.values())
+        reported = "; ".join(
             f"{what}: {', '.join(f'{word} {count}' for word, count in Counter(words).most_common())}"
             for what, words in (
                 ("rows", [word for one in asked[factor] for word in one.rows]),
                 ("means", [word for one in asked[factor] for word in one.means]),
             )
         )
-        print(f"{factor:g} x the work: {said} of {options.times}; {told}")
+        print(f"{factor:g} x the work: {message} of {options.times}; {reported}")
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def gate_ends(place: Path, times: int, launches: int, blocks: int) -> dict[float
             (comparison,) = json.loads(done.stdout)["comparisons"]
             rows, means = (tuple(one["verdict"] for one in comparison[key]) for key in ("rows", "groups"))
             asked[factor].append(Asked(ENDS[done.returncode], rows, means))
-        told = ", ".join(f"{factor:g} x {found[-1].end}" for factor, found in asked.items())
-        print(f"{number + 1} of {times}, {time.monotonic() - begun:.0f} s: {told}", flush=True)
+        message = ", ".join(f"{factor:g} x {found[-1].end}" for factor, found in asked.items())
+        print(f"{number + 1} of {times}, {time.monotonic() - begun:.0f} s: {message}", flush=True)
     return asked
 
 

@@ -3,7 +3,7 @@
 Runs a profile of four cases again and again, in half of the runs, drawn by lot, with a program that does 1.5
 times the work under the same name. Every pair of runs is then compared. Rates come with 95 % intervals from
 resampling whole runs, since the pairs of a run are not independent. Nothing else should be running: that is
-what a user is told, too; but the rates must hold in any case.
+what users are told, too; but the rates must hold in any case.
 
     python tests/benchmarks/same_machine.py --runs 10 [--keep DIRECTORY]
 """
@@ -144,7 +144,7 @@ def print_rates(runs: Sequence[Measured], seed: int) -> None:
     for i, j in itertools.combinations(range(len(runs)), 2):
         by_pair[i, j] = list(_judged(runs[i], runs[j]))
     rng = random.Random(seed)
-    for kind, told in (
+    for kind, message in (
         ("equal", "one machine against itself, called faster or slower"),
         ("planted", f"a planted {PLANTED:g} x of work, called rightly"),
         ("threads", "a product on 1 thread against all, called rightly"),
@@ -155,7 +155,7 @@ def print_rates(runs: Sequence[Measured], seed: int) -> None:
         counts = Counter(row.verdict.word for row in rows)
         rate = _rate(by_pair, range(len(runs)), kind)
         low, high = _resampled(by_pair, len(runs), kind, rng)
-        print(f"{told}: {rate:.1%} of {len(rows)} rows (95 %: {low:.1%} to {high:.1%})")
+        print(f"{message}: {rate:.1%} of {len(rows)} rows (95 %: {low:.1%} to {high:.1%})")
         print(f"  {', '.join(f'{word} {count}' for word, count in counts.most_common())}")
         if kind == "equal":
             told_by = [row.estimate.resolvable for row in rows if isinstance(row.estimate, RatioEstimate)]

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from command_line import said, said_as_json
+from command_line import printed, printed_json
 from rich.cells import cell_len
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
@@ -31,7 +31,7 @@ def test_every_line_fits_and_none_is_cut_or_ends_in_spaces(
     columns: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    status, out, err = said(capsys, "fit", *words)
+    status, out, err = printed(capsys, "fit", *words)
     assert (status, err) == (0, "")
     assert max(map(cell_len, out.split("\n"))) <= int(columns)
     assert "…" not in out
@@ -40,7 +40,7 @@ def test_every_line_fits_and_none_is_cut_or_ends_in_spaces(
 
 def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--params", "10e9", "--optimizer", "adam", "--precision", "fp32", "--activations", "20e9")
-    found = said_as_json(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
+    found = printed_json(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     parts = found["all_at_once"]
     assert [parts[f"{n}_bytes"] for n in ("weights", "activations", "gradients", "optimizer", "total")] == [
         40 * 10**9,
@@ -53,19 +53,19 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
     assert gpu["names"] == ["H100 SXM 80GB"]
     assert (gpu["word"], gpu["largest_batch"]) == ("several GPUs", 0)
     assert "missing" in gpu["largest_batch_checkpoint"]
-    _, out, _ = said(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
+    _, out, _ = printed(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     assert "No single one of these is enough: take H100 SXM 80GB" in " ".join(out.split())
 
 
 def test_the_output_says_that_activations_are_by_formula_and_where_the_shape_is_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, out, _ = said(capsys, "fit", "--params", "7B", "--gpu", "H200")
-    told = " ".join(out.split())
-    assert "layers and width as of LLaMA 7B: 32 x 4096" in told
-    assert "by formula, nothing was measured here" in told
-    assert "H200 NVL, H200 SXM" in told
-    assert told.endswith(".")
+    _, out, _ = printed(capsys, "fit", "--params", "7B", "--gpu", "H200")
+    output = " ".join(out.split())
+    assert "layers and width as of LLaMA 7B: 32 x 4096" in output
+    assert "by formula, nothing was measured here" in output
+    assert "H200 NVL, H200 SXM" in output
+    assert output.endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_answer_comes_first_and_the_table_has_what_it_names_and_where_it_cha
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    _, out, _ = said(capsys, "fit", *words)
+    _, out, _ = printed(capsys, "fit", *words)
     understood, answer, *rest = out.splitlines()
     assert " weights, adamw, amp " in understood
     table = "\n".join(rest).partition("will it fit")[2]
@@ -86,7 +86,7 @@ def test_the_answer_comes_first_and_the_table_has_what_it_names_and_where_it_cha
     for name, size in named:
         assert re.search(rf"^ *~?{re.escape(size)} {re.escape(name)}(?:,| )", table, re.MULTILINE)
 
-    classes = said_as_json(capsys, "fit", *words)["gpus"]
+    classes = printed_json(capsys, "fit", *words)["gpus"]
     for before, after in pairwise(classes):
         if before["word"] != after["word"]:
             assert before["names"][0] in table
@@ -96,26 +96,26 @@ def test_the_answer_comes_first_and_the_table_has_what_it_names_and_where_it_cha
 
 
 def test_of_gpus_that_are_named_none_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = said(capsys, "fit", "--params", "7e9", "--gpu", "RTX")
-    classes = said_as_json(capsys, "fit", "--params", "7e9", "--gpu", "RTX")["gpus"]
+    _, out, _ = printed(capsys, "fit", "--params", "7e9", "--gpu", "RTX")
+    classes = printed_json(capsys, "fit", "--params", "7e9", "--gpu", "RTX")["gpus"]
     assert len(re.findall(r"^ *~?[\d.]+ GiB ", out.partition("will it fit")[2], re.MULTILINE)) == len(classes)
     assert "left out" not in out
 
 
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    found = said_as_json(capsys, "fit", "--params", "7e9")
+    found = printed_json(capsys, "fit", "--params", "7e9")
     assert found["schema"] == 1
     table = PAGE.read_text().partition("`gputui fit --json`")[2].partition("\n\n`")[0]
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
-    told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
-    assert found.keys() - {"schema"} == told.keys() - {"word", "tricks"}
-    assert all(f"`{key}`" in told["shape"] for key in found["shape"])
-    assert all(f"`{key}`" in told["all_at_once"] for key in found["all_at_once"])
+    meanings = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
+    assert found.keys() - {"schema"} == meanings.keys() - {"word", "tricks"}
+    assert all(f"`{key}`" in meanings["shape"] for key in found["shape"])
+    assert all(f"`{key}`" in meanings["all_at_once"] for key in found["all_at_once"])
     assert found["peak"].keys() == {"moment", *found["all_at_once"]}
     for gpu in found["gpus"]:
-        assert all(f"`{key}`" in told["gpus"] for key in gpu)
-        assert f"`{gpu['word']}`" in told["word"]
-        assert all(f"`{key}`" in told["tricks"] for key in gpu["tricks"])
+        assert all(f"`{key}`" in meanings["gpus"] for key in gpu)
+        assert f"`{gpu['word']}`" in meanings["word"]
+        assert all(f"`{key}`" in meanings["tricks"] for key in gpu["tricks"])
 
 
 @pytest.mark.parametrize(
@@ -137,10 +137,10 @@ def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> Non
     ],
     ids=" ".join,
 )
-def test_wrong_input_is_told_and_ends_with_2(
+def test_wrong_input_is_reported_and_ends_with_2(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], about: str
 ) -> None:
-    status, out, err = said(capsys, "fit", *words, "--json")
+    status, out, err = printed(capsys, "fit", *words, "--json")
     assert (status, out) == (2, "")
     assert about in err
     assert "Traceback" not in err

@@ -55,9 +55,9 @@ def test_the_line_of_a_case_that_ended_has_the_rate_of_the_table(capfd: pytest.C
         for block in measurement.blocks:
             progress.hear(0, block)
         progress.hear(0, CaseEnd(0, 0, "ok", "", len(steps_s), 1))
-        told = capfd.readouterr().err
+        output = capfd.readouterr().err
         print_results(Console(width=120), make_run(result))
-        rate = told.split("  ")[1]
+        rate = output.split("  ")[1]
         assert rate.endswith("/s")
         assert f" {rate} " in capfd.readouterr().out
 

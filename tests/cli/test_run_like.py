@@ -65,7 +65,7 @@ def test_a_profile_beside_the_run_to_repeat_is_refused_unless_it_is_a_file(
     assert not (tmp_path / "mine.db").exists()
 
 
-def test_a_run_that_is_not_there_is_told_before_anything_is_measured(theirs: Path, tmp_path: Path) -> None:
+def test_an_unknown_run_is_reported_before_anything_is_measured(theirs: Path, tmp_path: Path) -> None:
     done = gputui("run", "--like", f"{theirs}@eve", "--db", tmp_path / "mine.db")
 
     assert done.returncode == 2

@@ -109,11 +109,11 @@ def test_amp_on_this_cpu_is_blamed_and_praised_for_what_the_clock_says_in_every_
 
     for category, ratio in expected.items():
         differences_ns = [in_backward(one, category) for one in found]
-        told = ", ".join(f"{ns / 1e6:+.1f}" for ns in differences_ns)
-        print(f"{category} alone takes {ratio:.2f} x as long in bfloat16; within a step, ms: {told}")
+        message = ", ".join(f"{ns / 1e6:+.1f}" for ns in differences_ns)
+        print(f"{category} alone takes {ratio:.2f} x as long in bfloat16; within a step, ms: {message}")
         if ratio > CLEARLY:
-            assert all(ns > 0 for ns in differences_ns), told
+            assert all(ns > 0 for ns in differences_ns), message
         elif ratio < 1 / CLEARLY:
-            assert all(ns < 0 for ns in differences_ns), told
+            assert all(ns < 0 for ns in differences_ns), message
     for one in found:
         assert sum(part.difference_ns for part in one.parts) == one.difference_ns

@@ -159,8 +159,8 @@ def failing(error: Exception) -> Workload:
 
 
 def test_a_step_that_cannot_be_built_or_has_no_time_says_why() -> None:
-    said = profiled(failing(RuntimeError("no such thing"))).reason
-    assert said == "RuntimeError; its message is in the worker's log"
+    reported = profiled(failing(RuntimeError("no such thing"))).reason
+    assert reported == "RuntimeError; its message is in the worker's log"
     assert "no time was left" in profiled(TINY, allowance_s=0.0).reason
 
 
@@ -172,7 +172,7 @@ def test_a_step_without_operators_is_not_believed() -> None:
     assert (found.is_valid, found.reason) == (False, "the trace holds no operator")
 
 
-def test_what_a_device_of_another_kind_would_need_is_told() -> None:
+def test_the_needs_of_a_device_of_another_kind_are_reported() -> None:
     from gputui.worker.profiling.profiler import NoTrace, traced
 
     with pytest.raises(NoTrace, match="cannot watch what cuda does"):

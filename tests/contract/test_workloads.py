@@ -228,7 +228,7 @@ LATENCY = Figure("p99_s", "p99", "s", "less", "median")
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "wanted"),
     [
         ({"unit": "sample"}, f"unit: 'sample'; expected one of {', '.join(RATES)}"),
         (
@@ -278,12 +278,12 @@ LATENCY = Figure("p99_s", "p99", "s", "less", "median")
     ids=lambda value: value.partition(";")[0] if isinstance(value, str) else "",
 )
 def test_a_workload_outside_the_contract_is_refused_with_its_file_and_what_was_expected(
-    changed: dict[str, Any], said: str
+    changed: dict[str, Any], wanted: str
 ) -> None:
     wrong = replace(workload_named("gemm"), **changed)
     with pytest.raises(contract_check.NotInContract) as refused:
         contract_check.check_all([*WORKLOADS[1:], wrong])
-    assert str(refused.value).startswith(f"gemm.py: {said}")
+    assert str(refused.value).startswith(f"gemm.py: {wanted}")
 
 
 def test_two_workloads_of_one_name_are_refused() -> None:
@@ -411,7 +411,7 @@ def test_amp_trains_like_fp32(workload: Workload) -> None:
 @pytest.mark.parametrize(
     "workload", [w for w in HERE if "amp" in w.precisions and w.name not in MAKES_DATA], ids=lambda w: w.name
 )
-def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
+def test_products_and_convolutions_are_done_in_the_requested_precision(
     workload: Workload, precision: str, dtype: torch.dtype
 ) -> None:
     step = built(workload, precision)

@@ -80,11 +80,11 @@ def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_f
     db = tmp_path / "a.db"
     viewer, run_dir = begun(profile, db, launches=2)
     limit_files(run_dir, (run_dir / JOURNAL_NAME).stat().st_size + 300)
-    said = viewer.communicate(timeout=300)[0]
-    assert "Traceback" not in said
-    assert viewer.returncode in (1, 4), said
+    output = viewer.communicate(timeout=300)[0]
+    assert "Traceback" not in output
+    assert viewer.returncode in (1, 4), output
     if viewer.returncode == 4:
-        assert "gputui import" in said
+        assert "gputui import" in output
         assert "was not stored yet: " in gputui("runs", db).stderr
     (run,) = runs_in(db)
     assert run["status"] == "interrupted"
@@ -126,7 +126,7 @@ def _whole_lines(run_dir: Path) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_deleted_in_mid_run_is_made_anew(tmp_path: Path, profile: Path) -> None:
+def test_a_file_that_is_deleted_during_a_run_is_created_again(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     assert gputui("run", profile, "--db", db, "--label", "first").returncode == 0
     (run_dir,) = (Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()
@@ -145,14 +145,14 @@ def test_a_file_that_is_replaced_in_mid_run_is_left_alone_and_the_journal_kept(
     db = tmp_path / "a.db"
     viewer, run_dir = begun(profile, db)
     db.write_text("somebody's notes")
-    said = viewer.communicate(timeout=300)[0]
+    output = viewer.communicate(timeout=300)[0]
     assert viewer.returncode == 4
-    assert "was measured but not stored" in said
+    assert "was measured but not stored" in output
     assert db.read_text() == "somebody's notes"
-    told = re.search(r"gputui import (\S+) --db FILE", said)
-    assert told
+    message = re.search(r"gputui import (\S+) --db FILE", output)
+    assert message
     other = tmp_path / "other.db"
-    assert gputui("import", told.group(1), "--db", other).returncode == 0
+    assert gputui("import", message.group(1), "--db", other).returncode == 0
     assert [run["status"] for run in runs_in(other)] == ["finished"]
     assert len(read_journal(run_dir).of(Block)) >= 5
 
@@ -199,10 +199,10 @@ def test_a_run_directory_that_becomes_read_only_costs_the_run_but_not_what_is_fi
         lambda: any(isinstance(line, LaunchEnd) for line in JournalTail(run_dir).poll()), "no launch ends"
     )
     run_dir.chmod(0o500)
-    said = viewer.communicate(timeout=300)[0]
+    output = viewer.communicate(timeout=300)[0]
     run_dir.chmod(0o700)
-    assert "Traceback" not in said
-    assert viewer.returncode in (0, 1), said  # a case that another launch measured has not failed
+    assert "Traceback" not in output
+    assert viewer.returncode in (0, 1), output  # a case that another launch measured has not failed
     (run,) = runs_in(db)
     assert run["status"] in ("finished", "failed")
     assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"

@@ -103,25 +103,25 @@ def after_command(*words: str, cwd: Path | None = None) -> tuple[str, int | None
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_help_of_a_command_imports_nothing_heavy(command: Command) -> None:
-    said, status, modules = after_command(command.name, "--help")
+    message, status, modules = after_command(command.name, "--help")
     assert status in (0, None)
-    assert said.startswith("Usage: ")
+    assert message.startswith("Usage: ")
     assert modules & HEAVY == set()
 
 
 def test_help_lists_every_command_and_imports_none_of_them() -> None:
-    said, status, modules = after_command("--help")
+    message, status, modules = after_command("--help")
     assert status in (0, None)
     for command in COMMANDS:
-        assert command.summary.split()[0] in said
+        assert command.summary.split()[0] in message
     assert modules & {*HEAVY, "duckdb", "numpy", "msgspec", "rich", "psutil", "pynvml"} == set()
 
 
 def test_listing_the_profiles_imports_neither_torch_nor_a_database(tmp_path: Path) -> None:
-    said, status, modules = after_command("profiles", cwd=tmp_path)
+    message, status, modules = after_command("profiles", cwd=tmp_path)
     assert status in (0, None)
     for profile in shipped_profiles():
-        assert profile.name in said
+        assert profile.name in message
     assert modules & {*HEAVY, "duckdb"} == set()
 
 

@@ -66,12 +66,12 @@ def row_of(name: str, page: str) -> str:
 
 
 @pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
-def test_the_page_of_profiles_tells_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
+def test_the_page_of_profiles_states_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
     assert row_of(profile.name, pages["profiles.md"]).endswith(f"| {round(profile.budget_s / 60, 1):g} min |")
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_the_page_of_profiles_tells_of_each_workload(workload: Workload, pages: dict[str, str]) -> None:
+def test_the_page_of_profiles_lists_each_workload(workload: Workload, pages: dict[str, str]) -> None:
     assert f"| {', '.join(workload.precisions)} |" in row_of(workload.name, pages["profiles.md"])
     compiled = pages["profiles.md"].partition("`modes = ")[2].partition("\n\n")[0]
     assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes)

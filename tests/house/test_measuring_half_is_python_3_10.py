@@ -65,11 +65,11 @@ def test_an_older_python_says_which_it_is_and_measures_nothing(
     archive = tmp_path / "measure.zip"
     archive.write_bytes(measuring_half())
     text = ".".join(map(str, version))
-    told = f"{sys.executable} is Python {text}; gputui measures with Python 3.10 or newer\n"
+    message = f"{sys.executable} is Python {text}; gputui measures with Python 3.10 or newer\n"
     start = copy_worker(tmp_path)
     for path, words in ((archive, ["run"]), (start, ["run", "x", "y"]), (start, ["join", "x:1"])):
         done = reporting(version, path, *words)
-        assert (done.returncode, done.stdout, done.stderr) == (EXIT_MACHINE_LACKS, "", told)
+        assert (done.returncode, done.stdout, done.stderr) == (EXIT_MACHINE_LACKS, "", message)
     done = reporting(version, start, "probe", str(tmp_path / "answer"))
     assert json.loads((tmp_path / "answer").read_text()) == {"old_python_version": text}
 
@@ -94,5 +94,5 @@ def test_a_launch_in_a_python_whose_torch_is_too_old_ends_before_anything_is_mea
             os.read(reader, 1)
     finally:
         os.close(reader)
-    told = f"{sys.executable} has torch 2.1.0; gputui measures with torch 2.4 or newer\n"
-    assert (done.returncode, done.stderr) == (EXIT_MACHINE_LACKS, told)
+    message = f"{sys.executable} has torch 2.1.0; gputui measures with torch 2.4 or newer\n"
+    assert (done.returncode, done.stderr) == (EXIT_MACHINE_LACKS, message)

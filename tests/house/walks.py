@@ -135,8 +135,8 @@ def _write_forms(
     begins: Mapping[str, str],
     ends: Sequence[str] = (),
 ) -> None:
-    told = {"forms": forms, "begins": begins, "ends": ends}
-    (place / "forms.json").write_text(json.dumps(told), encoding="utf-8")
+    config = {"forms": forms, "begins": begins, "ends": ends}
+    (place / "forms.json").write_text(json.dumps(config), encoding="utf-8")
 
 
 def _gputui(environment: Mapping[str, str], *words: str | Path) -> None:

@@ -39,7 +39,7 @@ def gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subproce
     )
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+def printed(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of a command that runs in this process."""
     with pytest.raises(SystemExit) as left:
         main(list(map(str, words)))
@@ -48,9 +48,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
     return left.value.code, out, err
 
 
-def said_as_json(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
+def printed_json(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
     """The JSON printed by a command in this process, which must succeed."""
-    status, out, err = said(capsys, *words, "--json")
+    status, out, err = printed(capsys, *words, "--json")
     assert (status, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found

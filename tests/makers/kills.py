@@ -59,12 +59,12 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
         _kill(holder.pid if holder and run_dir and is_held(run_dir) else None)
     if "viewer" in victim:
         viewer.kill()
-    said = viewer.communicate(timeout=LONGEST_S)[0]
+    message = viewer.communicate(timeout=LONGEST_S)[0]
     run_dir = _run_dir(state)
     if run_dir is not None:
         _wait_until_settled(run_dir)
     found = gputui("runs", db, env=env)  # recovers runs that nothing executes
-    wrong = list(_wrong_words(said + found.stdout + found.stderr))
+    wrong = list(_wrong_words(message + found.stdout + found.stderr))
     if run_dir is None or not (run_dir / JOURNAL_NAME).exists():
         wrong += ["a file without a run"] if db.exists() else []
         return Trial(victim, after_s, False, 0, 0, viewer.returncode, tuple(wrong))
@@ -85,7 +85,7 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
             wrong.append(f"`compare` ended with {compared.returncode}: {compared.stderr}")
     allowed = (None, 0, 1, 4, -signal.SIGKILL)
     if viewer.returncode not in allowed:
-        wrong.append(f"the viewer ended with {viewer.returncode}: {said}")
+        wrong.append(f"the viewer ended with {viewer.returncode}: {message}")
     return Trial(victim, after_s, True, len(reported), len(stored), viewer.returncode, tuple(wrong))
 
 
@@ -145,5 +145,5 @@ def _stored(db: Path) -> dict[int, int]:
     return {launch_id: counts.get(launch_id, 0) for (launch_id,) in launches}
 
 
-def _wrong_words(said: str) -> list[str]:
-    return [f"a traceback: {said}"] if "Traceback" in said else []
+def _wrong_words(message: str) -> list[str]:
+    return [f"a traceback: {message}"] if "Traceback" in message else []

@@ -36,11 +36,11 @@ OPTIMIZERS = {
 }
 
 
-def of_a_workload(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
+def of_a_workload(request: dict[str, Any]) -> dict[str, dict[str, int]]:
     """Every part at every point of a step of a workload, as its profiled pass reports them."""
-    workload = next(w for w in WORKLOADS if w.name == asked["workload"])
-    precision = resolve(asked["precision"], "cpu")
-    step = workload.build(Request(asked["parameters"], "cpu", precision, threads=1, seed=1))
+    workload = next(w for w in WORKLOADS if w.name == request["workload"])
+    precision = resolve(request["precision"], "cpu")
+    step = workload.build(Request(request["parameters"], "cpu", precision, threads=1, seed=1))
     return points_of_a_step("cpu", step.run)
 
 
@@ -90,14 +90,14 @@ class Gated(torch.nn.Module):  # type: ignore[misc]
         return self.head(self.norm(self.layers(self.tokens(tokens))))
 
 
-def of_a_model(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
+def of_a_model(request: dict[str, Any]) -> dict[str, dict[str, int]]:
     """The same for a plain step with any optimizer: persistent memory, and the peak."""
-    parameters, precision = asked["parameters"], asked["precision"]
+    parameters, precision = request["parameters"], request["precision"]
     shape = GptShape(**{name: parameters[name] for name in SHAPE})
     model = Gated(shape, parameters["hidden"]) if "hidden" in parameters else Gpt(shape)
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32)
     weights = list(model.parameters())
-    optimizer = OPTIMIZERS[asked["optimizer"]](weights)
+    optimizer = OPTIMIZERS[request["optimizer"]](weights)
     tokens = torch.randint(shape.vocabulary, (parameters["batch"], shape.context + 1))
 
     def step(phase: PhaseOf) -> None:
@@ -126,5 +126,5 @@ def of_a_model(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    asked = map(json.loads, sys.argv[1:])
-    print(json.dumps([of_a_model(a) if "optimizer" in a else of_a_workload(a) for a in asked]))
+    requests = map(json.loads, sys.argv[1:])
+    print(json.dumps([of_a_model(a) if "optimizer" in a else of_a_workload(a) for a in requests]))

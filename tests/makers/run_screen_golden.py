@@ -142,9 +142,9 @@ def ended(wrong: GputuiError | None = None) -> RunModel:
         ResultRow("gemm mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %", 90, ""),
         ResultRow("gemm mini gpu fp32", "", "", 0, "skipped: no GPU: no NVIDIA driver is loaded"),
     )
-    said = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
+    traces = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
     model.know_ended(
-        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), traces, wrong)
     )
     return model
 
@@ -170,7 +170,7 @@ def failing() -> RunModel:
     """A run with a failed worker and the end of its log."""
     model = watching()
     assert model.progress is not None
-    said = LogTail(
+    log_tail = LogTail(
         0,
         2,
         31.5,
@@ -179,7 +179,7 @@ def failing() -> RunModel:
         f"its worker was ended by SIGSEGV {HOSTILE}",
         ("Traceback (most recent call last):", "  File gemm.py, line 9, in build", f"OSError: {HOSTILE}"),
     )
-    model.know_progress(RUN.run_ids[0], replace(model.progress, last_words=(said,)))
+    model.know_progress(RUN.run_ids[0], replace(model.progress, last_words=(log_tail,)))
     assert model.watched is not None
     model.know_watched(
         replace(model.watched, run_dirs=("/home/ana/.local/state/gputui/runs/0194b5a0-1/logs",))

@@ -113,7 +113,7 @@ class Supervised:
         """Wait until the supervisor has ended; returns its exit status."""
         return self.process.wait(PATIENCE_S)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return (self.run_dir / "supervisor.log").read_text()
 
     def lines(self, kind: type[L], run: int = 0) -> tuple[L, ...]:

@@ -218,7 +218,7 @@ def test_processes_that_compute_are_counted_once_in_five_seconds() -> None:
         ("nvmlDeviceGetFieldValues", "power_w", 120.0),
     ],
 )
-def test_an_older_driver_is_asked_in_the_older_way(function: str, key: str, value: float) -> None:
+def test_an_older_driver_is_queried_through_the_older_calls(function: str, key: str, value: float) -> None:
     found = answer(READ, f"0 event_reasons 8\n0 error {function} 13\n")
     assert found["first"]["full"]["0"][key] == value
 

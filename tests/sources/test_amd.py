@@ -141,7 +141,7 @@ def only(source: AmdLive, device: int = 0) -> DeviceSample:
     return sample
 
 
-def test_a_gpu_tells_all_that_its_driver_documents(box: Box) -> None:
+def test_a_gpu_reports_all_that_its_driver_documents(box: Box) -> None:
     box.add(1)
     source = box.open()
     assert source.devices() == (0,)
@@ -238,8 +238,8 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
         if name.startswith(("hwmon", "mem_", "gpu_busy", "ras", "pp_", "current", "unique")):
             (device / name).unlink()
     values = only(box.open()).values
-    told = {key for key, value in values.items() if not isinstance(value, Missing)}
-    assert told == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
+    present = {key for key, value in values.items() if not isinstance(value, Missing)}
+    assert present == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
     assert {value.reason for value in values.values() if isinstance(value, Missing)} == {
         "this GPU, or its amdgpu driver, does not report it"
     }
@@ -283,7 +283,7 @@ def test_what_seldom_changes_is_read_seldom(box: Box) -> None:
     assert only(source).values["power_limit_w"] == 200.0
 
 
-def test_processes_are_not_told_and_closing_takes_nothing_away(box: Box) -> None:
+def test_processes_are_not_reported_and_closing_takes_nothing_away(box: Box) -> None:
     box.add(0)
     source = box.open()
     assert source.processes(0) == Missing("the amdgpu driver has no list of processes")

@@ -61,7 +61,7 @@ def table() -> ProcessTable:
 # Real processes
 
 
-def test_a_process_is_told_with_its_owner_command_memory_age_and_parent(table: ProcessTable) -> None:
+def test_a_process_is_reported_with_its_owner_command_memory_age_and_parent(table: ProcessTable) -> None:
     with child("--steps", "100") as running:
         sample = one(table, running.pid)
     assert sample.user == getpass.getuser()
@@ -122,7 +122,7 @@ def test_a_process_on_two_gpus_is_one_process(table: ProcessTable) -> None:
     assert [u.device for u in samples[0].uses] == [1, 0]
 
 
-def test_nothing_is_kept_of_processes_that_are_not_asked_for_any_more(table: ProcessTable) -> None:
+def test_nothing_is_kept_of_processes_that_are_no_longer_looked_up(table: ProcessTable) -> None:
     with child() as running:
         one(table, running.pid)
         table.look_up(())
@@ -235,7 +235,7 @@ def test_inside_a_container_a_pid_is_believed_only_of_a_process_that_holds_a_gpu
     assert one(table, 58).command == "train"
 
 
-def test_where_proc_hides_other_users_that_is_said(tmp_path: Path) -> None:
+def test_a_proc_that_hides_other_users_is_reported(tmp_path: Path) -> None:
     write_self(tmp_path, mounts="proc /proc proc rw,nosuid,hidepid=2 0 0\n")
     assert one(ProcessTable(tmp_path), 31337).user == HIDDEN
 
@@ -337,5 +337,5 @@ try:
 except GputuiError as error:
     print(error.message)
 """
-    said = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert "belongs to another user: nothing was sent" in said
+    reported = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert "belongs to another user: nothing was sent" in reported

@@ -175,7 +175,7 @@ def test_after_each_change_the_file_alone_is_whole(tmp_path: Path) -> None:
         assert runs_of(copy) == runs_of(db)
 
 
-def test_a_full_disk_is_told_as_such_and_names_the_file(
+def test_a_full_disk_is_reported_as_such_and_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:

@@ -134,7 +134,7 @@ def test_while_text_is_typed_keys_are_letters(still: Terminal) -> None:
     still.wait_for("presses 3 more")
 
 
-def test_wheel_and_clicks_reach_the_model_and_movements_are_not_asked_for(repository: Path) -> None:
+def test_wheel_and_clicks_reach_the_model_and_movements_are_not_reported(repository: Path) -> None:
     with monitor(repository, "still", "mouse") as terminal:
         terminal.wait_for(SHOWN)
         assert b"\x1b[?1000h" in terminal.raw
@@ -148,7 +148,7 @@ def test_wheel_and_clicks_reach_the_model_and_movements_are_not_asked_for(reposi
         terminal.wait_for(lambda: b"\x1b[?1000l" in terminal.raw)
 
 
-def test_a_bug_of_the_model_gives_the_terminal_back_and_is_told(still: Terminal) -> None:
+def test_a_bug_of_the_model_gives_the_terminal_back_and_is_reported(still: Terminal) -> None:
     still.type(b"f")
     assert still.ended() == 1
     still.wait_for(lambda: not still.is_alternate and still.is_cursor_shown)
@@ -306,5 +306,5 @@ def state_of(pid: int) -> str:
 
 def test_the_first_picture_needs_nothing_heavy(repository: Path) -> None:
     code = "import sys, gputui.tui.terminal.splash; print({'textual', 'rich', 'asyncio'} & set(sys.modules))"
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
-    assert said == "set()\n"
+    output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
+    assert output == "set()\n"

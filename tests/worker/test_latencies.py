@@ -58,14 +58,14 @@ def test_a_percentile_is_the_smallest_value_that_so_large_a_share_does_not_excee
     ]  # fmt: skip
 
 
-def test_p99_is_told_from_459_requests_and_the_median_from_7() -> None:
+def test_p99_is_reported_from_459_requests_and_the_median_from_7() -> None:
     assert [requests_for(share) for share in (0.5, 0.9, 0.99)] == [7, 44, 459]
     assert percentile_value([1.0] * 458, 0.99) == Value(None, 458, "458 requests; p99 needs 459")
     assert percentile_value([1.0] * 458 + [2.0], 0.99) == Value(1.0, 459)
     assert percentile_value([], 0.5) == Value(None, 0, "0 requests; p50 needs 7")
 
 
-def test_requests_come_at_the_asked_rate_without_memory_and_the_same_for_a_seed() -> None:
+def test_requests_come_at_the_requested_rate_without_memory_and_the_same_for_a_seed() -> None:
     times = list(islice(arrivals(200.0, 3), 20000))
     gaps = [b - a for a, b in zip([0.0, *times], times, strict=False)]
     mean = fmean(gaps)

@@ -151,7 +151,7 @@ def test_a_torch_that_cannot_be_imported_says_why(
     assert probe_interpreter(BARE)["torch_missing"] == reason
 
 
-def test_this_interpreter_tells_all_that_a_run_records() -> None:
+def test_this_interpreter_reports_all_that_a_run_records() -> None:
     torch_version = metadata.version("torch")
     found = probe_interpreter([sys.executable])
     interpreter = interpreter_from_plain(found)
@@ -159,9 +159,9 @@ def test_this_interpreter_tells_all_that_a_run_records() -> None:
     assert found["torch_version"].split("+")[0] == torch_version.split("+")[0]
     assert interpreter.runtime.python_version == platform.python_version()
     assert interpreter.runtime.python_implementation == platform.python_implementation()
-    for told in (interpreter.runtime.cpu_capability, interpreter.runtime.blas):
-        assert isinstance(told, str)
-        assert told
+    for text in (interpreter.runtime.cpu_capability, interpreter.runtime.blas):
+        assert isinstance(text, str)
+        assert text
     assert Path(found["torch_file"]).is_file()
     cpu = interpreter.devices[0]
     assert (cpu.torch_device, cpu.index, cpu.runs_here, cpu.why_not) == ("cpu", 0, True, "")

@@ -74,7 +74,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def said(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
+def printed(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
     def run(*words: str | Path) -> str:
         with pytest.raises(SystemExit) as left:
             main(["compare", *map(str, words)])
@@ -88,9 +88,9 @@ def said(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
 
 
 def test_csv_has_a_row_for_each_case_with_figures_in_base_units(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    text = said(*files, "--format", "csv")
+    text = printed(*files, "--format", "csv")
 
     assert text.count("\r\n") == 3
     assert "\n" not in text.replace("\r\n", "")
@@ -113,9 +113,9 @@ def test_csv_has_a_row_for_each_case_with_figures_in_base_units(
 
 
 def test_energy_in_csv_is_mean_power_times_seconds_per_unit(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    rows = csv.DictReader(StringIO(said(*files, "--format", "csv"), newline=""))
+    rows = csv.DictReader(StringIO(printed(*files, "--format", "csv"), newline=""))
     gemm = next(row for row in rows if row["workload"] == "gemm")
 
     # The power of the stand-in GPU cycles from 600 to 607 W: 603.5 W on average.
@@ -203,11 +203,11 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
 
 
 def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
-    files: tuple[Path, Path], said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    files: tuple[Path, Path], printed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    text = said(*files, "--columns", "rate,ratio,n,peak,cost,energy")
+    text = printed(*files, "--columns", "rate,ratio,n,peak,cost,energy")
 
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
@@ -218,8 +218,8 @@ def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
 # markdown
 
 
-def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], said: Callable[..., str]) -> None:
-    text = said(*files, "--format", "markdown")
+def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], printed: Callable[..., str]) -> None:
+    text = printed(*files, "--format", "markdown")
     table = [line for line in text.splitlines() if line.startswith("|")]
 
     assert table[0].startswith("| case (mini gpu) | a | b | b against a | verdict | n |")
@@ -290,9 +290,9 @@ class Elements(HTMLParser):
 
 
 def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    page = Elements(said(*files, "--format", "html"))
+    page = Elements(printed(*files, "--format", "html"))
 
     assert page.open == []
     for words in (
@@ -313,9 +313,9 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    text = said(*files, "--format", "html")
+    text = printed(*files, "--format", "html")
     page = Elements(text)
 
     assert {tag for tag, _ in page.all}.isdisjoint(
@@ -356,13 +356,13 @@ def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks()
 
 
 def test_what_is_written_to_a_file_is_what_would_be_printed(
-    files: tuple[Path, Path], said: Callable[..., str], tmp_path: Path
+    files: tuple[Path, Path], printed: Callable[..., str], tmp_path: Path
 ) -> None:
     for form in ("text", "csv"):
         there = tmp_path / f"out.{form}"
         there.write_text("old")
-        assert said(*files, "--format", form, "-o", there) == ""
-        assert there.read_bytes().decode() == said(*files, "--format", form)
+        assert printed(*files, "--format", form, "-o", there) == ""
+        assert there.read_bytes().decode() == printed(*files, "--format", form)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.text"]
 
 

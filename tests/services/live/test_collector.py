@@ -176,7 +176,7 @@ def test_samples_count_up_and_are_kept_while_nothing_changes() -> None:
     assert later.number > first.number
 
 
-def test_a_source_that_takes_long_to_open_is_said_to_be_opened_and_the_host_is_there() -> None:
+def test_a_source_that_takes_long_to_open_is_reported_as_opening_and_the_host_is_shown() -> None:
     clock = Clock()
     gpus = FakeGpus(opening=threading.Event())
     with collecting(gpus, clock=clock) as watched:
@@ -191,7 +191,7 @@ def test_a_source_that_takes_long_to_open_is_said_to_be_opened_and_the_host_is_t
         watched.until(lambda s: power_w(s, 0) > 0 and not s.absent)
 
 
-def test_a_source_that_has_nothing_says_why_and_is_asked_again_until_its_driver_comes() -> None:
+def test_a_source_without_devices_says_why_and_is_retried_until_its_driver_comes() -> None:
     gpus = FakeGpus(absent=Missing("the driver is not loaded"))
     with collecting(gpus) as watched:
         sample = watched.until(lambda s: gpus.opens > 2)
@@ -307,7 +307,7 @@ def test_without_gpus_there_are_no_processes_to_ask_for() -> None:
         watched.until(lambda s: s.processes == NO_GPU)
 
 
-def test_process_lists_are_dear_and_read_every_other_second_at_most() -> None:
+def test_process_lists_are_expensive_and_read_every_other_second_at_most() -> None:
     clock = Clock()
     gpus = FakeGpus((0,), clock=clock)
     with collecting(gpus, clock=clock) as watched:

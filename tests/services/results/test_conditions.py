@@ -341,7 +341,7 @@ def test_only_what_was_sampled_within_the_blocks_of_a_case_counts_for_it(tmp_pat
     assert found[1] == CaseConditions(1, 12, 1800.0, 1980.0, 1.0, 0.0, 0.0, Missing("not measured"))
 
 
-def test_each_block_tells_why_its_clocks_were_held_back_and_one_without_a_sample_tells_nothing(
+def test_each_block_has_the_reason_its_clocks_were_limited_unless_it_has_no_sample(
     tmp_path: Path,
 ) -> None:
     case = make_case("gemm", device_class="gpu")

@@ -310,7 +310,7 @@ def test_nothing_raw_of_a_name_reaches_the_terminal(children: list[subprocess.Po
     assert b"pwned" in raw
 
 
-def test_processes_that_ended_are_zombies_or_belong_to_others_are_told_apart(
+def test_processes_that_ended_are_zombies_or_belong_to_others_are_distinguished(
     children: list[subprocess.Popen[bytes]],
 ) -> None:
     zombie = begin(children)
@@ -491,10 +491,10 @@ def test_a_recording_is_played_back_in_the_panes(tmp_path: Path) -> None:
 
 def test_the_monitor_alone_loads_nothing_heavy(tmp_path: Path) -> None:
     """An exit handler in its process writes the list of loaded modules."""
-    told = tmp_path / "modules"
+    listing = tmp_path / "modules"
     code = (
         "import atexit, pathlib, sys;"
-        f"atexit.register(lambda: pathlib.Path({str(told)!r}).write_text(' '.join(sys.modules)));"
+        f"atexit.register(lambda: pathlib.Path({str(listing)!r}).write_text(' '.join(sys.modules)));"
         "sys.argv = ['gputui', 'monitor'];"
         "from gputui.cli import main; sys.exit(main())"
     )
@@ -503,7 +503,7 @@ def test_the_monitor_alone_loads_nothing_heavy(tmp_path: Path) -> None:
     with Terminal([sys.executable, "-c", code], 120, 40, environment=environment) as terminal:
         wait_for_pane(terminal, 0, "busy ", "%")
         leave(terminal)
-    loaded = set(told.read_text().split())
+    loaded = set(listing.read_text().split())
     assert "gputui.tui.app" in loaded
     assert not loaded & {"duckdb", "numpy", "pandas", "torch"}
 

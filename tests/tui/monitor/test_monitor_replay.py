@@ -109,7 +109,7 @@ def test_readings_that_were_meant_to_be_far_apart_are_not_stale(replayed: Make) 
     assert "STALE" not in shown.text
 
 
-def test_the_header_tells_position_speed_and_whether_it_plays(replayed: Make) -> None:
+def test_the_header_shows_position_speed_and_whether_it_plays(replayed: Make) -> None:
     shown = replayed()
     shown.pass_s(83)
     assert "playing 1:23 of 10:00 · 1x · charts 1 min" in shown.header
@@ -127,7 +127,7 @@ def test_the_header_tells_position_speed_and_whether_it_plays(replayed: Make) ->
     assert "playing 1:26 of 10:00 · 2026-11-18 11:08:06 UTC · 0.5x" in shown.header
 
 
-def test_a_recording_of_hours_tells_hours(replayed: Make) -> None:
+def test_a_recording_of_hours_shows_hours(replayed: Make) -> None:
     shown = replayed(apart_s=10.0, seconds=7205)
     shown.pass_s(61)
     assert "playing 0:01:01 of 2:00:00" in shown.header

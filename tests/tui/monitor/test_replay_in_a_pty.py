@@ -143,13 +143,13 @@ def test_nothing_is_printed_when_a_screen_ends(
         assert printed_at_the_end(terminal) == ""
 
 
-def test_a_run_that_cannot_be_played_is_told_in_two_lines(start: Start, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_played_is_reported_in_two_lines(start: Start, tmp_path: Path) -> None:
     run_dir = make_journal(tmp_path / "empty", machine=GPU_MACHINE)
     write_telemetry(run_dir, [])
     bare = tmp_path / "bare.db"
     store_run(bare, read_journal(run_dir), read_telemetry(run_dir))
     with start("replay", "latest", str(bare), columns=300) as terminal:
         assert terminal.ended() == 2
-        said = [line.rstrip() for line in terminal.screen.display if line.strip()]
-        assert "holds no telemetry" in said[0]
-        assert len(said) == 2
+        lines = [line.rstrip() for line in terminal.screen.display if line.strip()]
+        assert "holds no telemetry" in lines[0]
+        assert len(lines) == 2

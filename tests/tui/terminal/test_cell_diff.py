@@ -184,7 +184,7 @@ def test_of_a_wide_character_both_halves_are_written() -> None:
     assert diff.diff(lines("a温c")) == "\x1b[1;2H温\x1b[4Gc\x1b[K"
 
 
-def test_behind_a_character_of_disputed_width_the_column_is_told() -> None:
+def test_after_a_character_of_disputed_width_the_column_is_set() -> None:
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
     assert diff.diff(lines("温度x")).endswith("\x1b[1;1H温\x1b[3G度\x1b[5Gx")
 
@@ -217,7 +217,7 @@ def test_what_counts_as_one_cell_is_one_cell_in_terminals() -> None:
         ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1", "NO_COLOR": "1"}, Depth.NONE),
     ],
 )
-def test_a_light_background_is_told_where_there_are_256_colours(
+def test_a_light_background_is_respected_where_there_are_256_colours(
     environment: dict[str, str], depth: Depth
 ) -> None:
     assert depth_of(environment) is depth

@@ -78,7 +78,7 @@ def test_a_late_first_answer_ends_the_guessing() -> None:
     assert gate.may_write(4, True)
 
 
-def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+def test_a_lost_answer_is_queried_again() -> None:
     gate = FrameGate(0)
     gate.answered(0)
     gate.sent(0)

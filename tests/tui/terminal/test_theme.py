@@ -131,5 +131,5 @@ async def test_every_text_of_every_screen_can_be_read(
             await press(pilot, *keys)
             found |= pairs_on(app)
     ratios = {text: (pair, least_ratio(pair, depth)) for pair, text in found.items()}
-    assert not {text: told for text, told in ratios.items() if told[1] < LEAST}
+    assert not {text: ratio for text, ratio in ratios.items() if ratio[1] < LEAST}
     assert len(found) > 5
