@@ -113,7 +113,7 @@ class MonitorApp(FastPaint):
         """Whether screens use only ASCII characters."""
         self._entries = {entry.id: entry for entry in screens}
         self._opened: dict[str, Screen[None]] = {}
-        self._is_dressed = False
+        self._has_theme = False
         self.runs_in_progress = 0
         """As of the last check, a few seconds ago at most."""
         self._runs_watch: RunsWatch | None = None
@@ -235,7 +235,7 @@ class MonitorApp(FastPaint):
         from gputui.services.support.paths import error_log
         from gputui.tui.shell.log_screen import LogScreen
 
-        self._dress()
+        self._apply_theme()
         self.push_screen(LogScreen(error_log()))
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
@@ -251,7 +251,7 @@ class MonitorApp(FastPaint):
         if screen is None:
             from gputui.tui.shell.registry import load_screen
 
-            self._dress()
+            self._apply_theme()
             screen = self._opened[screen_id] = load_screen(entry)
             self.install_screen(screen, screen_id)
         if self.screen is not screen:
@@ -269,7 +269,7 @@ class MonitorApp(FastPaint):
         """Show the keys of the current screen."""
         from gputui.tui.shell.help_screen import HelpScreen
 
-        self._dress()
+        self._apply_theme()
         actions = self.screen.shown_actions if isinstance(self.screen, AppScreen) else ()
         self.push_screen(HelpScreen(actions, tuple(self._entries.values())))
 
@@ -295,16 +295,16 @@ class MonitorApp(FastPaint):
             else:
                 self.call_later(self.run_action, action.id)
 
-        self._dress()
+        self._apply_theme()
         self.push_screen(Palette((*screen.shown_actions, *opening, *of_app)), chosen)
 
-    def _dress(self) -> None:
+    def _apply_theme(self) -> None:
         """Register the theme when the first stock widget is shown: the monitor has none."""
-        if self._is_dressed:
+        if self._has_theme:
             return
         from gputui.tui.widgets.screen_theme import theme_for
 
-        self._is_dressed = True
+        self._has_theme = True
         self.animation_level = "none"
         theme = theme_for(self.depth)
         self.register_theme(theme)

@@ -114,7 +114,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 feed,
                 bell,
                 model.actions,
-                _Errands(feed, model.say).do,
+                lambda request: _handle(request, feed, model.say),
                 screens=screens,
                 ascii_only=options.is_ascii,
             )
@@ -161,30 +161,23 @@ def _end_before_python(status: int) -> None:
         os._exit(status)
 
 
-class _Errands:
-    """Handles the model's requests that concern the feed or other processes."""
+def _handle(request: object, feed: Feed, say: Callable[[str, str], None]) -> None:
+    """Handle a request of the model that concerns the feed or another process, and report the outcome."""
+    from gputui.sources.processes import end_process
+    from gputui.tui.monitor.requests import EndProcess, SetInterval, WantProcesses
 
-    def __init__(self, feed: Feed, say: Callable[[str, str], None]) -> None:
-        self._feed = feed
-        self._say = say
+    if isinstance(request, SetInterval):
+        feed.set_interval(request.seconds)
+    elif isinstance(request, WantProcesses):
+        feed.want_processes(request.wanted)
+    elif isinstance(request, EndProcess):
+        try:
+            end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
+        except GputuiError as error:
+            from gputui.services.support.error_log import keep_error
+            from gputui.services.support.paths import error_log
 
-    def do(self, request: object) -> None:
-        """Handle one request and report errors in the last line."""
-        from gputui.sources.processes import end_process
-        from gputui.tui.monitor.requests import EndProcess, SetInterval, WantProcesses
-
-        if isinstance(request, SetInterval):
-            self._feed.set_interval(request.seconds)
-        elif isinstance(request, WantProcesses):
-            self._feed.want_processes(request.wanted)
-        elif isinstance(request, EndProcess):
-            try:
-                end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
-            except GputuiError as error:
-                from gputui.services.support.error_log import keep_error
-                from gputui.services.support.paths import error_log
-
-                keep_error(error_log(), "monitor", error.message)
-                self._say(error.message, "warn")
-            else:
-                self._say(f"{request.signal} was sent to process {request.pid}", "good")
+            keep_error(error_log(), "monitor", error.message)
+            say(error.message, "warn")
+        else:
+            say(f"{request.signal} was sent to process {request.pid}", "good")

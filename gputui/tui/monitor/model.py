@@ -59,7 +59,7 @@ _HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
 
 
 @dataclass(slots=True)
-class _Held:
+class _Snapshot:
     """What a frame shows; pausing keeps a copy."""
 
     sample: LiveSample
@@ -120,7 +120,7 @@ class MonitorModel:
         self._history = History()
         self._ledger = Ledger(usd_per_hour)
         self._sample: LiveSample | None = None
-        self._paused: _Held | None = None
+        self._paused: _Snapshot | None = None
         self._charts = ChartPool()
         self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
@@ -295,7 +295,7 @@ class MonitorModel:
         elif self._paused is not None:
             self._paused = None
         elif self._sample is not None:
-            self._paused = _Held(self._sample, self._history.copied(), self._ledger.copied(), self._now())
+            self._paused = _Snapshot(self._sample, self._history.copied(), self._ledger.copied(), self._now())
 
     def _seek_by(self, seconds: float) -> None:
         if self._recording is not None:
@@ -468,14 +468,14 @@ class MonitorModel:
         """
         if self._recording is not None and self._sample is not None:
             now_ns = self._sample.t_ns
-        held = self._paused or (
-            _Held(self._sample, self._history, self._ledger, now_ns) if self._sample is not None else None
+        snapshot = self._paused or (
+            _Snapshot(self._sample, self._history, self._ledger, now_ns) if self._sample is not None else None
         )
-        tick = None if held is None else held.now_ns // TICK_NS
-        drawn_of = (width, height, self._changes, tick, id(held.sample) if held is not None else None)
+        tick = None if snapshot is None else snapshot.now_ns // TICK_NS
+        drawn_of = (width, height, self._changes, tick, id(snapshot.sample) if snapshot is not None else None)
         if drawn_of == self._drawn_of:
             return self._lines
-        lines = self._picture(held, width, height)
+        lines = self._picture(snapshot, width, height)
         if self._ascii_only:
             lines = [in_ascii(line) for line in lines]
         before = self._lines
@@ -484,22 +484,23 @@ class MonitorModel:
             for row, line in enumerate(lines)
         )
         self._drawn_of = drawn_of
-        self._drawn_sample = held.sample if held is not None else None  # keeps its id from being reused
+        # kept, so that its id is not reused
+        self._drawn_sample = snapshot.sample if snapshot is not None else None
         return self._lines
 
-    def _picture(self, held: _Held | None, width: int, height: int) -> list[Line]:
+    def _picture(self, snapshot: _Snapshot | None, width: int, height: int) -> list[Line]:
         self._hits = _Hits()
         self._width = width
         if width < MIN_WIDTH or height < MIN_HEIGHT:
             text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
             rows = wrapped(text, width, height) if width > 0 and height > 0 else []
             return filled([fitted((Span(row),), width) for row in rows], width, height)
-        if held is None:
+        if snapshot is None:
             head = self._header(width)
             return filled(
                 [head, fitted((Span("waiting for the first reading", "dim"),), width)], width, height
             )
-        sample = held.sample
+        sample = snapshot.sample
         gpus = _parents(sample.gpus)
         names = {device.device for device in gpus}
         instances: dict[int, list[DeviceSample]] = {device: [] for device in names}
@@ -510,13 +511,13 @@ class MonitorModel:
             self._selected_gpu = None
         if self._settings.show_processes:
             self._table.take(sample.processes)
-        context = self._context(held)
+        context = self._context(snapshot)
         foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(
-                held.now_ns,
+                snapshot.now_ns,
                 gpu,
-                held.ledger.account(gpu.device).slowed,
+                snapshot.ledger.account(gpu.device).slowed,
                 foreign.get(gpu.device, 0),
                 context.stale_after_s,
             )
@@ -536,15 +537,15 @@ class MonitorModel:
         lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
         return lines
 
-    def _context(self, held: _Held) -> PaneContext:
+    def _context(self, snapshot: _Snapshot) -> PaneContext:
         metrics = tuple(m for m in map(metric_named, self._settings.metrics) if m is not None)
         return PaneContext(
-            held.now_ns,
+            snapshot.now_ns,
             self._settings.zoom_min * 60 * SECOND_NS,
             self._units,
             metrics,
-            held.history,
-            held.ledger,
+            snapshot.history,
+            snapshot.ledger,
             self._charts,
             self._ascii_only,
             max(STALE_AFTER_S, 2.5 * (self._recording or self._settings).interval_s),
@@ -709,9 +710,9 @@ class MonitorModel:
         if self._message:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
         counts = counts_text(hidden_gpus, hidden_processes)
-        ailing = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
-        if ailing and self._selected_gpu is not None and not self._mode:
-            line = finding_line(self._selected_gpu, ailing[0], counts, width)
+        of_selected = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
+        if of_selected and self._selected_gpu is not None and not self._mode:
+            line = finding_line(self._selected_gpu, of_selected[0], counts, width)
             if line is not None:
                 return line
         has_process = self._settings.show_processes and table.total > 0

@@ -73,9 +73,9 @@ class Ring:
 
     def over(self, start_ns: int, end_ns: int) -> Bucket | None:
         """All buckets that begin in [start, end), or the one start lies in; None without values."""
-        first, behind = self._numbers_in(start_ns, end_ns)
+        first, end = self._numbers_in(start_ns, end_ns)
         least, greatest, total, count = math.inf, -math.inf, 0.0, 0
-        for number in range(max(first, behind - self.kept), behind):
+        for number in range(max(first, end - self.kept), end):
             slot = number % self.kept
             if self._numbers[slot] == number:
                 least = min(least, self._least[slot])
@@ -86,8 +86,8 @@ class Ring:
 
     def mean_over(self, start_ns: int, end_ns: int) -> float | None:
         """The mean of `over`; charts call it a hundred times per frame, mostly for one bucket."""
-        first, behind = self._numbers_in(start_ns, end_ns)
-        if behind - first > 1:
+        first, end = self._numbers_in(start_ns, end_ns)
+        if end - first > 1:
             bucket = self.over(start_ns, end_ns)
             return None if bucket is None else bucket.mean
         slot = first % self.kept
@@ -97,8 +97,8 @@ class Ring:
         """The first bucket and the one after the last that begin in [start, end), or the one start lies
         in."""
         first = -(-start_ns // self.length_ns)
-        behind = -(-end_ns // self.length_ns)
-        return (first - 1, first) if behind <= first else (first, behind)
+        end = -(-end_ns // self.length_ns)
+        return (first - 1, first) if end <= first else (first, end)
 
 
 class Series:

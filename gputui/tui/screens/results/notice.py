@@ -21,12 +21,12 @@ class NoticePage(LinesPage):
         super().__init__(id=id)
         self.heading = ""
         """The title in the screen's header."""
-        self.behind = "files"
+        self.back_to = "files"
         """Where esc leads: `files`, `runs` or `monitor`."""
         self._text: PageText = nothing
 
-    def set_text(self, heading: str, text: PageText, behind: str, width: int) -> None:
-        self.heading, self.behind, self._text = heading, behind, text
+    def set_text(self, heading: str, text: PageText, back_to: str, width: int) -> None:
+        self.heading, self.back_to, self._text = heading, back_to, text
         self.draw(width)
 
     def draw(self, width: int) -> None:

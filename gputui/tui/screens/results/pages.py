@@ -56,8 +56,10 @@ def blocks_page(
             foot += paragraph(
                 f"launch {measurement.launch_id + 1}: {measurement.outcome}: {measurement.reason}", width
             )
-    seen = detail.conditions.get(case.case_id)
-    foot += paragraph(" · ".join(_conditions(seen)) if seen else "no telemetry of its blocks", width)
+    conditions = detail.conditions.get(case.case_id)
+    foot += paragraph(
+        " · ".join(_conditions(conditions)) if conditions else "no telemetry of its blocks", width
+    )
     rows = max(min(height - _BELOW_BLOCKS - len(foot), 12), 4)
     chart = block_chart(case, reasons, width, rows, ascii_only=ascii_only)
     if not chart:
@@ -65,21 +67,21 @@ def blocks_page(
     return (*chart, (), *foot)
 
 
-def _conditions(seen: CaseConditions) -> Iterator[str]:
+def _conditions(conditions: CaseConditions) -> Iterator[str]:
     """Clock, throttling and warm-up while the case was timed."""
-    if not isinstance(seen.clock_median_mhz, Missing):
-        most = seen.clock_most_mhz
+    if not isinstance(conditions.clock_median_mhz, Missing):
+        most = conditions.clock_most_mhz
         of = "" if isinstance(most, Missing) else f" of {most:.0f}"
-        yield f"clock {seen.clock_median_mhz:.0f}{of} MHz"
+        yield f"clock {conditions.clock_median_mhz:.0f}{of} MHz"
     for share, word in (
-        (seen.slowed_share, "slowed by heat or a power brake"),
-        (seen.power_capped_share, "power-capped"),
-        (seen.cold_share, "still warming up"),
-        (seen.shared_share, "beside another process on its GPU"),
+        (conditions.slowed_share, "slowed by heat or a power brake"),
+        (conditions.power_capped_share, "power-capped"),
+        (conditions.cold_share, "still warming up"),
+        (conditions.shared_share, "beside another process on its GPU"),
     ):
         if not isinstance(share, Missing) and share > 0:
             yield f"{word} {format_percent(share)} of the time"
-    yield f"{seen.samples} samples during its blocks"
+    yield f"{conditions.samples} samples during its blocks"
 
 
 def step_page(

@@ -144,7 +144,7 @@ class ResultsScreen(ShellScreen):
         self._list_files(opens=default if default.is_file() else None)
 
     def _list_files(self, opens: Path | None = None) -> None:
-        self._notice("looking for result files", behind="monitor")
+        self._notice("looking for result files", back_to="monitor")
         self.begin(
             lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
             lambda files: self._take_files(files, opens),
@@ -159,32 +159,32 @@ class ResultsScreen(ShellScreen):
             self._show_level("files")
         else:
             runs = shell_of(self).runs_in_progress
-            self._notice("no result files", lambda width: first_steps(width, runs), behind="monitor")
+            self._notice("no result files", lambda width: first_steps(width, runs), back_to="monitor")
 
     # runs
 
     def open_file(self, path: Path, run: str = "") -> None:
         """Read the runs of a file in the background, and show them, or the run named."""
         self._notice(path.name)
-        self._read_runs(path, lambda held: self._take_runs(held, run))
+        self._read_runs(path, lambda contents: self._take_runs(contents, run))
 
     def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
         self._runs_table.expect(path)
         self._page.heading = path.name
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
-    def _take_runs(self, held: FileRuns, run: str) -> None:
-        self._runs_table.hold(held)
-        self._files_table.remember(held.path)
-        for warning in held.warnings:
+    def _take_runs(self, contents: FileRuns, run: str) -> None:
+        self._runs_table.hold(contents)
+        self._files_table.remember(contents.path)
+        for warning in contents.warnings:
             self.say(warning, "warn")
-        if not held.runs:
-            self._notice(held.path.name, no_runs(held.path))
+        if not contents.runs:
+            self._notice(contents.path.name, no_runs(contents.path))
             return
         self._show_level("runs")
         if run:
             try:
-                self._open_run(find_run(held.runs, run))
+                self._open_run(find_run(contents.runs, run))
             except GputuiError as error:
                 self.say_error(error)
 
@@ -197,10 +197,12 @@ class ResultsScreen(ShellScreen):
     # one run
 
     def _open_run(self, run: RunSummary) -> None:
-        held = self._runs_table.held
-        assert held is not None
-        self._notice(f"{run.short_id} {run.label}", behind="runs")
-        self.begin(lambda job: read_detail(held.path, run.run_id, job), self._take_detail, self._notice_error)
+        contents = self._runs_table.contents
+        assert contents is not None
+        self._notice(f"{run.short_id} {run.label}", back_to="runs")
+        self.begin(
+            lambda job: read_detail(contents.path, run.run_id, job), self._take_detail, self._notice_error
+        )
 
     def _take_detail(self, detail: RunDetail) -> None:
         self._show_level("run")
@@ -244,22 +246,22 @@ class ResultsScreen(ShellScreen):
             self._filter_runs("")
         elif self.level == "runs":
             self._list_files()
-        elif self.level == "notice" and self._page.behind == "runs":
+        elif self.level == "notice" and self._page.back_to == "runs":
             self._leave_notice()
-        elif self.level == "notice" and self._page.behind == "files":
+        elif self.level == "notice" and self._page.back_to == "files":
             self._list_files()
         else:
             shell_of(self).open_screen("monitor")
 
     def _leave_notice(self) -> None:
         """Return to the previous level, if it has something to show."""
-        held = self._runs_table.held
-        if self._page.behind == "runs" and held is not None and held.runs:
+        contents = self._runs_table.contents
+        if self._page.back_to == "runs" and contents is not None and contents.runs:
             self._show_level("runs")
         elif self._files_table.files:
             self._show_level("files")
         else:
-            self._notice("result files", how_to_list_again, behind="monitor")
+            self._notice("result files", how_to_list_again, back_to="monitor")
 
     def action_open_path(self) -> None:
         def opened(text: str | None) -> None:
@@ -272,8 +274,8 @@ class ResultsScreen(ShellScreen):
     def action_reload(self) -> None:
         if self.level == "run" and self._pane.detail is not None:
             self._open_run(self._pane.detail.run.summary)
-        elif self.level == "runs" and self._runs_table.held is not None:
-            self.open_file(self._runs_table.held.path)
+        elif self.level == "runs" and self._runs_table.contents is not None:
+            self.open_file(self._runs_table.contents.path)
         else:
             self._list_files()
 
@@ -331,14 +333,14 @@ class ResultsScreen(ShellScreen):
         shell_of(self).open_screen("compare", words)
 
     def action_label(self) -> None:
-        run, held = self._run_here, self._runs_table.held
-        if run is not None and held is not None:
-            ask_label(self, held.path, run, partial(self._change, held.path))
+        run, contents = self._run_here, self._runs_table.contents
+        if run is not None and contents is not None:
+            ask_label(self, contents.path, run, partial(self._change, contents.path))
 
     def action_delete(self) -> None:
-        run, held = self._run_here, self._runs_table.held
-        if run is not None and held is not None:
-            ask_removal(self, held.path, run, partial(self._change, held.path))
+        run, contents = self._run_here, self._runs_table.contents
+        if run is not None and contents is not None:
+            ask_removal(self, contents.path, run, partial(self._change, contents.path))
 
     def _change(self, path: Path, change: Callable[[], None], message: str) -> None:
         """Write to the file in the background, then show its new contents."""
@@ -421,21 +423,21 @@ class ResultsScreen(ShellScreen):
         super().on_screen_resume()
         if not self.is_ready or self.is_busy:
             return
-        held = self._runs_table.held
-        if self.level == "runs" and held is not None and self._runs_table.is_outdated:
+        contents = self._runs_table.contents
+        if self.level == "runs" and contents is not None and self._runs_table.is_outdated:
             here = self._run_here
-            self._read_runs(held.path, lambda now: self._take_again(now, here))
+            self._read_runs(contents.path, lambda now: self._take_again(now, here))
         elif self.level == "files":
             self.begin(
                 lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
                 lambda files: self._take_files(files, None),
                 self._notice_error,
             )
-        elif self.level == "notice" and self._page.behind == "monitor":
+        elif self.level == "notice" and self._page.back_to == "monitor":
             self._begin()
 
-    def _take_again(self, held: FileRuns, here: RunSummary | None) -> None:
-        self._take_runs(held, "")
+    def _take_again(self, contents: FileRuns, here: RunSummary | None) -> None:
+        self._take_runs(contents, "")
         if here is not None and self.level == "runs":
             self._runs_table.draw(here.run_id)
             self.refresh_lines()
@@ -451,14 +453,14 @@ class ResultsScreen(ShellScreen):
         level = self.level
         (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
 
-    def _notice(self, heading: str, words: PageText = nothing, behind: str = "files") -> None:
-        """Show a text instead of a table; `behind` is where esc leads."""
-        self._page.set_text(heading, words, behind, self.size.width)
+    def _notice(self, heading: str, words: PageText = nothing, back_to: str = "files") -> None:
+        """Show a text instead of a table; `back_to` is where esc leads."""
+        self._page.set_text(heading, words, back_to, self.size.width)
         self._show_level("notice")
 
     def _notice_error(self, message: str, hint: str) -> None:
-        behind = {"run": "runs", "runs": "files"}.get(self.level, self._page.behind)
-        self._notice(self._page.heading, error_text(message, hint), behind)
+        back_to = {"run": "runs", "runs": "files"}.get(self.level, self._page.back_to)
+        self._notice(self._page.heading, error_text(message, hint), back_to)
 
 
 SCREEN = ResultsScreen
