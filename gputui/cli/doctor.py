@@ -31,7 +31,7 @@ def command(python: str | None, db: Path | None, as_json: bool) -> int:
 
     Exit 1 if a problem was found; notes are none. Nothing is measured, and nothing stays behind.
     """
-    checks = run_checks(terminal_here(), python=python, db=db, on_step=_told)
+    checks = run_checks(terminal_here(), python=python, db=db, on_step=_report_step)
     if as_json:
         plain = [
             {"topic": c.topic, "state": c.state, "found": c.found, "next_step": c.next_step} for c in checks
@@ -47,7 +47,6 @@ def command(python: str | None, db: Path | None, as_json: bool) -> int:
 
 
 def terminal_here() -> Terminal:
-    """The terminal of this process."""
     size = shutil.get_terminal_size()
     return Terminal(
         size.columns, size.lines, sys.stdout.isatty(), sys.stdout.encoding or "", os.environ.get("TERM", "")
@@ -55,9 +54,9 @@ def terminal_here() -> Terminal:
 
 
 def lines_of(check: Check, width: int) -> list[str]:
-    """One check: mark, topic, what was found, and below it what to do.
+    """One check: mark, topic, finding, and the next step below.
 
-    Lines have at most `width` cells, but a path or option is never broken: it could not be copied.
+    Lines have at most `width` cells, but paths and options are never broken, so that they can be copied.
     """
     import textwrap
 
@@ -74,6 +73,6 @@ def lines_of(check: Check, width: int) -> list[str]:
     return lines
 
 
-def _told(what: str) -> None:
+def _report_step(what: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"looking at {what} ...", err=True)

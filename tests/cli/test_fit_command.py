@@ -1,4 +1,4 @@
-"""`gputui fit` as it is typed and as it is printed."""
+"""`gputui fit`: arguments and printed answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import said, said_as_json
+from command_line import printed, printed_json
 from rich.cells import cell_len
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
@@ -35,7 +35,7 @@ def test_it_fits_a_terminal_of_24_lines_and_no_line_is_cut_or_ends_in_spaces(
     columns: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    status, out, err = said(capsys, "fit", *words)
+    status, out, err = printed(capsys, "fit", *words)
     assert (status, err) == (0, "")
     assert len(out.splitlines()) <= 23  # the prompt takes one
     assert max(map(cell_len, out.split("\n"))) <= int(columns)
@@ -45,7 +45,7 @@ def test_it_fits_a_terminal_of_24_lines_and_no_line_is_cut_or_ends_in_spaces(
 
 def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--params", "10e9", "--optimizer", "adam", "--precision", "fp32", "--activations", "20e9")
-    found = said_as_json(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
+    found = printed_json(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     parts = found["all_at_once"]
     assert [parts[f"{n}_bytes"] for n in ("weights", "activations", "gradients", "optimizer", "total")] == [
         40 * 10**9,
@@ -58,7 +58,7 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
     assert gpu["names"] == ["H100 SXM 80GB"]
     assert (gpu["word"], gpu["largest_batch"]) == ("several GPUs", 0)
     assert "missing" in gpu["largest_batch_checkpoint"]
-    _, out, _ = said(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
+    _, out, _ = printed(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     told = " ".join(out.split())
     assert told.startswith(
         "Does not fit: training 10B with Adam in fp32 (batch 1 x 2048 tokens) needs 177 GiB"
@@ -67,7 +67,7 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
 
 
 def test_the_output_says_where_activations_and_the_shape_are_from(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = said(capsys, "fit", "--params", "7B", "--gpu", "H200")
+    _, out, _ = printed(capsys, "fit", "--params", "7B", "--gpu", "H200")
     told = " ".join(out.split())
     assert "Assumed: 32 layers of width 4096 as in LLaMA 7B" in told
     assert "Activations by formula: within 10 % on CPUs, not checked on GPUs." in told
@@ -96,8 +96,8 @@ def test_the_answer_comes_first_and_the_table_has_the_gpus_it_names_and_ten_more
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    _, out, _ = said(capsys, "fit", *words)
-    found = said_as_json(capsys, "fit", *words)
+    _, out, _ = printed(capsys, "fit", *words)
+    found = printed_json(capsys, "fit", *words)
     answer = out.splitlines()[0]
     assert answer == found["headline"]
     assert answer.startswith(("Fits: ", "Does not fit "))
@@ -107,7 +107,7 @@ def test_the_answer_comes_first_and_the_table_has_the_gpus_it_names_and_ten_more
     assert set(shown) == {*found["shown_first"], *named}
     assert len(found["shown_first"]) == 10
     every = [name for size in found["gpus"] for name in size["names"]]
-    _, whole, _ = said(capsys, "fit", *words, "--all")
+    _, whole, _ = printed(capsys, "fit", *words, "--all")
     assert rows_of(whole) == every
     assert f"--all: {len(every)}." in out
     assert "--all:" not in whole
@@ -118,9 +118,9 @@ def test_each_gpu_has_the_size_and_price_in_the_table_that_it_has_by_name(
     capsys: pytest.CaptureFixture[str], kind: tuple[str, ...]
 ) -> None:
     words = ("fit", *kind, "--params", "7e9")
-    table = {name: size for size in said_as_json(capsys, *words)["gpus"] for name in size["names"]}
+    table = {name: size for size in printed_json(capsys, *words)["gpus"] for name in size["names"]}
     for name in ("H20", "H200 SXM", "GB200", "Instinct MI300X", "RTX 3080 12GB", "L40S"):
-        (alone,) = said_as_json(capsys, *words, "--gpu", name)["gpus"]
+        (alone,) = printed_json(capsys, *words, "--gpu", name)["gpus"]
         assert alone["names"] == [name]
         for key in ("memory_bytes", "memory_is_estimated", "word", "needed_high_bytes"):
             assert alone[key] == table[name][key]
@@ -130,14 +130,14 @@ def test_each_gpu_has_the_size_and_price_in_the_table_that_it_has_by_name(
 def test_no_table_offers_more_gpus_than_an_instance_has(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, out, _ = said(capsys, "fit", "--params", "70B", "--all")
+    _, out, _ = printed(capsys, "fit", "--params", "70B", "--all")
     for line in out.splitlines():
         if many := re.search(r"on (\d+) GPUs", line):
             assert int(many[1]) <= 8 or re.search(r" \d+\.\d\d ", line)
 
 
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    found = said_as_json(capsys, "fit", "--params", "7e9")
+    found = printed_json(capsys, "fit", "--params", "7e9")
     assert found["schema"] == 1
     table = PAGE.read_text().partition("`gputui fit --json`")[2].partition("\n\n`")[0]
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
@@ -154,7 +154,7 @@ def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    found = said_as_json(capsys, "fit", "--infer", "--params", "8B")
+    found = printed_json(capsys, "fit", "--infer", "--params", "8B")
     assert found["schema"] == 1
     text = PAGE.read_text()
     table = text.partition("`gputui fit --infer --json`")[2].partition("\n\n`")[0]
@@ -192,10 +192,10 @@ def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture
     ],
     ids=" ".join,
 )
-def test_wrong_input_is_told_and_ends_with_2(
+def test_wrong_input_is_reported_and_ends_with_2(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], about: str
 ) -> None:
-    status, out, err = said(capsys, "fit", *words, "--json")
+    status, out, err = printed(capsys, "fit", *words, "--json")
     assert (status, out) == (2, "")
     assert about in err
     assert "Traceback" not in err

@@ -43,7 +43,7 @@ def test_a_driver_name_finds_its_own_row_and_not_a_lookalike(device_name: str, n
     assert found(device_name).name == name
 
 
-def test_parts_with_one_name_are_told_apart_by_memory() -> None:
+def test_parts_with_one_name_are_distinguished_by_memory() -> None:
     assert found("NVIDIA GeForce RTX 3080", 10.0).name == "RTX 3080"
     assert found("NVIDIA GeForce RTX 3080", 12.0).name == "RTX 3080 12GB"
     assert found("NVIDIA H20", 95.6).name == "H20"

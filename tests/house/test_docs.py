@@ -1,4 +1,4 @@
-"""What the pages say of commands, profiles and workloads is what there is."""
+"""The pages agree with the code on commands, profiles and workloads."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> 
 
 
 def row_of(name: str, page: str) -> str:
-    """The row of a table of docs/profiles.md that begins with this name."""
+    """The row that begins with this name in a table of docs/profiles.md."""
     rows = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
     assert len(rows) == 1, f"docs/profiles.md has {len(rows)} rows that begin with | `{name}` |"
     return str(rows[0])
 
 
 @pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
-def test_the_page_of_profiles_tells_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
+def test_the_page_of_profiles_states_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
     assert row_of(profile.name, pages["profiles.md"]).endswith(f"| {round(profile.budget_s / 60, 1):g} min |")
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_the_page_of_profiles_tells_of_each_workload(workload: Workload, pages: dict[str, str]) -> None:
+def test_the_page_of_profiles_lists_each_workload(workload: Workload, pages: dict[str, str]) -> None:
     assert f"| {', '.join(workload.precisions)} |" in row_of(workload.name, pages["profiles.md"])
     compiled = pages["profiles.md"].partition("`modes = ")[2].partition("\n\n")[0]
     assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes)

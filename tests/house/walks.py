@@ -60,7 +60,7 @@ if os.path.basename(sys.orig_argv[1]) == "start.py":
 
     time.perf_counter_ns = _reading_ns
 """
-"""In a worker: every block takes exactly as long, and a step of the warm-up another time."""
+"""In a worker: every block takes exactly as long, and warm-up steps another time."""
 
 
 def walk_of_power(place: Path) -> tuple[str, ...]:
@@ -131,8 +131,8 @@ def _write_forms(
     begins: Mapping[str, str],
     ends: Sequence[str] = (),
 ) -> None:
-    told = {"forms": forms, "begins": begins, "ends": ends}
-    (place / "forms.json").write_text(json.dumps(told), encoding="utf-8")
+    config = {"forms": forms, "begins": begins, "ends": ends}
+    (place / "forms.json").write_text(json.dumps(config), encoding="utf-8")
 
 
 def _gputui(environment: Mapping[str, str], *words: str | Path) -> None:
@@ -154,7 +154,7 @@ def _shortest(place: Path) -> tuple[str, ...]:
 
 
 def numbered(walk: Sequence[str]) -> str:
-    """The walk as it stands in the page."""
+    """The walk as the page shows it."""
     rows = []
     for number, hop in enumerate(walk, 1):
         where, _, name = hop.partition(" ")
@@ -177,7 +177,6 @@ WALKS = {"power": walk_of_power, "block": walk_of_block}
 
 
 def main(words: Sequence[str]) -> None:
-    """Print the walks, or write them into the page."""
     for name, follow in WALKS.items():
         with tempfile.TemporaryDirectory() as directory:
             walk = follow(Path(directory))

@@ -39,10 +39,10 @@ _PARTS = frozenset({"<module>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setco
 class _Form:
     """How the value looks: a number, or a text that holds one of these."""
 
-    def __init__(self, name: str, looks: list[Any]) -> None:
+    def __init__(self, name: str, patterns: list[Any]) -> None:
         self.name = name
-        self.numbers = tuple(look for look in looks if not isinstance(look, str))
-        self.texts = tuple(look for look in looks if isinstance(look, str))
+        self.numbers = tuple(pattern for pattern in patterns if not isinstance(pattern, str))
+        self.texts = tuple(pattern for pattern in patterns if isinstance(pattern, str))
         self.bytes = tuple(text.encode() for text in self.texts)
 
     def is_number(self, value: float) -> bool:
@@ -69,12 +69,12 @@ class Tracer:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         with open(os.path.join(directory, "forms.json"), encoding="utf-8") as file:
-            told = json.load(file)
-        self._forms = [_Form(name, looks) for name, looks in told["forms"].items()]
+            config = json.load(file)
+        self._forms = [_Form(name, patterns) for name, patterns in config["forms"].items()]
         self._order = {form.name: place for place, form in enumerate(self._forms)}
-        self._begins: dict[str, str] = told["begins"]
+        self._begins: dict[str, str] = config["begins"]
         """By form, the beginning of the path of the functions that may have it from nowhere."""
-        self._ends: frozenset[str] = frozenset(told["ends"])
+        self._ends: frozenset[str] = frozenset(config["ends"])
         self._files = os.path.join(directory, "files")
         self._kept = os.path.join(directory, "kept")
         """A second name of every file and pipe that was read or written. While it has one, a file that was

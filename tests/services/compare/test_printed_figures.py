@@ -1,4 +1,4 @@
-"""Every figure of a printed table follows from the stored rows, by arithmetic that shares no code with it."""
+"""Every number of a printed table follows from the stored rows, by arithmetic that shares no code with it."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def center(values: Floats) -> float:
 
 
 def widened(values: Floats) -> float:
-    """By what neighbouring blocks have in common; at most 9 blocks here, so nothing is merged."""
+    """By the autocorrelation of neighbouring blocks; at most 9 blocks here, so nothing is merged."""
     away = stats.rankdata(values) - (len(values) + 1) / 2
     r = float((away[1:] * away[:-1]).sum() / (away * away).sum())
-    r = min((len(values) * r + 1) / (len(values) - 4), 0.9)  # a short series shows too little
+    r = min((len(values) * r + 1) / (len(values) - 4), 0.9)  # a short series underestimates it
     return float(np.sqrt((1 + r) / (1 - r))) if r > 0 else 1.0
 
 
@@ -215,9 +215,9 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
     widths = np.array([[m - low, high - m] for m, low, high in logs])
     both = np.sqrt((widths**2).sum(axis=0) + widths.prod(axis=0)) / 2  # correlation 0.5 between two rows
     ends = [middles.mean(), middles.mean() - both[0], middles.mean() + both[1]]
-    if ends[2] < 0:  # decided
+    if ends[2] < 0:  # significant
         found = re.search(r"  ([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\) +slower", row)
-    else:  # no number stands where none is told
+    else:  # a verdict that is not significant shows no number
         found, ends = re.search(r"  ([-+\d.]+) to ([-+\d.]+) % +inconclusive", row), ends[1:]
     assert found, row
     assert all(map(as_percent, found.groups(), np.expm1(ends)))
