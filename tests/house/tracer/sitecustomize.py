@@ -1,12 +1,12 @@
-# ruff: noqa: PTH118, PTH119, PTH123, PTH115, PTH116, PTH208
+# ruff: noqa: PTH118, PTH119, PTH123, PTH115, PTH116, PTH208, PTH103, PTH110
 """Follows a planted value through every function of gputui in this process.
 
 Python imports this file by its name. It works where GPUTUI_WALK names a directory with `forms.json`: how the
 value looks on its way, each form a name with a list of texts or numbers. A function has the value when an
 argument or a returned object holds it in one of these forms. It got it from its caller, from a function it
 called, from an attribute that another function assigned, or from a file or pipe that another process wrote;
-the walk begins below the path given for the first form. The shortest way to each function counts, and of equally
-short ones the latest: what an attribute holds came by the last assignment.
+the walk begins below the path given for the first form. The shortest way to each function counts, and of
+equally short ones the latest: what an attribute holds came by the last assignment.
 """
 
 from __future__ import annotations
