@@ -213,7 +213,7 @@ def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
 
 
 def test_the_worker_and_the_rest_of_gputui_know_the_same_words() -> None:
-    assert tuple(RATES) == contract_check.UNITS
+    assert tuple(RATES) == contract_check.UNITS, "RATES of model/units.py has other units than UNITS"
     assert contract_check.SUFFIXES == FIGURE_SUFFIXES
     assert contract_check.CLASSES == WORKLOAD_CLASSES
     assert contract_check.PRECISIONS == PRECISIONS

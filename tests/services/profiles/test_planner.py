@@ -17,7 +17,7 @@ from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import PLAN_SCHEMA, TIMED, Plan, PlannedCase
 from gputui.services.profiles.loader import Profile, find_profile, read_profile, shipped_profiles
 from gputui.services.profiles.planner import Choices, case_of, resolve_plan
-from gputui.worker.workloads import WORKLOADS
+from gputui.worker.workloads import WORKLOADS, workload_named
 
 QUICK = find_profile("quick")
 CPU_BOX = make_machine()
@@ -114,8 +114,8 @@ def test_on_an_h200_the_three_precisions_are_interleaved_in_one_launch() -> None
     timed = [launch for launch in plan.launches if launch.purpose == TIMED]
     by_launch = [[plan.cases[i].case for i in launch.case_ids] for launch in timed]
     for cases in by_launch:
-        wanted = ["fp32"] if cases[0].work.workload == "membw" else ["fp32", "tf32", "amp"]
-        assert [case.variant.precision for case in cases] == wanted
+        wanted = workload_named(cases[0].work.workload).precisions
+        assert tuple(case.variant.precision for case in cases) == wanted
         assert len({case.work for case in cases}) == 1
     assert {launch.device.visible for launch in plan.launches} == {H200.uuid}
 

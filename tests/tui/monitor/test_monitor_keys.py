@@ -14,7 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import GpuUse
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, keys_table, shown_keys
-from gputui.tui.monitor.metrics import Units
+from gputui.tui.monitor.metrics import METRICS, Units
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
@@ -400,10 +400,10 @@ def test_metrics_can_be_chosen_and_one_always_stays() -> None:
     assert "[x] busy" in shown(made)
     made.press("toggle")
     assert "[ ] busy" in shown(made)
-    for _ in range(20):
+    for _ in METRICS:
         made.press("down")
     made.press("toggle")
-    assert made.settings.metrics[-1] == "video"
+    assert made.settings.metrics[-1] == METRICS[-1].id
     made.press("back")
     assert "busy " not in shown(made).partition("host")[0]
 
