@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.recovered import report_recovered
-from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, alerts_of, finish, hold_signals, watch
+from gputui.cli.watching import (
+    ALL_HELP,
+    HOW_TO_LEAVE,
+    NOTIFY_HELP,
+    VERBOSE_HELP,
+    alerts_of,
+    finish,
+    hold_signals,
+    watch,
+)
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
@@ -76,6 +85,8 @@ if TYPE_CHECKING:
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, with as many launches.")
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
+@click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
+@click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     profile: str | None,
@@ -96,6 +107,8 @@ def command(
     like: str | None,
     detach: bool,
     notify: bool,
+    shows_all: bool,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Measure PROFILE and store the result.
@@ -148,7 +161,15 @@ def command(
     runs = start_runs(requests, target)
     plans = [request.plan for request in requests]
     watched = watch(runs, plans, alerts_of(runs, plans) if notify else None)
-    return finish(runs, watched, target, as_json=as_json, like="" if model is None else model.selector)
+    return finish(
+        runs,
+        watched,
+        target,
+        as_json=as_json,
+        is_verbose=verbose,
+        shows_all=shows_all,
+        like="" if model is None else model.selector,
+    )
 
 
 def _model(like: str, profile: str | None) -> Model:

@@ -65,9 +65,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_ends_with_results_the_word_on_the_box_and_what_to_type_next(place: Path) -> None:
     said = (place / "a.txt").read_text()
-    assert re.search(r"^spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s", said, re.MULTILINE)
+    assert re.match(r"\nHashing on all cores: [\d.]+ [MG]B/s\.\n\ncase \(mini cpu fp32\) +rate +95 %\n", said)
+    assert re.search(r"^spin 1t +[\d.]+ [MG]B/s", said, re.MULTILINE)
     assert f"stored as {said.split('stored as ')[1][:8]}" in said
-    assert "NO REFERENCE" in said
     assert "gputui compare" in said
     assert f"scp -P 2222 ana@[2001:db8::7]:{place / 'a.db'} ." in said
 

@@ -29,13 +29,9 @@ from gputui.analysis.verdict import (
     RatioEstimate,
     SpeedEstimate,
     Verdict,
-    compare_launches,
-    compare_pairs,
     geometric_mean,
     is_explained_by_clock,
     judge,
-    widened_by_contention,
-    with_ratio_of_speeds,
 )
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -46,15 +42,7 @@ from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import Use, is_impossible, uses_of
-from gputui.services.results.throughput import (
-    contention_of,
-    cost_of,
-    launches_of,
-    paired_launches,
-    paired_prior_of,
-    prior_of,
-    speed_of,
-)
+from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
 from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
@@ -519,23 +507,8 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
     units = a.result.case.unit, b.result.case.unit
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
-    if a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id:
-        pairs = paired_launches(a.result, b.result)
-        speed_a, speed_b = speed_of(a.result), speed_of(b.result)
-        if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
-            prior_sd = max(paired_prior_of(a.result), paired_prior_of(b.result))
-            paired = compare_pairs(pairs, prior_sd=prior_sd)
-            return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
-    estimate = compare_launches(
-        launches_of(a.result),
-        launches_of(b.result),
-        prior_sd_a=prior_of(a.result),
-        prior_sd_b=prior_of(b.result),
-        launch_is_block=a.result.case.is_whole,
-    )
-    if isinstance(estimate, Missing):
-        return estimate
-    return widened_by_contention(estimate, contention_of(a.result), contention_of(b.result))
+    is_one_run = a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id
+    return speed_ratio(a.result, b.result, is_one_run=is_one_run)
 
 
 def _explained(

@@ -569,7 +569,7 @@ def test_a_side_whose_cases_have_unequal_launches_says_so() -> None:
     assert "1 to 3 launches" in side_words(side_of_runs("a.db", [run]), "", 80)
 
 
-@pytest.mark.parametrize(("launches", "said"), [(1, "--launches 3"), (3, "a larger --budget")])
+@pytest.mark.parametrize(("launches", "said"), [(1, "--launches 3"), (3, "raise --budget")])
 def test_who_asked_for_three_launches_that_found_no_time_is_told_to_give_more(
     launches: int, said: str
 ) -> None:

@@ -160,7 +160,7 @@ def said(
 
 
 def test_show_prints_breakdown_operators_and_memory(said: Callable[..., str]) -> None:
-    printed = said("show", "latest", "a.db")
+    printed = said("show", "latest", "a.db", "--verbose")
     assert max(map(cell_len, printed.split("\n"))) <= 80
     rows = [" ".join(line.split()) for line in printed.split("a step of ")[1].split("\n")]
     assert "compute 75 %: forward 50 %, backward 25 %" in rows
