@@ -100,7 +100,7 @@ def _doubts(row: Row, limit: float | None) -> Iterable[str]:
             yield f", {row.verdict.reason}"
         return
     if any(flag.word == CROWDED and flag.side == "a" for flag in row.flags):
-        yield ", but the baseline may be faster: others held its CPUs"
+        yield ", but the baseline may be faster: CPU contention from other processes"
     elif row.estimate.low < limit:
         yield f", would have shown {format_change(_detectable(row.estimate, limit))}"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.health import CONTENTION
 from gputui.analysis.judgement import (
     COST,
     ENERGY,
@@ -61,7 +62,7 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
-CROWDED, SHARED = "kept from CPUs by others", "beside another process on its GPU"
+CROWDED, SHARED = CONTENTION, "another process on its GPU"
 FLAGGED_SHARE = 0.05
 """From which throttling is worth a flag: a cap that is touched now and then changes nothing."""
 COLD_SHARE = 0.2
@@ -526,7 +527,7 @@ def _explained(
     ]
     if verdict.word != "inconclusive" or not crowded:
         return verdict
-    told = f"others held the CPUs for {' and '.join(crowded)} time"
+    told = f"{CONTENTION} for {' and '.join(crowded)} time"
     return Verdict("inconclusive", f"{told}: run again when it is idle")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
+from gputui.analysis.health import CONTENTION
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case
@@ -21,7 +22,6 @@ from gputui.model.units import (
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import is_crowded, speed_of, waited_share
 
-CONTENTION = "CPU contention from other processes"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 

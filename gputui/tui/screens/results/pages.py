@@ -75,7 +75,7 @@ def _conditions(seen: CaseConditions) -> Iterator[str]:
         (seen.slowed_share, "slowed by heat or a power brake"),
         (seen.power_capped_share, "power-capped"),
         (seen.cold_share, "still warming up"),
-        (seen.shared_share, "beside another process on its GPU"),
+        (seen.shared_share, "another process on its GPU"),
     ):
         if not isinstance(share, Missing) and share > 0:
             yield f"{word} {format_percent(share)} of the time"
