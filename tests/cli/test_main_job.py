@@ -86,7 +86,7 @@ def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: 
     assert [row["threads"] for row in rows] == ["1", "all"]
     for row in rows:
         assert row["ratio"]["b_against_a"] < 0.85
-        disturbed = bool(row["flags"]) or "others held the CPUs" in row["reason"]
+        disturbed = bool(row["flags"]) or "CPU contention" in row["reason"]
         assert row["verdict"] in (("slower", "inconclusive") if disturbed else ("slower",))
 
 

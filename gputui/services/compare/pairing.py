@@ -41,6 +41,7 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.labels import had_no_time
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
@@ -525,7 +526,13 @@ def _explained(
     crowded = [
         f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
     ]
-    if verdict.word != "inconclusive" or not crowded:
+    if verdict.word != "inconclusive":
+        return verdict
+    cut = [letter for side, letter in zip(pair, "ab", strict=True) if side and had_no_time(side.result)]
+    if cut and not crowded:
+        sides = " and ".join(cut)
+        return Verdict("inconclusive", f"the budget left no time for all launches of {sides}: raise --budget")
+    if not crowded:
         return verdict
     told = f"{CONTENTION} for {' and '.join(crowded)} time"
     return Verdict("inconclusive", f"{told}: run again when it is idle")

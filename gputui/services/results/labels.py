@@ -189,7 +189,7 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
     launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
     if launches and min(launches) < LAUNCHES_MEASURED:
         how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
-        if any(_had_no_time(case) for case in run.cases):
+        if any(had_no_time(case) for case in run.cases):
             how = "there was no time for more: raise --budget"
         few = "one launch" if min(launches) == 1 else f"{min(launches)} launches"
         notes.append(f"{few}: the interval is mostly assumed; {how}")
@@ -217,7 +217,7 @@ def _never_had_time(case: CaseResult) -> bool:
     return outcomes == {"skipped"} and not case.case.is_program
 
 
-def _had_no_time(case: CaseResult) -> bool:
+def had_no_time(case: CaseResult) -> bool:
     """Whether a case was planned for three or more launches and measured by fewer."""
     outcomes = [measurement.outcome for measurement in case.measurements]
     return outcomes.count("skipped") > 0 and 0 < outcomes.count("ok") < 3 <= len(outcomes)

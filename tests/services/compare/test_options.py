@@ -143,7 +143,9 @@ def test_a_baseline_whose_cpus_others_held_never_passes() -> None:
 
     found = gate(compared(held, b=(quiet,)))
     assert found.end == CANNOT_TELL
-    assert found.undecided[0].endswith(", but the baseline may be faster: others held its CPUs")
+    assert found.undecided[0].endswith(
+        ", but the baseline may be faster: CPU contention from other processes"
+    )
     assert gate(compared(quiet, b=(held,)), limit=60).end == PASS
 
 

@@ -256,10 +256,10 @@ def test_a_difference_seen_while_others_held_the_cpus_is_taken_back() -> None:
 
     assert (on_b.verdict.word, on_b.verdict.reason) == (
         "inconclusive",
-        "others held the CPUs for 40 % of b's time: run again when it is idle",
+        "CPU contention from other processes for 40 % of b's time: run again when it is idle",
     )
     assert on_a.verdict.word == "inconclusive"
-    assert on_a.verdict.reason.startswith("others held the CPUs for 40 % of a's time:")
+    assert on_a.verdict.reason.startswith("CPU contention from other processes for 40 % of a's time:")
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.04])

@@ -26,13 +26,14 @@ def headline(*cases: CaseResult) -> str:
 def test_a_slow_memory_is_the_first_thing_to_read_then_the_main_case_and_what_amp_brings() -> None:
     assert headline(gemm(780), copy(2.62), *LINKS, *TRAINING) == (
         "BELOW NORMAL: memory runs at 61 % of what an H200 does elsewhere. "
-        "The 3 other peak tests are normal. GPT training: 215k tok/s with amp, 6.89x as fast as fp32 (6.41 to 7.41)."
+        "The 3 other peak tests are normal. "
+        "GPT training: 215k tok/s with amp, 6.89x as fast as fp32 (6.41 to 7.41)."
     )
 
 
 def test_what_is_low_is_named_together_and_a_normal_box_is_called_normal() -> None:
     assert headline(gemm(300), copy(2.62)).startswith(
-        "BELOW NORMAL: matrix products with amp run at 39 % and memory at 61 % of what an H200 does elsewhere. "
+        "BELOW NORMAL: matrix products with amp run at 39 % and memory at 61 % of what an H200 does "
     )
     assert headline(gemm(780), copy(4.28)).startswith("This H200 is normal in all 2 peak tests. ")
     assert headline(gemm(780)).startswith("This H200 is normal in its one peak test. ")
@@ -59,7 +60,8 @@ def test_without_published_figures_the_main_case_still_answers() -> None:
         for rate, precision in ((2000.0, "fp32"), (1000.0, "amp"))
     ]
     assert run_headline(make_run(product, *slower)) == (
-        "No published figures for this CPU. GPT training: 1.00k tok/s with amp, 50 % slower than fp32 (34 to 62)."
+        "No published figures for this CPU. "
+        "GPT training: 1.00k tok/s with amp, 50 % slower than fp32 (34 to 62)."
     )
 
 
