@@ -43,6 +43,8 @@ class PeakTest:
     """`flop` or `B`, as in `units.RATES`."""
     expectation: Expectation | None
     """None if nothing is known about this device."""
+    is_small: bool = False
+    """Too small to fill the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,19 @@ class PerformanceCheck:
     """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
     text: str
     peak_tests: tuple[JudgedPeakTest, ...]
+    device_name: str
+    device_index: int | None
+    """Of a GPU; None for a CPU."""
+
+    @property
+    def has_small_tests_only(self) -> bool:
+        """Whether all tests were too small for the device, so that published figures say nothing of them."""
+        return all(judged.peak_test.is_small for judged in self.peak_tests)
 
 
-def check_performance(device_name: str, peak_tests: Sequence[PeakTest]) -> PerformanceCheck:
+def check_performance(
+    device_name: str, peak_tests: Sequence[PeakTest], device_index: int | None = None
+) -> PerformanceCheck:
     """Compare the peak tests of one device with what its kind reaches elsewhere.
 
     The worst word wins: an impossible value before a low one, a low one before a normal one. Tests without a
@@ -73,14 +85,15 @@ def check_performance(device_name: str, peak_tests: Sequence[PeakTest]) -> Perfo
     """
     judged = tuple(_judge(peak_test) for peak_test in peak_tests)
     known = [one for one in judged if one.word != NO_REFERENCE]
+    word, text = NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}"
     if not known:
-        return PerformanceCheck(NO_REFERENCE, _text_without_reference(device_name, peak_tests), judged)
-    for word in (ABOVE_LIMIT, BELOW_NORMAL):
-        hits = [one for one in known if one.word == word]
+        word, text = NO_REFERENCE, _text_without_reference(device_name, peak_tests)
+    for worse in (BELOW_NORMAL, ABOVE_LIMIT):
+        hits = [one for one in known if one.word == worse]
         if hits:
-            rest = [one for one in known if one.word != word]
-            return PerformanceCheck(word, f"{word}: {'; '.join(_phrase(one) for one in hits + rest)}", judged)
-    return PerformanceCheck(NORMAL, f"{NORMAL}: {', '.join(_phrase(one) for one in known)}", judged)
+            rest = [one for one in known if one.word != worse]
+            word, text = worse, f"{worse}: {'; '.join(_phrase(one) for one in hits + rest)}"
+    return PerformanceCheck(word, text, judged, device_name, device_index)
 
 
 def _judge(peak_test: PeakTest) -> JudgedPeakTest:
@@ -99,7 +112,7 @@ def _judge(peak_test: PeakTest) -> JudgedPeakTest:
 def _phrase(judged: JudgedPeakTest) -> str:
     peak_test, expectation = judged.peak_test, judged.peak_test.expectation
     if expectation is None or judged.share is None:
-        raise ValueError("a ceiling without a reference has no phrase")
+        raise ValueError("a peak test without a reference has no phrase")
     rate = format_rate(peak_test.units_per_s, peak_test.unit)
     if judged.word == ABOVE_LIMIT:
         limit = format_rate(expectation.suspicious_above, peak_test.unit)
@@ -136,4 +149,4 @@ def _without_unit(rate: str, beside: str) -> str:
 def _text_without_reference(device_name: str, peak_tests: Sequence[PeakTest]) -> str:
     name = device_name or "a device without a name"
     figures = ", ".join(f"{c.label} {format_rate(c.units_per_s, c.unit)}" for c in peak_tests)
-    return f"{NO_REFERENCE} for {name}" + (f": {figures}" if figures else ": no ceiling was measured")
+    return f"no published figures for {name}: {figures or 'no peak test was measured'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1440),
     default=10.0,
     metavar="MIN",
-    help="Minutes that are paid beside the work.  [10]",
+    help="Minutes of setup billed on top of the work.  [10]",
 )
 @click.option(
     "--hours-per-month",
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 )
 @click.option("--pool", is_flag=True, help="Take the launches of all runs of a file together.")
 @click.option("--trust", is_flag=True, help="Also read files that hold views or macros.")
+@click.option("-v", "--verbose", is_flag=True, help="Notes, what was left out and what was assumed, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
     files: tuple[str, ...],
@@ -95,6 +96,7 @@ def command(
     utilisation: float,
     pool: bool,
     trust: bool,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
@@ -150,15 +152,18 @@ def command(
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
         return _report(refusals)
+    from rich.text import Text
+
     from gputui.cli.output import console
+    from gputui.services.advise.rent import headline_of
 
     out = console()
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
     for number, (text, (advice, buyings)) in enumerate(zip(answered, answers, strict=True)):
         if number:
             out.print()
-        out.print(text, style="bold", markup=False)
-        _print(out, advice, runs)
+        out.print(Text(f"{text}: {headline_of(advice)}", style="bold"))
+        _print(out, advice, runs, is_verbose=verbose)
         for buying in buyings:
             out.print(_buying(buying), markup=False)
     return _report(refusals)
@@ -248,15 +253,15 @@ def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[s
     return watts
 
 
-def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
-    """Print one answer: what was measured, the table, the picks, and all assumptions."""
+def _print(out: Console, advice: Advice, runs: dict[str, RunSummary], *, is_verbose: bool) -> None:
+    """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
     from rich.text import Text
 
     from gputui.analysis.job import Batch
+    from gputui.model.units import counted
     from gputui.services.results.labels import device_words
     from gputui.services.support.text_tables import add_row, table
 
-    out.print(Text(advice.stands_for))
     out.print()
     if isinstance(advice.job, Batch):
         headings = ["box", "row", "rate", "time", "cost"]
@@ -270,30 +275,39 @@ def _print(out: Console, advice: Advice, runs: dict[str, RunSummary]) -> None:
         add_row(made, *cells)
     out.print(made)
     out.print()
+    out.print(Text(advice.stands_for))
+    for name in dict.fromkeys(offer.box for offer in advice.offers):
+        mine = [offer for offer in advice.offers if offer.box == name]
+        prices = dict.fromkeys(_price(offer) for offer in mine)
+        out.print(Text(f"{name}: {device_words(runs[mine[0].run_id])}; {'; '.join(prices)}"))
+    notes = list(_notes(advice))
+    if is_verbose:
+        for line in (*notes, *(f"assumed: {assumed}" for assumed in advice.assumptions)):
+            out.print(Text(line))
+    else:
+        more = [counted(len(notes), "note")] if notes else []
+        more += [counted(len(advice.assumptions), "assumption")] if advice.assumptions else []
+        out.print(Text(f"{', '.join(more)}: --verbose"))
+
+
+def _notes(advice: Advice) -> Iterator[str]:
+    """The picks in full, reasons to doubt an offer, and boxes that have none."""
     unpriced = [
         f"{offer.box} {offer.device_class}"
         for offer in advice.offers
         if offer.meets and isinstance(offer.usd, Missing)
     ]
     without = f"; without a price: {', '.join(unpriced)}" if unpriced else ""
-    out.print(Text(f"cheapest: {_picked(advice.cheapest)}{without}"))
-    out.print(Text(f"fastest: {_picked(advice.fastest)}"))
-    out.print(Text(advice.gpu, style="bold"))
-    for name in dict.fromkeys(offer.box for offer in advice.offers):
-        mine = [offer for offer in advice.offers if offer.box == name]
-        words = device_words(runs[mine[0].run_id])
-        prices = dict.fromkeys(_price(offer) for offer in mine)
-        out.print(Text(f"{name}: {words}; {'; '.join(prices)}"))
+    yield f"cheapest: {_picked(advice.cheapest)}{without}"
+    yield f"fastest: {_picked(advice.fastest)}"
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
         if not offer.meets:
-            out.print(Text(f"{where}: {_unmet(offer)}"))
+            yield f"{where}: {_unmet(offer)}"
         if offer.doubts:
-            out.print(Text(f"{where}: {', '.join(offer.doubts)}"))
+            yield f"{where}: {', '.join(offer.doubts)}"
     for what, why in advice.left_out:
-        out.print(Text(f"left out: {what}: {why}"))
-    for assumed in advice.assumptions:
-        out.print(Text(f"assumed: {assumed}"))
+        yield f"left out: {what}: {why}"
 
 
 def _unmet(offer: Offer) -> str:
@@ -376,7 +390,7 @@ def _price(offer: Offer) -> str:
 def _picked(pick: Pick | Missing) -> str:
     if isinstance(pick, Missing):
         return f"— ({pick.reason})"
-    ties = f", not told apart from {', '.join(pick.ties)}" if pick.ties else ""
+    ties = f", can't tell it from {', '.join(pick.ties)}" if pick.ties else ""
     return f"{pick.box} {pick.device_class}{ties}"
 
 

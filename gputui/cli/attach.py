@@ -7,7 +7,16 @@ import sys
 import click
 
 from gputui.cli.recovered import report_recovered
-from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, alerts_of, finish, hold_signals, watch
+from gputui.cli.watching import (
+    ALL_HELP,
+    HOW_TO_LEAVE,
+    NOTIFY_HELP,
+    VERBOSE_HELP,
+    alerts_of,
+    finish,
+    hold_signals,
+    watch,
+)
 from gputui.recording.spec import Spec
 from gputui.services.runs.process import find_in_progress
 
@@ -15,8 +24,10 @@ from gputui.services.runs.process import find_in_progress
 @click.command()
 @click.argument("run", default="")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
+@click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
+@click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-def command(run: str, notify: bool, as_json: bool) -> int:
+def command(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool) -> int:
     """Watch RUN (its short id or label; the only one without it) until it ends, then show its results."""
     report_recovered()
     runs = find_in_progress(run)
@@ -25,4 +36,4 @@ def command(run: str, notify: bool, as_json: bool) -> int:
         click.echo(HOW_TO_LEAVE, err=True)
     hold_signals()
     watched = watch(runs, plans, alerts_of(runs, plans, is_late=True) if notify else None)
-    return finish(runs, watched, runs[0].target, as_json=as_json)
+    return finish(runs, watched, runs[0].target, as_json=as_json, is_verbose=verbose, shows_all=shows_all)

@@ -6,15 +6,17 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from gputui.cli.output import shown
+from gputui.cli.output import console, shown
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE
-from gputui.services.doctor.checks import Check, Terminal, run_checks, worst
+from gputui.services.doctor.checks import WORDS, Terminal, gathered, judged, readiness
+from gputui.services.doctor.disturbances import Check
 
-_MARKS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
+_ORDER = ("problem", "note", "unknown", "ok")
 _TOPIC = 15
 
 
@@ -25,25 +27,46 @@ _TOPIC = 15
     type=click.Path(path_type=Path),
     help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
 )
+@click.option("--all", "shows_all", is_flag=True, help="All lines, even where the terminal has no room.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(python: str | None, db: Path | None, as_json: bool) -> int:
+def command(python: str | None, db: Path | None, shows_all: bool, as_json: bool) -> int:
     """Say whether this box can measure and is healthy.
 
-    Exit 1 if a problem was found; notes are none. Nothing is measured, and nothing stays behind.
+    Exit 1 if a fault was found; cautions are none. Nothing is measured, and nothing stays behind.
     """
-    checks = run_checks(terminal_here(), python=python, db=db, on_step=_report_step)
+    box = gathered(terminal_here(), python=python, db=db, on_step=_report_step)
+    checks = judged(box)
+    gpus = [gpu.index for gpu in box.machine.gpus]
     if as_json:
         plain = [
             {"topic": c.topic, "state": c.state, "found": c.found, "next_step": c.next_step} for c in checks
         ]
-        click.echo(json.dumps({"schema": 1, "checks": plain}, indent=1))
+        headline = readiness(checks, gpus)
+        click.echo(json.dumps({"schema": 1, "headline": headline, "checks": plain}, indent=1))
     else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
-        for check in checks:
-            for line in lines_of(check, width):
-                click.echo(line)
-        click.echo(worst(checks))
+        _print(readiness(checks, gpus), checks, shows_all=shows_all)
     return EXIT_CASE_FAILED if any(check.state == "problem" for check in checks) else EXIT_DONE
+
+
+def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
+    """The headline, then what is worst first; a terminal gets as many lines as it has room for."""
+    from rich.text import Text
+
+    is_terminal = sys.stdout.isatty()
+    size = shutil.get_terminal_size()
+    console().print(Text(headline, style="bold"))
+    room = size.lines - 3 if is_terminal and not shows_all else None
+    left = 0
+    for check in sorted(checks, key=lambda check: _ORDER.index(check.state)):
+        lines = lines_of(check, size.columns if is_terminal else 80)
+        if room is not None and (left or len(lines) > room):
+            left += 1
+            continue
+        room = None if room is None else room - len(lines)
+        for line in lines:
+            click.echo(line)
+    if left:
+        click.echo(f"{left} more: --all")
 
 
 def terminal_here() -> Terminal:
@@ -60,7 +83,7 @@ def lines_of(check: Check, width: int) -> list[str]:
     """
     import textwrap
 
-    head = f"{_MARKS[check.state]:9}{shown(check.topic)[:_TOPIC]:{_TOPIC + 1}}"
+    head = f"{WORDS[check.state]:9}{shown(check.topic)[:_TOPIC]:{_TOPIC + 1}}"
     room = max(width - len(head), 20)
     words = textwrap.TextWrapper(room, break_long_words=False, break_on_hyphens=False)
     found = words.wrap(shown(check.found)) or [""]

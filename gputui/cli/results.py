@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import click
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from gputui.analysis.cost import Cost
+from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
-    RATES,
-    format_hourly,
+    cost_unit,
+    counted,
     format_percent,
     format_rate,
     format_seconds,
     format_usd,
 )
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import case_order, run_headline
 from gputui.services.results.labels import (
     case_name,
     interval_words,
@@ -28,15 +32,160 @@ from gputui.services.results.labels import (
     metric_text,
     outcome_words,
     run_notes,
+    shared_case_words,
+    short_case_name,
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.throughput import cost_of, speed_of
-from gputui.services.support.text_tables import add_row, flowing, table, table_width
+from gputui.services.support.text_tables import Page, add_row, flowing, table, table_width
+
+_LEAST_ROWS = 3
+_OTHER_LINES = 4
+"""The headings of the table, what is left out of it, the line below it, and the prompt."""
+_BAR = 10
+_Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
 
-def print_results(out: Console, run: Run) -> None:
-    """Cases with their rates and figures, what was not run and why, and whether the box is normal."""
+def print_run(
+    out: Console,
+    run: Run,
+    heading: Sequence[str] = (),
+    footer: Sequence[str] = (),
+    *,
+    is_verbose: bool = False,
+    shows_all: bool = False,
+    share: float = 1.0,
+) -> None:
+    """The headline, `heading`, the cases, in a line what else is to know, and `footer`.
+
+    A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
+    then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
+    """
+    page, end = Page(out), Page(out)
+    page.add(Text(run_headline(run), style="bold"))
+    for line in heading:
+        page.line(line)
+    page.line()
+    measured, unmeasured = _by_outcome(run)
+    if is_verbose:
+        page.show()
+        _print_verbose(out, run, measured, unmeasured)
+        out.print()
+    else:
+        absent = sum(map(len, unmeasured.values()))
+        notes = run_notes(run, is_brief=True)
+        notes += [f"{counted(absent, 'case')} not measured"] if absent else []
+        if notes:
+            end.line(" · ".join((*notes, "more: --verbose")))
+        lines = end.height + sum(-(-len(line) // out.width) for line in footer)
+        is_whole = shows_all or not out.is_terminal
+        room = None if is_whole else int(out.size.height * share) - lines - _OTHER_LINES
+        _write_cases(page, run, measured, room)
+        page.line()
+        page.add(end)
+        page.show()
+    for line in footer:
+        click.echo(line)  # the terminal breaks it, so that a command can be copied whole
+
+
+def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:
+    """The cases that fit, then the other figures if they fit; a line counts what did not."""
+    room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
+    rows = case_rows(measured, room)
+    if rows:
+        headings, *lines = _brief(page, rows, run)
+        page.table(headings, lines, right=(1, 2, 3))
+    metrics = _metric_rows(run)
+    has_metrics = room is None or len(rows) + len(metrics) + 2 <= room
+    if metrics and has_metrics:
+        page.line()
+        page.table(_METRIC_HEADINGS, metrics, right=(1,))
+    left = [counted(len(measured) - len(rows), "more case")] if len(rows) < len(measured) else []
+    left += [] if has_metrics else [counted(sum(bool(value) for _, value, _ in metrics), "other figure")]
+    if left:
+        page.line(f"{' and '.join(left)}: --all")
+
+
+def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
+    """All if they fit; else the case of the headline, then those on a GPU, then the most important."""
+    if room is None or len(measured) <= room:
+        return measured
+    ordered = sorted(measured, key=lambda pair: case_order(pair[0].case))
+    kept = [
+        id(case) for case, _ in sorted(ordered, key=lambda pair: pair[0].case.variant.device_class != "gpu")
+    ]
+    first = id(ordered[0][0])
+    kept = [first, *(place for place in kept if place != first)][:room]
+    return [pair for pair in measured if id(pair[0]) in kept]
+
+
+def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
+    """Headings and rows: case, rate, interval, share of the peak, also drawn, cost; the last go first if
+    there is no room."""
+    common = shared_case_words(case.case for case, _ in measured)
+    unsaid = [*common, "gpu"]  # beside cases on a CPU the others need no word
+    shares = [_peak_share(case, run) for case, _ in measured]
+    columns = [
+        [f"case ({' '.join(common)})" if common else "case"]
+        + [short_case_name(case.case, unsaid, is_short=True) for case, _ in measured],
+        ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
+        ["95 %", *(interval_words(speed) for _, speed in measured)],
+    ]
+    peaks = ["of peak", *(share[1] if share else "—" for share in shares)]
+    bars = ["", *("━" * round(min(share[0], 1.0) * _BAR) if share else "" for share in shares)]
+    costs = _costs(measured, run.summary.price)
+    with_peaks = [*columns, peaks] if any(shares) else columns
+    with_costs = [*with_peaks, costs] if any(costs[1:]) else with_peaks
+    with_bars = [*with_peaks, [f"{bar:{_BAR}}" for bar in bars], *with_costs[len(with_peaks) :]]
+    for some in (with_bars if any(shares) else with_costs, with_costs, with_peaks, columns):
+        lines = [list(line) for line in zip(*some, strict=True)]
+        if table_width(lines, page.encoding) <= page.width:
+            break
+    return lines
+
+
+def _peak_share(case: CaseResult, run: Run) -> tuple[float, str] | None:
+    """The larger of the shares of compute and memory that it used, and that in words.
+
+    Of the data sheet's peaks; where those are not known, of this box's peak tests: `61 % of gemm`.
+    """
+    uses = uses_of(case, run.cases, run.summary.machine)
+    of_sheet = [(use.of_sheet, "") for use in uses if not isinstance(use.of_sheet, Missing)]
+    of_test = [
+        (use.of_measured, " of gemm" if use.unit == "flop" else " of membw")
+        for use in uses
+        if not isinstance(use.of_measured, Missing)
+    ]
+    if not of_sheet and not of_test:
+        return None
+    share, of = max(of_sheet or of_test)
+    return share, f"{format_percent(share)}{of}"
+
+
+def _costs(measured: _Speeds, price: Price | Missing) -> list[str]:
+    """Heading and `$4.52 per Gtok`, one unit per workload; empty where there is no price."""
+    found = [(case.case, cost_of(case, price)) for case, _ in measured]
+    priced = [(case, cost) for case, cost in found if isinstance(cost, Cost)]
+    least: dict[str, float] = {}
+    for case, cost in priced:
+        name = case.work.workload
+        least[name] = min(least.get(name, cost.usd_per_million), cost.usd_per_million)
+    shares = {cost.share for _, cost in priced}
+    is_one_share = len(shares) == 1 and shares != {1.0}
+    cells = [f"cost ({format_percent(min(shares))} share)" if is_one_share else "cost"]
+    for case, known in found:
+        if not isinstance(known, Cost):
+            cells.append("")
+            continue
+        millions, name = cost_unit(least[case.work.workload], case.unit)
+        share = f" ({format_percent(known.share)} share)" if known.is_share and not is_one_share else ""
+        cells.append(f"{format_usd(known.usd_per_million * millions)} per {name}{share}")
+    return cells
+
+
+def _by_outcome(run: Run) -> tuple[list[tuple[CaseResult, SpeedEstimate]], dict[str, list[str]]]:
+    """Measured cases, and by its reason the names of those that were not."""
     measured: list[tuple[CaseResult, SpeedEstimate]] = []
     unmeasured: dict[str, list[str]] = {}
     for case in run.cases:
@@ -45,19 +194,20 @@ def print_results(out: Console, run: Run) -> None:
             measured.append((case, speed))
         else:
             unmeasured.setdefault(outcome_words(case), []).append(case.case.name)
+    return measured, unmeasured
+
+
+def _print_verbose(
+    out: Console,
+    run: Run,
+    measured: _Speeds,
+    unmeasured: Mapping[str, Sequence[str]],
+) -> None:
+    """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
     if measured:
-        headings, *rows = _full(measured, run)
-        is_full = table_width((headings, *rows), out.encoding) <= out.width
-        if not is_full:
-            headings, *rows = _short(measured, run)
-        made = table(headings, right=(1, 2, 3) if is_full else (1, 2, 3, 4, 5))
-        for row in rows:
-            add_row(made, *row)
-        out.print(made)
-        if not is_full and not isinstance(run.summary.price, Missing):
-            out.print(_what_is_priced(measured, run.summary.price))
-    print_metrics(out, run)
-    print_uses(out, run)
+        out.print(_table(out, measured, run.summary.price))
+    _print_metrics(out, run)
+    _print_uses(out, run)
     for reason, names in unmeasured.items():
         shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} {_common_part(names)}cases"
         out.print(flowing(f"{shown}: {reason}"))
@@ -66,30 +216,37 @@ def print_results(out: Console, run: Run) -> None:
     out.print()
     judged = performance_checks(run)
     if not judged and any(not case.case.is_program for case in run.cases):
-        out.print("NO REFERENCE: no ceiling (gemm, membw) was measured to tell whether this box is normal")
+        out.print(Text("not judged whether this box is normal: no peak test (gemm, membw) was measured"))
     for performance in judged:
-        out.print(Text(performance.text, style="bold" if performance.word != "NO REFERENCE" else ""))
+        out.print(Text(performance.text, style="bold" if performance.word != NO_REFERENCE else ""))
 
 
-def print_metrics(out: Console, run: Run) -> None:
-    """What cases gave besides their speed, case by case; nothing if none did."""
+_METRIC_HEADINGS = ("figure", "value", "seen in")
+
+
+def _metric_rows(run: Run) -> list[tuple[str, str, str]]:
+    """What cases gave besides their speed, below the name of each."""
     rows: list[tuple[str, str, str]] = []
     for case in run.cases:
         found = metrics_of(case)
         if found:
             rows.append((case_name(case), "", ""))
         rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
-    if not rows:
-        return
-    made = table(["figure", "value", "seen in"], right=(1,), breaks=(2,))
-    for row in rows:
-        add_row(made, *row)
-    out.print()
-    out.print(made)
+    return rows
 
 
-def print_uses(out: Console, run: Run) -> None:
-    """How much of the device each case used, and of which peaks; nothing if none is known."""
+def _print_metrics(out: Console, run: Run) -> None:
+    rows = _metric_rows(run)
+    if rows:
+        made = table(_METRIC_HEADINGS, right=(1,), breaks=(2,))
+        for row in rows:
+            add_row(made, *row)
+        out.print()
+        out.print(made)
+
+
+def _print_uses(out: Console, run: Run) -> None:
+    """What each case achieved, and which shares of the peaks that is; nothing if none is known."""
     rows: list[tuple[str, str, str, str]] = []
     impossible: list[str] = []
     for case in run.cases:
@@ -106,7 +263,7 @@ def print_uses(out: Console, run: Run) -> None:
     if not rows:
         return
     has_sheet = any(row[3] != "—" for row in rows)
-    headings = ["use of the device", "does", "of its own"]
+    headings = ["efficiency", "achieved", "of this box's peak"]
     made = table([*headings, "of the data sheet"] if has_sheet else headings, right=(1, 2, 3))
     for row in rows:
         add_row(made, *(row if has_sheet else row[:3]))
@@ -121,68 +278,35 @@ def print_uses(out: Console, run: Run) -> None:
         )
 
 
-def _full(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> list[list[str]]:
-    """Headings and rows."""
-    headings = ["case", "rate", "per step", "95 %", "blocks"]
-    rows = []
-    for case, speed in measured:
-        said = f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks} in {speed.launches} launches"
-        rows.append([case_name(case), *_figures(case, speed), said])
-    if isinstance(run.summary.price, Missing):
-        return [headings, *rows]
-    prices = [_price(case, run.summary.price) for case, _ in measured]
-    return [[*headings, "$ for"], *([*row, price] for row, price in zip(rows, prices, strict=True))]
+def _table(out: Console, measured: _Speeds, price: Price | Missing) -> Table:
+    """Every column: rate, time of a step, interval, blocks, cost; names are short if it is narrow."""
+    common = shared_case_words(case.case for case, _ in measured)
+    short = [short_case_name(case.case, [*common, "gpu"], is_short=True) for case, _ in measured]
+    columns = [
+        [f"case ({' '.join(common)})" if common else "case", *short],
+        ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
+        ["per step", *(_step_text(case, speed) for case, speed in measured)],
+        ["95 %", *(interval_words(speed) for _, speed in measured)],
+        ["blocks", *(_blocks_text(speed) for _, speed in measured)],
+    ]
+    costs = _costs(measured, price)
+    columns += [costs] if any(costs[1:]) else []
+    named = [["case", *(case_name(case) for case, _ in measured)], *columns[1:]]
+    is_wide = table_width(list(zip(*named, strict=True)), out.encoding) <= out.width
+    headings, *rows = zip(*(named if is_wide else columns), strict=True)
+    made = table(headings, right=(1, 2, 3))
+    for row in rows:
+        add_row(made, *row)
+    return made
 
 
-def _short(measured: Sequence[tuple[CaseResult, SpeedEstimate]], run: Run) -> list[list[str]]:
-    """The same for a narrow terminal: a line below says what all prices are for."""
-    headings = ["case", "rate", "per step", "95 %", "blocks"]
-    rows = []
-    for case, speed in measured:
-        name = case_name(case).replace(" 1 thread", " 1t").replace(" all cores", " all")
-        said = f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks}/{speed.launches}"
-        rows.append([name, *_figures(case, speed), said])
-    if any(speed.launches > 1 for _, speed in measured):
-        headings[-1] = "blocks/launches" if isinstance(run.summary.price, Missing) else "blocks"
-    if isinstance(run.summary.price, Missing):
-        return [headings, *rows]
-    costs = [cost_of(case, run.summary.price) for case, _ in measured]
-    prices = [format_usd(cost.usd_per_million) if isinstance(cost, Cost) else "—" for cost in costs]
-    heading = "$/run" if all(case.case.unit == "run" for case, _ in measured) else "$/1M"
-    return [[*headings, heading], *([*row, price] for row, price in zip(rows, prices, strict=True))]
+def _blocks_text(speed: SpeedEstimate) -> str:
+    """Blocks, and of how many launches if there are several: `18/3`."""
+    return f"{speed.blocks}" if speed.launches == 1 else f"{speed.blocks}/{speed.launches}"
 
 
-def _figures(case: CaseResult, speed: SpeedEstimate) -> tuple[str, str, str]:
-    """Rate, time per step and the interval around it."""
-    return (
-        format_rate(speed.units_per_s, case.case.unit),
-        format_seconds(case.case.units_per_step / speed.units_per_s),
-        interval_words(speed),
-    )
-
-
-def _price(case: CaseResult, price: Price) -> str:
-    cost = cost_of(case, price)
-    if not isinstance(cost, Cost):
-        return "—"
-    share = f" (share {format_percent(cost.share)})" if cost.is_share else ""
-    return f"{format_usd(cost.usd_per_million)} {RATES[case.case.unit].per_million}{share}"
-
-
-def _what_is_priced(measured: Sequence[tuple[CaseResult, SpeedEstimate]], price: Price) -> str:
-    """What the column of prices is for, and whose price: said once for all rows."""
-    units = dict.fromkeys(
-        RATES[case.case.unit].per_million.removeprefix("1M ")
-        for case, _ in measured
-        if case.case.unit != "run"
-    )
-    costs = [cost_of(case, price) for case, _ in measured]
-    shares = {cost.share for cost in costs if isinstance(cost, Cost) and cost.is_share}
-    share = "".join(f"; a row carries its share of it, {format_percent(share)}" for share in shares)
-    if not units:
-        return f"$/run: at {format_hourly(price.usd_per_hour)}{share}"
-    runs = "; a run: for one" if any(case.case.unit == "run" for case, _ in measured) else ""
-    return f"$/1M: for a million {', '.join(units)}{runs} at {format_hourly(price.usd_per_hour)}{share}"
+def _step_text(case: CaseResult, speed: SpeedEstimate) -> str:
+    return format_seconds(case.case.units_per_step / speed.units_per_s)
 
 
 def _common_part(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -13,15 +14,26 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.recovered import report_recovered
-from gputui.cli.watching import HOW_TO_LEAVE, NOTIFY_HELP, alerts_of, finish, hold_signals, watch
+from gputui.cli.watching import (
+    ALL_HELP,
+    HOW_TO_LEAVE,
+    NOTIFY_HELP,
+    VERBOSE_HELP,
+    alerts_of,
+    finish,
+    hold_signals,
+    watch,
+)
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
-from gputui.model.units import counted
+from gputui.model.units import counted, format_seconds
 from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import LiveRun, start_runs, wait_until_begun
+from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
+    Prepared,
     RunOptions,
     blocks_from,
     budget_from,
@@ -76,6 +88,9 @@ if TYPE_CHECKING:
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, with as many launches.")
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
+@click.option("--yes", is_flag=True, help="Measure even if the box is busy, without a question.")
+@click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
+@click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(
     profile: str | None,
@@ -96,6 +111,9 @@ def command(
     like: str | None,
     detach: bool,
     notify: bool,
+    yes: bool,
+    shows_all: bool,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Measure PROFILE and store the result.
@@ -137,6 +155,7 @@ def command(
     requests, target = prepared.requests, prepared.target
     if prepared.warning:
         click.echo(prepared.warning, err=True)
+    _see_disturbances(prepared, yes=yes)
 
     if detach:
         runs = start_runs(requests, target)
@@ -148,7 +167,15 @@ def command(
     runs = start_runs(requests, target)
     plans = [request.plan for request in requests]
     watched = watch(runs, plans, alerts_of(runs, plans) if notify else None)
-    return finish(runs, watched, target, as_json=as_json, like="" if model is None else model.selector)
+    return finish(
+        runs,
+        watched,
+        target,
+        as_json=as_json,
+        is_verbose=verbose,
+        shows_all=shows_all,
+        like="" if model is None else model.selector,
+    )
 
 
 def _model(like: str, profile: str | None) -> Model:
@@ -183,6 +210,27 @@ def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen:
     return repetition.profile
 
 
+def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
+    """Name what would disturb the measurement; on a terminal, ask. Raises GputuiError if the answer is no."""
+    from gputui.cli.doctor import lines_of
+    from gputui.machine import join_gpu, nvml_addresses
+    from gputui.services.doctor.disturbances import disturbances
+
+    launches = [launch for request in prepared.requests for launch in request.plan.launches]
+    devices = {launch.device for launch in launches if launch.device.device_class == "gpu"}
+    addresses = nvml_addresses() if devices else ()
+    gpus = {join_gpu(addresses, device.visible, device.pci_address) for device in devices}
+    found = disturbances(prepared.machine, {index for index in gpus if not isinstance(index, Missing)})
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 80
+    for check in found:
+        for line in lines_of(check, width):
+            click.echo(line, err=True)
+    if not found or yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm("Measure anyway?", err=True):
+        raise GputuiError("nothing was measured", "--yes measures without asking")
+
+
 def _leave(runs: Sequence[LiveRun], as_json: bool, target: Path, model: Model | None) -> int:
     """Say how runs that were left to themselves are found again."""
     if as_json:
@@ -208,6 +256,7 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
     left_out = len(plan.cases) - to_run
     click.echo(
         f"{plan.profile}: {counted(to_run, 'case')} in {counted(len(plan.launches), 'launch')},"
+        f" about {format_seconds(sum(expected_s(plan, launch) for launch in plan.launches))},"
         f" at most {plan.budget_s:.0f} s" + (f"; {left_out} cannot run here" if left_out else ""),
         err=True,
     )

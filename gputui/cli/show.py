@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
+from gputui.cli.watching import ALL_HELP, VERBOSE_HELP
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
-from gputui.model.units import format_percent
-from gputui.services.results.labels import run_heading
-from gputui.services.results.selectors import run_and_file
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import Run
+from gputui.model.units import counted, format_percent
+from gputui.services.results.labels import run_heading, run_heading_in_one
+from gputui.services.results.selectors import from_here, run_and_file
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.store.reading import TelemetrySummary, open_result
@@ -24,10 +28,14 @@ from gputui.store.selecting import find_run
 @click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
 @click.option(
-    "--top", type=click.IntRange(0, 400), default=5, help="Operators listed per profiled case.  [5]"
+    "--top", type=click.IntRange(0, 400), help="Step breakdowns, with so many operators each.  [5 with -v]"
 )
+@click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
+@click.option("-v", "--verbose", is_flag=True, help=f"The box, step breakdowns, telemetry. {VERBOSE_HELP}")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -> int:
+def command(
+    run: str, file: Path | None, trust: bool, top: int | None, shows_all: bool, verbose: bool, as_json: bool
+) -> int:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
@@ -43,22 +51,34 @@ def command(run: str, file: Path | None, trust: bool, top: int, as_json: bool) -
         click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
         return EXIT_DONE
     from gputui.cli.output import console
-    from gputui.cli.results import print_results
+    from gputui.cli.results import print_run
     from gputui.cli.step_breakdown import print_breakdowns
 
     out = console()
-    for line in run_heading(found):
-        out.print(line, markup=False)
-    out.print()
-    print_results(out, found)
-    print_breakdowns(out, found, passes, top)
+    heading = ["", *run_heading(found)] if verbose else run_heading_in_one(found)
+    footer = [*where_messages_are(found)]
+    warnings_kept = sum(event.level != "info" for event in events)
+    if not verbose:
+        footer += [f"{counted(warnings_kept, 'warning')}: --verbose"] if warnings_kept else []
+        footer.append(f"next: {_next(found, passes, path)}")
+    print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all)
+    if verbose or top is not None:
+        print_breakdowns(out, found, passes, 5 if top is None else top)
+    if not verbose:
+        return EXIT_DONE
     for trace in traces_of(found.summary.run_id, path):
         out.print(f"trace: {trace}; {HOW_TO_OPEN}", markup=False)
-    for line in where_messages_are(found):
-        out.print(line, markup=False)
     for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
         out.print(line, markup=False)
     return EXIT_DONE
+
+
+def _next(run: Run, passes: Mapping[int, ProfiledPass], path: Path) -> str:
+    """A command that goes further: where the step went, else another box."""
+    file = shlex.quote(from_here(str(path)))
+    if passes:
+        return f"gputui show {run.summary.short_id} {file} --verbose shows where the step went"
+    return f"gputui compare {file} OTHER.db"
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:

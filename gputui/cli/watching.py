@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends the run, Ctrl-\\ leaves it running"
+ALL_HELP = "All cases, even where the terminal has no room."
+VERBOSE_HELP = "Efficiency, notes and why cases were not measured, too."
 NOTIFY_HELP = "Ring, and notify the desktop, at the end, at a failure and when memory runs out."
 
 
@@ -105,14 +107,23 @@ def _ring(text: str) -> None:
         sys.stderr.flush()
 
 
-def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: bool, like: str = "") -> int:
-    """Print the results of every run and the next commands; returns the exit status. Raises NotStored.
+def finish(
+    runs: Sequence[LiveRun],
+    watched: Watched,
+    target: Path,
+    *,
+    as_json: bool,
+    is_verbose: bool = False,
+    shows_all: bool = False,
+    like: str = "",
+) -> int:
+    """Results of every run, the next commands, and the exit status. Raises NotStored.
 
     `like` is the run that was repeated, as `F@RUN`; empty for none.
     """
     keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
     from gputui.cli.output import console
-    from gputui.cli.results import print_results
+    from gputui.cli.results import print_run
     from gputui.services.compare.pairing import runtime_name
     from gputui.store.reading import open_result
 
@@ -126,10 +137,16 @@ def finish(runs: Sequence[LiveRun], watched: Watched, target: Path, *, as_json: 
         out = console()
         for result in results:
             out.print()
-            if len(results) > 1:
-                out.print(f"{result.summary.short_id}: {runtime_name(result.summary)}", markup=False)
-            print_results(out, result)
-        _next_commands(target, results, like)
+            is_last = result is results[-1]
+            print_run(
+                out,
+                result,
+                [f"{result.summary.short_id}: {runtime_name(result.summary)}"] if len(results) > 1 else [],
+                list(_next_commands(target, results, like)) if is_last else [],
+                is_verbose=is_verbose,
+                shows_all=shows_all,
+                share=1 / len(results),
+            )
     failed = any(case.outcome == "failed" for result in results for case in result.cases)
     for result in results:
         for line in where_messages_are(result):
@@ -158,8 +175,10 @@ def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
     return "us" if sentences else "supervisor"
 
 
-def _next_commands(target: Path, results: Sequence[Run], like: str) -> None:
-    """Print the next commands; in an SSH shell also how to fetch the file, if anything was measured."""
+def _next_commands(target: Path, results: Sequence[Run], like: str) -> Iterator[str]:
+    """What to type next; in an SSH shell also how the file is fetched, if anything in it was measured."""
+    from gputui.analysis.peak_tests import BELOW_NORMAL
+    from gputui.services.results.expected import performance_checks
     from gputui.services.results.selectors import from_here
 
     here = from_here(str(target))
@@ -169,25 +188,27 @@ def _next_commands(target: Path, results: Sequence[Run], like: str) -> None:
         result.summary.short_id for result in results if any(case.outcome == "ok" for case in result.cases)
     ]
     for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):
-        click.echo(f"trace: {from_here(str(trace))}; {HOW_TO_OPEN}")
-    click.echo(f"stored as {' and '.join(short_ids)} in {here}")
+        yield f"trace: {from_here(str(trace))}; {HOW_TO_OPEN}"
+    yield f"stored as {' and '.join(short_ids)} in {here}"
     if not measured:
-        click.echo(f"next: run it again; gputui show {short_ids[0]} {file} tells why nothing was measured,")
-        click.echo(f"      gputui rm {short_ids[0]} {file} removes it")
+        yield f"next: run it again; gputui show {short_ids[0]} {file} -v has the reasons,"
+        yield f"      gputui rm {short_ids[0]} {file} removes it"
         return
+    if any(check.word == BELOW_NORMAL for result in results for check in performance_checks(result)):
+        yield "next: gputui doctor looks for the cause; then"
     if like:
         selected = " ".join(shlex.quote(f"{here}@{short_id}") for short_id in measured)
-        click.echo(f"next: gputui compare {shlex.quote(like)} {selected}")
+        yield f"next: gputui compare {shlex.quote(like)} {selected}"
     elif len(measured) > 1:
         selected = " ".join(f"{file}@{short_id}" for short_id in measured)
-        click.echo(f"next: gputui compare {selected}")
+        yield f"next: gputui compare {selected}"
     else:
-        click.echo(f"next: gputui show {measured[0]} {file}; on another box the same run, then")
-        click.echo(f"      gputui compare {file} OTHER.db")
+        yield f"next: gputui show {measured[0]} {file}; on another box the same run, then"
+        yield f"      gputui compare {file} OTHER.db"
     connection = os.environ.get("SSH_CONNECTION", "").split()
     if len(connection) == 4:
         user = os.environ.get("USER") or "USER"
         _, _, address, port = connection
         option = "" if port == "22" else f"-P {port} "
         host = f"[{address}]" if ":" in address else address
-        click.echo(f"fetch: scp {option}{user}@{host}:{shlex.quote(str(target))} .")
+        yield f"fetch: scp {option}{user}@{host}:{shlex.quote(str(target))} ."

@@ -185,6 +185,25 @@ def format_usd(usd: float) -> str:
     return f"${usd:.{1 - decimals}f}"
 
 
+def cost_unit(usd_per_million: float, unit: str) -> tuple[float, str]:
+    """How many millions of it cost from cents to dollars, and what so many are called: `Gtok`, `1M img`.
+
+    A million counts as in PRICE_SCALE.
+    """
+    if unit == "run":
+        return 1.0, "run"
+    million = 1e6 * PRICE_SCALE.get(unit, 1.0)
+    usd = usd_per_million / million
+    scale, prefix = next(
+        ((s, p) for s, p in reversed(_PREFIXES) if usd * s >= 0.0995),
+        (_PREFIXES[0] if usd else _PREFIXES[-2]),
+    )
+    rate = RATES[unit]
+    name = rate.singular.removesuffix("/s") if unit in RATES else unit
+    is_joined = rate.scaled or unit == "tok"
+    return scale / million, f"{prefix}{name}" if is_joined else f"{f'1{prefix}'} {name}"
+
+
 def format_hourly(usd: float) -> str:
     """A price per hour, with all the digits it was stated with: `$0.40/h`, `$3.59/h`, `$0.0042/h`."""
     plain = f"{usd:g}"

@@ -179,14 +179,17 @@ class CommandLaunch:
             return "failed", self._why_failed(ended.status)
         if self._pattern is None:
             if ended is None:
-                return "skipped", f"took longer than its share of the budget, {self._allowance_s:.3g} s"
+                return "skipped", f"too slow for its {self._allowance_s:.3g} s share: raise --budget"
             self._send_block(self._begun_ns, ended.at_ns, 1, ended.cpu_ns)
             return "ok", ""
         if self._blocks >= MIN_BLOCKS:
             return "ok", ""
         if ended is None:
-            share = f"in its share of the budget, {self._allowance_s:.3g} s"
-            return "skipped", f"{self._match_counts()} {share}; {MIN_BLOCKS} blocks are needed"
+            share = f"in its {self._allowance_s:.3g} s share"
+            return (
+                "skipped",
+                f"{self._match_counts()} {share}, {MIN_BLOCKS} blocks are needed: raise --budget",
+            )
         if not self._matches:
             return "failed", "no line of its output matched the pattern"
         return "skipped", f"{self._match_counts()}; {MIN_BLOCKS} blocks are needed"

@@ -54,12 +54,12 @@ def test_a_device_without_a_reference_is_reported_by_name_with_its_figures() -> 
     performance = check_performance("NVIDIA Z9000", [gemm(12e12, None)])
 
     assert performance.word == "NO REFERENCE"
-    assert performance.text == "NO REFERENCE for NVIDIA Z9000: gemm amp 12.0 TFLOP/s"
+    assert performance.text == "no published figures for NVIDIA Z9000: gemm amp 12.0 TFLOP/s"
 
 
 def test_nothing_measured_is_no_reference() -> None:
     assert check_performance("", []).text == (
-        "NO REFERENCE for a device without a name: no ceiling was measured"
+        "no published figures for a device without a name: no peak test was measured"
     )
 
 

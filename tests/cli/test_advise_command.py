@@ -71,7 +71,7 @@ def test_of_several_jobs_those_with_rows_are_answered_and_the_others_reported(
     status, out, err = printed(capsys, "advise", "cpu.db", "--job", "1M img train", "--job", TRAIN)
     assert status == 2
     assert TRAIN in out
-    assert "cheapest:" in out
+    assert out.startswith(f"{TRAIN}: cpu.db cpu, the only one measured: ")
     assert err.startswith("gputui: no box has measured conv_train")
     assert "measure it: gputui run" in err
 
@@ -83,7 +83,9 @@ def test_every_line_fits_and_no_cell_is_cut(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     bought = ("--buy", "gpu.db=60000", "--power-price", "0.2", "--power", "1400")
-    status, out, _ = printed(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought)
+    status, out, _ = printed(
+        capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought, "-v"
+    )
 
     assert status == 0
     assert "…" not in out
@@ -95,16 +97,17 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    status, out, err = printed(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE)
+    status, out, err = printed(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, "-v")
 
     assert (status, err) == (0, "")
     training, serving = out.split(SERVE)
+    assert training.startswith(f"{TRAIN}: Fastest: gpu.db gpu, ")
     assert "gpt_train mini (a GPT: layers 6, width 384, context 256, batch 2)" in training
     assert "a ranking of boxes, not your time" in training
     assert re.search(r"^fastest: gpu.db gpu$", training, re.MULTILINE)
     assert "gpu $3.59/h (runpod 2x H200 EU-RO-1 on-demand 2026-07-01)" in training
     assert "cpu no price: --price cpu.db=USD_PER_H gives its cost" in training
-    assert "assumed: every box is paid for 10 min 0 s" in training
+    assert "assumed: every box bills 10 min of setup on top of the work" in training
     assert "infer_rps mini-text" in serving
     assert "75 %" in serving
 

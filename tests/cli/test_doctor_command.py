@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -45,7 +46,9 @@ def test_a_cpu_build_of_torch_on_a_gpu_box_is_a_problem() -> None:
     assert "sees no GPU: it is a build without CUDA" in found["torch"]["found"]
 
 
-def test_lines_fit_80_columns_but_for_paths_and_end_with_the_sum(tmp_path: Path) -> None:
+def test_the_answer_is_the_first_line_the_worst_follows_and_lines_fit_80_columns_but_for_paths(
+    tmp_path: Path,
+) -> None:
     done = gputui(
         "doctor", "--db", tmp_path / "a.db", env=standin_environment("driver error nvmlInitWithFlags 9\n")
     )
@@ -53,8 +56,10 @@ def test_lines_fit_80_columns_but_for_paths_and_end_with_the_sum(tmp_path: Path)
     assert done.returncode == 0
     wide = [line.split()[-1] for line in lines if len(line) > 80]
     assert all(word.startswith("/") for word in wide), "a path is kept whole, so that it can be copied"
-    assert lines[0].startswith("note     driver          no GPU is seen")
-    assert lines[-1] == "nothing wrong was found" or "note" in lines[-1]
+    assert re.fullmatch(r"Ready to measure on the CPU; no GPU is seen\. \d cautions?\.", lines[0])
+    assert lines[1].startswith("caution  driver          no GPU is seen")
+    states = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
+    assert states == sorted(states, key=["caution", "unknown", "ok"].index)
 
 
 def test_a_path_that_is_wider_than_the_terminal_is_printed_whole(tmp_path: Path) -> None:

@@ -174,7 +174,10 @@ def test_columns_stand_below_each_other_in_every_encoding(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "150")
     first, second = files(place)
-    for heading, words in (("verdict", ("compare", first, second)), ("blocks", ("show", "latest", first))):
+    for heading, words in (
+        ("verdict", ("compare", first, second)),
+        ("blocks", ("show", "latest", first, "--verbose")),
+    ):
         _, out, _ = printed(encoding, *words)
         rows = out[out.index("\ncase  ") + 1 :].split("\n\n")[0].split("\n")
         column = rows[0].index(heading)

@@ -65,9 +65,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_ends_with_results_the_word_on_the_box_and_what_to_type_next(place: Path) -> None:
     output = (place / "a.txt").read_text()
-    assert re.search(r"^spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s", output, re.MULTILINE)
+    assert re.match(
+        r"\nHashing on all cores: [\d.]+ [MG]B/s\.\n\ncase \(mini cpu fp32\) +rate +95 %\n", output
+    )
+    assert re.search(r"^spin 1t +[\d.]+ [MG]B/s", output, re.MULTILINE)
     assert f"stored as {output.split('stored as ')[1][:8]}" in output
-    assert "NO REFERENCE" in output
     assert "gputui compare" in output
     assert f"scp -P 2222 ana@[2001:db8::7]:{place / 'a.db'} ." in output
 
@@ -86,7 +88,7 @@ def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: 
     assert [row["threads"] for row in rows] == ["1", "all"]
     for row in rows:
         assert row["ratio"]["b_against_a"] < 0.85
-        disturbed = bool(row["flags"]) or "others held the CPUs" in row["reason"]
+        disturbed = bool(row["flags"]) or "CPU contention" in row["reason"]
         assert row["verdict"] in (("slower", "inconclusive") if disturbed else ("slower",))
 
 

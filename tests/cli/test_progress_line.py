@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import pytest
 from builders import make_plan
 from hand_made import make_case, make_run, measured
-from rich.console import Console
 
 from gputui.cli import progress as line_of_runs
 from gputui.cli.progress import Progress
-from gputui.cli.results import print_results
+from gputui.cli.results import print_run
 from gputui.model.journal import CaseEnd
 from gputui.model.units import format_rate
 from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs import progress as course_of_runs
+from gputui.services.support.text_tables import console_on
 
 
 class _Interrupted(io.RawIOBase):
@@ -56,7 +56,7 @@ def test_the_line_of_a_case_that_ended_has_the_rate_of_the_table(capfd: pytest.C
             progress.hear(0, block)
         progress.hear(0, CaseEnd(0, 0, "ok", "", len(steps_s), 1))
         output = capfd.readouterr().err
-        print_results(Console(width=120), make_run(result))
+        print_run(console_on(sys.stdout, 120), make_run(result))
         rate = output.split("  ")[1]
         assert rate.endswith("/s")
         assert f" {rate} " in capfd.readouterr().out

@@ -148,7 +148,7 @@ def test_an_endless_program_with_blocks_enough_is_ended_and_counts(run: Supervis
 def test_a_program_that_ignores_its_end_is_killed_and_was_too_long(run: Supervised) -> None:
     stubborn = journal_of(run, "stubborn")
     assert (stubborn.end.outcome, stubborn.blocks) == ("skipped", ())
-    assert stubborn.end.reason.startswith("took longer than its share of the budget, ")
+    assert stubborn.end.reason.startswith("too slow for its ")
 
 
 def test_a_failing_program_is_reported_with_its_status_and_viewers_see_its_last_line_without_paths(

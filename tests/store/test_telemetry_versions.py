@@ -127,7 +127,7 @@ def test_what_is_stored_of_another_version_can_be_shown_and_replayed(
     db = tmp_path / "a.db"
     import_journal(journal_by(version.form, tmp_path / "run"), db)
 
-    status, out, _ = printed(capsys, "show", "latest", db)
+    status, out, _ = printed(capsys, "show", "latest", db, "--verbose")
     assert status == 0
     assert f"({GPU_ROWS} samples)" in out
     assert ("GPU 0: power 60" in out) == version.has_power
@@ -280,6 +280,6 @@ def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
         found = [row[0] for row in connection.execute("DESCRIBE telemetry").fetchall()]
     assert ("unknown_pct" in found) == has_more
     for short_id in ("0000c0de", "0000beef"):
-        assert f"({GPU_ROWS} samples)" in printed(capsys, "show", short_id, db)[1]
-        assert f"({GPU_ROWS} samples)" in other("show", short_id, str(db))
+        assert f"({GPU_ROWS} samples)" in printed(capsys, "show", short_id, db, "--verbose")[1]
+        assert f"({GPU_ROWS} samples)" in other("show", short_id, str(db), "--verbose")
         assert open_replay(short_id, db).at(2.0).gpus[0].values["sm_clock_mhz"] == 1900

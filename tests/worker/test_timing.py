@@ -25,7 +25,7 @@ from gputui.worker.timing.stopwatch import BlockTime, agree, cpu_stopwatch, medi
 
 SECOND = 1_000_000_000
 NOISY = random.Random(3).choices([0.2, 0.25, 0.3, 0.35], k=1000)
-TOO_LONG = "the first step took 41 s; with what came before that is more than its budget, 10 s"
+TOO_LONG = "too slow for its 10 s share (the first step took 41 s): raise --budget"
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_case_whose_turn_comes_when_all_time_is_spent_is_skipped_without_being
     bench.add("late", build)
     heard = bench.measure()
     assert heard.end(0)["reason"] == TOO_LONG
-    assert heard.end(1)["reason"] == "nothing is left of the launch's budget, 20 s"
+    assert heard.end(1)["reason"] == "no time was left of the launch's 20 s: raise --budget"
     assert built == []
 
 
@@ -342,7 +342,10 @@ def test_the_last_case_gives_way_when_another_took_the_time_of_all(bench: Bench)
     bench.add_step("greedy", 41.0)
     heard = bench.measure()
     assert [heard.end(case_id)["outcome"] for case_id in range(3)] == ["ok", "skipped", "skipped"]
-    assert heard.end(1)["reason"] == "5 blocks of each case need 4 s, 0 s of the budget are left"
+    assert (
+        heard.end(1)["reason"]
+        == "too slow for what is left of its share, 0 s (5 blocks of each case take 4 s): raise --budget"
+    )
     assert heard.end(0)["blocks"] == MIN_BLOCKS
 
 

@@ -8,7 +8,7 @@ from typing import Any  # Any: JSON
 from gputui.analysis.job import Serving
 from gputui.model.journal import to_plain
 from gputui.services.advise.buy import Buying
-from gputui.services.advise.rent import Advice
+from gputui.services.advise.rent import Advice, headline_of
 from gputui.services.results.json import case_identity
 
 
@@ -21,6 +21,7 @@ def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, 
         for as_json, offer in zip(plain["offers"], advice.offers, strict=True)
     ]
     return {
+        "headline": headline_of(advice),
         **plain,
         "job": {"kind": kind, "text": advice.job.text, **plain["job"]},
         "work": {**plain["work"], "parameters": dict(advice.work.parameters), "key": advice.work.key},

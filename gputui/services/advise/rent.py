@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case, Work
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
-from gputui.model.units import counted, format_percent, format_seconds
+from gputui.model.units import counted, format_percent, format_seconds, format_usd, listed
 from gputui.services.compare.pairing import Cell, ConditionsOf, Side, SideCase, estimate_pair, flags_of
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import is_impossible, uses_of
@@ -218,6 +218,49 @@ def advise(
     )
 
 
+def headline_of(advice: Advice) -> str:
+    """`Cheapest: a gpu, 2 h 5 min for $12.30. Fastest: b gpu, ...`, and whether a GPU pays."""
+    able = [offer for offer in advice.offers if offer.meets]
+    gpu = f"{advice.gpu[0].upper()}{advice.gpu[1:]}."
+    if not able:
+        return gpu
+    picks = [
+        (word, pick)
+        for word, pick in (("Cheapest", advice.cheapest), ("Fastest", advice.fastest))
+        if isinstance(pick, Pick)
+    ]
+    if len(able) == 1:
+        few = "the only one that meets the job" if len(advice.offers) > 1 else "the only one measured"
+        sentences = [f"{able[0].box} {able[0].device_class}, {few}: {_terms(able[0])}."]
+    elif len(picks) == 2 and _who(picks[0][1]) == _who(picks[1][1]):
+        sentences = [f"Cheapest and fastest: {_picked_terms(advice, picks[0][1])}."]
+    else:
+        sentences = [f"{word}: {_picked_terms(advice, pick)}." for word, pick in picks]
+    if all(isinstance(offer.usd, Missing) for offer in able):
+        sentences.append("No price is known: --price gives the cost.")
+    return " ".join((*sentences, gpu))
+
+
+def _who(pick: Pick) -> tuple[str, str]:
+    return pick.box, pick.device_class
+
+
+def _picked_terms(advice: Advice, pick: Pick) -> str:
+    offer = next(o for o in advice.offers if (o.box, o.device_class) == _who(pick))
+    ties = f" (can't tell it from {listed(pick.ties)})" if pick.ties else ""
+    return f"{pick.box} {pick.device_class}{ties}, {_terms(offer)}"
+
+
+def _terms(offer: Offer) -> str:
+    """What it takes and costs: `2 h 5 min for $12.30`, `3 boxes, $7300.00 a month`."""
+    usd = "" if isinstance(offer.usd, Missing) else format_usd(offer.usd.value)
+    if isinstance(offer.load, Load):
+        boxes = counted(round(offer.load.boxes.value), "box")
+        return f"{boxes}, {usd} a month" if usd else boxes
+    time = "" if isinstance(offer.time_s, Missing) else format_seconds(offer.time_s.value)
+    return f"{time} for {usd}" if usd else time
+
+
 def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
     """What most machines have measured; if several, the likeliest workload, then the largest model."""
     names = SERVES if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
@@ -351,7 +394,7 @@ def _units_in(job: Batch, case: Case) -> float:
     if (case.unit, job.unit) == ("seq", "tok"):
         return float(dict(case.work.parameters)["context"])
     raise GputuiError(
-        f"{case.name} counts {case.unit}: how many {job.unit} that is cannot be told",
+        f"{case.name} counts {case.unit}: nobody knows how many {job.unit} that is",
         "use the version of gputui that measured it",
     )
 
@@ -401,7 +444,7 @@ def _load(
         elif job.bound_s is None:
             best = fraction, Missing(absent[0])
         else:
-            unknown = f"cannot be told: {absent[0]} ({where})"
+            unknown = f"unknown: {absent[0]} ({where})"
     if best is None:
         return Missing(refusal or unknown), bool(refusal)
     fraction, wait_s = best
@@ -541,7 +584,7 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
     gpus = [o for o in offers if o.device_class == "gpu"]
     if not cpus or not gpus:
         missing = "CPU" if not cpus else "GPU"
-        return f"whether a GPU is worth it cannot be told: no {missing} row answers the job"
+        return f"whether a GPU is worth it is unknown: no {missing} row answers the job"
     able_cpus, able_gpus = ([o for o in some if o.meets] for some in (cpus, gpus))
     if not able_cpus or not able_gpus:
         return _one_sided(cpus, gpus, bool(able_cpus), bool(able_gpus))
@@ -550,12 +593,12 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
         return _gpu_word_of_batch(job, able_cpus, able_gpus, cheapest, start_s)
     if cheapest in ("cpu", ""):
         few = min(_boxes(o) for o in able_cpus)
-        also = ", for less" if cheapest else "; which costs less cannot be told without both prices"
+        also = ", for less" if cheapest else "; which costs less is unknown without both prices"
         meet = f"{counted(few, 'CPU box')} {'meets' if few == 1 else 'meet'} the target{also}"
         return f"GPU not worth it: {meet}" if cheapest or few == 1 else meet
     if cheapest == "gpu":
         return "a GPU is worth it: CPUs meet the target as well, but cost more"
-    return "CPU and GPU both meet the target, and their costs are not told apart"
+    return "CPU and GPU both meet the target, and we can't tell which costs less"
 
 
 def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gpu_meets: bool) -> str:
@@ -564,13 +607,13 @@ def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gp
     if gpu_meets:
         if cpu_fails:
             return "a GPU is needed: no CPU meets the target"
-        return "a GPU meets the target; whether a CPU does cannot be told"
+        return "a GPU meets the target; whether a CPU does is unknown"
     if cpu_meets:
-        does = "no GPU does" if gpu_fails else "whether a GPU does cannot be told"
+        does = "no GPU does" if gpu_fails else "whether a GPU does is unknown"
         return f"GPU not worth it: a CPU meets the target, {does}"
     if cpu_fails and gpu_fails:
         return "neither CPU nor GPU meets the target"
-    return "whether a GPU is worth it cannot be told: no row is known to meet the target"
+    return "whether a GPU is worth it is unknown: no row is known to meet the target"
 
 
 def _gpu_word_of_batch(
@@ -590,8 +633,8 @@ def _gpu_word_of_batch(
     faster = [(o, span) for o, span in timed if span.high < cpu_s.low]
     if not faster:
         if cheapest == "gpu":
-            return "a GPU is worth it: it costs less, though it is not told to be faster than the CPU"
-        return "GPU not worth it: it is not told from the CPU in speed" + _costs_word(cheapest)
+            return "a GPU is worth it: it costs less, though we can't tell that it is faster than the CPU"
+        return "GPU not worth it: we can't tell it from the CPU in speed" + _costs_word(cheapest)
     words = [(span, _cheaper(cpus, [o])) for o, span in faster]
     gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
     saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu_s.value)}"
@@ -600,8 +643,8 @@ def _gpu_word_of_batch(
     if money == "cpu":
         return f"a GPU costs more than the CPU; for that it takes {saved}"
     if money == "tie":
-        return f"a GPU is worth it: {saved}; their costs are not told apart"
-    return f"a GPU takes {saved}; what that costs more or less cannot be told without both prices"
+        return f"a GPU is worth it: {saved}; we can't tell which costs less"
+    return f"a GPU takes {saved}; what that costs more or less is unknown without both prices"
 
 
 def _costs_word(cheapest: str) -> str:
@@ -664,7 +707,7 @@ def _transformer(kind: str, parameters: dict[str, object]) -> str:
 def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
     if isinstance(job, Batch):
         yield (
-            f"every box is paid for {format_seconds(start_s)} beside the work, for starting, data and ending"
+            f"every box bills {format_seconds(start_s).removesuffix(' 0 s')} of setup on top of the work"
             + (", which counts towards the time limit" if job.within_s is not None else "")
         )
     else:

@@ -20,16 +20,11 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.compare.pairing import Cell, Comparison, GroupMean, Row
-from gputui.services.compare.row_text import words_of
 from gputui.services.compare.suggestions import Step, settling_steps
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
-from gputui.worker.workloads import WORKLOADS
+from gputui.services.results.headline import TITLES, case_order, case_subject, index_in
 
-_MAIN_CLASSES = ("training", "inference", "ceiling", "host")
-_MAIN_PRECISIONS = ("amp", "tf32", "fp32")
-_SIZES = ("xl", "large", "base", "mini")
-_TITLES = {workload.name: workload.title for workload in WORKLOADS}
 _RUNS = {
     "training": "training runs",
     "inference": "inference runs",
@@ -90,24 +85,11 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
     Only of those that both sides measured.
     """
-    return min((row for row in rows if not isinstance(row.estimate, Missing)), key=_place, default=None)
-
-
-def _place(row: Row) -> tuple[int, ...]:
-    case, variant = row.case, row.case.variant
-    return (
-        _index(_MAIN_CLASSES, case.workload_class),
-        variant.device_class != "gpu",
-        _index(("gpt_train", "decode", "gemm"), case.work.workload),
-        variant.mode != "eager",
-        _index(_SIZES, case.work.size.partition("-")[0]),
-        _index(_MAIN_PRECISIONS, variant.precision),
-        variant.threads != "all",
+    return min(
+        (row for row in rows if not isinstance(row.estimate, Missing)),
+        key=lambda row: case_order(row.case),
+        default=None,
     )
-
-
-def _index(order: Sequence[str], value: str) -> int:
-    return order.index(value) if value in order else len(order)
 
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
@@ -126,27 +108,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
 
 def subject(row: Row, rows: Sequence[Row]) -> str:
     """What was measured, with as many words as tell it from the other rows: `GPT training with amp`."""
-    title = _TITLES.get(row.case.work.workload, row.case.work.workload)
-    words = words_of(row)
-    alike = [other for other in rows if not isinstance(other.estimate, Missing)]
-    same_work = [words_of(other) for other in alike if other.case.work.workload == row.case.work.workload]
-    others = [words_of(other) for other in alike]
-
-    def varies(key: str, among: Sequence[dict[str, str]]) -> bool:
-        return len({other[key] for other in among}) > 1
-
-    parts = [title[0].upper() + title[1:]]
-    if varies("size", same_work):
-        parts.append(f"({words['size']})")
-    if words["precision"] and varies("precision", same_work):
-        parts.append(f"with {words['precision']}")
-    if words["mode"]:
-        parts.append(f"with torch.{words['mode']}")
-    if words["device"] and varies("device", others):
-        parts.append(f"on the {words['device'].upper()}")
-    if words["threads"] == "1t" or varies("threads", same_work):
-        parts.append({"1t": "on one thread", "all": "on all cores"}.get(words["threads"], ""))
-    return " ".join(filter(None, parts))
+    return case_subject(row.case, [r.case for r in rows if not isinstance(r.estimate, Missing)])
 
 
 def _phrase(row: Row) -> str:
@@ -223,7 +185,7 @@ def _log(judgement: Judgement) -> float:
 
 def _out_of_memory(comparison: Comparison, main: Row | None) -> str:
     """A case that matters more than the main one, and that only one side has the memory for."""
-    for row in sorted(comparison.rows, key=_place):
+    for row in sorted(comparison.rows, key=lambda row: case_order(row.case)):
         if row is main:
             return ""
         for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
@@ -256,7 +218,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
         words = {row.rate.word for row in rows if row.case.work.workload == workload}
-        title = _TITLES.get(workload, workload)
+        title = TITLES.get(workload, workload)
         if words == {"faster"}:
             kinds["faster"].append(title)
         elif words & {"slower", "same"} and "faster" not in words:
@@ -277,7 +239,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
 def _means(comparison: Comparison) -> list[GroupMean]:
     order = ("training", "inference", "ceilings", "host")
     known = [group for group in comparison.groups if not isinstance(group.mean, Missing)]
-    return sorted(known, key=lambda group: _index(order, group.group))
+    return sorted(known, key=lambda group: index_in(order, group.group))
 
 
 @dataclass(frozen=True, slots=True)

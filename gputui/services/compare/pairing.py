@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.health import CONTENTION
 from gputui.analysis.judgement import (
     COST,
     ENERGY,
@@ -29,13 +30,9 @@ from gputui.analysis.verdict import (
     RatioEstimate,
     SpeedEstimate,
     Verdict,
-    compare_launches,
-    compare_pairs,
     geometric_mean,
     is_explained_by_clock,
     judge,
-    widened_by_contention,
-    with_ratio_of_speeds,
 )
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -44,17 +41,10 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.labels import had_no_time
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import Use, is_impossible, uses_of
-from gputui.services.results.throughput import (
-    contention_of,
-    cost_of,
-    launches_of,
-    paired_launches,
-    paired_prior_of,
-    prior_of,
-    speed_of,
-)
+from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
 from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
@@ -73,7 +63,7 @@ DIMENSIONS: dict[str, Callable[[RunSummary, CaseResult], str]] = {
 """What `--by` may take out of the pairing: the value that tells the sides apart; empty if a case has none."""
 
 SLOWED, CAPPED, COLD = "slowed by heat or a power brake", "power-capped", "still warming up"
-CROWDED, SHARED = "kept from CPUs by others", "beside another process on its GPU"
+CROWDED, SHARED = CONTENTION, "another process on its GPU"
 FLAGGED_SHARE = 0.05
 """From which throttling is worth a flag: a cap that is touched now and then changes nothing."""
 COLD_SHARE = 0.2
@@ -519,23 +509,8 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
     units = a.result.case.unit, b.result.case.unit
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
-    if a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id:
-        pairs = paired_launches(a.result, b.result)
-        speed_a, speed_b = speed_of(a.result), speed_of(b.result)
-        if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
-            prior_sd = max(paired_prior_of(a.result), paired_prior_of(b.result))
-            paired = compare_pairs(pairs, prior_sd=prior_sd)
-            return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
-    estimate = compare_launches(
-        launches_of(a.result),
-        launches_of(b.result),
-        prior_sd_a=prior_of(a.result),
-        prior_sd_b=prior_of(b.result),
-        launch_is_block=a.result.case.is_whole,
-    )
-    if isinstance(estimate, Missing):
-        return estimate
-    return widened_by_contention(estimate, contention_of(a.result), contention_of(b.result))
+    is_one_run = a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id
+    return speed_ratio(a.result, b.result, is_one_run=is_one_run)
 
 
 def _explained(
@@ -551,10 +526,16 @@ def _explained(
     crowded = [
         f"{format_percent(share)} of {letter}'s" for share, letter in zip(shares, "ab", strict=True) if share
     ]
-    if verdict.word != "inconclusive" or not crowded:
+    if verdict.word != "inconclusive":
         return verdict
-    contention = f"CPU contention from other processes in {' and '.join(crowded)} time"
-    return Verdict("inconclusive", f"{contention}: run again when it is idle")
+    cut = [letter for side, letter in zip(pair, "ab", strict=True) if side and had_no_time(side.result)]
+    if cut and not crowded:
+        sides = " and ".join(cut)
+        return Verdict("inconclusive", f"the budget left no time for all launches of {sides}: raise --budget")
+    if not crowded:
+        return verdict
+    told = f"{CONTENTION} for {' and '.join(crowded)} time"
+    return Verdict("inconclusive", f"{told}: run again when it is idle")
 
 
 def _impossible_sides(pair: tuple[SideCase | None, SideCase | None]) -> list[str]:

@@ -9,7 +9,6 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import Estimate, GeometricMean, SpeedEstimate, Verdict
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX
 from gputui.model.units import (
     format_change,
     format_change_interval,
@@ -20,8 +19,14 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.compare.pairing import CROWDED, MEANS, SHARED, Cell, Comparison, GroupMean, Row, Side
-from gputui.services.results.labels import day, device_words, torch_words
+from gputui.services.compare.pairing import MEANS, Cell, Comparison, GroupMean, Row, Side
+from gputui.services.results.labels import (
+    day,
+    device_words,
+    shared_case_words,
+    short_case_name,
+    torch_words,
+)
 
 
 def side_words(side: Side, ignore: str, width: int) -> str:
@@ -93,17 +98,6 @@ def unmeasured_words(comparison: Comparison) -> Iterable[str]:
 _NAMED = 2
 
 
-def words_of(row: Row) -> dict[str, str]:
-    """The words that distinguish a row from others of its workload; empty for defaults."""
-    variant = row.case.variant
-    if row.case.is_program:
-        device = "" if variant.device_class == WHOLE_BOX else variant.device_class
-        return {"size": "", "device": device, "precision": "", "mode": "", "threads": ""}
-    threads = {"1": "1t", "all": "all", "host": ""}.get(variant.threads, variant.threads)
-    words = {"size": row.case.work.size, "device": variant.device_class, "precision": variant.precision}
-    return {**words, "mode": "" if variant.mode == "eager" else variant.mode, "threads": threads}
-
-
 def common_words(comparison: Comparison, ignore: str) -> list[str]:
     """What all rows share, for the heading."""
     return shared_words(comparison.rows, ignore)
@@ -111,17 +105,12 @@ def common_words(comparison: Comparison, ignore: str) -> list[str]:
 
 def shared_words(of: Iterable[Row], ignore: str) -> list[str]:
     """What these rows share."""
-    rows = [words_of(row) for row in of]
-    keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
-    values = [{row[key] for row in rows} for key in keys]
-    return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
+    return shared_case_words((row.case for row in of), ignore)
 
 
 def row_name(row: Row, common: list[str], ignore: str, *, is_short: bool = False) -> str:
     """The name of a row without what all rows share and without the ignored dimension."""
-    unsaid = ("", "all", *common) if is_short else ("", *common)
-    words = [word for key, word in words_of(row).items() if key != ignore and word not in unsaid]
-    return " ".join((row.case.work.workload, *words))
+    return short_case_name(row.case, common, ignore, is_short=is_short)
 
 
 def rate_text(cell: Cell) -> str:
@@ -191,13 +180,6 @@ def short_change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
 def is_told(verdict: Verdict) -> bool:
     """Whether the verdict is faster, slower or the same."""
     return verdict.word in ("faster", "slower", "same")
-
-
-def flag_text(word: str) -> str:
-    """What disturbed a side, in the words that people read; `Flag.word` is for machines."""
-    return {CROWDED: "CPU contention from other processes", SHARED: "another process on its GPU"}.get(
-        word, word
-    )
 
 
 def boxes_text(band: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
 from gputui.services.compare.pairing import CROWDED, Cell, Row
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.labels import had_no_time
 from gputui.services.results.selectors import from_here
 
 
@@ -125,4 +127,6 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True) -> str:
         return "gputui run"
     file = from_here(str(evidence.file(cell.run.run_id)))
     like = f"gputui run --like {shlex.quote(f'{file}@{cell.run.short_id}')}"
+    if cell.result is not None and had_no_time(cell.result):
+        like += f" --budget {math.ceil(2 * cell.run.budget_s)}"
     return f"{like} --db {shlex.quote(file)}" if same_side else like

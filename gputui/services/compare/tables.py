@@ -13,7 +13,6 @@ from gputui.services.compare.pairing import Comparison, GroupMean, Row, performa
 from gputui.services.compare.row_text import (
     boxes_text,
     common_words,
-    flag_text,
     mean_name,
     row_name,
     unmeasured_words,
@@ -159,7 +158,7 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
             said = f"{naming.name(row)} {format_percent(flag.share)}"
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
-        yield f"! {side} {flag_text(word)}: {', '.join(rows)} of the time"
+        yield f"! {side} {word}: {', '.join(rows)} of the time"
     for letter, impossible in (("a", _impossible(comparison, 0)), ("b", _impossible(comparison, 1))):
         for row, share in impossible:
             yield (

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
 from gputui.errors import GputuiError
 from gputui.machine import describe_machine, storage_warning
 from gputui.machine.tree import Tree
@@ -18,6 +16,13 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
 from gputui.model.units import counted, format_bytes, three_digits
+from gputui.services.doctor.disturbances import (
+    Check,
+    current_user,
+    gpu_checks,
+    load_checks,
+    power_limit_checks,
+)
 from gputui.services.live.snapshot import take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.runs.process import runs_in_progress
@@ -26,35 +31,13 @@ from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text
 
-State = Literal["ok", "note", "problem", "unknown"]
-
-NOTED = ("POWER-CAPPED", "SHARED", "STALE")
-"""Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
-alarm."""
 LEAST_SHM_BYTES = 1 << 30
 """Loader workers pass batches through /dev/shm; Docker gives 64 MiB, which kills them."""
 LEAST_FREE_BYTES = 1 << 30
 """Journals of a long run with telemetry reach hundreds of MB."""
-OTHERS_SHARE = 0.25
-"""Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
 QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "kvm")
 """Clock sources read without a system call; any other costs microseconds per read."""
 LEAST_COLUMNS, LEAST_ROWS = 80, 24
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check."""
-
-    topic: str
-    """`driver`, `GPU 3 link`, `torch`: short."""
-    state: State
-    """`problem`: the machine does not do what it should; `note`: worth knowing; `unknown`: could not be
-    checked."""
-    found: str
-    """What was found, with its numbers."""
-    next_step: str = ""
-    """What to do about it; empty if nothing needs to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +79,6 @@ class SystemState:
     """Number of gputui runs in progress, whose load does not count as foreign."""
 
 
-def run_checks(
-    terminal: Terminal,
-    *,
-    python: str | None = None,
-    db: Path | None = None,
-    on_step: Callable[[str], None] = lambda what: None,
-) -> tuple[Check, ...]:
-    """Check this machine; takes a second, and longer if torch has to be probed first.
-
-    `on_step` gets the name of each step. Leaves nothing behind: an empty temporary file tests whether a
-    directory can be written. Raises GputuiError if the stated Python is unusable.
-    """
-    return judged(gathered(terminal, python=python, db=db, on_step=on_step))
-
-
 def judged(box: SystemState) -> tuple[Check, ...]:
     """The results of all CHECKS, in order."""
     return tuple(check for check_of in CHECKS for check in check_of(box))
@@ -123,6 +91,11 @@ def gathered(
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> SystemState:
+    """Look at this machine; takes a second, and longer if torch has to be probed first.
+
+    `on_step` gets the name of each step. Leaves nothing behind: an empty temporary file tests whether a
+    directory can be written. Raises GputuiError if the stated Python is unusable.
+    """
     on_step("the driver and the host")
     measuring = sum(map(len, runs_in_progress()))
     sample = take_snapshot(processes=True)
@@ -144,7 +117,7 @@ def gathered(
     return SystemState(
         machine=machine,
         sample=sample,
-        user=_user(),
+        user=current_user(),
         interpreter=interpreter,
         found_as=found_as,
         passed_over=passed_over,
@@ -235,28 +208,14 @@ def _gpu_step(box: SystemState) -> str:
 
 
 def _gpus(box: SystemState) -> Iterator[Check]:
-    foreign = foreign_processes(box.sample.processes, box.user)
-    lost = {gpu.device for gpu in box.sample.gpus if gpu.problem is not None}
     for gpu in box.sample.gpus:
-        if gpu.parent in lost:
-            continue  # why its GPU cannot be read is reported once
-        found = health(box.sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
-        for finding in found:
-            yield _of_finding(gpu, finding)
-        if gpu.problem is None and not found and gpu.parent is None:
+        found = list(gpu_checks([gpu], box.sample, box.user))
+        yield from (
+            check for check in found if not (box.measuring and check.topic.endswith((" use", " heat")))
+        )
+        is_well = gpu.problem is None and not any(check.topic == f"GPU {gpu.label}" for check in found)
+        if is_well and gpu.parent is None:
             yield Check(f"GPU {gpu.label}", "ok", _gpu_in_words(gpu))
-        busy = gpu.values.get("sm_busy_pct")
-        if isinstance(busy, int | float) and busy >= BUSY_PCT and not box.measuring:
-            step = "what runs there takes its part of every figure: gputui snapshot --processes names it"
-            found_busy = f"{busy:.0f} % busy before anything is measured"
-            yield Check(f"GPU {gpu.device} use", "note", found_busy, step)
-
-
-def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
-    is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
-    step = "" if is_noted else "have the box looked after, or take another one"
-    found = f"{finding.word}: {finding.why}"
-    return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)
 
 
 def _gpu_in_words(gpu: DeviceSample) -> str:
@@ -272,11 +231,8 @@ def _gpu_in_words(gpu: DeviceSample) -> str:
 
 
 def _gpu_settings(box: SystemState) -> Iterator[Check]:
+    yield from power_limit_checks(box.machine, [gpu.index for gpu in box.machine.gpus])
     for gpu in box.machine.gpus:
-        limit, default = gpu.power_limit_w, gpu.power_default_limit_w
-        if not isinstance(limit, Missing) and not isinstance(default, Missing) and limit < default - 0.5:
-            found = f"limited to {limit:.0f} W of the {default:.0f} W it comes with"
-            yield Check(f"GPU {gpu.index} power", "note", found, "it is slower than its name for long work")
         if gpu.ecc_enabled is False:
             found = "memory is not checked for errors (ECC is off)"
             yield Check(f"GPU {gpu.index} memory", "note", found)
@@ -300,14 +256,8 @@ def _cpus(box: SystemState) -> Iterator[Check]:
     else:
         cores = counted(cpu.usable_cores, "core")
         yield Check("CPU", "ok", f"{cores}, {cpu.host_threads} threads, no limit")
-    load = box.sample.host.values.get("load_1min")
-    if not isinstance(load, int | float) or box.measuring:
-        return
-    if load > OTHERS_SHARE * cpu.host_threads:
-        found = f"load {load:.1f} on {cpu.host_threads} threads: other programs run, or ran a minute ago"
-        yield Check("neighbours", "note", found, "figures vary and are lower; wait, or take more --launches")
-    else:
-        yield Check("neighbours", "ok", f"load {load:.1f} on {cpu.host_threads} threads")
+    if not box.measuring:
+        yield from load_checks(box.machine, box.sample)
 
 
 def _memory(box: SystemState) -> Iterator[Check]:
@@ -407,12 +357,43 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
 """To add a check, write a function and add its name here."""
 
 
-def worst(checks: tuple[Check, ...]) -> str:
-    """A summary line: `2 problems, 1 note`, or that nothing is wrong."""
-    problems = sum(check.state == "problem" for check in checks)
+WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}
+"""What people read for the states."""
+
+
+def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
+    """`Ready to measure on 7 of 8 GPUs. 1 fault, 2 cautions.`; `gpus` are the indexes of those seen."""
+    faults = [check for check in checks if check.state == "problem"]
     notes = sum(check.state == "note" for check in checks)
-    parts = [counted(n, word) for n, word in ((problems, "problem"), (notes, "note")) if n]
-    return ", ".join(parts) if parts else "nothing wrong was found"
+    counts = [counted(n, word) for n, word in ((len(faults), "fault"), (notes, "caution")) if n]
+    count = f"{', '.join(counts)}." if counts else "Nothing is wrong."
+    torch = next((check for check in faults if check.topic == "torch"), None)
+    if any(check.topic in _STORING for check in faults):
+        return f"Not ready to measure: results cannot be stored. {count}"
+    if torch is not None:
+        why = "torch sees no GPU" if " sees no GPU" in torch.found else "no usable torch"
+        return f"Not ready to measure: {why}. {count}"
+    failed = {index for index in gpus for check in faults if _is_of_gpu(check.topic, index)}
+    ready = len(gpus) - len(failed)
+    if not gpus:
+        where = "the CPU; no GPU is seen"
+    elif not ready:
+        where = "the CPU only"
+    elif failed:
+        where = f"{ready} of {len(gpus)} GPUs"
+    else:
+        where = f"all {ready} GPUs" if ready > 1 else "the GPU"
+    return f"Ready to measure on {where}. {count}"
+
+
+_STORING = ("result file", "run directories")
+
+
+def _is_of_gpu(topic: str, index: int) -> bool:
+    return topic.startswith((f"GPU {index} ", f"torch cuda:{index} ")) or topic in (
+        f"GPU {index}",
+        f"torch cuda:{index}",
+    )
 
 
 def _known(value: str | Missing) -> str:
@@ -422,15 +403,6 @@ def _known(value: str | Missing) -> str:
 def _major(version: str) -> int:
     digits = version.partition(".")[0]
     return int(digits) if digits.isdigit() else 0
-
-
-def _user() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in containers
-        return ""
 
 
 def _first_there(place: Path) -> Path:

@@ -42,7 +42,10 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
         if peak_test is not None:
             by_device.setdefault((device_class, index, name), []).append(peak_test)
     ordered = sorted(by_device, key=lambda device: (device[0] != "gpu", device[1] or 0))
-    return tuple(check_performance(device[2], by_device[device]) for device in ordered)
+    return tuple(
+        check_performance(name, by_device[device_class, index, name], index)
+        for device_class, index, name in ordered
+    )
 
 
 def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
@@ -53,7 +56,7 @@ def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
     measure = _measure(case)
     is_link = work.workload == "xfer"
     expectation = None
-    is_small = (work.workload, work.size) in _SMALL
+    is_small = variant.device_class == "gpu" and (work.workload, work.size) in _SMALL
     gpu = find_gpu(case.device_name, memory_gib) if variant.device_class == "gpu" else Missing("a CPU")
     if not isinstance(gpu, Missing) and not is_small:
         used = _precision_used(case)
@@ -67,9 +70,9 @@ def _peak_test(case: CaseResult, memory_gib: float | None) -> PeakTest | None:
     label = f"{work.workload} {variant.precision}" if measure == "matmul" else "copy"
     if is_link:
         label = "pinned copy to the GPU" if measure == "h2d_pinned" else "pinned copy from the GPU"
-    if variant.device_class == "gpu" and is_small:
+    if is_small:
         label = f"{work.size} {label}"
-    return PeakTest(label, measure, speed.units_per_s, case.case.unit, expectation)
+    return PeakTest(label, measure, speed.units_per_s, case.case.unit, expectation, is_small)
 
 
 def _measure(case: CaseResult) -> str:

@@ -13,6 +13,8 @@ from gputui.model.journal import to_plain
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import run_headline
+from gputui.services.results.labels import run_notes
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import timed_step_ns
@@ -41,6 +43,8 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
             }
             for case in run.cases
         ],
+        "headline": run_headline(run),
+        "notes": run_notes(run),
         "normality": [{"word": n.word, "text": n.text} for n in performance_checks(run)],
     }
 

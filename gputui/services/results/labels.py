@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
-from gputui.analysis.verdict import SpeedEstimate
+from gputui.analysis.health import CONTENTION
+from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX
+from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,
@@ -68,6 +69,34 @@ def case_name(case: CaseResult) -> str:
     return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
 
 
+def case_words(case: Case) -> dict[str, str]:
+    """The words that distinguish a case from others of its workload; empty for defaults."""
+    variant = case.variant
+    if case.is_program:
+        device = "" if variant.device_class == WHOLE_BOX else variant.device_class
+        return {"size": "", "device": device, "precision": "", "mode": "", "threads": ""}
+    threads = {"1": "1t", "all": "all", "host": ""}.get(variant.threads, variant.threads)
+    words = {"size": case.work.size, "device": variant.device_class, "precision": variant.precision}
+    return {**words, "mode": "" if variant.mode == "eager" else variant.mode, "threads": threads}
+
+
+def shared_case_words(cases: Iterable[Case], ignore: str = "") -> list[str]:
+    """The words that all these cases have, but for the ignored dimension."""
+    words = [case_words(case) for case in cases]
+    keys = [key for key in ("size", "device", "precision", "mode", "threads") if key != ignore]
+    values = [{case[key] for case in words} for key in keys]
+    return [next(iter(value)) for value in values if len(value) == 1 and "" not in value]
+
+
+def short_case_name(
+    case: Case, common: Sequence[str] = (), ignore: str = "", *, is_short: bool = False
+) -> str:
+    """The name without the words that are common and without the ignored dimension."""
+    unsaid = ("", "all", *common) if is_short else ("", *common)
+    words = [word for key, word in case_words(case).items() if key != ignore and word not in unsaid]
+    return " ".join((case.work.workload, *words))
+
+
 def interval_words(speed: SpeedEstimate) -> str:
     """The 95 % interval of the rate around it, as `±2 %` or `-18 to +22 %`."""
     return format_spread(speed.units_per_s, speed.low, speed.high)
@@ -122,6 +151,14 @@ def run_heading(run: Run) -> Iterator[str]:
         yield (f"price    {format_hourly(price.usd_per_hour)} ({source})")
 
 
+def run_heading_in_one(run: Run) -> tuple[str]:
+    """`run 8e2aad19 (label): quick, 2x H200, torch 2.13.0, 22 Nov 10:30`."""
+    summary = run.summary
+    label = f" ({summary.label})" if summary.label else ""
+    parts = (summary.profile, device_words(summary), torch_words(summary), day(summary))
+    return (f"run {summary.short_id}{label}: {', '.join(filter(None, parts))}",)
+
+
 def known(value: object) -> str:
     """A value, or a dash and why there is none."""
     return f"— ({value.reason})" if isinstance(value, Missing) else str(value)
@@ -142,33 +179,30 @@ def outcome_words(case: CaseResult) -> str:
     return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
 
 
-def run_notes(run: Run) -> list[str]:
-    """Caveats for the table of a run."""
+def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
+    """Caveats of a run with what helps; `is_brief`: cases are counted instead of named."""
+
+    def which(cases: Sequence[CaseResult], words: Callable[[CaseResult], str] = case_name) -> str:
+        return counted(len(cases), "case") if is_brief else _some([words(case) for case in cases])
+
     notes = []
     launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
-    if launches and min(launches) < 3:
-        how = "three recordings show it here" if _is_recording(run) else "--launches 3 measures it here"
-        if any(_had_no_time(case) for case in run.cases):
-            how = "more were asked for and had no time: a larger --budget, or --only, gives them some"
-        notes.append(
-            f"95 %: with {min(launches)} launch{'es' if min(launches) > 1 else ''} most of it is how much "
-            f"launches vary elsewhere; {how}."
-        )
-    starved = [case_name(c) for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]
+    if launches and min(launches) < LAUNCHES_MEASURED:
+        how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
+        if any(had_no_time(case) for case in run.cases):
+            how = "there was no time for more: raise --budget"
+        few = "one launch" if min(launches) == 1 else f"{min(launches)} launches"
+        notes.append(f"{few}: the interval is mostly assumed; {how}")
+    starved = [c for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]
     if starved:
-        notes.append(
-            f"too little time for {_some(starved)}: a larger --budget, or --only, gives a launch more"
-        )
-    unsettled = [
-        case_name(c)
-        for c in run.cases
-        if any(m.outcome == "ok" and m.stable is False for m in c.measurements)
-    ]
+        notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")
+    unsettled = [c for c in run.cases if any(m.outcome == "ok" and m.stable is False for m in c.measurements)]
     if unsettled:
-        notes.append(f"not stable after warm-up: {_some(unsettled)}")
-    crowded = [f"{case_name(c)} {_waited(c)}" for c in run.cases if is_crowded(c)]
+        notes.append(f"not stable after warm-up: {which(unsettled)}")
+    crowded = [c for c in run.cases if is_crowded(c)]
     if crowded:
-        notes.append(f"other processes held its CPUs during: {_some(crowded)} of the time")
+        names = which(crowded, lambda case: f"{case_name(case)} {_waited(case)} of the time")
+        notes.append(f"{CONTENTION}: {names}")
     return notes
 
 
@@ -183,7 +217,7 @@ def _never_had_time(case: CaseResult) -> bool:
     return outcomes == {"skipped"} and not case.case.is_program
 
 
-def _had_no_time(case: CaseResult) -> bool:
+def had_no_time(case: CaseResult) -> bool:
     """Whether a case was planned for three or more launches and measured by fewer."""
     outcomes = [measurement.outcome for measurement in case.measurements]
     return outcomes.count("skipped") > 0 and 0 < outcomes.count("ok") < 3 <= len(outcomes)

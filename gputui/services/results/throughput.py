@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
-from gputui.analysis.verdict import SpeedEstimate, estimate_speed, launch_centre
+from gputui.analysis.verdict import (
+    RatioEstimate,
+    SpeedEstimate,
+    compare_launches,
+    compare_pairs,
+    estimate_speed,
+    launch_centre,
+    widened_by_contention,
+    with_ratio_of_speeds,
+)
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Block, Price
@@ -131,6 +140,29 @@ def prior_of(case: CaseResult) -> float:
 def paired_prior_of(case: CaseResult) -> float:
     """Prior sd of the log ratio of two interleaved cases between launches."""
     return paired_prior_sd(case.case.variant.device_class, case.case.workload_class)
+
+
+def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstimate | Missing:
+    """How many times as fast as A B is, both measured in the same unit; Missing without an interval.
+
+    Cases that one run interleaved are compared block by block. CPU contention widens the interval, except of
+    such pairs, which share it.
+    """
+    pairs = paired_launches(a, b) if is_one_run else Missing("two runs")
+    speed_a, speed_b = speed_of(a), speed_of(b)
+    if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
+        paired = compare_pairs(pairs, prior_sd=max(paired_prior_of(a), paired_prior_of(b)))
+        return paired if isinstance(paired, Missing) else with_ratio_of_speeds(paired, speed_a, speed_b)
+    estimate = compare_launches(
+        launches_of(a),
+        launches_of(b),
+        prior_sd_a=prior_of(a),
+        prior_sd_b=prior_of(b),
+        launch_is_block=a.case.is_whole,
+    )
+    if isinstance(estimate, Missing):
+        return estimate
+    return widened_by_contention(estimate, contention_of(a), contention_of(b))
 
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:

@@ -10,6 +10,7 @@ from pathlib import Path
 from gputui.analysis.health import throttle_words
 from gputui.analysis.statistics import Interval, hodges_lehmann_interval, median
 from gputui.model.absent import Missing
+from gputui.model.case import Case
 from gputui.model.journal import (
     Block,
     CaseEnd,
@@ -22,12 +23,15 @@ from gputui.model.journal import (
     RunStart,
     Stored,
 )
-from gputui.model.plan import PROFILED, Plan
+from gputui.model.plan import PROFILED, Plan, PlannedLaunch
 from gputui.model.profiled import ProfiledPass
 from gputui.model.telemetry import HOST, Reading
 from gputui.model.units import format_bytes, format_rate
+from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S
 from gputui.store.journal_reader import latest_readings
 from gputui.store.text import clean_text
+from gputui.worker.launch.timed_launch import MIN_BLOCK_S
+from gputui.worker.workloads import WORKLOADS
 
 INTERVAL_BLOCKS = 400
 """The running median and interval use at most this many of the last blocks: they are computed twice a
@@ -35,6 +39,8 @@ second."""
 EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
 READING_HOLDS_S = 10.0
+_WITH_WARM_UP = 1.3
+"""Times the timed blocks: building, the first step, and warm-up until three blocks agree."""
 
 
 class TimeLeft:
@@ -43,9 +49,15 @@ class TimeLeft:
     def __init__(self, plans: Sequence[Plan]) -> None:
         self._begun_ns = time.monotonic_ns()
         self._started_ns: dict[int, int] = {}
-        self._weights = [{launch.launch_id: launch.weight for launch in plan.launches} for plan in plans]
+        self._waiting_s = [
+            {launch.launch_id: expected_s(plan, launch) for launch in plan.launches} for plan in plans
+        ]
         self._budget_s = sum(plan.budget_s for plan in plans)
-        self._done_weight = 0.0
+        self._done_s = 0.0
+        """What was expected of the launches that ended, and what they took."""
+        self._taken_s = 0.0
+        self._now_s: float | None = None
+        """Elapsed when the launch in progress began."""
         self._is_of_this_clock = False
 
     def trust_clock(self) -> None:
@@ -63,8 +75,12 @@ class TimeLeft:
         ):
             passed_ns = line.t_ns - self._started_ns.get(index, line.t_ns)
             self._begun_ns = time.monotonic_ns() - passed_ns
-        if isinstance(line, LaunchEnd):
-            self._done_weight += self._weights[index].pop(line.launch_id, 0.0)
+        if isinstance(line, LaunchStart):
+            self._now_s = self._at_s(index, line.t_ns)
+        elif isinstance(line, LaunchEnd):
+            self._done_s += self._waiting_s[index].pop(line.launch_id, 0.0)
+            self._taken_s = self._at_s(index, line.t_ns)
+            self._now_s = None
 
     @property
     def begun_ns(self) -> int:
@@ -76,15 +92,43 @@ class TimeLeft:
         return max((time.monotonic_ns() - self._begun_ns) / 1e9, 0.0)
 
     def left_s(self) -> float | None:
-        """Estimated from the progress so far, within the rest of the budget; None if the run has no limit."""
+        """What the launches to come are expected to take, corrected by what those before took.
+
+        Never more than the rest of the budget; None if the run has no limit.
+        """
         if not self._budget_s:
             return None  # a recording ends when its program does
         elapsed_s = self.elapsed_s()
-        left_s = max(self._budget_s - elapsed_s, 0.0)
-        if self._done_weight:
-            left_weight = sum(sum(weights.values()) for weights in self._weights)
-            left_s = min(left_s, elapsed_s / self._done_weight * left_weight)
-        return left_s
+        left_s = sum(sum(launches.values()) for launches in self._waiting_s)
+        if self._done_s:
+            left_s *= self._taken_s / self._done_s
+        if self._now_s is not None:
+            left_s = max(left_s - (elapsed_s - self._now_s), 0.0)
+        return min(left_s, max(self._budget_s - elapsed_s, 0.0))
+
+    def _at_s(self, index: int, t_ns: int) -> float:
+        """Seconds since the first run began, of an instant in the journal of a run."""
+        first_ns = min(self._started_ns.values(), default=t_ns)
+        return max(t_ns - min(first_ns, self._started_ns.get(index, t_ns)), 0) / 1e9
+
+
+def expected_s(plan: Plan, launch: PlannedLaunch) -> float:
+    """About how long a launch takes: to start, to warm up and to time as many blocks as are enough.
+
+    At most its share of the budget, which is what long steps, programs and sustained work take.
+    """
+    share_s = plan.budget_s * launch.weight / sum(other.weight for other in plan.launches)
+    cases = [plan.cases[case_id].case for case_id in launch.case_ids]
+    if launch.purpose == PROFILED or any(case.is_program or _is_sustained(case) for case in cases):
+        return share_s
+    start_s = (
+        FIRST_STARTUP_S[launch.device.device_class] if launch.needs_torch else FIRST_STARTUP_WITHOUT_TORCH_S
+    )
+    return min(share_s, start_s + len(cases) * plan.most_blocks * MIN_BLOCK_S * _WITH_WARM_UP)
+
+
+def _is_sustained(case: Case) -> bool:
+    return any(workload.name == case.work.workload and workload.is_sustained for workload in WORKLOADS)
 
 
 @dataclass(frozen=True, slots=True)

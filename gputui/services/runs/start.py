@@ -66,6 +66,7 @@ class Prepared:
     requests: tuple[RunRequest, ...]
     target: Path
     """The result file, absolute; it can be written."""
+    machine: Machine
     warning: str
     """That the file would be lost with the machine; empty otherwise."""
 
@@ -108,7 +109,7 @@ def prepare(
         check_something_runs(profile, plan, chosen)
         on_planned(plan, chosen, target)
         requests.append(RunRequest(plan, chosen.interpreter.runtime, options.label, price))
-    return Prepared(tuple(requests), target, storage_warning(target, machine.layers))
+    return Prepared(tuple(requests), target, machine, storage_warning(target, machine.layers))
 
 
 def target_of(db: Path | None) -> Path:

@@ -142,8 +142,8 @@ class Launch:
                 break
             case = running.pop()
             reason = (
-                f"{MIN_BLOCKS} blocks of each case need {_seconds(needed_ns)},"
-                f" {_seconds(left_ns)} of the budget are left"
+                f"too slow for what is left of its share, {_seconds(left_ns)}"
+                f" ({MIN_BLOCKS} blocks of each case take {_seconds(needed_ns)}): raise --budget"
             )
             self._end(case.case_id, "skipped", reason, 0)
             _close(case.step)
@@ -169,7 +169,7 @@ class Launch:
         begun_ns = self._clock()
         case_id = int(described["case_id"])
         if share_ns <= 0:
-            raise _NoTime(f"nothing is left of the launch's budget, {_seconds(self._allowance_ns)}")
+            raise _NoTime(f"no time was left of the launch's {_seconds(self._allowance_ns)}: raise --budget")
         workload = self._workload_named(described["workload"])
         size = workload.sizes[described["size"]]
         precision = resolve(described["precision"], self._device)
@@ -207,8 +207,8 @@ class Launch:
         first = timed_steps(step.multiple)
         if self._clock() - begun_ns > share_ns:
             raise _NoTime(
-                f"the first step took {_seconds(first.wall_ns)}; with what came before that is more than"
-                f" its budget, {_seconds(share_ns)}"
+                f"too slow for its {_seconds(share_ns)} share"
+                f" (the first step took {_seconds(first.wall_ns)}): raise --budget"
             )
         warm_start_ns = self._clock()
         blocks = self._single_steps(partial(timed_steps, step.multiple), begun_ns, share_ns)
@@ -241,8 +241,8 @@ class Launch:
         left_ns = share_ns - (now_ns - begun_ns)
         if block_ns * MIN_BLOCKS > left_ns + warmup_ns:
             raise _NoTime(
-                f"{MIN_BLOCKS} blocks of {_seconds(block_ns)} do not fit the "
-                f"{_seconds(max(left_ns + warmup_ns, 0))} left of its budget, {_seconds(share_ns)}"
+                f"too slow for its {_seconds(share_ns)} share"
+                f" ({MIN_BLOCKS} blocks of {_seconds(block_ns)}): raise --budget"
             )
         self._channel.send(
             "warm",
@@ -286,8 +286,8 @@ class Launch:
                 return taken
             if taken and (min(taken) > left_ns or len(taken) == MAX_SINGLE_STEPS):
                 raise _NoTime(
-                    f"one step takes {_seconds(min(taken))}: {MIN_BLOCKS} do not fit the"
-                    f" {_seconds(max(left_ns, 0))} left of its budget, {_seconds(share_ns)}"
+                    f"too slow for its {_seconds(share_ns)} share"
+                    f" ({_seconds(min(taken))} a step): raise --budget"
                 )
             taken.append(timed().block_ns)
 

@@ -206,7 +206,9 @@ def test_a_gpu_that_is_only_cheaper_is_worth_it() -> None:
 
     advice = advise(parse_job("360M tok train"), boxes)
 
-    assert advice.gpu == "a GPU is worth it: it costs less, though it is not told to be faster than the CPU"
+    assert (
+        advice.gpu == "a GPU is worth it: it costs less, though we can't tell that it is faster than the CPU"
+    )
 
 
 def test_a_figure_above_the_physical_peak_advises_nobody() -> None:
@@ -386,7 +388,7 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
     advice = advise(parse_job("1M tok train"), [PricedSide(side, NO_PRICE, NO_PRICE)])
 
     doubts = " ".join(advice.offers[0].doubts)
-    assert "kept from CPUs by others 40 % of the time" in doubts
+    assert "CPU contention from other processes 40 % of the time" in doubts
     assert "interrupted" in doubts
     assert "1 launch: the interval is mostly assumed" in doubts
 
@@ -466,9 +468,9 @@ def test_too_few_requests_at_every_load_are_inconclusive_and_not_a_failure() -> 
 
     cpu = offer_of(advice, "a.db cpu")
     assert isinstance(cpu.load, Missing)
-    assert "cannot be told: 5 requests; p99 needs 459" in cpu.load.reason
+    assert "unknown: 5 requests; p99 needs 459" in cpu.load.reason
     assert (cpu.meets, cpu.is_told) == (False, False)
-    assert advice.gpu == "a GPU meets the target; whether a CPU does cannot be told"
+    assert advice.gpu == "a GPU meets the target; whether a CPU does is unknown"
 
 
 def test_without_a_bound_whatever_the_queue_bore_is_served() -> None:

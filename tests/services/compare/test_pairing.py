@@ -256,10 +256,10 @@ def test_a_difference_seen_while_others_held_the_cpus_is_taken_back() -> None:
 
     assert (on_b.verdict.word, on_b.verdict.reason) == (
         "inconclusive",
-        "CPU contention from other processes in 40 % of b's time: run again when it is idle",
+        "CPU contention from other processes for 40 % of b's time: run again when it is idle",
     )
     assert on_a.verdict.word == "inconclusive"
-    assert on_a.verdict.reason.startswith("CPU contention from other processes in 40 % of a's time:")
+    assert on_a.verdict.reason.startswith("CPU contention from other processes for 40 % of a's time:")
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.04])
@@ -569,7 +569,7 @@ def test_a_side_whose_cases_have_unequal_launches_says_so() -> None:
     assert "1 to 3 launches" in side_words(side_of_runs("a.db", [run]), "", 80)
 
 
-@pytest.mark.parametrize(("launches", "expected"), [(1, "--launches 3"), (3, "a larger --budget")])
+@pytest.mark.parametrize(("launches", "expected"), [(1, "--launches 3"), (3, "raise --budget")])
 def test_a_user_who_asked_for_three_launches_without_enough_time_is_told_to_give_more(
     launches: int, expected: str
 ) -> None:

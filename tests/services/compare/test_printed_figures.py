@@ -168,24 +168,24 @@ def as_percent(shown: str, truth: float) -> bool:
 
 
 def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: tuple[Path, Path]) -> None:
-    text = printed("show", "latest", str(files[0]))
+    text = printed("show", "latest", str(files[0]), "--verbose")
     for case_id, case in enumerate(CASES):
         truth = speed(launches_of(files[0], case_id))
         per_s = float(np.exp(truth.center))
         row = next(line for line in text.split("\n") if line.startswith(case.name))
         found = re.search(
             r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+) (s|ms|µs) +(?:±|-([\d.]+) to \+)([\d.]+) %"
-            r" +.*\$([\d.]+) 1M TFLOP",
+            r" +.*\$([\d.]+) per ([A-Z])FLOP",
             row,
         )
         assert found, row
-        rate, step, unit, below, above, usd = found.groups()
+        rate, step, unit, below, above, usd, prefix = found.groups()
         assert close(numbers(rate.strip()), per_s)
         step_s = float(step) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]
         assert close(step_s, case.units_per_step / per_s)
         assert as_percent(above, np.expm1(truth.half))
         assert as_percent(below or above, -np.expm1(-truth.half))
-        assert close(float(usd), USD_PER_H / 3600 / per_s * 1e18)
+        assert close(float(usd), USD_PER_H / 3600 / per_s * {"T": 1e12, "P": 1e15, "E": 1e18}[prefix])
 
 
 def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(

@@ -16,7 +16,8 @@ from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Layer
-from gputui.services.doctor.checks import Check, State, SystemState, Terminal, judged, worst
+from gputui.services.doctor.checks import SystemState, Terminal, judged, readiness
+from gputui.services.doctor.disturbances import Check, State, disturbances
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
@@ -65,7 +66,7 @@ def the(box: SystemState, topic: str) -> Check:
 def test_a_sound_box_has_nothing_but_ok() -> None:
     box = make_box(8)
     assert set(states(box).values()) == {"ok"}
-    assert worst(judged(box)) == "nothing wrong was found"
+    assert readiness(judged(box), range(8)) == "Ready to measure on all 8 GPUs. Nothing is wrong."
     assert the(box, "driver").found.endswith(": 8x NVIDIA H200")
 
 
@@ -140,7 +141,7 @@ def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
         machine.gpus[0], power_limit_w=400.0, power_default_limit_w=700.0, ecc_enabled=False, mig_enabled=True
     )
     box = make_box(machine=replace(machine, gpus=(gpu,)))
-    assert the(box, "GPU 0 power").found == "limited to 400 W of the 700 W it comes with"
+    assert the(box, "GPU 0 power").found == "power limit 400 W of the 700 W it comes with"
     assert {"GPU 0 power", "GPU 0 memory", "GPU 0 MIG"} <= {t for t, s in states(box).items() if s == "note"}
 
 
@@ -160,7 +161,7 @@ def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
 def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
     seen = sample(0, changes={HOST: {"load_1min": 7.3}})
     box = make_box(0, sample=seen, clock_source="hpet", governor="powersave")
-    assert the(box, "neighbours").found.startswith("load 7.3 on 16 threads")
+    assert the(box, "neighbours").found == "CPU contention from other processes: load 7.3 on 16 threads"
     assert the(box, "clock").state == the(box, "CPU clock").state == "note"
     assert "neighbours" not in states(replace(box, measuring=1))
     assert the(replace(box, measuring=2), "in progress").found.startswith("2 runs are being measured")
@@ -288,16 +289,56 @@ def test_an_unreported_clock_is_unknown_and_a_steady_governor_is_not_mentioned()
 
 
 @pytest.mark.parametrize(
-    ("found", "shown"),
+    ("found", "gpus", "shown"),
     [
-        (["problem"], "1 problem"),
-        (["note", "note", "ok"], "2 notes"),
-        (["problem", "unknown", "note", "problem"], "2 problems, 1 note"),
-        (["unknown", "ok"], "nothing wrong was found"),
+        ({"GPU 7": "problem", "GPU 0 power": "note"}, 8, "on 7 of 8 GPUs. 1 fault, 1 caution."),
+        ({"GPU 1": "problem", "torch cuda:1": "problem"}, 10, "on 9 of 10 GPUs. 2 faults."),
+        ({"GPU 0": "problem"}, 1, "on the CPU only. 1 fault."),
+        ({"disk": "note", "clock": "unknown"}, 1, "on the GPU. 1 caution."),
+        ({}, 0, "on the CPU; no GPU is seen. Nothing is wrong."),
     ],
 )
-def test_the_last_line_counts_problems_and_notes(found: list[State], shown: str) -> None:
-    assert worst(tuple(Check("x", state, "y") for state in found)) == shown
+def test_the_first_line_says_on_what_the_box_can_measure(
+    found: dict[str, State], gpus: int, shown: str
+) -> None:
+    checks = [Check(topic, state, "found") for topic, state in found.items()]
+    assert readiness(checks, range(gpus)) == f"Ready to measure {shown}"
+
+
+def test_what_keeps_every_run_from_being_measured_is_the_first_thing_to_read() -> None:
+    sees_none = make_box(interpreter=make_interpreter())
+    assert readiness(judged(sees_none), [0]).startswith("Not ready to measure: torch sees no GPU. 1 fault")
+    broken = make_box(interpreter=GputuiError("python3 did not answer", "name another"))
+    assert readiness(judged(broken), [0]).startswith("Not ready to measure: no usable torch. 1 fault")
+    full = make_box(unwritable={DB: "no permission to write"})
+    assert readiness(judged(full), [0]).startswith("Not ready to measure: results cannot be stored. 1 fault")
+
+
+def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_doctor() -> None:
+    machine = make_box(2).machine
+    capped = replace(machine.gpus[0], power_limit_w=600.0, power_default_limit_w=700.0)
+    machine = replace(machine, gpus=(capped, machine.gpus[1]))
+    hot = {**QUIET, "temperature_c": 84, "temperature_limit_c": 87}
+    busy = {**QUIET, "sm_busy_pct": 97}
+    seen = sample(2, processes=0, changes={0: hot, 1: busy, HOST: {"load_1min": 7.3}})
+    box = make_box(2, machine=machine, sample=seen)
+
+    def found(*gpus: int) -> dict[str, str]:
+        return {check.topic: check.found for check in disturbances(machine, gpus, lambda: seen)}
+
+    assert found() == {"neighbours": "CPU contention from other processes: load 7.3 on 16 threads"}
+    assert found(0).keys() == {"neighbours", "GPU 0 heat", "GPU 0 power"}
+    assert found(1).keys() == {"neighbours", "GPU 1 use"}
+    by_doctor = {check.topic: check.found for check in judged(box)}
+    assert found(0, 1).items() <= by_doctor.items()
+    assert found(0)["GPU 0 heat"] == "84 °C before anything is measured, slowed from 87 °C on"
+
+
+def test_a_load_that_is_over_disturbs_nothing() -> None:
+    idle = sample(0, changes={HOST: {"load_1min": 7.3, "cpu_core_pct": "3,1,0,9"}})
+    assert states(make_box(0, sample=idle))["neighbours"] == "ok"
+    busy = sample(0, changes={HOST: {"load_1min": 7.3, "cpu_core_pct": "93,1,20,9"}})
+    assert states(make_box(0, sample=busy))["neighbours"] == "note"
 
 
 def test_one_run_in_progress_is_shown_in_the_singular() -> None:

@@ -191,7 +191,7 @@ def test_three_launches_that_differ_as_much_as_their_neighbours_did_are_inconclu
 
     assert verdict(slow) == Verdict("slower", "")
     assert verdict(crowded) == Verdict(
-        "inconclusive", "CPU contention from other processes in 50 % of b's time: run again when it is idle"
+        "inconclusive", "CPU contention from other processes for 50 % of b's time: run again when it is idle"
     )
 
 

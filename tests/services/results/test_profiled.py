@@ -160,7 +160,7 @@ def output_of(
 
 
 def test_show_prints_breakdown_operators_and_memory(output_of: Callable[..., str]) -> None:
-    printed = output_of("show", "latest", "a.db")
+    printed = output_of("show", "latest", "a.db", "--verbose")
     assert max(map(cell_len, printed.split("\n"))) <= 80
     rows = [" ".join(line.split()) for line in printed.split("a step of ")[1].split("\n")]
     assert "compute 75 %: forward 50 %, backward 25 %" in rows

@@ -7,12 +7,12 @@ import io
 import pytest
 from hand_made import make_run, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE
-from rich.console import Console
 from test_expected import at_rate
 
-from gputui.cli.results import print_uses
+from gputui.cli.results import print_run
 from gputui.model.absent import Missing
 from gputui.services.results.roofline import Use, uses_of
+from gputui.services.support.text_tables import console_on
 
 
 def test_training_gpt2_at_347k_tokens_per_second_uses_30_percent_of_an_h200() -> None:
@@ -83,11 +83,11 @@ def test_the_shares_are_printed_and_what_is_impossible_is_called_an_error() -> N
     gemm = at_rate(1.2e15, "gemm", "large", "amp")
     run = make_run(gemm, at_rate(347_000, "gpt_train", "base", "amp"), machine=GPU_MACHINE)
     page = io.StringIO()
-    print_uses(Console(file=page, width=100), run)
-    lines = page.getvalue().splitlines()
-    assert " ".join(lines[1].split()) == "use of the device does of its own of the data sheet"
-    assert lines[2].split()[-4:] == ["PFLOP/s", "—", "121", "%"]
-    assert " ".join(lines[3].split()[-8:]) == "297 TFLOP/s 25 % of gemm 30 %"
+    print_run(console_on(page, 100), run, is_verbose=True)
+    lines = page.getvalue().partition("efficiency")[2].splitlines()
+    assert " ".join(lines[0].split()) == "achieved of this box's peak of the data sheet"
+    assert lines[1].split()[-4:] == ["PFLOP/s", "—", "121", "%"]
+    assert " ".join(lines[2].split()[-8:]) == "297 TFLOP/s 25 % of gemm 30 %"
     assert (
         "above the physical peak: gemm large gpu amp(bf16) 121 %: an error of measurement" in page.getvalue()
     )

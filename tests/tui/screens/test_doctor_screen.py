@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shell_app import make_app, picture, press, settled
 
-from gputui.services.doctor.checks import Check
+from gputui.services.doctor.disturbances import Check
 from gputui.tui.screens.doctor.screen import lines_of
 
 

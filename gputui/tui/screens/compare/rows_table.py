@@ -12,7 +12,6 @@ from gputui.services.compare.columns import ComparisonColumn
 from gputui.services.compare.pairing import MEANS, Cell, Comparison, Row, pairing, table_order
 from gputui.services.compare.row_text import (
     change_text,
-    flag_text,
     mean_name,
     point_text,
     row_name,
@@ -243,9 +242,7 @@ def remarks(row: Row) -> str:
     sides: dict[str, list[str]] = {}
     for flag in row.flags:
         sides.setdefault(flag.word, []).append(flag.side)
-    return "; ".join(
-        filter(None, (*(f"{' and '.join(of)} {flag_text(word)}" for word, of in sides.items()), row.note))
-    )
+    return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))
 
 
 def _change(estimate: Estimate | Missing, verdict: Verdict, form: RowForm) -> str:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from textual.app import ComposeResult
 
-from gputui.services.doctor.checks import Check, SystemState, Terminal, gathered, judged, worst
+from gputui.services.doctor.checks import WORDS, SystemState, Terminal, gathered, judged, readiness
+from gputui.services.doctor.disturbances import Check
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.screens.doctor.actions import ACTIONS
@@ -19,7 +20,6 @@ from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.lines_page import LinesPage
 
 _STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
-_WORDS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
 _STATE, _TOPIC = 9, 16
 _NARROW = 60
 """Below this width findings begin on a new line."""
@@ -48,7 +48,9 @@ class DoctorScreen(ShellScreen):
         self.action_check()
 
     def heading(self) -> str:
-        return f"this box: {worst(self._checks)}" if self._checks else "this box"
+        if self._box is None:
+            return "this box"
+        return readiness(self._checks, [gpu.index for gpu in self._box.machine.gpus]).removesuffix(".")
 
     def on_resize(self) -> None:
         """Wrap again, and check the terminal's new size."""
@@ -121,7 +123,7 @@ def lines_of(check: Check, width: int) -> tuple[Line, ...]:
     room = max(width - margin - 1, 12)
     found = textwrap.wrap(clean_text(check.found), room, break_on_hyphens=False) or [""]
     head = (
-        Span(f"{_WORDS[check.state]:{_STATE}}", _STYLES[check.state]),
+        Span(f"{WORDS[check.state]:{_STATE}}", _STYLES[check.state]),
         Span(f"{clean_text(check.topic)[: _TOPIC - 1]:{_TOPIC}}", "title"),
     )
     lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]

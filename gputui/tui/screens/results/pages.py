@@ -77,7 +77,7 @@ def _conditions(conditions: CaseConditions) -> Iterator[str]:
         (conditions.slowed_share, "slowed by heat or a power brake"),
         (conditions.power_capped_share, "power-capped"),
         (conditions.cold_share, "still warming up"),
-        (conditions.shared_share, "beside another process on its GPU"),
+        (conditions.shared_share, "another process on its GPU"),
     ):
         if not isinstance(share, Missing) and share > 0:
             yield f"{word} {format_percent(share)} of the time"

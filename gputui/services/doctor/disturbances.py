@@ -1,0 +1,127 @@
+"""What would disturb a measurement now, in the words that `doctor` and the start of `run` share."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.analysis.health import BUSY_PCT, CONTENTION, GpuFinding, foreign_processes, health
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.machine import Machine
+from gputui.services.live.snapshot import take_snapshot
+
+State = Literal["ok", "note", "problem", "unknown"]
+
+NOTED = ("POWER-CAPPED", "SHARED", "STALE")
+"""Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
+alarm."""
+OTHERS_SHARE = 0.25
+"""Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
+NEAR_SLOWING_C = 5.0
+"""A GPU as near as this to the temperature at which it slows down will reach it under load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    topic: str
+    """`driver`, `GPU 3 link`, `torch`: short."""
+    state: State
+    """`problem`: the machine does not do what it should; `note`: worth knowing; `unknown`: could not be
+    checked."""
+    found: str
+    """What was found, with its numbers."""
+    next_step: str = ""
+    """What to do about it; empty if nothing needs to be done."""
+
+
+def disturbances(
+    machine: Machine, gpus: Collection[int], snapshot: Callable[[], LiveSample] | None = None
+) -> tuple[Check, ...]:
+    """What is not well of the host and of these GPUs just now; takes half a second."""
+    sample = take_snapshot(processes=True) if snapshot is None else snapshot()
+    checks = [*load_checks(machine, sample)]
+    checks += gpu_checks([gpu for gpu in sample.gpus if gpu.device in gpus], sample, current_user())
+    checks += power_limit_checks(machine, gpus)
+    return tuple(check for check in checks if check.state in ("note", "problem"))
+
+
+def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
+    """Whether other programs have the CPUs: by the load of the last minute, unless they are idle again."""
+    threads = machine.cpu.host_threads
+    load = sample.host.values.get("load_1min")
+    if not isinstance(load, int | float):
+        return
+    found = f"load {load:.1f} on {threads} threads"
+    busy = _busy_share(sample)
+    if load <= OTHERS_SHARE * threads or (busy is not None and busy <= OTHERS_SHARE):
+        yield Check("neighbours", "ok", found)
+    else:
+        step = "rates vary and are lower; wait, or take more --launches"
+        yield Check("neighbours", "note", f"{CONTENTION}: {found}", step)
+
+
+def _busy_share(sample: LiveSample) -> float | None:
+    """Of all CPUs of the host, between the two readings; None if they cannot be read."""
+    per_core = sample.host.values.get("cpu_core_pct")
+    if not isinstance(per_core, str) or not per_core:
+        return None
+    shares = [float(text) for text in per_core.split(",")]
+    return sum(shares) / len(shares) / 100
+
+
+def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> Iterator[Check]:
+    """What a GPU suffers from, who else uses it, and whether it is hot already."""
+    foreign = foreign_processes(sample.processes, user)
+    lost = {gpu.device for gpu in sample.gpus if gpu.problem is not None}
+    for gpu in gpus:
+        if gpu.parent in lost:
+            continue  # why its GPU cannot be read is reported once
+        found = health(sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
+        for finding in found:
+            yield _of_finding(gpu, finding)
+        busy = gpu.values.get("sm_busy_pct")
+        if isinstance(busy, int | float) and busy >= BUSY_PCT:
+            step = "what runs there takes its part of every rate: gputui snapshot --processes names it"
+            found_busy = f"{busy:.0f} % busy before anything is measured"
+            yield Check(f"GPU {gpu.device} use", "note", found_busy, step)
+        now, limit = gpu.values.get("temperature_c"), gpu.values.get("temperature_limit_c")
+        is_slowed = any(finding.word.startswith("THERMAL") for finding in found)
+        if is_slowed or not isinstance(now, int | float) or not isinstance(limit, int | float):
+            continue
+        if now >= limit - NEAR_SLOWING_C:
+            hot = f"{now:.0f} °C before anything is measured, slowed from {limit:.0f} °C on"
+            yield Check(f"GPU {gpu.device} heat", "note", hot, "let it cool down, or see to its fans")
+
+
+def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
+    is_noted = finding.severity == "warn" and finding.word.startswith(NOTED)
+    step = "" if is_noted else "have the box looked after, or take another one"
+    found = f"{finding.word}: {finding.why}"
+    return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)
+
+
+def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Check]:
+    """GPUs that may draw less than they come with."""
+    for gpu in machine.gpus:
+        limit, default = gpu.power_limit_w, gpu.power_default_limit_w
+        if gpu.index not in gpus or isinstance(limit, Missing) or isinstance(default, Missing):
+            continue
+        if limit < default - 0.5:
+            found = f"power limit {limit:.0f} W of the {default:.0f} W it comes with"
+            step = (
+                f"as root: nvidia-smi -i {gpu.index} -pl {default:.0f}; until then it is slower than its name"
+            )
+            yield Check(f"GPU {gpu.index} power", "note", found, step)
+
+
+def current_user() -> str:
+    """Empty for a user id without a name, as in containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,209 @@
+"""The answer of one run in a few sentences: is the box normal, how fast is the main case, what AMP brings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gputui.analysis.peak_tests import (
+    ABOVE_LIMIT,
+    BELOW_NORMAL,
+    NO_REFERENCE,
+    JudgedPeakTest,
+    PerformanceCheck,
+)
+from gputui.analysis.verdict import SpeedEstimate, judge
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.result import CaseResult, Run
+from gputui.model.units import (
+    counted,
+    format_change_interval,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_size_of_change,
+    listed,
+)
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.labels import case_words
+from gputui.services.results.throughput import speed_of, speed_ratio
+from gputui.worker.workloads import WORKLOADS
+
+TITLES = {workload.name: workload.title for workload in WORKLOADS}
+_CLASSES = ("training", "inference", "ceiling", "host")
+_WORKLOADS = ("gpt_train", "decode", "gemm")
+_PRECISIONS = ("amp", "tf32", "fp32")
+_SIZES = ("xl", "large", "base", "mini")
+_MEASURED = {
+    "matmul": "matrix products",
+    "copy": "memory",
+    "h2d_pinned": "copies to the GPU",
+    "d2h_pinned": "copies from the GPU",
+}
+_SPELLED_WITH_A_VOWEL = "AEFHILMNORSX"
+
+
+def case_order(case: Case) -> tuple[int, ...]:
+    """Sorts the case people come for first: training, then inference, then peak tests; on the GPU, with amp,
+    the largest."""
+    variant = case.variant
+    return (
+        index_in(_CLASSES, case.workload_class),
+        variant.device_class != "gpu",
+        index_in(_WORKLOADS, case.work.workload),
+        variant.mode != "eager",
+        index_in(_SIZES, case.work.size.partition("-")[0]),
+        index_in(_PRECISIONS, variant.precision),
+        variant.threads != "all",
+    )
+
+
+def index_in(order: Sequence[str], value: str) -> int:
+    """Its place; after all others if it has none."""
+    return order.index(value) if value in order else len(order)
+
+
+def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = True) -> str:
+    """What was measured, with as many words as tell it from the other cases: `GPT training with amp`."""
+    title = TITLES.get(case.work.workload, case.work.workload)
+    words = case_words(case)
+    others = [case_words(other) for other in among]
+    same_work = [case_words(other) for other in among if other.work.workload == case.work.workload]
+
+    def varies(key: str, among: Sequence[dict[str, str]]) -> bool:
+        return len({other[key] for other in among}) > 1
+
+    parts = [title[0].upper() + title[1:]]
+    if varies("size", same_work):
+        parts.append(f"({words['size']})")
+    if with_precision and words["precision"] and varies("precision", same_work):
+        parts.append(f"with {words['precision']}")
+    if words["mode"]:
+        parts.append(f"with torch.{words['mode']}")
+    if words["device"] and varies("device", others):
+        parts.append(f"on the {words['device'].upper()}")
+    if words["threads"] == "1t" or varies("threads", same_work):
+        parts.append({"1t": "on one thread", "all": "on all cores"}.get(words["threads"], ""))
+    return " ".join(filter(None, parts))
+
+
+def run_headline(run: Run) -> str:
+    """At most four short sentences, the answer first."""
+    speeds = [(case, speed) for case in run.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
+    checks = performance_checks(run)
+    if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
+        checks = tuple(check for check in checks if check.device_index is not None)
+    sentences = [*_box(checks), _main(speeds), _ended(run, has_some=bool(speeds))]
+    return " ".join(filter(None, sentences))
+
+
+def _box(checks: Sequence[PerformanceCheck]) -> list[str]:
+    """Whether these devices do what others of their kind do."""
+    return [sentence for check in checks for sentence in _device(check, many=len(checks) > 1)]
+
+
+def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
+    name = check.device_name.removeprefix("NVIDIA ")
+    which = f"GPU {check.device_index} ({name})" if many else f"this {name}"
+    judged = [one for one in check.peak_tests if one.word != NO_REFERENCE]
+    if check.word == NO_REFERENCE:
+        if check.has_small_tests_only:
+            return [f"The peak tests were too small to judge {which}."]
+        judged_by = "for this CPU" if check.device_index is None else f"to judge {which} by"
+        return [f"No published figures {judged_by}."]
+    hits = [one for one in judged if one.word == check.word]
+    rest = len(judged) - len(hits)
+    others = (
+        [f"The {f'{rest} other peak tests are' if rest > 1 else 'other peak test is'} normal."]
+        if rest
+        else []
+    )
+    where = f"on GPU {check.device_index} " if many else ""
+    if check.word == ABOVE_LIMIT:
+        tests = listed([f"{one.peak_test.label} {_rate(one)}" for one in hits])
+        return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: an error of measurement."]
+    if check.word == BELOW_NORMAL:
+        shares = [format_percent(one.share or 0.0) for one in hits]
+        parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]
+        run = "runs" if hits[0].peak_test.measure == "copy" else "run"
+        parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
+        return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
+    tests = f"all {len(judged)} peak tests" if len(judged) > 1 else "its one peak test"
+    return [f"{which[0].upper()}{which[1:]} is normal in {tests}."]
+
+
+def _named(judged: JudgedPeakTest) -> str:
+    """`memory`, `matrix products with amp`."""
+    test = judged.peak_test
+    precision = test.label.rpartition(" ")[2]
+    return _MEASURED.get(test.measure, test.label) + (
+        f" with {precision}" if test.measure == "matmul" else ""
+    )
+
+
+def _rate(judged: JudgedPeakTest) -> str:
+    return format_rate(judged.peak_test.units_per_s, judged.peak_test.unit)
+
+
+def _one(name: str) -> str:
+    """`an H200`, `a B200`, `a GeForce`: a name of capitals is spelled."""
+    first = name.split(" ")[0]
+    is_spelled = first.upper() == first
+    vowels = _SPELLED_WITH_A_VOWEL if is_spelled else "AEIO"
+    return f"{'an' if name[:1].upper() in vowels else 'a'} {name}"
+
+
+def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
+    """`GPT training: 5.10k tok/s with amp, 130 % faster than fp32 (110 to 150).`"""
+    if not speeds:
+        return ""
+    main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
+    case = main.case
+    subject = case_subject(case, [other.case for other, _ in speeds], with_precision=False)
+    if case.is_whole:
+        return f"{subject}: {format_seconds(1 / speed.units_per_s)} a run."
+    alike = [
+        other
+        for other, _ in speeds
+        if other.case.work == case.work and _but_precision(other.case) == _but_precision(case)
+    ]
+    with_precision = f" with {case.variant.precision}" if len(alike) > 1 else ""
+    single = next((other for other in alike if other.case.variant.precision == "fp32"), None)
+    gain = "" if single is None or single is main else _gain(single, main)
+    return f"{subject}: {format_rate(speed.units_per_s, case.unit)}{with_precision}{gain}."
+
+
+def _but_precision(case: Case) -> tuple[str, str, str]:
+    return case.variant.device_class, case.variant.mode, case.variant.threads
+
+
+def _gain(single: CaseResult, main: CaseResult) -> str:
+    ratio = speed_ratio(single, main, is_one_run=True)
+    if isinstance(ratio, Missing):
+        return ""
+    (verdict,) = judge([ratio])
+    if verdict.word not in ("faster", "slower"):
+        ends = format_change_interval(ratio.low, ratio.high, ratio.ratio)
+        unit = "x" if ratio.ratio >= 3 else " %"
+        how = "as fast as fp32" if verdict.word == "same" else "can't tell if faster than fp32"
+        return f", {how} ({ends}{unit})"
+    size, ends = format_size_of_change(ratio.ratio, ratio.low, ratio.high)
+    than = "as fast as" if size.endswith("x") else f"{verdict.word} than"
+    return f", {size} {than} fp32 ({ends})"
+
+
+def _ended(run: Run, *, has_some: bool) -> str:
+    """What went wrong; why nothing was measured, if nothing was."""
+    failed = sum(case.outcome == "failed" for case in run.cases)
+    parts = []
+    if run.summary.status != "finished":
+        reason = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
+        parts.append(f"the run was {run.summary.status}{reason}")
+    if not has_some and run.cases:
+        reasons = Counter(case.reason or case.outcome for case in run.cases)
+        (reason, _), *_ = reasons.most_common(1)
+        parts.append(f"nothing was measured: {reason}")
+    elif failed:
+        parts.append(f"{counted(failed, 'case')} failed")
+    return "".join(f"{part[0].upper()}{part[1:]}." for part in ("; ".join(parts),) if part)

@@ -1,0 +1,75 @@
+"""What `gputui run` says of a busy box before it measures, and what it asks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputui.cli import run
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.services.doctor import disturbances as found_before
+from gputui.services.doctor.disturbances import Check
+from gputui.services.runs.start import RunOptions, prepare
+
+BUSY = Check("neighbours", "note", "CPU contention from other processes: load 7.3 on 16 threads", "wait")
+PROFILE = """
+schema = 1
+version = 1
+title = "spin"
+question = "How fast is one thread?"
+budget_s = 30
+replicates = 1
+[[case]]
+workload = "spin"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+threads = ["1"]
+"""
+
+
+def before_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, *, yes: bool = False, found: int = 1
+) -> None:
+    """What happens before a run on a terminal at which somebody types `answer`."""
+    (tmp_path / "spin.toml").write_text(PROFILE)
+    prepared = prepare(
+        RunOptions(str(tmp_path / "spin.toml"), db=tmp_path / "a.db", pythons=(sys.executable,))
+    )
+    monkeypatch.setattr(found_before, "disturbances", lambda machine, gpus: (BUSY,) * found)
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: bool(answer), raising=False)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: answer)
+    run._see_disturbances(prepared, yes=yes)
+
+
+def test_who_does_not_want_to_measure_on_a_busy_box_has_measured_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for answer in ("n", "\n"):
+        with pytest.raises(GputuiError) as refused:
+            before_a_run(monkeypatch, tmp_path, answer)
+        assert refused.value.exit_code == EXIT_USAGE
+        assert "--yes" in refused.value.hint
+        assert BUSY.found in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("answer", "yes"), [("y", False), ("n", True), ("", False)])
+def test_yes_by_word_or_option_and_a_pipe_measure_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+    yes: bool,
+) -> None:
+    before_a_run(monkeypatch, tmp_path, answer, yes=yes)
+    assert BUSY.found in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_quiet_box_is_measured_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before_a_run(monkeypatch, tmp_path, "n", found=0)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,112 @@
+"""The first sentences of a run: is the box normal, how fast is its main case, what AMP brings."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hand_made import make_run, measured, steady, unmeasured
+from journals import GPU_MACHINE, make_case
+from test_expected import H200, at_rate, copy, gemm, shipped_case
+
+from gputui.cli.results import print_run
+from gputui.model.journal import Price
+from gputui.model.result import CaseResult
+from gputui.services.results.headline import run_headline
+from gputui.services.support.text_tables import console_on
+
+LINKS = [at_rate(55.4e9, "xfer", "256m-h2d"), at_rate(55.0e9, "xfer", "256m-d2h")]
+TRAINING = [at_rate(31.2e3, "gpt_train", "base", "fp32"), at_rate(215e3, "gpt_train", "base", "amp")]
+
+
+def headline(*cases: CaseResult) -> str:
+    return run_headline(make_run(*cases, machine=GPU_MACHINE))
+
+
+def test_a_slow_memory_is_the_first_thing_to_read_then_the_main_case_and_what_amp_brings() -> None:
+    assert headline(gemm(780), copy(2.62), *LINKS, *TRAINING) == (
+        "BELOW NORMAL: memory runs at 61 % of what an H200 does elsewhere. "
+        "The 3 other peak tests are normal. "
+        "GPT training: 215k tok/s with amp, 6.89x as fast as fp32 (6.41 to 7.41)."
+    )
+
+
+def test_what_is_low_is_named_together_and_a_normal_box_is_called_normal() -> None:
+    assert headline(gemm(300), copy(2.62)).startswith(
+        "BELOW NORMAL: matrix products with amp run at 39 % and memory at 61 % of what an H200 does "
+    )
+    assert headline(gemm(780), copy(4.28)).startswith("This H200 is normal in all 2 peak tests. ")
+    assert headline(gemm(780)).startswith("This H200 is normal in its one peak test. ")
+
+
+def test_more_than_the_physical_peak_is_called_an_error_before_anything_else() -> None:
+    assert headline(gemm(2000), copy(4.28)).startswith(
+        "ABOVE THE LIMIT: gemm amp 2.00 PFLOP/s, more than an H200 can do: an error of measurement. "
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "article"), [(H200, "an H200"), ("NVIDIA B200", "a B200"), ("NVIDIA A100-SXM4-80GB", "an A100")]
+)
+def test_the_article_fits_the_name_as_it_is_spelled(name: str, article: str) -> None:
+    slow = at_rate(30e12, "gemm", "large", "amp", device_name=name)
+    assert f"of what {article}" in headline(slow)
+
+
+def test_without_published_figures_the_main_case_still_answers() -> None:
+    product = at_rate(1.5e12, "gemm", "mini", device_class="cpu", device_name="Xeon 8481C")
+    slower = [
+        at_rate(rate, "gpt_train", "mini", precision, device_class="cpu")
+        for rate, precision in ((2000.0, "fp32"), (1000.0, "amp"))
+    ]
+    assert run_headline(make_run(product, *slower)) == (
+        "No published figures for this CPU. "
+        "GPT training: 1.00k tok/s with amp, 50 % slower than fp32 (34 to 62)."
+    )
+
+
+def test_tests_too_small_for_the_device_are_no_lack_of_figures() -> None:
+    assert headline(gemm(300, "mini")).startswith("The peak tests were too small to judge this H200.")
+
+
+def test_what_failed_is_said_and_what_kept_everything_from_being_measured() -> None:
+    failed = unmeasured(shipped_case("decode", "base", "amp"), "failed", "ValueError")
+    assert headline(gemm(780), failed).endswith(" 1 case failed.")
+    lost = unmeasured(shipped_case("decode", "base", "amp"), "skipped", "no GPU")
+    assert headline(lost) == "Nothing was measured: no GPU."
+    assert run_headline(make_run(lost, status="interrupted")).startswith("The run was interrupted")
+
+
+def test_a_whole_program_is_answered_in_time() -> None:
+    program = measured(make_case("spin"), steady(0.1))
+    assert run_headline(make_run(program)).startswith("Hashing: ")
+
+
+def on_terminal(
+    capsys: pytest.CaptureFixture[str], rows: int, cases: list[CaseResult], *, shows_all: bool = False
+) -> list[str]:
+    """What a terminal of so many rows at 80 columns shows of a run, its footer included."""
+    page = io.StringIO()
+    out = console_on(page, 80, is_terminal=True)
+    out.height = rows
+    price = Price(3.5, 2, "stated", "", "", "", "")
+    run = make_run(*cases, machine=GPU_MACHINE, price=price)
+    print_run(out, run, ["run 1"], ["stored as 1 in a.db", "next: compare"], shows_all=shows_all)
+    return (page.getvalue() + capsys.readouterr().out).splitlines()
+
+
+def test_a_terminal_of_24_lines_holds_the_answer_and_the_next_command_whatever_the_run_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = [at_rate(1e12, "gemm", "mini", device_class="cpu", device_name="X") for _ in range(20)]
+    cases = [*small, gemm(780), copy(2.62), *LINKS, *TRAINING]
+    lines = on_terminal(capsys, 24, cases)
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80 + 20  # with escape sequences
+    assert "BELOW NORMAL" in lines[0]
+    assert "next: compare" in lines[-1]
+    shown = "\n".join(lines)
+    assert "gpt_train base amp" in shown
+    assert "membw base" in shown
+    assert "more cases: --all" in shown
+    assert len(on_terminal(capsys, 24, cases, shows_all=True)) > 30
