@@ -102,7 +102,11 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         page.line()
         page.table(_METRIC_HEADINGS, metrics, right=(1,))
     left = [counted(len(measured) - len(rows), "more case")] if len(rows) < len(measured) else []
-    left += [] if has_metrics else [counted(sum(bool(value) for _, value, _ in metrics), "other figure")]
+    left += (
+        []
+        if has_metrics or not metrics
+        else [counted(sum(bool(value) for _, value, _ in metrics), "other figure")]
+    )
     if left:
         page.line(f"{' and '.join(left)}: --all")
 

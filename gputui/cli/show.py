@@ -74,10 +74,10 @@ def command(
 
 
 def _next(run: Run, passes: Mapping[int, ProfiledPass], path: Path) -> str:
-    """A command that goes further: where the step went, else another box."""
+    """A command that goes further: with `--verbose` where the step went, else another box."""
     file = shlex.quote(from_here(str(path)))
     if passes:
-        return f"gputui show {run.summary.short_id} {file} --verbose shows where the step went"
+        return f"gputui show {run.summary.short_id} {file} --verbose"
     return f"gputui compare {file} OTHER.db"
 
 

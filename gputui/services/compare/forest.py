@@ -53,7 +53,7 @@ class ForestAxis:
         zero = self.cell(0.0)
         text[zero] = "0"
         for tick in sorted(_TICKS, key=lambda tick: -abs(math.log(tick))):
-            label = format_change(tick).removesuffix(" %")
+            label = f"{tick:g}x" if tick >= 3 else format_change(tick).removesuffix(" %")
             place = self.cell(math.log(tick))
             start = place - (0 if tick < 1 else len(label) - 1)
             fits = self.low <= math.log(tick) <= self.high and 0 <= start <= self.cells - len(label)

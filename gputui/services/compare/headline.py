@@ -47,7 +47,7 @@ _LEAST_GAP = math.log(1.1)
 """Between two cases: closer ones change nobody's choice."""
 
 
-_NOTHING = "Nothing to compare: a and b measured no case in common."
+_NOTHING = "Nothing to compare: a and b measured no case in common. Run the same profile on both boxes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def headline_of(
 ) -> Headline:
     """For two sides, for the values of one dimension within them, or a ranking of three sides and more."""
     if len(comparisons) > 1:
-        return _ranking(comparisons)
+        return _of_several_values(comparisons, ignore, evidence) if ignore else _ranking(comparisons)
     comparison, why = comparisons[0], whys[0]
     main = main_row(comparison.rows)
     if main is None:
@@ -234,6 +234,29 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     rest = ", ".join(filter(None, said))
     sentence = f"{first[0].upper()}{first[1:]}{': ' if rest else ''}{rest}."
     return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))
+
+
+def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence: Evidence) -> Headline:
+    """The sentence of the value that brings most, then what the others bring to the same work."""
+    known = [(comparison, main) for comparison in comparisons if (main := main_row(comparison.rows))]
+    if not known:
+        return Headline((_NOTHING,))
+    rates = {id(comparison): _mean_rate(comparison) or main.rate for comparison, main in known}
+    known.sort(key=lambda pair: -(rates[id(pair[0])].ratio or (0.0,))[0])
+    best, main = known[0]
+    first = _of_values(best, main, ignore, evidence)
+    others = []
+    for comparison, _ in known[1:]:
+        rate, where = rates[id(comparison)], _WITH[ignore](comparison.b.name)
+        what = _size(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
+        others.append(f"{where[0].upper()}{where[1:]}: {what}.")
+    return Headline((*first.sentences, *others), first.steps)
+
+
+def _mean_rate(comparison: Comparison) -> Judgement | None:
+    """Of the first class of workloads that decides, else of the first."""
+    means = _means(comparison)
+    return next((group.rate for group in [*[g for g in means if g.rate.is_decided], *means]), None)
 
 
 def _means(comparison: Comparison) -> list[GroupMean]:

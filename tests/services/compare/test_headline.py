@@ -133,7 +133,7 @@ def test_memory_that_does_not_reach_comes_before_smaller_cases() -> None:
 
 def test_nothing_in_common_is_said() -> None:
     assert headline(run_of({GPT: 0.1}), run_of({CNN: 0.1})).text == (
-        "Nothing to compare: a and b measured no case in common."
+        "Nothing to compare: a and b measured no case in common. Run the same profile on both boxes."
     )
 
 
@@ -171,3 +171,10 @@ def test_a_cpu_is_named_only_beside_a_gpu() -> None:
     assert headline(*alone).text.startswith("GPT training: b is")
     both = [run_of({on_cpu: s, GPT: s / 10}) for s in (0.1, 0.2)]
     assert headline(*both).text.startswith("GPT training on the GPU: b is")
+
+
+def test_of_three_precisions_the_best_is_weighed_and_the_others_are_beside_it() -> None:
+    tf32 = gpu_case("gpt_train", "training", "tok", precision="tf32")
+    found = headline_by("precision", run_of({GPT_FP32: 0.26, tf32: 0.143, GPT: 0.1}))
+    assert found.sentences[0].startswith("Training runs 160 % faster with amp than with fp32 (")
+    assert found.sentences[1].startswith("With tf32: 82 % faster (")
