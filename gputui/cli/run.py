@@ -202,7 +202,7 @@ def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen:
     for what, there, here in differs:
         click.echo(f"differs: {what}: {there} there, {here} here", err=True)
     if not differs:
-        click.echo("differs: nothing that is recorded", err=True)
+        click.echo("no recorded differences", err=True)
     for name, reason in repetition.refused:
         click.echo(f"not repeated: {name}: {reason}", err=True)
     if repetition.left_out:

@@ -202,7 +202,7 @@ class CommandLaunch:
 
     def _why_failed(self, status: int) -> str:
         if status > 0:
-            return f"it left with status {status}"
+            return f"exited with status {status}"
         try:
             return f"it died of {signal.Signals(-status).name}"
         except ValueError:

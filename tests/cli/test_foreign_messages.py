@@ -164,7 +164,7 @@ def test_the_last_line_of_a_program_is_in_the_log_and_in_no_file(tmp_path: Path)
 
     shown = check_token_stays(tmp_path, tmp_path / "program.toml")
 
-    assert "it left with status 3" in shown
+    assert "exited with status 3" in shown
 
 
 def test_show_says_where_the_messages_are_only_where_they_are(tmp_path: Path) -> None:

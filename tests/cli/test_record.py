@@ -120,7 +120,7 @@ def test_input_output_and_process_group_are_the_programs_own(tmp_path: Path) -> 
     ("program", "code", "outcome", "reason"),
     [
         (("true",), 0, "ok", ""),
-        (("sh", "-c", "exit 3"), 3, "failed", "it left with status 3"),
+        (("sh", "-c", "exit 3"), 3, "failed", "exited with status 3"),
         (("sh", "-c", "kill -KILL $$"), 137, "failed", "it died of SIGKILL"),
         (("sh", "-c", "kill -INT $$"), 130, "interrupted", "stopped by SIGINT"),
     ],

@@ -156,7 +156,7 @@ def test_a_failing_program_is_reported_with_its_status_and_viewers_see_its_last_
 ) -> None:
     fails = journal_of(run, "fails")
     assert (fails.end.outcome, fails.blocks) == ("failed", ())
-    assert fails.end.reason == "it left with status 3"
+    assert fails.end.reason == "exited with status 3"
     (launch,) = [end for end in run.lines(LaunchEnd) if end.launch_id == fails.end.launch_id]
     assert launch.log_tail.endswith("model.bin is bad")
     assert b"/ada" not in run.journal_bytes()
@@ -165,7 +165,7 @@ def test_a_failing_program_is_reported_with_its_status_and_viewers_see_its_last_
 
 def test_blocks_of_a_program_that_fails_in_the_end_do_not_count(run: Supervised) -> None:
     late = journal_of(run, "fails late")
-    assert (late.end.outcome, late.end.reason) == ("failed", "it left with status 5")
+    assert (late.end.outcome, late.end.reason) == ("failed", "exited with status 5")
     assert late.blocks
 
 

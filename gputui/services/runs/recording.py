@@ -101,7 +101,7 @@ def outcome_of(end: ProgramEnd) -> Outcome:
     if end.exit_status == 0:
         return Outcome("ok", "")
     if end.exit_status > 0:
-        return Outcome("failed", f"it left with status {end.exit_status}")
+        return Outcome("failed", f"exited with status {end.exit_status}")
     name = signal_name(-end.exit_status)
     if -end.exit_status in _STOPS:
         return Outcome("interrupted", f"stopped by {name}")

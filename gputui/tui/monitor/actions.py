@@ -10,7 +10,7 @@ from gputui.tui.shell.keymap import shown_key as shown_key
 from gputui.tui.shell.keymap import shown_keys as shown_keys
 
 ACTIONS: tuple[Action, ...] = (
-    Action("pause", "space", "Pause", "Hold the picture still; sampling goes on"),
+    Action("pause", "space", "Pause", "Freeze the display; sampling goes on"),
     Action(
         "filter",
         "slash",
@@ -19,7 +19,7 @@ ACTIONS: tuple[Action, ...] = (
         "a process on a GPU",
     ),
     Action("sort", "s", "Sort", "Sort the processes by the next column", "a process on a GPU"),
-    Action("reverse", "S", "Reverse", "Turn the order of the processes round", "a process on a GPU"),
+    Action("reverse", "S", "Reverse", "Reverse the sort of the processes", "a process on a GPU"),
     Action("tree", "t", "Tree", "Show processes below those that started them", "a process on a GPU"),
     Action("down", "down,j", "Down", "Select the next process, or the next line of a list"),
     Action("up", "up,k", "Up", "Select the process or line before"),

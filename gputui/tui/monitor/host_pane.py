@@ -141,7 +141,7 @@ def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int, opening: 
     """Why there is no GPU and what to do about it; `opening` names the screens that need none."""
     if most <= 0:
         return []
-    lines = [ruled((Span("no GPU", "warn"), Span("the host is watched")), width)]
+    lines = [ruled((Span("no GPU", "warn"), Span("host only")), width)]
     for name, missing in absent.items():
         room = most - len(lines)
         if room <= 0:

@@ -61,7 +61,7 @@ def log_lines(path: Path, errors: tuple[str, ...], message: str, width: int) -> 
     lines += [(Span(row, "dim"),) for row in wrapped(str(path), width - 1, 3)]
     lines.append(())
     if not errors:
-        none = "None so far. What goes wrong is told where it happened, and kept here."
+        none = "None so far. Errors appear where they happen, and are kept here."
         lines += [(Span(row),) for row in wrapped(none, width - 1, 3)]
     for error in errors:
         style = "dim" if error.startswith(" ") else ""
