@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import make_plan
+from journals import make_case
 from run_screen_golden import RUN, lines_of, plan
 
 from gputui.analysis.health import throttle_words
@@ -25,7 +27,13 @@ from gputui.model.journal import (
     RunStart,
 )
 from gputui.model.telemetry import CURRENT, HOST, Reading
-from gputui.services.runs.progress import EVENTS_KEPT, INTERVAL_BLOCKS, ProgressTracker, box_now
+from gputui.services.runs.progress import (
+    EVENTS_KEPT,
+    INTERVAL_BLOCKS,
+    ProgressTracker,
+    box_now,
+    expected_s,
+)
 
 SECOND = 10**9
 
@@ -144,7 +152,7 @@ def test_time_that_is_left_follows_the_pace_and_never_exceeds_the_budget() -> No
 
 def test_what_is_left_is_what_remains_to_be_done_not_what_remains_of_the_budget() -> None:
     case = make_case()
-    few = replace(make_plan([0, 0, 0], cases=[case], budget_s=3600.0), most_blocks=5)
+    few = replace(make_plan([0], [0], [0], cases=[case], budget_s=3600.0), most_blocks=5)
     left_s = ProgressTracker([few]).picture().left_s
     assert left_s is not None
     assert left_s < 60
