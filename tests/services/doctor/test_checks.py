@@ -339,15 +339,15 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
 def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    addresses = [GpuAddress(index, f"GPU-{index}", "", ()) for index in range(3)]
+    addresses = [GpuAddress(index, f"GPU-ab{index}", "", ()) for index in range(3)]
     monkeypatch.setattr("gputui.services.doctor.disturbances.nvml_addresses", lambda: addresses)
     machine = make_box(3).machine
 
     def launch(visible: str, device_class: str = "gpu") -> PlannedLaunch:
         return PlannedLaunch(0, 0, (0,), PlannedDevice(device_class, "cuda", "H200", visible, ""), 1, 1.0)
 
-    assert gpus_of([launch("GPU-1"), launch("", "cpu")], machine) == {1}
-    assert gpus_of([launch("GPU-2,GPU-0")], machine) == {0, 2}
+    assert gpus_of([launch("GPU-ab1"), launch("", "cpu")], machine) == {1}
+    assert gpus_of([launch("GPU-ab2,GPU-ab0")], machine) == {0, 2}
     assert gpus_of([launch("1")], machine) == {0, 1, 2}
     assert gpus_of([launch("", "cpu")], machine) == set()
 
