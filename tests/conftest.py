@@ -1,4 +1,4 @@
-"""Every test has a home, a state directory and a terminal of its own."""
+"""Fixtures for all tests: each has a separate home, state directory and terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PREFIXES = ("GPUTUI_", "SLURM_", "SSH_", "TEXTUAL_")
 
 
 def pytest_configure() -> None:
-    """Signals that nohup or a background job ignores are those of a terminal again: children inherit them."""
+    """Restore the default action of signals that nohup or a background job ignores: children inherit them."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -57,10 +57,10 @@ def _isolated_environment(
     request: pytest.FixtureRequest,
     _probes: Path,
 ) -> None:
-    """Nothing of the user's is read or written, and nothing of the user's terminal changes a result.
+    """Nothing of the user's is read or written, and the user's terminal does not affect results.
 
-    The directories lie outside `tmp_path`, which stays empty for the test; they are made by who needs them.
-    Faults are tested with many short runs: there the interpreter is asked once what it has.
+    The directories lie outside `tmp_path`, which stays empty for the test; they are created on demand. Tests
+    of faults start many short runs, so the interpreter is probed only once.
     """
     for name in list(os.environ):
         if name in _NAMES or name.startswith(_PREFIXES):
@@ -76,5 +76,5 @@ def _isolated_environment(
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The checkout these tests belong to."""
+    """The checkout under test."""
     return Path(__file__).resolve().parents[1]

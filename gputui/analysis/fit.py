@@ -280,7 +280,7 @@ def largest_batch(training: Training, memory_bytes: int, tricks: Tricks = NO_TRI
     def fits(batch: int) -> bool:
         return needed_bytes(with_batch(training, batch), tricks)[1] <= memory_bytes
 
-    return _greatest(fits, MOST_BATCH)
+    return greatest(fits, MOST_BATCH)
 
 
 def with_batch(training: Training, batch: int) -> Training:
@@ -306,6 +306,11 @@ class Fit:
     """Without any technique."""
     largest_batch_checkpoint: int | Missing
     """With checkpointing."""
+
+    @property
+    def gpus(self) -> int:
+        """Over which it is spread."""
+        return self.tricks.gpus
 
 
 def fit(training: Training, memory_bytes: int) -> Fit:
@@ -367,7 +372,7 @@ def _fewest_pieces(training: Training, kind: Tricks, memory_bytes: int) -> int |
         pieces = math.ceil(training.batch / piece)
         return needed_bytes(training, replace(kind, pieces=max(pieces, 2)))[1] <= memory_bytes
 
-    piece = _greatest(fits, max(training.batch // 2, 1)) if training.batch > 1 else 0
+    piece = greatest(fits, max(training.batch // 2, 1)) if training.batch > 1 else 0
     return math.ceil(training.batch / piece) if piece else None
 
 
@@ -377,10 +382,10 @@ def _fewest_gpus(training: Training, tricks: Tricks, memory_bytes: int) -> int |
 
     if lacks(MOST_GPUS):
         return None
-    return max(_greatest(lacks, MOST_GPUS) + 1, 2)
+    return max(greatest(lacks, MOST_GPUS) + 1, 2)
 
 
-def _greatest(holds: Callable[[int], bool], most: int) -> int:
+def greatest(holds: Callable[[int], bool], most: int) -> int:
     """The largest of 1..most for which it holds, as it does for all smaller ones; else 0."""
     low, high = 0, most
     while low < high:

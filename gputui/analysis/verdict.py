@@ -431,7 +431,7 @@ def judge(
             verdicts.append(Verdict("faster" if estimate.ratio > 1 else "slower", ""))
         elif beyond:
             rows = f"{len(tested)} row{'s' if len(tested) > 1 else ''}"
-            verdicts.append(Verdict("inconclusive", f"kept back by Benjamini–Hochberg over {rows}"))
+            verdicts.append(Verdict("inconclusive", f"not clear enough among {rows}"))
         elif estimate.is_within(bands[row]):
             verdicts.append(Verdict("same", ""))
         else:

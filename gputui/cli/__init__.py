@@ -18,11 +18,11 @@ from gputui.version import __version__, commit
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: adding one is its file and its line in COMMANDS."""
+    """A command; to add one, add its file and a line in COMMANDS."""
 
     name: str
     module: str
-    """Below `gputui.cli`; holds a click command called `command`."""
+    """Below `gputui.cli`; defines a click command called `command`."""
     summary: str
 
 
@@ -39,7 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("compare", "compare", "Result files, or the variants of one, side by side."),
     Command("results", "results_screen", "Files and runs on the screen."),
     Command("advise", "advise", "What my job takes and costs on each box; rent or buy."),
-    Command("fit", "fit", "Will training a model fit on a GPU, and with which tricks."),
+    Command("fit", "fit", "Will training or inference fit on a GPU, and at what price."),
     Command("profiles", "profiles", "What can be measured, and what would run here."),
     Command("new-workload", "new_workload", "A file to begin a workload of your own with."),
     Command("runs", "runs", "List the runs of a result file."),
@@ -54,7 +54,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 class _Lazy(click.Group):
-    """A group whose commands are listed without being imported."""
+    """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [c.name for c in COMMANDS]
@@ -86,12 +86,12 @@ class _Lazy(click.Group):
 
 _CONTEXT = {
     "help_option_names": ["-h", "--help"],
-    "color": True,  # click must not take an escape sequence for a style, which it would remove unseen
+    "color": True,  # else click would silently strip what looks like an escape sequence
 }
 
 
-def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
-    if is_asked:
+def _print_version(context: click.Context, parameter: click.Parameter, is_set: bool) -> None:
+    if is_set:
         of_clone = commit()
         click.echo(f"gputui, version {__version__}{f' ({of_clone})' if of_clone else ''}")
         context.exit()
@@ -134,14 +134,14 @@ def gputui(context: click.Context, debug: bool, is_ascii: bool, notify: bool) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit status; an error is told, never shown as a traceback."""
+    """Run the command line and exit with its status; errors are reported without a traceback."""
     with readable_output():
         status = _status_of(list(sys.argv[1:] if arguments is None else arguments))
     sys.exit(status)
 
 
 def _status_of(words: list[str]) -> int:
-    ours = words.index("--") if "--" in words else len(words)  # what follows is of another program
+    ours = words.index("--") if "--" in words else len(words)  # the rest belongs to another program
     debug = "--debug" in words[:ours]
     words = [w for w in words[:ours] if w != "--debug"] + words[ours:]
     try:
@@ -149,7 +149,7 @@ def _status_of(words: list[str]) -> int:
     except GputuiError as error:
         if debug:
             raise
-        _tell(error.message, error.hint)
+        _print_error(error.message, error.hint)
         status = error.exit_code
     except click.ClickException as error:
         error.show()
@@ -157,7 +157,7 @@ def _status_of(words: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
-        status = EXIT_DONE  # the reader of our output had enough
+        status = EXIT_DONE  # the reader of the output closed it
         _give_up_output()
     except OSError as error:
         if debug:
@@ -165,42 +165,44 @@ def _status_of(words: list[str]) -> int:
         from gputui.store.opening import has_working_directory
 
         if isinstance(error, FileNotFoundError) and not has_working_directory():
-            _tell("the directory this shell is in has been removed", "cd to another one")
+            _print_error("the directory this shell is in has been removed", "cd to another one")
             status = EXIT_USAGE
         else:
-            _tell(str(error), "")
+            _print_error(str(error), "")
             status = EXIT_CASE_FAILED
         _give_up_output()
     except Exception as error:
         if debug:
             raise
-        _tell(f"this is a bug in gputui: {type(error).__name__}: {error}", "gputui --debug ... shows where")
+        _print_error(
+            f"this is a bug in gputui: {type(error).__name__}: {error}", "gputui --debug ... shows where"
+        )
         status = EXIT_BUG
     return _flushed(status if isinstance(status, int) else EXIT_DONE)
 
 
 def _flushed(status: int) -> int:
-    """The status, once the output is really written; Python would only grumble at its end."""
+    """Flush the output and return the status; otherwise Python would fail at exit."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _give_up_output()
     except OSError as error:
-        _tell(f"the output cannot be written: {error.strerror}", "")
+        _print_error(f"the output cannot be written: {error.strerror}", "")
         _give_up_output()
         return status or EXIT_CASE_FAILED
     return status
 
 
 def _give_up_output() -> None:
-    """What is still in the buffers goes nowhere, silently."""
+    """Silently discard what is still buffered."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.__stdout__.fileno() if sys.__stdout__ else 1)
     os.close(nowhere)
 
 
-def _tell(message: str, hint: str) -> None:
-    """On stderr; names of files may hold what a terminal would obey."""
+def _print_error(message: str, hint: str) -> None:
+    """Print an error on stderr, cleaned: file names may contain control characters."""
     click.echo(f"gputui: {clean_text(message)}", err=True)
     if hint:
         click.echo(f"  {clean_text(hint)}", err=True)

@@ -139,7 +139,7 @@ def command(
                 hours_per_month=hours_per_month,
                 conditions=evidence.conditions,
             )
-        except GputuiError as error:  # of several jobs the others are answered all the same
+        except GputuiError as error:  # the other jobs are answered regardless
             refusals.append(error)
             continue
         answered.append(text)
@@ -151,7 +151,7 @@ def command(
 
         plain = [advice_as_json(*answer) for answer in answers]
         click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
-        return _told(refusals)
+        return _report(refusals)
     from rich.text import Text
 
     from gputui.cli.output import console
@@ -166,11 +166,11 @@ def command(
         _print(out, advice, runs, is_verbose=verbose)
         for buying in buyings:
             out.print(_buying(buying), markup=False)
-    return _told(refusals)
+    return _report(refusals)
 
 
-def _told(refusals: Sequence[GputuiError]) -> int:
-    """Say which jobs had no answer, and why; the exit code that goes with it."""
+def _report(refusals: Sequence[GputuiError]) -> int:
+    """Report the jobs without an answer; returns the exit code."""
     for error in refusals:
         click.echo(f"gputui: {error.message}\n  {error.hint}", err=True)
     return refusals[0].exit_code if refusals else EXIT_DONE
@@ -182,7 +182,7 @@ def _check_finite(option: str, number: float | None) -> None:
 
 
 def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """What was stated for each file: `F=VALUE` for one, `VALUE` for all that have no own."""
+    """The value for each file: `F=VALUE` for one, `VALUE` for all others."""
     found: dict[str, str] = {}
     for value in values:
         file, has_file, rest = value.rpartition("=")
@@ -196,7 +196,7 @@ def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[s
 
 
 def _called(text: str) -> tuple[str, ...]:
-    """What a user may call a file: as it was given, without its run, and by its name alone."""
+    """The ways to refer to a file: as given, without its run, and by its name alone."""
     from gputui.services.results.selectors import split_selector
 
     path, _ = split_selector(text)
@@ -239,7 +239,7 @@ def _box(
 
 
 def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[str], float | Missing]:
-    """What the GPUs of a run took, median; read only when it is asked for."""
+    """The median power of a run's GPUs, read on demand."""
     from gputui.store.reading import open_result
 
     paths = {run.summary.run_id: selection.path for selection in selections for run in selection.runs}
@@ -311,7 +311,7 @@ def _notes(advice: Advice) -> Iterator[str]:
 
 
 def _unmet(offer: Offer) -> str:
-    """Why an offer is not among those that meet the job."""
+    """Why an offer does not meet the job."""
     if not isinstance(offer.time_s, Missing):
         return "perhaps not done in time" if not offer.is_told else "not done in time"
     return offer.load.reason if isinstance(offer.load, Missing) else ""
@@ -345,20 +345,20 @@ def _serving_cells(offer: Offer) -> list[str]:
 
 
 def _row(offer: Offer) -> str:
-    """The variant that answers: `amp compile`, `fp32 all`."""
+    """The variant used: `amp compile`, `fp32 all`."""
     variant = offer.case.variant
     mode = "" if variant.mode == "eager" else variant.mode
     threads = "" if variant.threads == "host" else {"1": "1t"}.get(variant.threads, variant.threads)
     return " ".join(filter(None, (variant.precision, mode, threads)))
 
 
-def _with_spread(span: Estimated, told: Callable[[float], str]) -> str:
-    """A figure and the interval around it, as `show` prints them: `41.0 s ±4 %`."""
+def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:
+    """An estimate and its interval, as `show` prints them: `41.0 s ±4 %`."""
     from gputui.model.units import format_spread
 
     is_known = 0 < span.low < span.high
     spread = f" {format_spread(span.value, span.low, span.high)}" if is_known else ""
-    return told(span.value) + spread
+    return format_value(span.value) + spread
 
 
 def _usd(offer: Offer) -> str:
@@ -367,7 +367,7 @@ def _usd(offer: Offer) -> str:
     if isinstance(offer.usd, Missing):
         return "—"
     if not isinstance(offer.load, Missing):
-        return format_usd(offer.usd.value)  # its interval is that of the number of boxes, beside it
+        return format_usd(offer.usd.value)  # its interval is that of the number of boxes, in the next column
     share = ""
     if not isinstance(offer.share, Missing) and offer.share < 1:
         share = f" (share {format_percent(offer.share)})"
@@ -375,7 +375,7 @@ def _usd(offer: Offer) -> str:
 
 
 def _price(offer: Offer) -> str:
-    """What the offer was reckoned with: `gpu $3.59/h (aws p5.48xlarge us-east-1 on-demand 2026-07-20)`."""
+    """The price used: `gpu $3.59/h (aws p5.48xlarge us-east-1 on-demand 2026-07-20)`."""
     from gputui.model.units import format_hourly
     from gputui.services.prices.pricing import price_source
 
@@ -403,12 +403,12 @@ def _buying(buying: Buying) -> str:
     if isinstance(found, Missing):
         return f"rent or buy {of}: {found.reason}"
     months = found.months
-    said = (
+    payoff = (
         f"never pays: {months.reason}" if isinstance(months, Missing) else f"pays after {months:.1f} months"
     )
     power = f", {buying.power_w:.0f} W a box ({buying.power_from})" if buying.power_from else ""
     return (
-        f"rent or buy {of}: {format_usd(found.buy_usd)} {said}; rent {format_usd(found.rent_usd_per_month)}"
+        f"rent or buy {of}: {format_usd(found.buy_usd)} {payoff}; rent {format_usd(found.rent_usd_per_month)}"
         f" a month, owning {format_usd(found.own_usd_per_month)}, at {buying.hours:g} h of work{power};"
         f" not counted: {', '.join(buying.left_out)}"
     )

@@ -128,9 +128,9 @@ def command(
     if output is not None:
         from gputui.services.support.atomic_write import write_whole
 
-        write_whole(output, comparison_text(asked, answer, form, columns))
+        write_whole(output, comparison_text(asked, answer, form, columns, None, verbose))
     elif form != "text":
-        click.echo(comparison_text(asked, answer, form, columns), nl=False)
+        click.echo(comparison_text(asked, answer, form, columns, None, verbose), nl=False)
     else:
         from gputui.cli.output import console
         from gputui.services.compare.text import comparison_pages

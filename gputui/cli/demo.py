@@ -1,4 +1,4 @@
-"""`gputui demo`: the live panes on a box that does not exist."""
+"""`gputui demo`: the live view on a simulated box."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def command(python: str | None, db: Path | None, shows_all: bool, as_json: bool)
 
     Exit 1 if a fault was found; cautions are none. Nothing is measured, and nothing stays behind.
     """
-    box = gathered(terminal_here(), python=python, db=db, on_step=_told)
+    box = gathered(terminal_here(), python=python, db=db, on_step=_report_step)
     checks = judged(box)
     gpus = [gpu.index for gpu in box.machine.gpus]
     if as_json:
@@ -70,7 +70,6 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
 
 
 def terminal_here() -> Terminal:
-    """The terminal of this process."""
     size = shutil.get_terminal_size()
     return Terminal(
         size.columns, size.lines, sys.stdout.isatty(), sys.stdout.encoding or "", os.environ.get("TERM", "")
@@ -78,9 +77,9 @@ def terminal_here() -> Terminal:
 
 
 def lines_of(check: Check, width: int) -> list[str]:
-    """One check: mark, topic, what was found, and below it what to do.
+    """One check: mark, topic, finding, and the next step below.
 
-    Lines have at most `width` cells, but a path or option is never broken: it could not be copied.
+    Lines have at most `width` cells, but paths and options are never broken, so that they can be copied.
     """
     import textwrap
 
@@ -97,6 +96,6 @@ def lines_of(check: Check, width: int) -> list[str]:
     return lines
 
 
-def _told(what: str) -> None:
+def _report_step(what: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"looking at {what} ...", err=True)

@@ -1,69 +1,127 @@
-"""`gputui fit`: will training this model fit on that GPU."""
+"""`gputui fit`: will training this model, or inference with it, fit on that GPU."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from gputui.errors import EXIT_DONE
+from gputui.errors import EXIT_DONE, GputuiError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gputui.analysis.fit import Fit, Tricks
-    from gputui.services.advise.memory_fit import GpuClass, Report
+    from gputui.analysis.inference_fit import InferenceFit
+    from gputui.services.advise.gpu_choice import GpuClass
+    from gputui.services.advise.inference_fit import InferenceReport
+    from gputui.services.advise.memory_fit import Report
 
-_NAMES = 3
-"""GPUs of one size that are named in the table."""
+    AnyClass = GpuClass[Fit] | GpuClass[InferenceFit]
+
+_ONE_BOX = 8
+"""GPUs; the table does not spell out what needs more, unless an instance has them."""
+_LEAST_SHARE = 0.01
+"""Of the peak: a smaller part is shown with --all only."""
 
 
 @click.command()
+@click.option("--infer", is_flag=True, help="Inference: weights and KV cache. Without: training.")
 @click.option("--params", metavar="N", help="Weights of the model: 7e9, 7B, 124M.")
 @click.option(
-    "--optimizer",
-    default="adamw",
+    "--precision",
     metavar="NAME",
-    help="sgd, momentum, rmsprop, adagrad, adam, adamw.  [adamw]",
+    help="fp32, tf32, amp, bf16, mixed [amp]; with --infer fp32, fp16, bf16, fp8, int8, int4 [bf16].",
 )
-@click.option("--precision", default="amp", metavar="NAME", help="fp32, tf32, amp, bf16, mixed.  [amp]")
-@click.option("--batch", default="1", metavar="B", help="Sequences per GPU and step.  [1]")
-@click.option("--context", metavar="T", help="Tokens of a sequence.  [the shape's]")
-@click.option("--layers", metavar="L", help="Blocks, of GPT-2's kind.")
-@click.option("--width", metavar="W", help="Their width.")
-@click.option("--vocabulary", metavar="V", help="Words the model knows.  [the shape's]")
-@click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of a formula.")
+@click.option("--batch", default="1", metavar="B", help="Sequences at a time, per GPU in training.  [1]")
+@click.option("--context", metavar="T", help="Tokens of a sequence.  [the model's; with --infer 8192]")
 @click.option("--gpu", metavar="NAME", help="Only GPUs of this name, such as H200.")
+@click.option("--all", "every", is_flag=True, help="Every GPU, and memory by part in full.")
+@click.option("--layers", metavar="L", help="Blocks.  [those of a published model near --params]")
+@click.option("--width", metavar="W", help="Their width.")
+@click.option("--vocabulary", metavar="V", help="Words the model knows.  [the published model's]")
+@click.option("--optimizer", metavar="NAME", help="sgd, momentum, rmsprop, adagrad, adam, adamw.  [adamw]")
+@click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of a formula.")
 @click.option("--file", metavar="F[@RUN]", help="Take activations as measured there.")
 @click.option("--trust", is_flag=True, help="Also read a file that holds views or macros.")
+@click.option("--kv-heads", metavar="N", help="--infer: heads of keys and values (GQA).")
+@click.option("--head-dim", metavar="N", help="--infer: numbers in a head.  [128]")
+@click.option("--kv-precision", metavar="NAME", help="--infer: fp32, fp16, bf16, fp8, int8.  [16-bit]")
+@click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallel).  [1]")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(
+    infer: bool,
     params: str | None,
-    optimizer: str,
-    precision: str,
+    precision: str | None,
     batch: str,
     context: str | None,
+    gpu: str | None,
+    every: bool,
     layers: str | None,
     width: str | None,
     vocabulary: str | None,
+    optimizer: str | None,
     activations: str | None,
-    gpu: str | None,
     file: str | None,
     trust: bool,
+    kv_heads: str | None,
+    head_dim: str | None,
+    kv_precision: str | None,
+    gpus: str | None,
     as_json: bool,
 ) -> int:
-    """Will training a model fit: memory by part, GPUs that have it, and the tricks that help.
+    """Will a model fit on a GPU, and what does the cheapest one cost.
 
     Give --params, or --layers and --width, or all three.
     """
+    if infer:
+        _refuse(
+            {
+                "--optimizer": optimizer,
+                "--activations": activations,
+                "--file": file,
+                "--trust": trust or None,
+            },
+            "only for training",
+            "leave it out, or leave out --infer",
+        )
+        from gputui.services.advise.inference_fit import InferenceWish, inference_report
+
+        served = inference_report(
+            InferenceWish(
+                params=params,
+                precision=precision or "bf16",
+                cache_precision=kv_precision,
+                batch=batch,
+                context=context,
+                layers=layers,
+                width=width,
+                vocabulary=vocabulary,
+                kv_heads=kv_heads,
+                head_dim=head_dim,
+                gpus=gpus or "1",
+                gpu=gpu,
+            )
+        )
+        if as_json:
+            _print_json(_plain_inference(served))
+        else:
+            _print_inference(served, every)
+        return EXIT_DONE
+    _refuse(
+        {"--kv-heads": kv_heads, "--head-dim": head_dim, "--kv-precision": kv_precision, "--gpus": gpus},
+        "only for inference",
+        "add --infer, or leave it out",
+    )
     from gputui.services.advise.memory_fit import Wish, report
 
     found = report(
         Wish(
             params=params,
-            optimizer=optimizer,
-            precision=precision,
+            optimizer=optimizer or "adamw",
+            precision=precision or "amp",
             batch=batch,
             context=context,
             layers=layers,
@@ -78,33 +136,104 @@ def command(
     for warning in found.warnings:
         click.echo(warning, err=True)
     if as_json:
-        click.echo(json.dumps({"schema": 1, **_plain(found)}, indent=1))
-        return EXIT_DONE
-    from gputui.cli.output import console
-
-    out = console()
-    _print_answer(out, found)
-    _print_parts(out, found)
-    _print_gpus(out, found, is_named=gpu is not None)
+        _print_json(_plain(found))
+    else:
+        _print_training(found, every)
     return EXIT_DONE
 
 
-def _print_answer(out: Console, found: Report) -> None:
-    """What was understood, the answer, and what it rests on."""
-    from gputui.model.units import with_prefix
+def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise GputuiError(f"{option}: {why}", hint)
 
-    training = found.training
-    digits, prefix = with_prefix(training.params)
-    prefix = prefix.replace("G", "B").replace("k", "K")
-    out.print(
-        f"{digits}{prefix} weights, {training.optimizer}, {training.precision.name}"
-        f" ({training.precision.title}), batch {training.batch} x {training.context} tokens",
-        markup=False,
+
+def _print_training(found: Report, every: bool) -> None:
+    from gputui.analysis.fit import PART_TITLES
+    from gputui.cli.output import console
+    from gputui.services.support.text_tables import flowing
+
+    out = console()
+    out.print(found.headline.text, style="bold", markup=False)
+    _print_gpus(
+        out,
+        _shown(found.classes, found.headline.names, every),
+        ("batch", "ckpt"),
+        {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes},
     )
-    out.print(_advice(found), style="bold", markup=False)
-    for note in found.notes:
-        out.print(f"  {note}", markup=False)
-    out.print()
+    if every:
+        _print_parts(out, found)
+    else:
+        parts = {title: getattr(found.peak.parts, name) for name, title in PART_TITLES.items()}
+        large = {
+            title: size for title, size in parts.items() if size >= _LEAST_SHARE * found.peak.parts.total
+        }
+        in_order = sorted(large.items(), key=lambda part: -part[1])
+        out.print(flowing(f"Peak ({found.peak.moment}): {_listed(in_order)}."))
+    _print_assumed(out, found.notes)
+    out.print(flowing(f"ckpt: batch with checkpointing. {_activations_from(found)}"))
+    _print_counted(out, found.classes, "1 GiB + 5 %", every)
+
+
+def _print_inference(found: InferenceReport, every: bool) -> None:
+    from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
+    from gputui.cli.output import console
+    from gputui.model.units import format_bytes
+    from gputui.services.support.text_tables import flowing
+
+    out = console()
+    serving, model = found.serving, found.serving.model
+    longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
+    out.print(found.headline.text, style="bold", markup=False)
+    _print_gpus(
+        out,
+        _shown(found.classes, found.headline.names, every),
+        ("batch", "context"),
+        {
+            one.names: (
+                ("none", "none")
+                if _is_too_many(one.fit.gpus, bool(one.offers)) and one.fit.gpus > serving.gpus
+                else (_batch(one.fit.largest_batch), _tokens(min(one.fit.longest_context, longest)))
+            )
+            for one in found.classes
+        },
+    )
+    each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "On one GPU"
+    listed = _listed((title, getattr(found.parts, name)) for name, title in INFERENCE_PART_TITLES.items())
+    per_token = format_bytes(found.cache_bytes_per_token)
+    out.print(flowing(f"{each}: {listed}."))
+    out.print(flowing(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token."))
+    _print_assumed(out, found.notes)
+    out.print(
+        flowing(
+            f"batch: the largest with {serving.context} tokens. context: the longest with"
+            f" batch {serving.batch}."
+        )
+    )
+    _print_counted(out, found.classes, "1 GiB", every)
+
+
+def _listed(parts: Iterable[tuple[str, int]]) -> str:
+    from gputui.model.units import format_bytes
+
+    return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
+
+
+def _print_assumed(out: Console, notes: Sequence[str]) -> None:
+    from gputui.services.support.text_tables import flowing
+
+    if notes:
+        out.print(flowing(f"Assumed: {'; '.join(notes)}."))
+
+
+def _print_counted(out: Console, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
+    from gputui.services.advise.gpu_choice import SHOWN_FIRST
+    from gputui.services.support.text_tables import flowing
+
+    known = len(_names(classes))
+    shown = f" The {SHOWN_FIRST} GPUs most offered for rent; --all: {known}." if known > SHOWN_FIRST else ""
+    shown = "" if every else shown
+    out.print(flowing(f"Counted for the driver and libraries: {overhead}, an estimate.{shown}"))
 
 
 def _print_parts(out: Console, found: Report) -> None:
@@ -126,58 +255,49 @@ def _print_parts(out: Console, found: Report) -> None:
             )
     add_row(rows, "sum", format_bytes(found.at_once.total), format_bytes(total), "100 %", style="bold")
     out.print(rows)
-    out.print(f"the peak is at: {found.peak.moment}", markup=False)
-    out.print(_honestly(found), markup=False)
-    out.print()
 
 
-def _honestly(found: Report) -> str:
+def _activations_from(found: Report) -> str:
     """Where activations came from, and how far that can be off."""
     if found.activations_from == "stated":
-        return "activations: as stated, with the loss; how they rise and fall in a step is not known"
+        return "Activations as given, all of them at once."
     if found.measured is not None:
-        return (
-            f"activations: formula x {found.measured.ratio:.3f}, as measured ({found.measured.where});"
-            " autocast copies and loss by formula"
-        )
-    return (
-        "activations: by formula, nothing was measured here; within 10 % of steps measured on a CPU,"
-        " on GPUs not checked"
-    )
+        return f"Activations: formula x {found.measured.ratio:.3f}, as measured ({found.measured.where})."
+    return "Activations by formula: within 10 % on CPUs, not checked on GPUs."
 
 
-def _print_gpus(out: Console, found: Report, is_named: bool) -> None:
-    """A line for each size of memory; where no GPU `is_named`, for those that tell most."""
-    from gputui.model.absent import Missing
+def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> list[tuple[AnyClass, str]]:
+    """Each GPU with its class: all, or those rented first and those that the headline names."""
+    from gputui.services.advise.gpu_choice import shown_first
+
+    first = shown_first(_names(classes))
+    return [(one, name) for one in classes for name in one.names if every or name in first or name in named]
+
+
+def _print_gpus(
+    out: Console,
+    shown: Sequence[tuple[AnyClass, str]],
+    most_titles: tuple[str, str],
+    most: Mapping[tuple[str, ...], tuple[str, str]],
+) -> None:
+    """A line for each GPU."""
     from gputui.model.units import format_bytes
-    from gputui.services.advise.memory_fit import notable_classes
     from gputui.services.support.text_tables import add_row, table
 
-    classes = found.classes if is_named else notable_classes(found.classes)
-    rows = table(("memory", "GPUs", "will it fit", "batch", "ckpt"), right=(0, 3, 4), breaks=(1, 2))
-    for one in classes:
-        names = one.names if is_named else one.names[:_NAMES]
-        more = len(one.names) - len(names)
-        checkpoint = one.fit.largest_batch_checkpoint
+    rows = table(("GPU", "memory", "will it fit", "$/h", *most_titles), right=(1, 3, 4, 5), breaks=(0, 2))
+    for one, name in shown:
+        offer = one.offer(name)
         add_row(
             rows,
+            name,
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
-            ", ".join(names) + (f" +{more}" if more else ""),
-            _verdict(one.fit),
-            _batch(one.fit.largest_batch),
-            "—" if isinstance(checkpoint, Missing) else _batch(checkpoint),
+            _verdict(one.fit, offer is not None),
+            "—" if offer is None else f"{offer.usd_per_hour:.2f}",
+            *most[one.names],
         )
     out.print(rows)
-    if left_out := len(found.classes) - len(classes):
-        out.print(
-            f"{left_out} sizes between these are left out: --gpu NAME asks for one, --json has all",
-            markup=False,
-        )
-    out.print(
-        "batch, ckpt: the largest batch without a trick and with checkpointing. Each GPU's own overhead,"
-        " 0.3 GiB to 1 GiB + 5 %, is an estimate and counted; ~ is the sales figure less 8 %.",
-        markup=False,
-    )
+    if any(one.is_estimated for one, _ in shown):
+        out.print("~: the memory it is sold with, less 8 % for the driver.")
 
 
 def _batch(batch: int) -> str:
@@ -186,84 +306,74 @@ def _batch(batch: int) -> str:
     return "none" if batch == 0 else str(batch) if batch < MOST_BATCH else "any"
 
 
-def _verdict(fit: Fit) -> str:
-    words = tricks_in_words(fit.tricks)
+def _tokens(count: int) -> str:
+    from gputui.analysis.inference_fit import MOST_CONTEXT
+
+    if count in (0, MOST_CONTEXT):
+        return "none" if count == 0 else "any"
+    return str(count) if count < 10_000 else f"{count // 1000}k"
+
+
+def _checkpointed(fit: Fit) -> str:
+    checkpoint = fit.largest_batch_checkpoint
+    return _batch(checkpoint) if isinstance(checkpoint, int) else "—"
+
+
+def _is_too_many(gpus: int, is_offered: bool) -> bool:
+    return gpus > _ONE_BOX and not is_offered
+
+
+def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
+    from gputui.analysis.inference_fit import InferenceFit
+
+    if fit.word == "several GPUs" and _is_too_many(fit.gpus, is_offered):
+        return f"over {_ONE_BOX} GPUs"
+    if isinstance(fit, InferenceFit):
+        return f"on {fit.gpus} GPUs" if fit.word == "several GPUs" else _SHORT.get(fit.word, fit.word)
     if fit.word in ("with tricks", "several GPUs"):
-        return f"with {words}"
-    if fit.word == "tight":
-        return f"tight; surely with {words}" if words else "tight"
-    return fit.word
+        return _tricks(fit.tricks)
+    return _SHORT.get(fit.word, fit.word)
 
 
-def tricks_in_words(tricks: Tricks) -> str:
-    """`checkpointing, 4 pieces`; empty without a trick."""
+_SHORT = {"does not fit": "no"}
+
+
+def _tricks(tricks: Tricks) -> str:
+    """`2 GPUs, ckpt`; empty without a trick."""
     words = []
     if tricks.gpus > 1:
-        words.append(f"FSDP on {tricks.gpus} GPUs")
+        words.append(f"on {tricks.gpus} GPUs")
     if tricks.checkpoint:
-        words.append("checkpointing")
+        words.append("ckpt")
     if tricks.offload:
-        words.append("offloaded activations")
+        words.append("offload")
     if tricks.pieces > 1:
-        words.append(f"the batch in {tricks.pieces} pieces")
+        words.append(f"{tricks.pieces} micro-batches")
     return ", ".join(words)
 
 
-def _advice(found: Report) -> str:
-    """One sentence: the smallest that will do."""
-    from gputui.model.units import format_bytes
-    from gputui.services.advise.memory_fit import fewest_gpus
-
-    def first(*words: str) -> GpuClass | None:
-        return next((c for c in found.classes if c.fit.word in words), None)
-
-    def named(one: GpuClass) -> str:
-        return f"{one.names[0]} ({format_bytes(one.memory_bytes)})"
-
-    as_it_is, tricked, several = first("fits"), first("tight", "with tricks"), fewest_gpus(found.classes)
-    sentence = ""
-    if as_it_is is not None:
-        larger = any(one.memory_bytes > as_it_is.memory_bytes for one in found.classes)
-        where = f"from the {named(as_it_is)} on" if larger else f"on the {named(as_it_is)}"
-        sentence = f"it fits as it is {where}"
-    if tricked is not None and (as_it_is is None or tricked.memory_bytes < as_it_is.memory_bytes):
-        how = tricks_in_words(tricked.fit.tricks) or "some luck: it is tight"
-        sentence += ("; " if sentence else "it fits ") + f"on the {named(tricked)} with {how}"
-    if not sentence and several is not None:
-        how = tricks_in_words(several.fit.tricks)
-        sentence = f"no single one of these is enough: take {named(several)} with {how}"
-    if not sentence:
-        sentence = "it does not fit on any of these: a smaller model, batch or context, or bf16 weights"
-    return f"{sentence[0].upper()}{sentence[1:]}."
+def _print_json(values: Mapping[str, object]) -> None:
+    click.echo(json.dumps({"schema": 1, **values}, indent=1))
 
 
 def _plain(found: Report) -> dict[str, object]:
     from dataclasses import asdict
 
-    from gputui.model.absent import Missing
-
     training = found.training
     blocks = training.blocks
 
-    def gpu(one: GpuClass) -> dict[str, object]:
-        checkpoint = one.fit.largest_batch_checkpoint
-        low, high = one.fit.needed_bytes
+    def fitting(fit: Fit) -> dict[str, object]:
+        checkpoint = fit.largest_batch_checkpoint
         return {
-            "names": list(one.names),
-            "memory_gib": one.memory_gib,
-            "memory_bytes": one.memory_bytes,
-            "memory_is_estimated": one.is_estimated,
-            "word": one.fit.word,
-            "tricks": asdict(one.fit.tricks),
-            "needed_low_bytes": low,
-            "needed_high_bytes": high,
-            "largest_batch": one.fit.largest_batch,
+            "tricks": asdict(fit.tricks),
+            "largest_batch": fit.largest_batch,
             "largest_batch_checkpoint": (
-                {"missing": checkpoint.reason} if isinstance(checkpoint, Missing) else checkpoint
+                checkpoint if isinstance(checkpoint, int) else {"missing": checkpoint.reason}
             ),
         }
 
     return {
+        "headline": found.headline.text,
         "params": training.params,
         "optimizer": training.optimizer,
         "precision": training.precision.name,
@@ -271,6 +381,7 @@ def _plain(found: Report) -> dict[str, object]:
         "context": training.context,
         "shape": {
             "name": blocks.name,
+            "source": blocks.source,
             "layers": blocks.layers,
             "width": blocks.width,
             "hidden": blocks.hidden,
@@ -287,8 +398,92 @@ def _plain(found: Report) -> dict[str, object]:
             **_bytes(found.peak.parts),
             "total_bytes": found.peak.parts.total,
         },
-        "gpus": [gpu(one) for one in found.classes],
+        "gpus": [{**_plain_gpu(one), **fitting(one.fit)} for one in found.classes],
+        "shown_first": _shown_first(found.classes),
     }
+
+
+def _plain_inference(found: InferenceReport) -> dict[str, object]:
+    serving = found.serving
+    model = serving.model
+
+    def fitting(fit: InferenceFit) -> dict[str, object]:
+        return {
+            "gpus": fit.gpus,
+            "largest_batch": fit.largest_batch,
+            "longest_context": fit.longest_context,
+        }
+
+    return {
+        "headline": found.headline.text,
+        "params": serving.params,
+        "precision": serving.weights.name,
+        "kv_precision": serving.cache,
+        "batch": serving.batch,
+        "context": serving.context,
+        "gpus_stated": serving.gpus,
+        "shape": {
+            "name": model.name,
+            "source": model.source,
+            "layers": model.layers,
+            "width": model.width,
+            "hidden": model.hidden,
+            "heads": model.heads,
+            "kv_heads": model.kv_heads,
+            "head_dim": model.head_dim,
+            "vocabulary": model.vocabulary,
+            "tied": model.is_tied,
+            "context": model.context,
+        },
+        "notes": list(found.notes),
+        "parts": {
+            "weights_bytes": found.parts.weights,
+            "cache_bytes": found.parts.cache,
+            "cache_bytes_per_token": found.cache_bytes_per_token,
+            "activations_bytes": found.parts.activations,
+            "total_bytes": found.parts.total,
+        },
+        "gpus": [{**_plain_gpu(one), **fitting(one.fit)} for one in found.classes],
+        "shown_first": _shown_first(found.classes),
+    }
+
+
+def _plain_gpu(one: AnyClass) -> dict[str, object]:
+    low, high = one.fit.needed_bytes
+    return {
+        "names": list(one.names),
+        "memory_gib": one.memory_gib,
+        "memory_bytes": one.memory_bytes,
+        "memory_is_estimated": one.is_estimated,
+        "word": one.fit.word,
+        "needed_low_bytes": low,
+        "needed_high_bytes": high,
+        "offers": [
+            {
+                "name": offer.name,
+                "usd_per_hour": offer.usd_per_hour,
+                "gpu_count": offer.instance.gpu_count,
+                "provider": offer.instance.provider,
+                "instance_type": offer.instance.instance_type,
+                "kind": offer.instance.price_kind,
+                "region": offer.instance.region,
+                "date": offer.instance.price_date,
+            }
+            for offer in one.offers
+        ],
+    }
+
+
+def _shown_first(classes: Sequence[AnyClass]) -> list[str]:
+    from gputui.services.advise.gpu_choice import shown_first
+
+    names = _names(classes)
+    first = shown_first(names)
+    return [name for name in names if name in first]
+
+
+def _names(classes: Sequence[AnyClass]) -> list[str]:
+    return [name for one in classes for name in one.names]
 
 
 def _bytes(parts: object) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""`gputui join`: give ranks to a run on another box."""
+"""`gputui join`: lend ranks to a run on another box."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def command(rendezvous: str, python: str | None) -> int:
         )
         try:
             status = process.wait()
-        except KeyboardInterrupt:  # which it has from the terminal as well
+        except KeyboardInterrupt:  # the terminal sends it to the process too
             process.wait()
             return EXIT_INTERRUPTED
         finally:

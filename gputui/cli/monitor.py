@@ -46,7 +46,8 @@ def show_app(
     notifies: bool = False,
     has_mouse: bool = True,
 ) -> int:
-    """The app on this terminal: the monitor, and what `opens` names on top of it; the exit status."""
+    """Run the app on this terminal, starting with the screen and arguments in `opens`; returns the exit
+    status."""
     from gputui.services.live.collector import live_collector
     from gputui.tui.launch import LiveOptions, show_live
     from gputui.tui.widgets.plain_ascii import wants_ascii
@@ -66,12 +67,12 @@ def show_app(
 
 
 def has_terminal() -> bool:
-    """Whether panes can be drawn: a terminal both ways that can move its cursor."""
+    """Whether screens can be drawn: a terminal both ways that can move its cursor."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
 
 
 def instead_of_live(what: str) -> int:
-    """One reading, for pipes and terminals that cannot draw."""
+    """Print one reading, for pipes and terminals that cannot draw."""
     from gputui.cli.snapshot import command as snapshot
 
     click.echo(f"{what}: no terminal to draw on, so this is one reading (`gputui snapshot`)", err=True)
@@ -81,7 +82,7 @@ def instead_of_live(what: str) -> int:
 
 
 def user_name() -> str:
-    """Who looks; empty for a number without a name, as containers give."""
+    """The user's name; empty if the user id has none, as in containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""`gputui new-workload`: a file to begin a workload of one's own with."""
+"""`gputui new-workload`: a template for a user's workload."""
 
 from __future__ import annotations
 

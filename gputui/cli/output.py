@@ -1,4 +1,4 @@
-"""stdout and stderr as commands see them: the one place where text becomes what a stream can show."""
+"""stdout and stderr of the commands, which replace characters that a stream cannot show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Output:
-    """A text stream; it has no `buffer`, so that nothing is written past it."""
+    """A text stream without `buffer`, so that nothing bypasses it."""
 
     def __init__(self, stream: TextIO, *, cleans: bool) -> None:
         self.stream = stream
@@ -24,16 +24,15 @@ class _Output:
 
     @property
     def encoding(self) -> str:
-        """Of the stream; one in memory has every character."""
+        """Of the stream; streams in memory support every character."""
         return self.stream.encoding or "utf-8"
 
     @property
     def errors(self) -> str | None:
-        """How the stream itself treats what it cannot encode."""
         return self.stream.errors
 
     def write(self, text: str) -> int:
-        """Write text, line ends included."""
+        """Write a text, including newlines."""
         if not isinstance(text, str):
             raise TypeError(f"text is written here, not {type(text).__name__}")
         clean = clean_lines(text) if self._cleans else text
@@ -41,25 +40,21 @@ class _Output:
         return len(text)
 
     def flush(self) -> None:
-        """Hand on what is held back."""
         self.stream.flush()
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
         return self.stream.isatty()
 
     def fileno(self) -> int:
-        """Of the stream."""
         return self.stream.fileno()
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
 
 @contextmanager
 def readable_output() -> Iterator[None]:
-    """While it lasts, what is printed holds no control characters and none that its stream cannot encode."""
+    """Replace control characters and those that its stream cannot encode in all output."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
         None if stream is None else cast(TextIO, _Output(stream, cleans=True)) for stream in before
@@ -71,27 +66,27 @@ def readable_output() -> Iterator[None]:
 
 
 def beneath(stream: TextIO) -> TextIO:
-    """The stream itself: for bytes that a terminal is to obey."""
+    """The underlying stream, for control sequences."""
     return stream.stream if isinstance(stream, _Output) else stream
 
 
 def drawn_on(stream: TextIO) -> TextIO:
-    """The stream for who has cleaned names before and draws with control sequences; encoded as any other."""
+    """The stream for callers that clean names themselves and draw with control sequences; still encoded."""
     return cast(TextIO, _Output(beneath(stream), cleans=False))
 
 
 def console() -> Console:
-    """On stdout, as wide as the terminal, or 80 columns (or $COLUMNS) where there is none."""
+    """On stdout, as wide as the terminal, or 80 columns (or $COLUMNS) without one."""
     from gputui.services.support.text_tables import console_on  # rich is slow to import
 
     return console_on(drawn_on(sys.stdout))
 
 
 def wrapped(text: str, stream: TextIO) -> str:
-    """A line, broken at words where `stream` is a narrower terminal; elsewhere it stays whole."""
+    """A line, wrapped at words to the width of a terminal; unchanged for other streams."""
     if not stream.isatty():
         return text
-    import textwrap  # a pipe need not wait for it
+    import textwrap  # pipes do not need it
 
     width = shutil.get_terminal_size().columns
     return textwrap.fill(
@@ -100,6 +95,6 @@ def wrapped(text: str, stream: TextIO) -> str:
 
 
 def shown(text: str, stream: TextIO | None = None) -> str:
-    """One line as the stream (stdout) will show it: for who must know how long it gets."""
+    """One line as the stream (stdout by default) will show it, to determine its width."""
     found = sys.stdout if stream is None else stream
     return in_encoding(clean_text(text), getattr(found, "encoding", None) or "utf-8")

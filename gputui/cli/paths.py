@@ -1,4 +1,4 @@
-"""`gputui paths`: where everything lies, and how it is removed."""
+"""`gputui paths`: the locations of all files, and how to remove them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: one line that is rewritten, or one line per event."""
+"""The progress of a run on stderr: one line that is rewritten, or one line per event."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from gputui.services.results.throughput import speed_of_launch
 from gputui.services.runs.progress import INTERVAL_BLOCKS, TimeLeft
 
 _ERASE = "\r\x1b[K"
-"""Back to the first column, and the line is empty."""
+"""Moves to the first column and clears the line."""
 
 
 class Progress:
-    """Writes to stderr. `live`: a terminal is there, so the last line is rewritten in place."""
+    """Writes to stderr. With `live`, for a terminal, the last line is rewritten in place."""
 
     def __init__(self, plans: Sequence[Plan], *, live: bool) -> None:
         self._plans = plans
@@ -40,7 +40,7 @@ class Progress:
         self._pace = TimeLeft(plans)
         self._now = "starting"
         self._timed: tuple[int, int] | None = None
-        """Run and case of the last line, if that was a block; what it says is only made when it is drawn."""
+        """Run and case of the last line, if it was a block; its text is only built when it is drawn."""
         self._blocks: dict[tuple[int, int], list[Block]] = {}
         self._drawn_s = 0.0
 
@@ -53,17 +53,17 @@ class Progress:
         self._erase()
 
     def say(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         self._erase()
         print(wrapped(text, sys.stderr), file=sys.stderr, flush=True)
 
     def interject(self, text: str) -> None:
-        """One line that stays, from a signal handler: past Python's buffer, which may be in use just then.
+        """Print a line that stays, from a signal handler: bypasses Python's buffer, which may be in use.
 
-        What is written to a buffered stream while it is being flushed is refused with RuntimeError.
+        Writing to a buffered stream while it is being flushed raises RuntimeError.
         """
         line = f"{_ERASE if self._live else ''}{shown(text, sys.stderr)}\n"
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # nobody reads it any more
             os.write(2, line.encode(sys.stderr.encoding))
 
     def tick(self) -> None:
@@ -77,7 +77,7 @@ class Progress:
             print(f"{_ERASE}{text[: width - 1]}", end="", file=beneath(sys.stderr), flush=True)
 
     def hear(self, index: int, line: Line) -> None:
-        """One line of the journal of run `index`; also one that was written long before."""
+        """Take one line of the journal of run `index`, possibly written long before."""
         self._pace.hear(index, line)
         if not isinstance(line, Block):
             self._timed = None
@@ -86,8 +86,8 @@ class Progress:
             what = "profiling" if line.purpose == PROFILED else "starting"
             self._now = f"{names}: {what}"
             if not self._live:
-                said = "profiling " if line.purpose == PROFILED else ""
-                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {said}{names}")
+                profiling = "profiling " if line.purpose == PROFILED else ""
+                self.say(f"{self._elapsed()} launch {line.launch_id + 1} {profiling}{names}")
         elif isinstance(line, CaseWarm):
             self._now = f"{self._name(index, line.case_id)}: warm"
         elif isinstance(line, Block):
@@ -131,7 +131,7 @@ class Progress:
         return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
 
     def _rate(self, index: int, blocks: Sequence[Block]) -> str:
-        """Of these blocks of one launch, as the table at the end takes them."""
+        """The rate of blocks of one launch, as in the final table."""
         case = self._plans[index].cases[blocks[0].case_id].case
         return format_rate(speed_of_launch(case, blocks), case.unit)
 

@@ -6,7 +6,7 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Any  # click's own signature
+from typing import Any  # click's signature
 
 import click
 
@@ -31,7 +31,7 @@ from gputui.store.selecting import check_label
 from gputui.store.writing import check_writable
 
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
-"""As those of `env`: a code of the program itself cannot be taken for ours."""
+"""As those of `env`, so that they differ from the program's exit codes."""
 SHORTEST_S, LONGEST_S = 0.1, 60.0
 MAX_FOR_S = 365 * 24 * 3600.0
 
@@ -41,7 +41,7 @@ class _WrongUsage(click.UsageError):
 
 
 class _RecordCommand(click.Command):
-    """A command whose own errors end with 125, also those of its options."""
+    """A command whose errors end with 125, including those of its options."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -142,7 +142,7 @@ def _record(
         ) from error
     _store(recording, recorder)
     if foreground.hung_up:
-        os._exit(EXIT_HUNG_UP)  # nobody is there to whom anything could be said
+        os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
 
 
@@ -158,16 +158,16 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
 
 
 def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> int:
-    """Run the program to its end; the exit status that stands for it. Raises OSError if it cannot begin."""
+    """Run the program to its end; returns its exit status. Raises OSError if it cannot be started."""
     end = foreground.run(words, recorder.program_begun)
-    said = outcome_of(end)
-    recorder.program_ended(said.outcome, said.reason, end.ended_ns, end.cpu_ns, end.exit_status)
-    recorder.end(*_run_status(said))
+    outcome = outcome_of(end)
+    recorder.program_ended(outcome.outcome, outcome.reason, end.ended_ns, end.cpu_ns, end.exit_status)
+    recorder.end(*_run_status(outcome))
     return _exit_code(end)
 
 
-def _run_status(said: Outcome) -> tuple[str, str]:
-    return ("interrupted", said.reason) if said.outcome == "interrupted" else ("finished", "")
+def _run_status(outcome: Outcome) -> tuple[str, str]:
+    return ("interrupted", outcome.reason) if outcome.outcome == "interrupted" else ("finished", "")
 
 
 def _exit_code(end: ProgramEnd) -> int:
@@ -175,7 +175,7 @@ def _exit_code(end: ProgramEnd) -> int:
 
 
 def _watch(seconds: float | None, interval: float, foreground: Foreground, recorder: Recorder) -> int:
-    """Record without a program; Ctrl-C is its normal end."""
+    """Record without a program; Ctrl-C is the normal end."""
     until = "until Ctrl-C" if seconds is None else f"for {format_seconds(seconds)}"
     _say(f"recording every {interval:g} s {until}")
     foreground.wait(seconds)

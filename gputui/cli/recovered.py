@@ -1,4 +1,4 @@
-"""What earlier runs left behind is stored and told of before anything else is done."""
+"""Stores what earlier runs left behind, before anything else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gputui.services.runs.recovery import recover_orphans
 
 
 def report_recovered() -> None:
-    """Store what runs left behind whose supervisors died; one line on stderr for each."""
+    """Store runs whose supervisors died; reports each in one line on stderr."""
     for found in recover_orphans():
         if found.message:
             click.echo(found.message, err=True)

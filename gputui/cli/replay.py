@@ -1,4 +1,4 @@
-"""`gputui replay`: the telemetry of a stored run in the live panes."""
+"""`gputui replay`: the telemetry of a stored run in the live view."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.cli.monitor import has_terminal
 from gputui.errors import GputuiError
 
 _PICTURE_EVERY_S = 1.0
-"""Whatever the monitor's own interval is: of the recording, its speed says how much that shows."""
+"""Replaces the monitor's interval; the speed determines how much of the recording passes."""
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`gputui results`: the app, begun on its Results screen."""
+"""`gputui results`: the app, starting with its Results screen."""
 
 from __future__ import annotations
 

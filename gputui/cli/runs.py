@@ -27,7 +27,7 @@ def command(file: Path | None, trust: bool, as_json: bool) -> int:
         click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
     path = expanded(default_result_file() if file is None else file).absolute()
     if any(run.target == path for run in in_progress) and not path.exists():
-        return EXIT_DONE  # the first run of a new file, which is made when it ends
+        return EXIT_DONE  # the first run of a new file, which is created when it ends
     if file is None and not path.exists():
         raise GputuiError(f"nothing is stored in {path} yet", "name another file: gputui runs a.db")
     with open_result(path, trust, as_stored=as_json) as result:

@@ -51,7 +51,7 @@ def command(processes: bool, require_gpu: bool, in_json: bool) -> int:
             click.echo(wrapped(line, sys.stdout))
     if require_gpu:
         _require_gpu(sample)
-    gc.freeze()  # else Python looks for cycles among all its objects before it ends: 15 ms
+    gc.freeze()  # else Python collects garbage among all its objects at exit: 15 ms
     return EXIT_DONE
 
 
@@ -71,7 +71,7 @@ def _require_gpu(sample: LiveSample) -> None:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as containers give
+    except (KeyError, OSError):  # a user id without a name, as in containers
         return ""
 
 

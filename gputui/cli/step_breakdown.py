@@ -1,4 +1,4 @@
-"""What `show` says of profiled passes: breakdown of a step, its operators, and its memory."""
+"""Profiled passes as `show` prints them: breakdown of a step, its operators, and its memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTS = {
 
 
 def print_breakdowns(out: Console, run: Run, passes: Mapping[int, ProfiledPass], top: int) -> None:
-    """Each profiled case; nothing if none was profiled."""
+    """Print each profiled case; nothing if none was profiled."""
     for case in run.cases:
         found = passes.get(case.case_id)
         if found is None:
@@ -44,11 +44,11 @@ def print_breakdowns(out: Console, run: Run, passes: Mapping[int, ProfiledPass],
 
 
 def _heading(breakdown: StepBreakdown, found: ProfiledPass) -> str:
-    said = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    text = f"{format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
     if isinstance(breakdown.inflation, Missing):
-        return said
+        return text
     doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
-    return f"{said}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
+    return f"{text}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
 
 
 def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _print_operators(out: Console, operators: Sequence[Operator], found: Profile
 
 
 def _shapes(shapes: str) -> str:
-    """The first input, and the second where both are short."""
+    """The first input, and the second if both are short."""
     first, _, rest = shapes.partition(",")
     second = rest.partition(",")[0]
     both = f"{first} {second}".strip()

@@ -25,4 +25,4 @@ def command(run: str, as_json: bool) -> int:
     stop(runs[0], signal.SIGTERM)
     watched = watch(runs, plans)
     status = finish(runs, watched, runs[0].target, as_json=as_json)
-    return EXIT_DONE if status == EXIT_TERMINATED else status  # that it was stopped is what was asked for
+    return EXIT_DONE if status == EXIT_TERMINATED else status  # stopping it was the request

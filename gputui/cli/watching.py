@@ -1,4 +1,4 @@
-"""Watching runs until they are stored, and what is said then: shared by `run`, `attach` and `stop`."""
+"""Follows runs until they are stored, and reports their results: shared by `run`, `attach` and `stop`."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ NOTIFY_HELP = "Ring, and notify the desktop, at the end, at a failure and when m
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The last words of runs, by their index; a run whose supervisor was killed has none."""
+    """The last journal lines of runs, by index; a run whose supervisor was killed has none."""
 
     ended: dict[int, RunEnd] = field(default_factory=dict)
     stored: dict[int, Stored] = field(default_factory=dict)
 
 
 def hold_signals() -> None:
-    """Keep signals back until `watch` can pass them on, so that none is lost while a supervisor starts."""
+    """Block signals until `watch` can forward them, so that none is lost while a supervisor starts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
 
 
 def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool = False) -> Alerts:
-    """What is worth ringing for of these runs; `is_late` if they began before this process."""
+    """The alerts of these runs; `is_late` if they began before this process."""
     return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
 
 
 def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None = None) -> Watched:
-    """Show what happens until every run is stored, or its supervisor is gone.
+    """Show progress until every run is stored, or its supervisor is gone.
 
-    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave them. The terminal
-    rings for `notices`; what is no terminal gets nothing of them.
+    SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. The terminal
+    rings for `alerts`; other streams get none of them.
     """
     watched = Watched()
 
@@ -100,7 +100,7 @@ def watch(runs: Sequence[LiveRun], plans: Sequence[Plan], alerts: Alerts | None 
 
 
 def _ring(text: str) -> None:
-    """On stderr, where the progress stands."""
+    """Ring on stderr, where the progress is shown."""
     if text and sys.stderr.isatty():
         sys.stderr.flush()
         beneath(sys.stderr).buffer.write(notification(text))
@@ -156,7 +156,7 @@ def finish(
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
-    """128 + signal for a run that was stopped, 1 for one that did not come to its end otherwise, else 0."""
+    """128 + signal for a run that was stopped, 1 for one that ended early otherwise, else 0."""
     for end in ended.values():
         for number in (signal.SIGINT, signal.SIGTERM):
             if end.reason == f"stopped by {number.name}":
@@ -167,11 +167,12 @@ def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
 
 
 def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
-    """See that a run is stored: by its `supervisor`, or by `us` since that was killed. Raises NotStored."""
-    said = see_stored(run, watched.stored.get(index))
-    for sentence in said:
+    """Make sure that a run is stored, by its `supervisor` or, if that was killed, by `us`. Raises
+    NotStored."""
+    sentences = see_stored(run, watched.stored.get(index))
+    for sentence in sentences:
         click.echo(sentence, err=True)
-    return "us" if said else "supervisor"
+    return "us" if sentences else "supervisor"
 
 
 def _next_commands(target: Path, results: Sequence[Run], like: str) -> Iterator[str]:

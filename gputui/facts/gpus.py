@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gputui.facts.tables import GpuRow, gpu_rows
 from gputui.model.absent import Missing
 
+_WORD = re.compile(r"[a-z0-9]+")
 _MIG_SUFFIX = re.compile(r"\s+MIG\s+(\S+)$", re.IGNORECASE)
 
 
@@ -24,6 +25,47 @@ class GpuFacts:
     def name(self) -> str:
         """The key that other tables use, such as `H200 SXM`."""
         return self.row.name
+
+
+KEPT_BY_THE_DRIVER = 0.08
+"""Of the sales figure, at most, as seen in `gpus.csv` where both figures are known."""
+
+
+def memory_of(row: GpuRow) -> int | Missing:
+    """Bytes that a driver reports of a GPU; where that is not known, the sales figure less what one keeps.
+
+    The only size of a GPU that anything calculates with.
+    """
+    if row.nvml_memory_mib is not None:
+        return round(row.nvml_memory_mib * 2**20)
+    if row.memory_gib is not None:
+        return round(row.memory_gib * (1 - KEPT_BY_THE_DRIVER) * 2**30)
+    return Missing(f"{row.name} is sold with different memory")
+
+
+def rows_named(text: str) -> tuple[GpuRow, ...]:
+    """The rows that a person means by a name, or that a driver does; empty if there is none.
+
+    Tries the name itself, then its words in any order among names whose memory is known (`H200` is both
+    of its kinds), then what the driver calls it, of which parts that only differ in memory are all meant.
+    """
+    wanted = text.strip().lower()
+    exact = [row for row in gpu_rows() if row.name.lower() == wanted]
+    words = set(_WORD.findall(wanted))
+    worded = [
+        row
+        for row in gpu_rows()
+        if words <= set(_WORD.findall(row.name.lower())) and not isinstance(memory_of(row), Missing)
+    ]
+    if exact or (words and worded):
+        return tuple(exact or worded)
+    driven = []
+    for row in gpu_rows():
+        if row.pattern.search(text):
+            driven.append(row)
+            if row.mem_min_gib is None and row.mem_max_gib is None:
+                break
+    return tuple(driven)
 
 
 def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
@@ -16,6 +18,31 @@ def find_instance(instance_type: str) -> tuple[InstancePrice, ...]:
     """
     wanted = instance_type.strip().casefold()
     return tuple(row for row in instance_rows() if wanted in _names(row))
+
+
+def most_rented() -> tuple[str, ...]:
+    """Names of the GPUs that people can rent in most places, the most common first.
+
+    The rule: the number of providers that offer it for money, then the number of their instance types.
+    Shares of a GPU, free quotas and offers without a known price are not counted.
+    """
+    offers: dict[str, list[str]] = {}
+    for row, _ in _priced():
+        offers.setdefault(row.gpu, []).append(row.provider)
+    return tuple(sorted(offers, key=lambda gpu: (-len(set(offers[gpu])), -len(offers[gpu]), gpu)))
+
+
+def cheapest_instance(gpu: str, count: int) -> tuple[InstancePrice, float] | None:
+    """The instance of the lowest price that has at least `count` whole GPUs of a name, and its USD/h."""
+    enough = (pair for pair in _priced() if pair[0].gpu == gpu and pair[0].gpu_count >= count)
+    return min(enough, key=lambda pair: pair[1], default=None)
+
+
+def _priced() -> Iterator[tuple[InstanceRow, float]]:
+    for row in instance_rows():
+        price = row.usd_per_hour
+        if row.gpu_count >= 1 and row.price_kind != "seed" and not isinstance(price, Missing) and price > 0:
+            yield row, price
 
 
 def closest_instances(text: str, count: int = 5) -> tuple[str, ...]:

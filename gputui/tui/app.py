@@ -1,4 +1,4 @@
-"""The app: its screens, what they have in common, and how it ends."""
+"""The app: its screens, what they share, and how it ends."""
 
 from __future__ import annotations
 
@@ -31,23 +31,33 @@ INTERRUPTED = 130
 
 
 @runtime_checkable
-class RefreshesLines(Protocol):
-    """A screen with a header of ours."""
+class AppScreen(Protocol):
+    """A screen of the app, as opposed to a dialog."""
 
-    def refresh_lines(self) -> None:
-        """Draw header, message and keys anew."""
+    shown_actions: tuple[Action, ...]
+
+    def say(self, text: str, style: str = "") -> None: ...
+
+    def press(self, action_id: str) -> None: ...
 
 
 @runtime_checkable
-class Says(Protocol):
-    """A screen with a line for messages."""
+class RefreshesLines(Protocol):
+    """A screen with a header."""
 
-    def say(self, text: str, style: str = "") -> None:
-        """One sentence."""
+    def refresh_lines(self) -> None: ...
+
+
+@runtime_checkable
+class TakesArguments(Protocol):
+    """A screen that can be opened with arguments."""
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Show what the arguments name, as on the command line."""
 
 
 class RunsCounted(Message, bubble=False):
-    """Another number of runs is in progress."""
+    """The number of runs in progress changed."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -55,7 +65,7 @@ class RunsCounted(Message, bubble=False):
 
 
 class AlertCame(Message, bubble=False):
-    """Something happened to a run that is worth ringing for."""
+    """Something happened to a run that the user wants to be notified of."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -63,38 +73,22 @@ class AlertCame(Message, bubble=False):
 
 
 class ThreadFailed(Message, bubble=False):
-    """A thread has ended by an error that nobody expected."""
+    """A thread ended with an unexpected error."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
 
 
-@runtime_checkable
-class TakesWords(Protocol):
-    """A screen that can be told what to show."""
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """What to show, as on the command line."""
-
-
-@runtime_checkable
-class Presses(Protocol):
-    """A screen whose actions can be done without their keys."""
-
-    def press(self, action_id: str) -> None:
-        """Do an action that the screen declares."""
-
-
 _NOT_IN_PALETTE = ("interrupt", "palette")
 _ALWAYS = ("ctrl+c", "ctrl+z")
-"""Keys that no widget may take for itself."""
+"""Keys that no widget may handle."""
 
 
 class MonitorApp(FastPaint):
-    """The Monitor and the screens beside it, ended by `q`, Ctrl-C, an ending signal or a lost terminal.
+    """The Monitor and the other screens, ended by `q`, Ctrl-C, an ending signal or a lost terminal.
 
-    `run_until_ended` runs it.
+    Start it with `run_until_ended`.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -116,47 +110,47 @@ class MonitorApp(FastPaint):
     ) -> None:
         super().__init__(depth)
         self.ascii_only = ascii_only
-        """Whether screens draw with ASCII alone."""
+        """Whether screens use only ASCII characters."""
         self._entries = {entry.id: entry for entry in screens}
         self._opened: dict[str, Screen[None]] = {}
-        self._is_dressed = False
+        self._has_theme = False
         self.runs_in_progress = 0
-        """As far as it is known: looked at every few seconds."""
+        """As of the last check, a few seconds ago at most."""
         self._runs_watch: RunsWatch | None = None
         self.opens_first: tuple[str, tuple[str, ...]] | None = None
-        """The screen to begin with, and the words it is given; None for the monitor."""
+        """The first screen and its arguments; None for the monitor."""
         self.notifies = False
-        """Whether the terminal rings for runs; set before it is run."""
+        """Whether the terminal notifies of events in runs; set before the app runs."""
         self.chose_notifies: bool | None = None
-        """What the user chose by key, if so."""
+        """The user's choice, None if there was none."""
         self._alerts: AlertsWatch | None = None
         self._hook_before = threading.excepthook
         for action in SCREENS_ACTIONS if self._entries else ():
             self.bind(action.key, action.id, description=action.title, show=False)
         for entry in self._entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
-        self._disable_tooltips = self._disable_notifications = True  # two widgets less to lay out
+        self._disable_tooltips = self._disable_notifications = True  # two widgets fewer to lay out
         self._monitor = MonitorScreen(model, feed, bell, self.depth, actions, on_request)
         self._feed = feed
 
     def run_until_ended(self, *, mouse: bool = True) -> int:
-        """Run until it is ended; the exit status. A failure inside is raised, the terminal given back."""
+        """Run until the end; returns the exit status. Errors inside are raised after restoring the
+        terminal."""
         status = self.run(mouse=mouse)
         if self._exception is not None:
             raise self._exception
         return 0 if status is None else status
 
     def get_default_screen(self) -> Screen[object]:
-        """The monitor."""
         return self._monitor  # type: ignore[return-value]
 
     def on_load(self) -> None:
-        """Signals end the app from here on, before it takes the terminal."""
+        """Handle ending signals, before the app takes the terminal."""
         end_by_signal(asyncio.get_running_loop(), self._leave)
         self._hook_before, threading.excepthook = threading.excepthook, self._thread_failed
 
     def on_unmount(self) -> None:
-        """Stop sampling; wait for nothing that could hang."""
+        """Stop sampling, without waiting for anything that may hang."""
         super().on_unmount()
         threading.excepthook = self._hook_before
         self._feed.close()
@@ -166,11 +160,10 @@ class MonitorApp(FastPaint):
             self._alerts.close()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
-        """Nobody looks any more."""
         self._leave(HUNG_UP)
 
     def on_ready(self) -> None:
-        """The first picture stands: another screen may come, and runs in progress be looked for."""
+        """The first frame is on the screen: start watching runs, and open another screen if requested."""
         if self._entries:
             self._runs_watch = RunsWatch(self._runs_changed)
             self._runs_watch.start()
@@ -180,11 +173,10 @@ class MonitorApp(FastPaint):
 
     @property
     def has_screens(self) -> bool:
-        """Whether there are others beside the monitor."""
+        """Whether there are screens besides the monitor."""
         return bool(self._entries)
 
     def on_runs_counted(self, message: RunsCounted) -> None:
-        """Every screen tells of it."""
         self.runs_in_progress = message.count
         self._monitor.name_screens(screens_line("monitor", message.count))
         if isinstance(self.screen, RefreshesLines):
@@ -207,20 +199,20 @@ class MonitorApp(FastPaint):
             self.post_message(AlertCame(text))
 
     def on_alert_came(self, message: AlertCame) -> None:
-        """Ring: the terminal takes it between two pictures."""
+        """Notify; written between two frames."""
         if self.notifies and self._driver is not None:
             self._driver.write(notification(message.text).decode("utf-8"))
 
     def action_ring(self) -> None:
-        """Ring from now on, or no more."""
+        """Turn notifications on or off."""
         self.notifies = self.chose_notifies = not self.notifies
         self._watch_alerts()
-        said = "rings and notifies when a run ends, a case fails or memory runs out"
-        if isinstance(self.screen, Says):
-            self.screen.say(said if self.notifies else "rings no more", "good")
+        message = "rings and notifies when a run ends, a case fails or memory runs out"
+        if isinstance(self.screen, AppScreen):
+            self.screen.say(message if self.notifies else "rings no more", "good")
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
-        """A thread has ended as none should: nobody else would tell, since Textual holds stderr."""
+        """Report an unexpected error in a thread: nothing else would, since Textual captures stderr."""
         error = failure.exc_value
         if error is None:
             return
@@ -229,27 +221,25 @@ class MonitorApp(FastPaint):
             self.post_message(ThreadFailed(f"{type(error).__name__}: {error}"))
 
     def on_thread_failed(self, message: ThreadFailed) -> None:
-        """It is told where the user looks."""
-        if isinstance(self.screen, Says):
+        if isinstance(self.screen, AppScreen):
             self.screen.say(f"this is a bug in gputui: {message.text}: L shows where", "warn")
 
     def keep_error(self, screen_id: str, text: str) -> None:
-        """Write an error that a screen has told where it can be read later."""
+        """Write an error that a screen has shown to the error log."""
         from gputui.services.support.error_log import keep_error
         from gputui.services.support.paths import error_log
 
         keep_error(error_log(), screen_id, text)
 
     def action_open_log(self) -> None:
-        """The errors so far."""
         from gputui.services.support.paths import error_log
         from gputui.tui.shell.log_screen import LogScreen
 
-        self._dress()
+        self._apply_theme()
         self.push_screen(LogScreen(error_log()))
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
-        """Show a screen as it was left; `words` are what it is to show, as on the command line."""
+        """Show a screen in its previous state; `words` are arguments as on the command line."""
         entry = self._entries.get(screen_id)
         if entry is None:
             return
@@ -261,7 +251,7 @@ class MonitorApp(FastPaint):
         if screen is None:
             from gputui.tui.shell.registry import load_screen
 
-            self._dress()
+            self._apply_theme()
             screen = self._opened[screen_id] = load_screen(entry)
             self.install_screen(screen, screen_id)
         if self.screen is not screen:
@@ -269,28 +259,26 @@ class MonitorApp(FastPaint):
                 self.switch_screen(screen)
             else:
                 self.push_screen(screen)
-        if words and isinstance(screen, TakesWords):
+        if words and isinstance(screen, TakesArguments):
             screen.show_words(words)
 
     def action_open_screen(self, screen_id: str) -> None:
-        """A key of a screen was pressed."""
         self.open_screen(screen_id)
 
     def action_help(self) -> None:
-        """The keys of the screen that is shown."""
+        """Show the keys of the current screen."""
         from gputui.tui.shell.help_screen import HelpScreen
 
-        self._dress()
-        actions = getattr(self.screen, "shown_actions", ())
-        self.push_screen(HelpScreen(tuple(actions), tuple(self._entries.values())))
+        self._apply_theme()
+        actions = self.screen.shown_actions if isinstance(self.screen, AppScreen) else ()
+        self.push_screen(HelpScreen(actions, tuple(self._entries.values())))
 
     def action_palette(self) -> None:
-        """Everything that keys do on the screen that is shown, to choose from."""
+        """Show the palette of all actions of the current screen."""
         from gputui.tui.shell.palette import Palette
 
-        here = self.screen
-        of_screen = tuple(getattr(here, "shown_actions", ()))
-        if not isinstance(here, Presses):  # a question stands before the screen
+        screen = self.screen
+        if not isinstance(screen, AppScreen):  # a dialog covers it
             return
         opening = [
             Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in self._entries.values()
@@ -302,40 +290,38 @@ class MonitorApp(FastPaint):
                 return
             if action in opening:
                 self.open_screen(action.id)
-            elif action in of_screen:
-                here.press(action.id)
+            elif action in screen.shown_actions:
+                screen.press(action.id)
             else:
                 self.call_later(self.run_action, action.id)
 
-        self._dress()
-        self.push_screen(Palette((*of_screen, *opening, *of_app)), chosen)
+        self._apply_theme()
+        self.push_screen(Palette((*screen.shown_actions, *opening, *of_app)), chosen)
 
-    def _dress(self) -> None:
-        """Stock widgets get our colours when the first of them is shown: the monitor has none."""
-        if self._is_dressed:
+    def _apply_theme(self) -> None:
+        """Register the theme when the first stock widget is shown: the monitor has none."""
+        if self._has_theme:
             return
         from gputui.tui.widgets.screen_theme import theme_for
 
-        self._is_dressed = True
+        self._has_theme = True
         self.animation_level = "none"
         theme = theme_for(self.depth)
         self.register_theme(theme)
         self.theme = theme.name
 
     async def action_quit(self) -> None:
-        """Leave."""
         self._leave(0)
 
     def action_interrupt(self) -> None:
-        """Leave, as by Ctrl-C in any program."""
         self._leave(INTERRUPTED)
 
     def action_repaint(self) -> None:
-        """Something else wrote on the terminal: draw everything again."""
+        """Redraw everything, after another program wrote to the terminal."""
         self.repaint()
 
     def _fatal_error(self) -> None:
-        """End; `run_until_ended` raises it, so that it is told as any error is."""
+        """End; `run_until_ended` raises the error, so that it is reported like any other."""
         if self._exception is not None:
             self.keep_error("gputui", "".join(traceback.format_exception(self._exception)))
         self._close_messages_no_wait()

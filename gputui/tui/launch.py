@@ -1,4 +1,4 @@
-"""The live panes from start to end: a feed of samples, the Monitor's picture, the terminal, the settings."""
+"""Runs the live view: a feed of samples, the Monitor's model, the terminal, the settings."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from gputui.tui.monitor.screen import Feed
 
 _READERS_END_S = 0.02
-"""For threads that were told to end and only read: nothing is lost with them."""
+"""Time for read-only threads to end; they lose nothing when they are killed."""
 _WRITERS_END_S = 0.5
-"""For a change of a file that was asked for; it is whole or not at all."""
+"""Time for a requested change of a file to complete; it is atomic."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """What the command line says of the picture."""
+    """Options of the command line for the live view."""
 
     title: str
     caution: str = ""
-    """That these are no measurements, if so: stands before the title."""
+    """For a feed without real measurements; shown before the title."""
     interval_s: float | None = None
-    """None: as it was last time."""
+    """None: as in the settings."""
     usd_per_hour: float | None = None
     """Price of the whole box."""
     is_ascii: bool = False
@@ -43,22 +43,22 @@ class LiveOptions:
     keeps_settings: bool = True
     user: str = ""
     has_screens: bool = False
-    """Whether number keys open the screens of the app."""
+    """Whether number keys open the other screens."""
     opens: tuple[str, ...] = ()
-    """The screen to begin with, and the words it is given; empty for the monitor."""
+    """The first screen and its arguments; empty for the monitor."""
     notifies: bool = False
-    """Ring for runs, whatever the settings say."""
+    """Notify of runs, whatever the settings say."""
     is_demo: bool = False
-    """The feed is a `DemoFeed`: charts begin filled with what it sampled earlier."""
+    """The feed is a `DemoFeed`: charts start with its earlier samples."""
     is_replay: bool = False
-    """The feed is a `Playback`: keys move it."""
+    """The feed is a `Playback`: keys control it."""
 
 
 def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
-    """Show the panes on this terminal until they are left; the exit status.
+    """Show the live view on this terminal until the user leaves; returns the exit status.
 
-    `feed_of` is given the interval in seconds and a function to call when there is something new. Sampling
-    begins before the screen's own code is loaded. Settings that cannot be kept are told on stderr.
+    `feed_of` takes the interval in seconds and a function to call when there is a new sample. Sampling starts
+    before the screen's code is loaded. Settings that cannot be saved are reported on stderr.
     """
     with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
         load_asyncio()
@@ -114,7 +114,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 feed,
                 bell,
                 model.actions,
-                _Errands(feed, model.say).do,
+                lambda request: _handle(request, feed, model.say),
                 screens=screens,
                 ascii_only=options.is_ascii,
             )
@@ -131,7 +131,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
     kept = model.settings
     if options.interval_s is not None and kept.interval_s == options.interval_s:
-        kept = replace(kept, interval_s=loaded.interval_s)  # asked for once, not for ever
+        kept = replace(kept, interval_s=loaded.interval_s)  # a one-time option
     if app.chose_notifies is not None:
         kept = replace(kept, notify=app.chose_notifies)
     if options.keeps_settings and kept != loaded:
@@ -144,9 +144,9 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
 
 
 def _end_before_python(status: int) -> None:
-    """End here and now if a thread is still inside DuckDB.
+    """Exit the process at once if a thread is still inside DuckDB.
 
-    Python ends daemon threads by unwinding them, which C++ answers by aborting the process.
+    Python ends daemon threads by unwinding them, upon which C++ aborts the process.
     """
     if "duckdb" not in sys.modules:
         return
@@ -161,30 +161,23 @@ def _end_before_python(status: int) -> None:
         os._exit(status)
 
 
-class _Errands:
-    """Does what keys ask of the outside."""
+def _handle(request: object, feed: Feed, say: Callable[[str, str], None]) -> None:
+    """Handle a request of the model that concerns the feed or another process, and report the outcome."""
+    from gputui.sources.processes import end_process
+    from gputui.tui.monitor.requests import EndProcess, SetInterval, WantProcesses
 
-    def __init__(self, feed: Feed, say: Callable[[str, str], None]) -> None:
-        self._feed = feed
-        self._say = say
+    if isinstance(request, SetInterval):
+        feed.set_interval(request.seconds)
+    elif isinstance(request, WantProcesses):
+        feed.want_processes(request.wanted)
+    elif isinstance(request, EndProcess):
+        try:
+            end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
+        except GputuiError as error:
+            from gputui.services.support.error_log import keep_error
+            from gputui.services.support.paths import error_log
 
-    def do(self, request: object) -> None:
-        """One request; what came of it is said in the last line."""
-        from gputui.sources.processes import end_process
-        from gputui.tui.monitor.requests import EndProcess, SetInterval, WantProcesses
-
-        if isinstance(request, SetInterval):
-            self._feed.set_interval(request.seconds)
-        elif isinstance(request, WantProcesses):
-            self._feed.want_processes(request.wanted)
-        elif isinstance(request, EndProcess):
-            try:
-                end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
-            except GputuiError as error:
-                from gputui.services.support.error_log import keep_error
-                from gputui.services.support.paths import error_log
-
-                keep_error(error_log(), "monitor", error.message)
-                self._say(error.message, "warn")
-            else:
-                self._say(f"{request.signal} was sent to process {request.pid}", "good")
+            keep_error(error_log(), "monitor", error.message)
+            say(error.message, "warn")
+        else:
+            say(f"{request.signal} was sent to process {request.pid}", "good")

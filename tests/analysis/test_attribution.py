@@ -48,7 +48,7 @@ def operators(draw: st.DrawFn) -> Operator:
 def make_pass(
     rows: tuple[Operator, ...], idle: tuple[TimeSlice, ...] = (), steps: int = 1, cost_ns: int = 0
 ) -> ProfiledPass:
-    """A valid pass of these rows and this idle time."""
+    """A valid pass with these rows and this idle time."""
     busy = tuple(TimeSlice(row.phase, "compute", "", row.time_ns) for row in rows)
     slices = (*busy, *idle)
     return ProfiledPass(
@@ -196,14 +196,14 @@ def side(
     on_gpu: bool = False,
     peak: float = 0,
 ) -> ProfiledSide:
-    """A side of one profiled step; by default the timed step took as long."""
+    """A side of one profiled step; the timed step takes as long by default."""
     found = make_pass(rows, idle)
     step_ns = round(step_ms * MS) or found.window_ns
     return ProfiledSide(found, step_ns, on_gpu, peak or Missing("not measured"))
 
 
 def estimate_of(a: ProfiledSide, b: ProfiledSide, spread: float = 1e-3) -> RatioEstimate:
-    """As of five launches a side whose steps differ by as much."""
+    """As if from five launches a side whose steps differ by this much."""
     launches = [[[one.step_ns * (1 + spread * number)] * 5 for number in range(-2, 3)] for one in (a, b)]
     estimate = compare_launches(*launches, prior_sd_a=0.1, prior_sd_b=0.1)
     assert isinstance(estimate, RatioEstimate)
@@ -238,7 +238,7 @@ def test_operators_pair_whatever_their_types_and_casts_stand_alone() -> None:
     assert (found.confidence, found.doubts) == ("high", ())
 
 
-def test_more_calls_and_longer_calls_are_told_apart() -> None:
+def test_more_calls_and_longer_calls_are_distinguished() -> None:
     # 4 calls of 2 ms against 6 of 3 ms: 2 more at 2.5 ms, and 1 ms longer at 5 calls
     found = attributed(side(row("aten::mm", 8, calls=4)), side(row("aten::mm", 18, calls=6)))
 
@@ -292,7 +292,7 @@ def test_the_idle_time_of_a_gpu_is_what_its_work_leaves_of_the_timed_step() -> N
     assert times == {"gemm": 60, "idle: dispatch": 15, "idle: launch": 5, NOT_EXPLAINED: 0}
 
 
-# What attributes nothing
+# Nothing to attribute
 
 
 def test_nothing_is_attributed_where_the_interval_of_the_difference_holds_0() -> None:
@@ -304,7 +304,7 @@ def test_nothing_is_attributed_where_the_interval_of_the_difference_holds_0() ->
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "told"),
+    ("spoilt", "expected"),
     [
         (replace(make_pass(()), is_valid=False, reason="the trace holds no operator"), "no operator"),
         (replace(make_pass((row("aten::mm", 10),)), window_ns=5), "do not sum to the window"),
@@ -313,14 +313,16 @@ def test_nothing_is_attributed_where_the_interval_of_the_difference_holds_0() ->
         (make_pass((row("aten::mm", 8),)), "0.80 x the timed one"),
     ],
 )
-def test_a_pass_that_is_not_believed_attributes_nothing_and_says_why(spoilt: ProfiledPass, told: str) -> None:
+def test_a_pass_that_is_not_believed_attributes_nothing_and_says_why(
+    spoilt: ProfiledPass, expected: str
+) -> None:
     a, b = ProfiledSide(spoilt, 10 * MS, is_on_device=False), side(row("aten::mm", 40))
 
     found = attribute(a, b, estimate_of(a, b))
 
     assert isinstance(found, Missing)
     assert found.reason.startswith("a: ")
-    assert told in found.reason
+    assert expected in found.reason
     assert isinstance(attribute(b, a, estimate_of(b, a)), Missing)
 
 

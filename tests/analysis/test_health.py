@@ -1,4 +1,4 @@
-"""What ails a GPU, in words."""
+"""Health findings of GPUs, as text."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ HEALTHY: dict[str, Value] = {
 }
 
 
-def test_nothing_is_said_of_a_healthy_gpu() -> None:
+def test_a_healthy_gpu_has_no_findings() -> None:
     assert words(gpu(HEALTHY)) == []
 
 
-def test_nothing_is_said_of_a_gpu_that_tells_nothing() -> None:
+def test_a_gpu_that_reports_nothing_has_no_findings() -> None:
     assert words(gpu(dict.fromkeys(HEALTHY, NO_COUNTER))) == []
     assert words(gpu()) == []
 
 
 @pytest.mark.parametrize("bits", [0x0, 0x1, 0x2, 0x10 | 0x100])
-def test_idling_and_clocks_that_were_asked_for_are_no_throttling(bits: int) -> None:
+def test_idling_and_requested_clocks_are_not_throttling(bits: int) -> None:
     assert words(gpu(throttle_bits=bits)) == []
 
 
@@ -78,7 +78,7 @@ def test_a_hardware_slowdown_that_has_a_cause_is_called_by_it() -> None:
     assert words(gpu(throttle_bits=0x8)) == ["HW SLOWDOWN"]
 
 
-def test_a_power_cap_tells_the_limit_and_its_share_of_the_last_minutes() -> None:
+def test_a_power_cap_is_reported_with_the_limit_and_its_share_of_the_last_minutes() -> None:
     now = gpu(throttle_bits=0x4, power_limit_w=300.0, power_limit_default_w=450.0)
     assert found(now, Slowed(300.0, {"power": 0.34})) == [
         GpuFinding(
@@ -90,12 +90,12 @@ def test_a_power_cap_tells_the_limit_and_its_share_of_the_last_minutes() -> None
     ]
 
 
-def test_a_power_cap_of_unknown_share_is_told_without_one() -> None:
+def test_a_power_cap_of_unknown_share_is_reported_without_one() -> None:
     (finding,) = found(gpu(throttle_bits=0x4), Slowed(300.0, {"power": None}))
     assert finding == GpuFinding("POWER-CAPPED", "warn", "the power limit holds the clocks down")
 
 
-def test_what_held_the_clocks_down_a_moment_ago_is_told_although_it_does_not_now() -> None:
+def test_what_limited_the_clocks_a_moment_ago_is_still_reported() -> None:
     now = gpu(throttle_bits=0, temperature_c=71.0, temperature_limit_c=87.0)
     (finding,) = found(now, Slowed(200.0, {"thermal": 0.2}))
     assert finding.word == "THERMAL 20 % of 3 min"
@@ -134,12 +134,12 @@ def test_with_a_longer_interval_a_value_may_be_older() -> None:
     assert health(NOW_NS, gpu(age_s=15), stale_after_s=25.0) == ()
 
 
-def test_a_narrow_link_is_told_also_while_the_gpu_is_idle() -> None:
+def test_a_narrow_link_is_reported_even_while_the_gpu_is_idle() -> None:
     narrow = {**HEALTHY, "pcie_width": 4, "sm_busy_pct": 0.0}
     assert words(gpu(narrow)) == ["PCIe x4 of x16"]
 
 
-def test_an_old_generation_is_told_only_while_the_gpu_is_busy() -> None:
+def test_an_old_generation_is_reported_only_while_the_gpu_is_busy() -> None:
     slow = {**HEALTHY, "pcie_generation": 1}
     assert words(gpu(slow)) == ["PCIe gen1 of 5"]
     assert words(gpu({**slow, "sm_busy_pct": 0.0})) == []

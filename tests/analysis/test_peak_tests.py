@@ -50,7 +50,7 @@ def test_the_limits_themselves_are_normal() -> None:
     assert check_performance("x", [gemm(1019e12)]).word == "NORMAL"
 
 
-def test_a_device_without_a_reference_is_said_so_by_name_with_its_figures() -> None:
+def test_a_device_without_a_reference_is_reported_by_name_with_its_figures() -> None:
     performance = check_performance("NVIDIA Z9000", [gemm(12e12, None)])
 
     assert performance.word == "NO REFERENCE"

@@ -158,7 +158,7 @@ def test_a_weak_find_stands_alone_and_is_kept_back_among_many_rows() -> None:
     assert weak_find().low > 1.01
     verdicts = judge([weak_find(), *[null] * 8])
 
-    assert verdicts[0] == Verdict("inconclusive", "kept back by Benjamini–Hochberg over 9 rows")
+    assert verdicts[0] == Verdict("inconclusive", "not clear enough among 9 rows")
     assert all(verdict.word == "inconclusive" for verdict in verdicts)
 
 

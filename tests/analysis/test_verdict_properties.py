@@ -1,4 +1,4 @@
-"""What must hold of a verdict whatever was measured."""
+"""Properties that every verdict must have, whatever was measured."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gputui.model.absent import Missing
 
 MIRRORED = {"faster": "slower", "slower": "faster"}
 CLOSE = 1e-9
-"""Bisection of many pairs, and rounding of logs."""
+"""Tolerance for the bisection of many pairs, and for rounding of logs."""
 
 times = st.integers(1_000, 10**12).map(lambda ns: ns * 1e-9)
 """Seconds of a block in whole nanoseconds; two of them differ by up to a factor of 1e9."""
 near = st.integers(9_000, 11_000).map(lambda x: x * 1e-4)
-"""A scatter as boxes have it."""
+"""A scatter as real boxes have it."""
 launches_of_any_kind = st.one_of(
     st.lists(st.lists(times, min_size=1, max_size=24), min_size=1, max_size=5),
     st.lists(st.lists(near, min_size=1, max_size=24), min_size=1, max_size=5),

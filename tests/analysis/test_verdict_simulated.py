@@ -12,7 +12,7 @@ CPU_PRIOR = 0.10
 
 
 def launch(rng: random.Random, launch_sd: float, scale: float) -> list[float]:
-    """15 blocks that scatter by 1 % and follow each other (0.4), around a launch's own level."""
+    """15 blocks that scatter by 1 % with autocorrelation 0.4 around the level of their launch."""
     level = scale * math.exp(rng.gauss(0, launch_sd))
     away = rng.gauss(0, 1)
     blocks = []
@@ -82,7 +82,7 @@ def test_launches_of_different_length_cover_the_truth_too(
 
 
 def _shifted(blocks: list[float], rng: random.Random) -> list[float]:
-    """A launch of its own level, by the prior of a CPU."""
+    """A launch with its own level, drawn from the prior of a CPU."""
     level = math.exp(rng.gauss(0, CPU_PRIOR))
     return [block * level for block in blocks]
 
@@ -120,11 +120,11 @@ def test_the_interval_of_the_ratio_covers_the_truth(launches: int) -> None:
     assert 0.92 * len(estimates) <= covered < len(estimates)
 
 
-# Models of what blocks do: where the assumption of the method holds, 95 % are 95 %
+# Models of blocks: where the method's assumptions hold, 95 % intervals cover 95 %
 
 TRIALS = 800
 MARGIN = 2 * math.sqrt(0.05 * 0.95 / TRIALS)
-"""Twice the standard error of a share of 5 % among so many: what a simulation cannot tell."""
+"""Twice the standard error of a share of 5 % in this many: what a simulation cannot resolve."""
 MODELS = {
     "independent": (0.0, 0.0),
     "one in ten a fifth longer": (0.0, 0.1),
@@ -159,7 +159,8 @@ def simulated(
     blocks: int = BLOCKS,
     trials: int,
 ) -> tuple[float, float, float]:
-    """Share of intervals that hold the truth, of rows called faster or slower, and of rows called slower."""
+    """Shares of intervals that cover the truth, of rows called faster or slower, and of rows called
+    slower."""
     rng = random.Random(5)
     covered = called = right = 0
     for _ in range(trials):
@@ -179,8 +180,8 @@ def test_blocks_of_one_launch_cover_the_truth_as_often_as_they_say(model: str) -
     covered, called, _ = simulated(model, trials=TRIALS)
     powers = {percent: simulated(model, slower=1 + percent / 100, trials=150)[2] for percent in (3, 10)}
 
-    told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
-    print(f"{model}: covered {covered:.1%}, called different {called:.1%}; power {told}")
+    shares = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
+    print(f"{model}: covered {covered:.1%}, called different {called:.1%}; power {shares}")
     assert 0.93 <= covered <= 0.97
     assert called <= 0.05
 
@@ -190,7 +191,7 @@ def test_blocks_of_one_launch_cover_the_truth_as_often_as_they_say(model: str) -
     [
         (1, 0.1, 0.97),
         (1, 0.026, 0.97),
-        (2, 0.1, 1.0),  # of two launches' spread and the prior the larger counts: more than 95 %, on purpose
+        (2, 0.1, 1.0),  # the larger of two launches' spread and the prior counts: over 95 %, on purpose
         (3, 0.1, 0.97),
         (3, 0.02, 0.97),
         (5, 0.03, 0.97),
@@ -215,9 +216,9 @@ def test_launches_that_vary_cover_the_truth_as_often_as_they_say(
     covered, called, _ = rates(1.0, TRIALS)
     powers = {percent: rates(1 + percent / 100, 100)[2] for percent in (3, 10)}
 
-    told = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
+    text = ", ".join(f"{percent} %: {power:.0%}" for percent, power in powers.items())
     print(
-        f"{launches} launches of sd {launch_sd:.1%}: covered {covered:.1%}, called {called:.1%}; power {told}"
+        f"{launches} launches of sd {launch_sd:.1%}: covered {covered:.1%}, called {called:.1%}; power {text}"
     )
     assert 0.93 - MARGIN <= covered <= most + MARGIN
     assert called <= 0.05 + MARGIN
@@ -237,7 +238,7 @@ def test_launches_that_do_not_vary_are_covered_at_least_as_often(model: str) -> 
 def test_pairs_of_blocks_do_not_mind_what_a_launch_does_to_both(
     model: str, launches: int, ratio_sd: float
 ) -> None:
-    """Both sides share launches of sd 20 %; of their ratio each launch changes `ratio_sd`."""
+    """Both sides share launches of sd 20 %; each launch changes their ratio by `ratio_sd`."""
 
     def pairs(rng: random.Random, slower: float) -> RatioEstimate:
         measured = []

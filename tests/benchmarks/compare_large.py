@@ -27,7 +27,7 @@ from gputui.store.writing import store_run
 
 
 def make_file(path: Path, number: int, rows: int) -> Path:
-    """A stored run; its telemetry is copied, later and later, until there are so many rows."""
+    """A stored run, whose telemetry is copied with later times until it has this many rows."""
     run_dir = make_journal(
         path.parent / f"journal-{path.stem}",
         run_id=f"0194b5a0-0000-7000-8000-{number:012d}",
@@ -50,7 +50,7 @@ def make_file(path: Path, number: int, rows: int) -> Path:
 
 
 def make_small_file(path: Path, number: int) -> Path:
-    """What `quick` leaves on a box without a GPU: twelve cases that were measured, and skipped ones."""
+    """As `quick` leaves it on a box without a GPU: twelve measured cases, and skipped ones."""
     run_dir = make_journal(
         path.parent / f"journal-{path.stem}",
         run_id=f"0194b5a0-0000-7000-8000-{number:012d}",
@@ -93,23 +93,22 @@ _, status, used = os.wait4(process.pid, 0)
 print(used.ru_utime + used.ru_stime, time.monotonic() - begun, used.ru_maxrss)
 sys.stdout.flush(); os._exit(os.waitstatus_to_exitcode(status))
 """
-"""Run by a process that is small itself: a child's peak begins with what its parent held."""
+"""Run by a small process: a child's peak memory begins with that of its parent."""
 
 
 def timed(words: Sequence[str]) -> tuple[float, float, int]:
-    """Wall and CPU seconds of a command, and its peak memory in MiB; of three the one of the least CPU."""
+    """Wall and CPU seconds of a command, and its peak memory in MiB; the best of three by CPU."""
     command = [sys.executable, "-c", _MEASURED, sys.executable, "-m", "gputui", *words]
     found = []
     for _ in range(3):
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        cpu, wall, peak = map(float, said.split())
+        measured = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        cpu, wall, peak = map(float, measured.split())
         found.append((cpu, wall, int(peak) // 1024))
     cpu, wall, peak = min(found)
     return wall, cpu, peak
 
 
 def main() -> None:
-    """Print wall and CPU time and memory of both."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--files", type=int, default=200)

@@ -1,8 +1,8 @@
-"""The gate of `compare` on boxes of known slowness: how often it passes, fails, and cannot tell.
+"""The gate of `compare` on boxes of known slowness: how often it passes, fails, and is inconclusive.
 
-Measures a baseline and boxes that do 4, 1.5, 1.1 and 1.0 times the work under the same name, in turn and each
-anew, and asks `gputui compare A B --fail-if-slower 5` of each; rows and means that the comparison calls
-faster or slower are counted too. With `--load N`, N processes that want a CPU run all the while.
+Measures a baseline and boxes that do 4, 1.5, 1.1 and 1.0 times the work under the same name, interleaved, and
+runs `gputui compare A B --fail-if-slower 5` on each; rows and means that the comparison calls faster or
+slower are counted too. With `--load N`, N processes compete for the CPUs all the while.
 
     python tests/benchmarks/gate.py --times 20 [--load 2]
 """
@@ -39,7 +39,6 @@ threads = ["1", "all"]
 
 
 def main() -> None:
-    """Measure, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--load", type=int, default=0, help="processes that want a CPU meanwhile")
@@ -57,15 +56,15 @@ def main() -> None:
     print(f"load {options.load}, {options.launches} launches of {options.blocks} blocks, limit 5 %")
     for factor in FACTORS:
         counts = Counter(one.end for one in asked[factor])
-        said = ", ".join(f"{end} {counts[end]}" for end in ENDS.values())
-        told = "; ".join(
+        message = ", ".join(f"{end} {counts[end]}" for end in ENDS.values())
+        reported = "; ".join(
             f"{what}: {', '.join(f'{word} {count}' for word, count in Counter(words).most_common())}"
             for what, words in (
                 ("rows", [word for one in asked[factor] for word in one.rows]),
                 ("means", [word for one in asked[factor] for word in one.means]),
             )
         )
-        print(f"{factor:g} x the work: {said} of {options.times}; {told}")
+        print(f"{factor:g} x the work: {message} of {options.times}; {reported}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Asked:
 
 
 def gate_ends(place: Path, times: int, launches: int, blocks: int) -> dict[float, list[Asked]]:
-    """What was said of each factor, every time against a baseline of the same minute."""
+    """The comparisons of each factor, each with a baseline of the same minute."""
     profile = place / "gate.toml"
     profile.write_text(PROFILE.format(launches=launches, blocks=blocks))
     asked: dict[float, list[Asked]] = {factor: [] for factor in FACTORS}
@@ -97,13 +96,13 @@ def gate_ends(place: Path, times: int, launches: int, blocks: int) -> dict[float
             (comparison,) = json.loads(done.stdout)["comparisons"]
             rows, means = (tuple(one["verdict"] for one in comparison[key]) for key in ("rows", "groups"))
             asked[factor].append(Asked(ENDS[done.returncode], rows, means))
-        told = ", ".join(f"{factor:g} x {found[-1].end}" for factor, found in asked.items())
-        print(f"{number + 1} of {times}, {time.monotonic() - begun:.0f} s: {told}", flush=True)
+        message = ", ".join(f"{factor:g} x {found[-1].end}" for factor, found in asked.items())
+        print(f"{number + 1} of {times}, {time.monotonic() - begun:.0f} s: {message}", flush=True)
     return asked
 
 
 def measured(profile: Path, db: Path, work: float) -> Path:
-    """One run of the profile on a box that does so many times the work."""
+    """One run of the profile on a box that does this many times the work."""
     environment = {**os.environ, "GPUTUI_SPIN_WORK": f"{work:g}", "GPUTUI_STATE": str(db.parent / "state")}
     words = [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(db)]
     subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -22,17 +22,16 @@ from gputui.worker.timing.stopwatch import steps_for, stopwatch_for
 from gputui.worker.workloads import workload_named
 
 Block = Callable[[], float]
-"""Times one block; seconds a step."""
+"""Times one block; returns seconds per step."""
 DEFAULTS: dict[str, dict[str, float]] = {
-    # A shared CPU changes its clock all the time: many short blocks, so that both sides see its best; a
-    # product that stays in the core's own cache, so that neighbours matter least.
+    # A shared CPU changes its clock all the time: many short blocks let both sides see its best, and a
+    # product that fits into the core's own cache is least affected by neighbours.
     "cpu": {"n": 256, "block_s": 0.002, "blocks": 2500},
     "cuda": {"n": 4096, "block_s": 0.2, "blocks": 10},
 }
 
 
 def main() -> None:
-    """Print a line for each round and each rival."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
@@ -68,7 +67,7 @@ def _sides(device: str, n: int, threads: int, block_s: float) -> tuple[Block, di
     precision = resolve("fp32", device)
     precision.apply()
     step = workload.build(Request({"m": n, "n": n, "k": n}, device, precision, threads, 1))
-    operands = inspect.getclosurevars(step.run).nonlocals  # a, b and product: the very same memory
+    operands = inspect.getclosurevars(step.run).nonlocals  # a, b and product: the same memory
     stopwatch = stopwatch_for(device)
     stopwatch(step.run, 3)
     steps = steps_for(block_s, stopwatch(step.run, 3).block_ns / 3)
@@ -79,7 +78,7 @@ def _sides(device: str, n: int, threads: int, block_s: float) -> tuple[Block, di
         return stopwatch(step.run, steps).block_ns / steps / 1e9
 
     rivals: dict[str, Block] = {
-        "gputui itself": ours,  # what this box makes of no difference at all
+        "gputui itself": ours,  # the difference that this box shows between equals
         "torch.utils.benchmark": lambda: float(timer.timeit(steps).mean),
     }
     if device == "cuda":
@@ -93,7 +92,7 @@ def _sides(device: str, n: int, threads: int, block_s: float) -> tuple[Block, di
 
 
 def _interleaved(ours: Block, theirs: Block, blocks: int) -> tuple[list[float], list[float]]:
-    """Blocks of each, taken in turn; who goes first alternates."""
+    """Blocks of each, interleaved; who goes first alternates."""
     our_times: list[float] = []
     their_times: list[float] = []
     for index in range(blocks):

@@ -16,7 +16,7 @@ from kills import Trial, kill_at_random
 
 
 def main() -> int:
-    """Exit status 1 if anything was lost, twice there, or unreadable."""
+    """Exits with 1 if anything was lost, duplicated, or unreadable."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -38,7 +38,7 @@ SLOW_LINK = 10_000
 
 @dataclass
 class Options:
-    """How to measure."""
+    """Options of a measurement."""
 
     command: list[str]
     starts: int
@@ -91,7 +91,7 @@ def pause(seconds: float) -> None:
 
 
 def first_ms(terminal: Terminal, holds: int) -> float:
-    """Time from the start until the picture has so many lines with something on them; infinite after 5 s."""
+    """Time from the start until this many lines of the screen are not empty; infinite after 5 s."""
     try:
         terminal.wait_for(lambda: sum(bool(line.strip()) for line in terminal.screen.display) >= holds, 5.0)
     except AssertionError:
@@ -100,7 +100,7 @@ def first_ms(terminal: Terminal, holds: int) -> float:
 
 
 def print_starts(options: Options, columns: int, lines: int) -> None:
-    """First pictures of several starts, and the CPU time they took."""
+    """First frames of several starts, and the CPU time they took."""
     found: list[tuple[float, float, float]] = []
     for _ in range(options.starts + 1):
         with Terminal(options.command, columns, lines, environment=options.environment) as terminal:

@@ -13,7 +13,7 @@ from many import READERS, WRITERS, crowd
 
 
 def main() -> int:
-    """Exit status 1 if there was an error, or anything is missing or there twice."""
+    """Exits with 1 if there was an error, or anything is missing or duplicated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     with tempfile.TemporaryDirectory() as place:

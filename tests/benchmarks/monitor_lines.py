@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 
 
 def measure(gpus: int, processes: int, width: int, height: int, refreshes: int) -> None:
-    """Print the mean of a refresh, and how much of the picture it changed."""
+    """Print the mean time of a refresh, and how much of the picture it changed."""
     model = MonitorModel(MonitorSettings(), usd_per_hour=4.59, title="runpod", user="ana")
     samples = [sample(gpus, float(second), processes=processes) for second in range(refreshes)]
     add_s = lines_s = still_s = 0.0

@@ -1,8 +1,8 @@
-"""What the live view's questions to NVML cost: each call, and a whole sample of a GPU.
+"""The cost of the live view's NVML calls: each call, and a whole sample of a GPU.
 
-Without `--real` eight GPUs of the stand-in library are asked: what is printed then is the cost of Python,
-of pynvml and of gputui itself. With `--real` it is the driver of this box: run it once as root and once as
-a normal user. CPU time is that of this process, the kernel's part in it included.
+Without `--real` it uses eight GPUs of the stand-in library and so shows the cost of Python, of pynvml and of
+gputui itself. With `--real` it uses the driver of this box: run it once as root and once as a normal user.
+CPU time is that of this process, including the kernel's.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def measure() -> None:
     print_costs("the first sample of a GPU", [cost(partial(source.sample, d)) for d in devices])
     costs = []
     for _ in range(ROUNDS):
-        time.sleep(0.11)  # GPM is not asked more often
+        time.sleep(0.11)  # the shortest interval between GPM samples
         costs += [cost(partial(source.sample, d)) for d in devices]
     print_costs("a sample of a GPU", costs)
     print_cost("the processes of a GPU", lambda: source.processes(devices[0]), pynvml.NVMLError)
@@ -122,7 +122,7 @@ def measure() -> None:
 
 
 def cost(call: Callable[[], object]) -> tuple[int, int]:
-    """Nanoseconds of CPU time, and from begin to end."""
+    """Nanoseconds of CPU time, and of wall time."""
     begin_ns, cpu_begin_ns = time.perf_counter_ns(), time.process_time_ns()
     call()
     cpu_ns = time.process_time_ns() - cpu_begin_ns
@@ -140,7 +140,7 @@ def print_cost(name: str, call: Callable[[], object], error: type[Exception]) ->
 
 
 def print_costs(name: str, costs: list[tuple[int, int]]) -> None:
-    """One line: mean CPU time, and the median and the worst of the time it took."""
+    """One line: mean CPU time, and the median and maximum of wall time."""
     cpu_ns, took_ns = zip(*costs, strict=True)
     print(
         f"{name:42}{statistics.mean(cpu_ns) / 1e3:>10.1f}"

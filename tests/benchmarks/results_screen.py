@@ -67,7 +67,7 @@ def make_file(path: Path, rows: int) -> Path:
 
 
 async def drawn(app: MonitorApp, *wanted: str) -> None:
-    """Until these words stand on the screen; looked for in the page first, as a picture takes a while."""
+    """Wait until these words are on the screen; searches the page first, as rendering takes a while."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         pages = [page.text for page in app.screen.query(LinesPage) if page.id == "page"]
@@ -80,7 +80,7 @@ async def drawn(app: MonitorApp, *wanted: str) -> None:
 
 
 async def timed(path: Path) -> dict[str, float]:
-    """Seconds until each picture stands."""
+    """Seconds until each picture is drawn."""
     app = make_app()
     found = {}
     async with app.run_test(size=(200, 50)) as pilot:
@@ -107,7 +107,6 @@ async def timed(path: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the median of five of each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args()

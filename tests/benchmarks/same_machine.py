@@ -3,7 +3,7 @@
 Runs a profile of four cases again and again, in half of the runs, drawn by lot, with a program that does 1.5
 times the work under the same name. Every pair of runs is then compared. Rates come with 95 % intervals from
 resampling whole runs, since the pairs of a run are not independent. Nothing else should be running: that is
-what a user is told, too; but the rates must hold in any case.
+what users are told, too; but the rates must hold in any case.
 
     python tests/benchmarks/same_machine.py --runs 10 [--keep DIRECTORY]
 """
@@ -97,7 +97,6 @@ Pairs = dict[tuple[int, int], list[Judged]]
 
 
 def main() -> None:
-    """Measure, compare all pairs, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--budget-s", type=float, default=30.0)
@@ -113,7 +112,7 @@ def main() -> None:
 
 
 def measured(runs: int, budget_s: float, seed: int, place: Path) -> list[Measured]:
-    """The runs in the order of the lots; one result file each."""
+    """The runs in random order; one result file each."""
     works = [PLANTED if number % 2 else 1.0 for number in range(runs)]
     random.Random(seed).shuffle(works)
     program = place / "planted.py"
@@ -140,12 +139,12 @@ def side(one: Measured) -> Side:
 
 
 def print_rates(runs: Sequence[Measured], seed: int) -> None:
-    """What was called different, and what was found, over all pairs of runs."""
+    """False and true detections over all pairs of runs."""
     by_pair: Pairs = {}
     for i, j in itertools.combinations(range(len(runs)), 2):
         by_pair[i, j] = list(_judged(runs[i], runs[j]))
     rng = random.Random(seed)
-    for kind, told in (
+    for kind, message in (
         ("equal", "one machine against itself, called faster or slower"),
         ("planted", f"a planted {PLANTED:g} x of work, called rightly"),
         ("threads", "a product on 1 thread against all, called rightly"),
@@ -156,7 +155,7 @@ def print_rates(runs: Sequence[Measured], seed: int) -> None:
         counts = Counter(row.verdict.word for row in rows)
         rate = _rate(by_pair, range(len(runs)), kind)
         low, high = _resampled(by_pair, len(runs), kind, rng)
-        print(f"{told}: {rate:.1%} of {len(rows)} rows (95 %: {low:.1%} to {high:.1%})")
+        print(f"{message}: {rate:.1%} of {len(rows)} rows (95 %: {low:.1%} to {high:.1%})")
         print(f"  {', '.join(f'{word} {count}' for word, count in counts.most_common())}")
         if kind == "equal":
             told_by = [row.estimate.resolvable for row in rows if isinstance(row.estimate, RatioEstimate)]
@@ -190,7 +189,7 @@ def _rate(by_pair: Pairs, drawn: Sequence[int], kind: str) -> float:
 
 
 def _resampled(by_pair: Pairs, runs: int, kind: str, rng: random.Random) -> tuple[float, float]:
-    """The 95 % interval of a rate: runs are drawn anew, and their pairs with them."""
+    """The 95 % interval of a rate: resamples runs together with their pairs."""
     rates = sorted(_rate(by_pair, rng.choices(range(runs), k=runs), kind) for _ in range(RESAMPLED))
     return rates[round(0.025 * RESAMPLED)], rates[round(0.975 * RESAMPLED) - 1]
 

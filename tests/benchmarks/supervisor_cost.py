@@ -31,7 +31,7 @@ STARTING_S = 60.0
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of all threads of a process, by the scheduler's own count in nanoseconds."""
+    """CPU seconds of all threads of a process, from the scheduler's nanosecond counters."""
     return (
         sum(
             int((thread / "schedstat").read_text().split()[0])
@@ -42,7 +42,7 @@ def cpu_s(pid: int) -> float:
 
 
 def process_with(*words: str) -> int:
-    """The process in whose command line all of these stand, once there is one."""
+    """The process whose command line contains all of these, once it exists."""
     deadline = time.monotonic() + STARTING_S
     while time.monotonic() < deadline:
         for entry in Path("/proc").iterdir():

@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def attributed(db: Path) -> Attribution | None:
-    """The division of fp32 against amp, printed; None, with the reason printed, if there is none."""
+    """The attribution of fp32 against amp, printed; None, with the reason printed, if there is none."""
     answer = ask([str(db)], by="precision").compared()
     for comparison, whys in zip(answer.comparisons, answer.whys, strict=True):
         for why in whys:

@@ -26,7 +26,7 @@ from gputui.store.reading import open_result
 from gputui.worker.workloads import WORKLOADS
 
 HEAVY = {"bs_sweep": 6.0, "infer_best": 6.0, "ddp": 4.0, "infer_rps": 2.0}
-"""Those that look for a batch, start ranks, or serve requests after their blocks."""
+"""Workloads that search for a batch size, start ranks, or serve requests after their blocks."""
 
 
 def profile_text(only: str, budget_s: float, launches: int) -> str:
@@ -80,7 +80,6 @@ def row(case: CaseResult) -> str:
 
 
 def main() -> None:
-    """Measure, then print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--launches", type=int, default=5)
     parser.add_argument("--budget-s", type=float, default=2400.0)

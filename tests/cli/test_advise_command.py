@@ -1,4 +1,4 @@
-"""`gputui advise` as it is typed and as it is printed."""
+"""`gputui advise`: arguments and printed answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import said, said_as_json
+from command_line import printed, printed_json
 from journals import CPU_MACHINE, GPU_MACHINE, journal_lines, write_lines
 from rich.cells import cell_len
 
@@ -28,17 +28,17 @@ def real(workload: str, device: str, size: str) -> Case:
 
 
 def with_waits(lines: list[Line]) -> list[Line]:
-    """The second case waits longer the more it is loaded."""
-    told: list[Line] = []
+    """The second case waits longer under higher load."""
+    with_figures: list[Line] = []
     for line in lines:
         if isinstance(line, CaseEnd) and line.case_id == 1:
             for load, wait_s in ((25, 0.01), (50, 0.02), (75, 0.04), (90, 0.2)):
                 title = f"p99 at {load}% load"
-                told.append(
+                with_figures.append(
                     Figure(line.launch_id, 1, f"p99_at_{load}_s", title, "s", "less", "median", wait_s, 500)
                 )
-        told.append(line)
-    return told
+        with_figures.append(line)
+    return with_figures
 
 
 @pytest.fixture(scope="module")
@@ -59,16 +59,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def there(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of the files is the working one, as names are short then."""
+    """The working directory is that of the files, so that names are short."""
     monkeypatch.chdir(place)
     return place
 
 
 @pytest.mark.usefixtures("there")
-def test_of_several_jobs_those_with_rows_are_answered_and_the_others_told(
+def test_of_several_jobs_those_with_rows_are_answered_and_the_others_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status, out, err = said(capsys, "advise", "cpu.db", "--job", "1M img train", "--job", TRAIN)
+    status, out, err = printed(capsys, "advise", "cpu.db", "--job", "1M img train", "--job", TRAIN)
     assert status == 2
     assert TRAIN in out
     assert out.startswith(f"{TRAIN}: cpu.db cpu, the only one measured: ")
@@ -83,7 +83,9 @@ def test_every_line_fits_and_no_cell_is_cut(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     bought = ("--buy", "gpu.db=60000", "--power-price", "0.2", "--power", "1400")
-    status, out, _ = said(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought, "-v")
+    status, out, _ = printed(
+        capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought, "-v"
+    )
 
     assert status == 0
     assert "…" not in out
@@ -95,7 +97,7 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    status, out, err = said(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, "-v")
+    status, out, err = printed(capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, "-v")
 
     assert (status, err) == (0, "")
     training, serving = out.split(SERVE)
@@ -123,7 +125,7 @@ def test_prices_are_of_the_file_that_is_named(capsys: pytest.CaptureFixture[str]
         "gpu.db=g4ad.8xlarge",
     )
 
-    offers = {offer["box"]: offer for offer in said_as_json(capsys, "advise", *words)["answers"][0]["offers"]}
+    offers = {offer["box"]: offer for offer in printed_json(capsys, "advise", *words)["answers"][0]["offers"]}
 
     assert offers["cpu.db"]["price"]["usd_per_hour"] == 0.36
     assert offers["cpu.db"]["price"]["kind"] == "stated"
@@ -139,11 +141,11 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
     monkeypatch.setenv("COLUMNS", "400")
     rent = ("--price", f"{20_000 / 730}", "--staff", "5000", "--job", TRAIN)
 
-    _, out, _ = said(capsys, "advise", "gpu.db", *rent, "--buy", "800000")
+    _, out, _ = printed(capsys, "advise", "gpu.db", *rent, "--buy", "800000")
 
     assert "rent or buy gpu.db: $800000.00 pays after 53.3 months" in out
     assert "not counted: power" in out
-    _, out, _ = said(capsys, "advise", "gpu.db", *rent, "--buy", "800000", "--utilisation", "0.2")
+    _, out, _ = printed(capsys, "advise", "gpu.db", *rent, "--buy", "800000", "--utilisation", "0.2")
     assert "never pays" in out
 
 
@@ -162,17 +164,17 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
         (("gone.db", "--job", TRAIN), "gone.db"),
     ],
 )
-def test_wrong_input_is_told_with_its_value(
+def test_wrong_input_is_reported_with_its_value(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
 ) -> None:
-    status, out, err = said(capsys, "advise", *words)
+    status, out, err = printed(capsys, "advise", *words)
 
     assert (status, out) == (2, "")
     assert message in err
 
 
 def keys_of(value: object) -> set[str]:
-    """All names in a piece of JSON; those of parameters are the workload's own."""
+    """All keys in a piece of JSON, except those of a workload's parameters."""
     if isinstance(value, dict):
         return set(value).union(*(keys_of(v) for k, v in value.items() if k != "parameters"))
     return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
@@ -182,7 +184,7 @@ def keys_of(value: object) -> set[str]:
 def test_every_key_of_the_json_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, "--buy", "9000")
 
-    found = said_as_json(capsys, "advise", *words)
+    found = printed_json(capsys, "advise", *words)
 
     assert found["schema"] == 1
     page = PAGE.read_text()

@@ -1,4 +1,4 @@
-"""Nothing a user types may hurt: one clear error, the right exit status, nothing changed on the disk."""
+"""No input may do harm: one clear error, the right exit status, nothing changed on the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import duckdb
 import pytest
-from command_line import WORDS, gputui, said, without_roots_privilege, write_spin_profile
+from command_line import WORDS, gputui, printed, without_roots_privilege, write_spin_profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import make_journal
@@ -30,7 +30,7 @@ from gputui.store.writing import store_run
 
 
 def assert_clear(err: str) -> None:
-    """A message and at most one hint; no traceback, nothing a terminal would obey."""
+    """A message and at most one hint; no traceback, no control characters."""
     lines = err.rstrip("\n").split("\n")
     assert "Traceback" not in err
     assert 1 <= len(lines) <= 3, err
@@ -39,7 +39,7 @@ def assert_clear(err: str) -> None:
 
 
 def snapshot(place: Path) -> dict[str, bytes | str]:
-    """Every entry below a directory, with its bytes or its kind."""
+    """Every entry below a directory, with its bytes or its type."""
     found: dict[str, bytes | str] = {}
     for entry in sorted(place.rglob("*")):
         name = str(entry.relative_to(place))
@@ -49,14 +49,14 @@ def snapshot(place: Path) -> dict[str, bytes | str]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good result file."""
+    """A valid result file."""
     place = tmp_path_factory.mktemp("whole")
     run_dir = make_journal(place / "run")
     store_run(place / "a.db", read_journal(run_dir), read_telemetry(run_dir))
     return place / "a.db"
 
 
-# What is no result file
+# Files that are not result files
 
 
 def _not_duckdb(path: Path, whole: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_is_no_result_file_is_refused_by_every_command_and_left_as_it_was(
         (4, ("import", whole.parent / "run", "--db", bad)),
         (4, ("run", profile, "--db", bad)),
     ):
-        left, out, err = said(capsys, *words)
+        left, out, err = printed(capsys, *words)
         assert (left, out) == (status, ""), (words, err)
         assert_clear(err)
         assert "bad.db" in err
@@ -167,7 +167,7 @@ def test_what_is_no_result_file_is_refused_by_every_command_and_left_as_it_was(
     ["no/such/mount/a.db", "x" * 300 + ".db", "a\nb\x1b[31m/c.db"],
     ids=ascii,
 )
-def test_a_path_that_cannot_be_is_told_before_anything_is_measured(
+def test_an_impossible_path_is_reported_before_anything_is_measured(
     tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml")
@@ -178,14 +178,14 @@ def test_a_path_that_cannot_be_is_told_before_anything_is_measured(
         ("runs", tmp_path / name),
         ("compare", tmp_path / name, whole),
     ):
-        status, out, err = said(capsys, *words)
+        status, out, err = printed(capsys, *words)
         assert (status in (2, 4), out) == (True, ""), err
         assert_clear(err)
     assert snapshot(tmp_path) == before
 
 
 @pytest.mark.parametrize("what", ["unreadable", "in a directory that may not be written"])
-def test_rights_that_are_missing_are_told(tmp_path: Path, whole: Path, what: str) -> None:
+def test_missing_permissions_are_reported(tmp_path: Path, whole: Path, what: str) -> None:
     place = tmp_path / "files"
     place.mkdir()
     db = place / "a.db"
@@ -232,7 +232,7 @@ threads = ["1"]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ('title = "spin"', 'title = "spin', "line 4"),
         ("replicates = 1", "replicate = 1", "replicates"),
@@ -253,19 +253,19 @@ threads = ["1"]
         (GOOD, "\x00\xff\xfe" * 50, "bad.toml"),
     ],
 )
-def test_a_profile_with_a_mistake_is_told_with_file_key_and_what_is_allowed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, told: str
+def test_a_profile_with_a_mistake_is_reported_with_file_key_and_what_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, expected: str
 ) -> None:
     assert old in GOOD
     path = tmp_path / "bad.toml"
     path.write_bytes(GOOD.replace(old, new).encode("latin-1"))
     before = snapshot(tmp_path)
     for words in (("run", path, "--db", tmp_path / "a.db"), ("profiles", path)):
-        status, out, err = said(capsys, *words)
+        status, out, err = printed(capsys, *words)
         assert (status, out) == (2, "")
         assert_clear(err)
         assert "bad.toml" in err
-        assert told in err
+        assert expected in err
     assert snapshot(tmp_path) == before
 
 
@@ -276,7 +276,7 @@ def test_a_profile_that_is_a_directory_or_far_too_large_is_refused(
     with (tmp_path / "huge.toml").open("wb") as file:
         file.truncate(50 * 2**20)
     for name in ("dir.toml", "huge.toml"):
-        status, out, err = said(capsys, "run", tmp_path / name, "--db", tmp_path / "a.db")
+        status, out, err = printed(capsys, "run", tmp_path / name, "--db", tmp_path / "a.db")
         assert (status, out) == (2, "")
         assert_clear(err)
         assert name in err
@@ -292,7 +292,7 @@ def _script(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "expected"),
     [
         ("gone", None, "gone"),
         ("not-python", "exit 0", "not-python"),
@@ -302,15 +302,15 @@ def _script(path: Path, text: str) -> Path:
         ("killed", "kill -9 $$", "killed"),
     ],
 )
-def test_an_interpreter_that_is_none_is_told_with_its_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, told: str
+def test_an_invalid_interpreter_is_reported_with_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, expected: str
 ) -> None:
     path = tmp_path / name if text is None else _script(tmp_path / name, text)
     profile = write_spin_profile(tmp_path / "spin.toml")
-    status, out, err = said(capsys, "run", profile, "--db", tmp_path / "a.db", "--python", path)
+    status, out, err = printed(capsys, "run", profile, "--db", tmp_path / "a.db", "--python", path)
     assert (status in (2, 3), out) == (True, "")
     assert "Traceback" not in err
-    assert told in err
+    assert expected in err
     assert not (tmp_path / "a.db").exists()
 
 
@@ -325,7 +325,7 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("atach",), "did you mean `gputui attach`"),
         (("run", "--lable", "x"), "--label"),
@@ -337,28 +337,26 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path) -> None:
         (("stop", "nothing"), "no run is in progress"),
     ],
 )
-def test_wrong_words_are_told_with_the_right_ones(
+def test_unknown_arguments_are_reported_with_the_known_ones(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
-    told: str,
+    expected: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    status, out, err = said(capsys, *words)
+    status, out, err = printed(capsys, *words)
     assert (status in (2, 3), out) == (True, "")
     assert "Traceback" not in err
-    assert told in err
+    assert expected in err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("selector", ["latest~999999", "latest~", "ffffffff", "", "@", "no such label"])
-def test_a_run_that_is_not_there_is_told(
-    whole: Path, capsys: pytest.CaptureFixture[str], selector: str
-) -> None:
+def test_an_unknown_run_is_reported(whole: Path, capsys: pytest.CaptureFixture[str], selector: str) -> None:
     before = whole.read_bytes()
     for words in (("show", selector, whole), ("compare", f"{whole}@{selector or '?'}", whole)):
-        status, out, err = said(capsys, *words)
+        status, out, err = printed(capsys, *words)
         assert (status, out) == (2, "")
         assert_clear(err)
     assert whole.read_bytes() == before
@@ -409,7 +407,7 @@ def test_numeric_options_are_found() -> None:
 def test_a_number_that_cannot_be_is_refused_by_every_option_before_anything_is_done(
     data: st.DataObject,
 ) -> None:
-    """All of these are out of every range that an option may have."""
+    """Outside the range of every option."""
     name, option = data.draw(st.sampled_from(NUMERIC))
     text = data.draw(NUMBERS)
     if _is_in_range(option, text):
@@ -428,21 +426,21 @@ def _is_in_range(option: click.Option, text: str) -> bool:
 
 
 def _needed(name: str) -> list[str]:
-    """Arguments that stop the command at once, should the number be accepted."""
+    """Arguments that end the command at once if it accepts the number."""
     return {"run": ["no-such-profile"], "record": ["--", "/no/such/program"]}.get(name, ["/no/such/file"])
 
 
-# The ends of the process
+# How the process ends
 
 
-def test_a_bug_is_told_as_one_and_debug_shows_where(
+def test_a_bug_is_reported_as_one_and_debug_shows_where(
     whole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of an example")
 
     monkeypatch.setattr("gputui.cli.runs.open_result", broken)
-    status, out, err = said(capsys, "runs", whole)
+    status, out, err = printed(capsys, "runs", whole)
     assert (status, out) == (EXIT_BUG, "")
     assert_clear(err)
     assert "a bug in gputui: ZeroDivisionError: of an example" in err

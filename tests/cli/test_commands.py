@@ -1,4 +1,4 @@
-"""The command line on boxes that lack something, in a terminal, with two interpreters, and given nonsense."""
+"""The command line on incomplete boxes, in a terminal, with two interpreters, and with invalid input."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def gputui(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
+def error_of(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
     """Exit status and stderr of a command that must fail before it prints a result."""
     with pytest.raises(SystemExit) as left:
         main(list(map(str, words)))
-    said = capsys.readouterr()
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert output.out == ""
     assert isinstance(left.value.code, int)
-    return left.value.code, said.err
+    return left.value.code, output.err
 
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has nothing but its standard library."""
+    """A Python with only its standard library."""
     venv = tmp_path_factory.mktemp("bare") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     return venv / "bin" / "python"
@@ -76,7 +76,7 @@ def profile(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Watched:
-    """A run of two interpreters that was watched on a terminal, its results going elsewhere."""
+    """A run of two interpreters, watched on a terminal, with its results redirected."""
 
     status: int
     results: dict[str, Any]
@@ -160,7 +160,7 @@ def test_two_runs_of_one_file_are_named_and_compared(watched: Watched) -> None:
     done = gputui("compare", f"{file}@{first}", f"{file}@{second}", COLUMNS="100")
 
     assert done.returncode == 0, done.stderr
-    assert "differs: nothing that is recorded" in done.stdout
+    assert "no recorded differences" in done.stdout
     assert re.search(r"^spin ", done.stdout, re.MULTILINE)
 
 
@@ -177,13 +177,13 @@ def test_an_unknown_run_is_refused_and_a_known_one_offered(
     file = watched.place / "a.db"
 
     for words in (("show", "ffffffff", file), ("compare", f"{file}@ffffffff")):
-        status, said = told(capsys, *words)
+        status, output = error_of(capsys, *words)
         assert status == 2
-        assert "there is no run 'ffffffff'" in said
-        assert "Traceback" not in said
+        assert "there is no run 'ffffffff'" in output
+        assert "Traceback" not in output
 
 
-# What the box or the interpreter lacks
+# Incomplete boxes and interpreters
 
 
 def test_a_gpu_that_is_not_there_is_a_lack_of_the_machine(
@@ -213,33 +213,33 @@ def test_an_interpreter_without_torch_is_told_how_to_get_it(tmp_path: Path, bare
 def test_a_result_file_in_a_missing_directory_is_refused_before_anything_is_measured(
     tmp_path: Path, profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, said = told(capsys, "run", profile, "--db", tmp_path / "no" / "a.db")
+    status, output = error_of(capsys, "run", profile, "--db", tmp_path / "no" / "a.db")
 
     assert status == 4
-    assert f"there is no directory {tmp_path / 'no'}" in said
-    assert "mkdir -p" in said
+    assert f"there is no directory {tmp_path / 'no'}" in output
+    assert "mkdir -p" in output
     assert sorted(tmp_path.iterdir()) == [profile]
 
 
 def test_a_directory_is_no_result_file(
     tmp_path: Path, profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, said = told(capsys, "run", profile, "--db", tmp_path)
+    status, output = error_of(capsys, "run", profile, "--db", tmp_path)
 
     assert status in (2, 4)
-    assert str(tmp_path) in said
+    assert str(tmp_path) in output
     assert sorted(tmp_path.iterdir()) == [profile]
 
 
 def test_what_is_no_run_directory_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, said = told(capsys, "import", tmp_path, "--db", tmp_path / "a.db")
+    status, output = error_of(capsys, "import", tmp_path, "--db", tmp_path / "a.db")
 
     assert status == 2
-    assert str(tmp_path) in said
+    assert str(tmp_path) in output
     assert list(tmp_path.iterdir()) == []
 
 
-# Nonsense
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -247,18 +247,18 @@ def test_what_is_no_run_directory_is_not_imported(tmp_path: Path, capsys: pytest
     [("run", "--nope"), ("compare",), ("compare", "a.db", "--by", "colour"), ("show",), ("run", "a", "b")],
     ids=" ".join,
 )
-def test_wrong_usage_is_told_in_one_message_that_names_it(
+def test_wrong_usage_is_reported_in_one_message_that_names_it(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    status, said = told(capsys, *words)
+    status, output = error_of(capsys, *words)
 
     assert status == 2
-    assert said.count("Error: ") == 1
-    assert "Traceback" not in said
+    assert output.count("Error: ") == 1
+    assert "Traceback" not in output
 
 
 def refused_unmeasured(place: pytest.TempPathFactory, *words: str) -> None:
-    """The words end a run with status 2 before there is a file or a run directory."""
+    """The arguments end a run with status 2 before there is a file or a run directory."""
     there = place.mktemp("nonsense")
     (there / "spin.toml").write_text(PROFILE)
     with pytest.raises(SystemExit) as left:
@@ -311,8 +311,8 @@ def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(
     (tmp_path / "mine.toml").write_text(head + sort + gone)
     done = gputui("profiles", tmp_path / "mine.toml", "--python", bare_python)
     assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout
-    assert "command:sort sh -c 'sort words\\n'\n               timed: from start to end\n" in said
-    assert "timed: each match of 'x+'" in said
-    assert "would run here (1):\n  command:sort cpu\n" in said
-    assert "command:gone cpu\n    unsupported: no-such-program: is not on the path\n" in said
+    output = done.stdout
+    assert "command:sort sh -c 'sort words\\n'\n               timed: from start to end\n" in output
+    assert "timed: each match of 'x+'" in output
+    assert "would run here (1):\n  command:sort cpu\n" in output
+    assert "command:gone cpu\n    unsupported: no-such-program: is not on the path\n" in output

@@ -1,4 +1,4 @@
-"""`gputui demo`: the monitor on a box that does not exist."""
+"""`gputui demo`: the monitor on a simulated box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command prints in whatever encoding a stream has, and no name from outside steers the terminal."""
+"""Every command prints in any encoding of its streams, and no foreign name sends control characters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STREAMS = {
 
 
 def store(db: Path, number: int) -> None:
-    """A run of the profile `quick` on a box whose every name is hostile."""
+    """A run of the profile `quick` on a box whose names are all hostile."""
     machine = replace(
         GPU_MACHINE,
         cpu=replace(GPU_MACHINE.cpu, model=HOSTILE),
@@ -73,8 +73,8 @@ def files(place: Path) -> tuple[str, str]:
     return f"{place / f'1{HOSTILE}.db'}", f"{place / f'2{HOSTILE}.db'}"
 
 
-def said(encoding: str, *words: str) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a command whose streams refuse what their encoding lacks."""
+def printed(encoding: str, *words: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command whose streams reject characters outside their encoding."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="") for _ in range(2)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "stdout", streams[0])
@@ -93,7 +93,7 @@ def assert_harmless(text: str) -> None:
 
 
 def calls(first: str, second: str) -> list[tuple[str, ...]]:
-    """What is printed for people: generic words for every command, then those that show most."""
+    """What is printed for people: arguments that fit every command, then those that print most."""
     generic = [
         (name, *words)
         for name in NAMES
@@ -136,9 +136,9 @@ def test_a_command_ends_the_same_in_every_encoding_and_prints_nothing_that_a_ter
     words = calls(*files(place))[data.draw(st.integers(0, NUMBER_OF_CALLS - 1))]
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("here"))
-        status, out, err = said(encoding, *words)
+        status, out, err = printed(encoding, *words)
         patched.chdir(tmp_path_factory.mktemp("there"))
-        expected, _, _ = said("utf-8", *words)
+        expected, _, _ = printed("utf-8", *words)
     assert status == expected, (words, out, err)
     assert_harmless(out)
     assert_harmless(err)
@@ -178,7 +178,7 @@ def test_columns_stand_below_each_other_in_every_encoding(
         ("verdict", ("compare", first, second)),
         ("blocks", ("show", "latest", first, "--verbose")),
     ):
-        _, out, _ = said(encoding, *words)
+        _, out, _ = printed(encoding, *words)
         rows = out[out.index("\ncase  ") + 1 :].split("\n\n")[0].split("\n")
         column = rows[0].index(heading)
         rows = [row for row in rows if row.startswith(("gemm", "membw", "gpt_train", "decode"))]
@@ -207,7 +207,7 @@ def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
     place: Path, tmp_path: Path, form: str, encoding: str
 ) -> None:
     first, second = files(place)
-    status, out, err = said(encoding, "compare", first, second, "--format", form)
+    status, out, err = printed(encoding, "compare", first, second, "--format", form)
     assert (status, err) == (0, "")
     if form == "json":
         assert json.loads(out)["comparisons"][0]["a"]["name"] == first
@@ -215,7 +215,7 @@ def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
         assert len({len(row) for row in csv.reader(io.StringIO(out))}) == 1
     elif form == "html":
         assert out.isascii()
-    assert said(encoding, "compare", first, second, "--format", form, "-o", str(tmp_path / "x"))[0] == 0
+    assert printed(encoding, "compare", first, second, "--format", form, "-o", str(tmp_path / "x"))[0] == 0
     written = (tmp_path / "x").read_bytes().decode("utf-8")
     if form in ("text", "markdown"):
         assert "±" in written
@@ -225,8 +225,8 @@ def test_a_comparison_in_every_form_is_what_it_is_in_every_encoding(
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_json_holds_names_as_they_are(place: Path, encoding: str) -> None:
     first, _ = files(place)
-    assert json.loads(said(encoding, "runs", first, "--json")[1])["runs"][0]["label"] == f"1 {HOSTILE}"
-    assert json.loads(said(encoding, "show", "latest", first, "--json")[1])["label"] == f"1 {HOSTILE}"
+    assert json.loads(printed(encoding, "runs", first, "--json")[1])["runs"][0]["label"] == f"1 {HOSTILE}"
+    assert json.loads(printed(encoding, "show", "latest", first, "--json")[1])["label"] == f"1 {HOSTILE}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -237,7 +237,7 @@ def test_a_file_name_that_is_not_utf_8_is_shown_and_refused_where_a_result_file_
     monkeypatch.chdir(tmp_path)
     odd = "a\udcff.db"
     os.link(files(place)[0], odd)
-    status, out, err = said(encoding, name, odd)
+    status, out, err = printed(encoding, name, odd)
     assert status != 0 or name == "new-workload"
     assert_harmless(out)
     assert_harmless(err)
@@ -248,7 +248,7 @@ def test_a_file_name_that_is_not_utf_8_is_shown_and_refused_where_a_result_file_
 def test_a_run_into_a_file_whose_name_is_not_utf_8_is_refused_before_anything_is_measured(
     tmp_path: Path,
 ) -> None:
-    status, _, err = said("utf-8", "run", "quick", "--db", str(tmp_path / "a\udcff.db"))
+    status, _, err = printed("utf-8", "run", "quick", "--db", str(tmp_path / "a\udcff.db"))
     assert status == 2
     assert "its path is not UTF-8" in err
     assert list(tmp_path.iterdir()) == []

@@ -1,38 +1,43 @@
-"""`gputui fit` as it is typed and as it is printed."""
+"""`gputui fit`: arguments and printed answers."""
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from command_line import said, said_as_json
+from command_line import printed, printed_json
 from rich.cells import cell_len
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 
 
+COMMANDS = [
+    ("--params", "7e9", "--batch", "4"),
+    ("--params", "7e9", "--gpu", "RTX"),
+    ("--params", "70B"),
+    ("--params", "1e13", "--precision", "fp32"),
+    ("--layers", "12", "--width", "768", "--batch", "1e6", "--context", "1e6"),
+    ("--infer", "--params", "8B"),
+    ("--infer", "--params", "8B", "--context", "32768", "--batch", "8", "--gpu", "H100"),
+    ("--infer", "--params", "405B", "--precision", "fp8", "--kv-precision", "fp8"),
+    ("--infer", "--params", "70B", "--precision", "int4", "--gpus", "2", "--context", "1e6"),
+    ("--infer", "--params", "1e13"),
+]
+
+
 @pytest.mark.parametrize("columns", ["80", "100", "120"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--params", "7e9", "--batch", "4"),
-        ("--params", "7e9", "--gpu", "RTX"),
-        ("--params", "1e13", "--precision", "fp32"),
-        ("--layers", "12", "--width", "768", "--batch", "1e6", "--context", "1e6"),
-    ],
-    ids=" ".join,
-)
-def test_every_line_fits_and_none_is_cut_or_ends_in_spaces(
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_it_fits_a_terminal_of_24_lines_and_no_line_is_cut_or_ends_in_spaces(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
     columns: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    status, out, err = said(capsys, "fit", *words)
+    status, out, err = printed(capsys, "fit", *words)
     assert (status, err) == (0, "")
+    assert len(out.splitlines()) <= 23  # the prompt takes one
     assert max(map(cell_len, out.split("\n"))) <= int(columns)
     assert "…" not in out
     assert " \n" not in out
@@ -40,7 +45,7 @@ def test_every_line_fits_and_none_is_cut_or_ends_in_spaces(
 
 def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--params", "10e9", "--optimizer", "adam", "--precision", "fp32", "--activations", "20e9")
-    found = said_as_json(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
+    found = printed_json(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     parts = found["all_at_once"]
     assert [parts[f"{n}_bytes"] for n in ("weights", "activations", "gradients", "optimizer", "total")] == [
         40 * 10**9,
@@ -53,62 +58,91 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
     assert gpu["names"] == ["H100 SXM 80GB"]
     assert (gpu["word"], gpu["largest_batch"]) == ("several GPUs", 0)
     assert "missing" in gpu["largest_batch_checkpoint"]
-    _, out, _ = said(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
-    assert "No single one of these is enough: take H100 SXM 80GB" in " ".join(out.split())
-
-
-def test_the_output_says_that_activations_are_by_formula_and_where_the_shape_is_from(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    _, out, _ = said(capsys, "fit", "--params", "7B", "--gpu", "H200")
+    _, out, _ = printed(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
     told = " ".join(out.split())
-    assert "layers and width as of LLaMA 7B: 32 x 4096" in told
-    assert "by formula, nothing was measured here" in told
-    assert "H200 NVL, H200 SXM" in told
+    assert told.startswith(
+        "Does not fit: training 10B with Adam in fp32 (batch 1 x 2048 tokens) needs 177 GiB"
+    )
+    assert "It fits on 3 with FSDP, from $" in told
+
+
+def test_the_output_says_where_activations_and_the_shape_are_from(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = printed(capsys, "fit", "--params", "7B", "--gpu", "H200")
+    told = " ".join(out.split())
+    assert "Assumed: 32 layers of width 4096 as in LLaMA 7B" in told
+    assert "Activations by formula: within 10 % on CPUs, not checked on GPUs." in told
     assert told.endswith(".")
+
+
+def rows_of(out: str) -> list[str]:
+    table = out.partition("will it fit")[2].partition("\npart ")[0]
+    return re.findall(r"^(\S[^:\n]*?) +~?[\d.]+ [GT]iB ", table, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     "words",
-    [("--params", "7e9"), ("--params", "124M"), ("--params", "3e9", "--batch", "8"), ("--params", "1e11")],
+    [
+        ("--params", "7e9"),
+        ("--params", "124M"),
+        ("--params", "3e9", "--batch", "8"),
+        ("--params", "70B"),
+        ("--infer", "--params", "8B"),
+        ("--infer", "--params", "70B"),
+        ("--infer", "--params", "405B"),
+    ],
     ids=" ".join,
 )
-def test_the_answer_comes_first_and_the_table_has_what_it_names_and_where_it_changes(
+def test_the_answer_comes_first_and_the_table_has_the_gpus_it_names_and_ten_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    _, out, _ = said(capsys, "fit", *words)
-    understood, answer, *rest = out.splitlines()
-    assert " weights, adamw, amp " in understood
-    table = "\n".join(rest).partition("will it fit")[2]
-    named = re.findall(r"(?:on|from|take)(?: the)? (\S.*?) \((\d[\d.]+ GiB)\)", answer)
+    monkeypatch.setenv("COLUMNS", "400")
+    _, out, _ = printed(capsys, "fit", *words)
+    found = printed_json(capsys, "fit", *words)
+    answer = out.splitlines()[0]
+    assert answer == found["headline"]
+    assert answer.startswith(("Fits: ", "Does not fit "))
+    named = re.findall(r"(?:an?|\d+ x) (\S[^:,]*?) at \$[\d.]+/h", answer)
     assert named
-    for name, size in named:
-        assert re.search(rf"^ *~?{re.escape(size)} {re.escape(name)}(?:,| )", table, re.MULTILINE)
-
-    classes = said_as_json(capsys, "fit", *words)["gpus"]
-    for before, after in pairwise(classes):
-        if before["word"] != after["word"]:
-            assert before["names"][0] in table
-            assert after["names"][0] in table
-    shown = len(re.findall(r"^ *~?[\d.]+ [GT]iB ", table, re.MULTILINE))
-    assert f"{len(classes) - shown} sizes between these are left out" in table
+    shown = rows_of(out)
+    assert set(shown) == {*found["shown_first"], *named}
+    assert len(found["shown_first"]) == 10
+    every = [name for size in found["gpus"] for name in size["names"]]
+    _, whole, _ = printed(capsys, "fit", *words, "--all")
+    assert rows_of(whole) == every
+    assert f"--all: {len(every)}." in out
+    assert "--all:" not in whole
 
 
-def test_of_gpus_that_are_named_none_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = said(capsys, "fit", "--params", "7e9", "--gpu", "RTX")
-    classes = said_as_json(capsys, "fit", "--params", "7e9", "--gpu", "RTX")["gpus"]
-    assert len(re.findall(r"^ *~?[\d.]+ GiB ", out.partition("will it fit")[2], re.MULTILINE)) == len(classes)
-    assert "left out" not in out
+@pytest.mark.parametrize("kind", [(), ("--infer",)], ids=["training", "inference"])
+def test_each_gpu_has_the_size_and_price_in_the_table_that_it_has_by_name(
+    capsys: pytest.CaptureFixture[str], kind: tuple[str, ...]
+) -> None:
+    words = ("fit", *kind, "--params", "7e9")
+    table = {name: size for size in printed_json(capsys, *words)["gpus"] for name in size["names"]}
+    for name in ("H20", "H200 SXM", "GB200", "Instinct MI300X", "RTX 3080 12GB", "L40S"):
+        (alone,) = printed_json(capsys, *words, "--gpu", name)["gpus"]
+        assert alone["names"] == [name]
+        for key in ("memory_bytes", "memory_is_estimated", "word", "needed_high_bytes"):
+            assert alone[key] == table[name][key]
+        assert alone["offers"] == [offer for offer in table[name]["offers"] if offer["name"] == name]
+
+
+def test_no_table_offers_more_gpus_than_an_instance_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = printed(capsys, "fit", "--params", "70B", "--all")
+    for line in out.splitlines():
+        if many := re.search(r"on (\d+) GPUs", line):
+            assert int(many[1]) <= 8 or re.search(r" \d+\.\d\d ", line)
 
 
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    found = said_as_json(capsys, "fit", "--params", "7e9")
+    found = printed_json(capsys, "fit", "--params", "7e9")
     assert found["schema"] == 1
     table = PAGE.read_text().partition("`gputui fit --json`")[2].partition("\n\n`")[0]
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
     told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
-    assert found.keys() - {"schema"} == told.keys() - {"word", "tricks"}
+    assert found.keys() - {"schema"} == told.keys() - {"word", "tricks", "offers"}
     assert all(f"`{key}`" in told["shape"] for key in found["shape"])
     assert all(f"`{key}`" in told["all_at_once"] for key in found["all_at_once"])
     assert found["peak"].keys() == {"moment", *found["all_at_once"]}
@@ -116,31 +150,52 @@ def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> Non
         assert all(f"`{key}`" in told["gpus"] for key in gpu)
         assert f"`{gpu['word']}`" in told["word"]
         assert all(f"`{key}`" in told["tricks"] for key in gpu["tricks"])
+        assert all(f"`{key}`" in told["offers"] for offer in gpu["offers"] for key in offer)
+
+
+def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed_json(capsys, "fit", "--infer", "--params", "8B")
+    assert found["schema"] == 1
+    text = PAGE.read_text()
+    table = text.partition("`gputui fit --infer --json`")[2].partition("\n\n`")[0]
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
+    told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
+    assert found.keys() - {"schema"} == told.keys()
+    assert all(f"`{key}`" in told["shape"] for key in found["shape"])
+    assert all(f"`{key}`" in told["parts"] for key in found["parts"])
+    gpus = told["gpus"] + text.partition("`gputui fit --json`")[2].partition("\n\n`")[0]
+    for gpu in found["gpus"]:
+        assert all(f"`{key}`" in gpus for key in gpu)
 
 
 @pytest.mark.parametrize(
     ("words", "about"),
     [
-        ((), "how large"),
-        (("--params", "many"), "--params many"),
-        (("--params", "-1"), "--params -1"),
-        (("--params", "7e9", "--batch", "nan"), "--batch nan"),
-        (("--params", "7e9", "--context", "0"), "--context 0"),
+        ((), "the size of the model is missing"),
+        (("--params", "many"), "--params: must be a whole number, got 'many'"),
+        (("--params", "-1"), "--params: must be"),
+        (("--params", "7e9", "--batch", "nan"), "--batch: must be"),
+        (("--params", "7e9", "--context", "0"), "--context: 0 is out of range"),
         (("--params", "7e9", "--layers", "12"), "--layers and --width"),
-        (("--layers", "1e9", "--width", "768"), "--layers 1e9"),
-        (("--params", "7e9", "--optimizer", "magic"), "--optimizer magic"),
-        (("--params", "7e9", "--precision", "int4"), "--precision int4"),
+        (("--layers", "1e9", "--width", "768"), "--layers: 1e9 is out of range"),
+        (("--params", "7e9", "--optimizer", "magic"), "--optimizer: unknown optimizer 'magic'"),
+        (("--params", "7e9", "--precision", "int4"), "with --infer also fp16, fp8, int8, int4"),
+        (("--params", "7e9", "--kv-heads", "8"), "--kv-heads: only for inference"),
+        (("--params", "7e9", "--gpus", "2"), "add --infer"),
+        (("--infer", "--params", "8B", "--optimizer", "adam"), "--optimizer: only for training"),
+        (("--infer", "--params", "8B", "--gpus", "3"), "one of 1, 2, 4, 8, 16, 32"),
+        (("--infer", "--params", "8B", "--precision", "tf32"), "without --infer also amp"),
         (("--params", "7e9", "--gpu", "H210"), "H200 SXM"),
-        (("--params", "7e9", "--gpu", "A100 (other)"), "different memory"),
+        (("--params", "7e9", "--gpu", "A100 (other)"), "comes with different memory sizes"),
         (("--params", "7e9", "--file", "nowhere.db"), "nowhere.db"),
         (("--params", "7e9", "more"), "more"),
     ],
     ids=" ".join,
 )
-def test_wrong_input_is_told_and_ends_with_2(
+def test_wrong_input_is_reported_and_ends_with_2(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], about: str
 ) -> None:
-    status, out, err = said(capsys, "fit", *words, "--json")
+    status, out, err = printed(capsys, "fit", *words, "--json")
     assert (status, out) == (2, "")
     assert about in err
     assert "Traceback" not in err

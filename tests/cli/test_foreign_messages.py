@@ -1,4 +1,4 @@
-"""What foreign code says stays in the logs of this machine: neither result files nor exports have it."""
+"""Messages of foreign code stay in the logs of this machine: they are in no result file and no export."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ argv = ["true"]
 
 
 def texts_in(db: Path) -> str:
-    """All text of a result file, whichever way DuckDB packed it, and its bytes."""
-    said = [db.read_bytes().decode("latin-1")]
+    """All text of a result file, however DuckDB compressed it, and its bytes."""
+    output = [db.read_bytes().decode("latin-1")]
     with duckdb.connect(str(db), read_only=True) as connection:
         for (table,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
-            said += map(str, connection.execute(f"SELECT * FROM {table}").fetchall())
-    return "\n".join(said)
+            output += map(str, connection.execute(f"SELECT * FROM {table}").fetchall())
+    return "\n".join(output)
 
 
 def check_token_stays(place: Path, what: Path) -> str:
-    """Run it: the token is in the logs and on the terminal, and nowhere else. Gives what `show` prints."""
+    """Run it: the token is in the logs and on the terminal, and nowhere else. Returns what `show` prints."""
     db = place / "a.db"
     ran = gputui("run", what, "--db", db, "--blocks", "5", "--launches", "1")
     assert ran.returncode in (0, 1), ran.stderr
@@ -145,9 +145,9 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize(("parts", "told"), FAILURES.values(), ids=list(FAILURES))
+@pytest.mark.parametrize(("parts", "expected"), FAILURES.values(), ids=list(FAILURES))
 def test_the_message_of_a_step_is_in_the_log_and_in_no_file(
-    tmp_path: Path, parts: dict[str, str], told: str
+    tmp_path: Path, parts: dict[str, str], expected: str
 ) -> None:
     text = STEP
     for name, default in (("BUILD", "pass"), ("RUN", "pass"), ("LAST", "")):
@@ -156,7 +156,7 @@ def test_the_message_of_a_step_is_in_the_log_and_in_no_file(
 
     shown = check_token_stays(tmp_path, tmp_path / "my_step.py")
 
-    assert told in " ".join(shown.split())
+    assert expected in " ".join(shown.split())
 
 
 def test_the_last_line_of_a_program_is_in_the_log_and_in_no_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Terminal, said
+from command_line import Terminal, printed
 from journals import STARTED_US, make_journal
 
 from gputui.services.support.monitor_file import monitor_file
@@ -19,7 +19,7 @@ A, B, C = (f"0194b5a0-0000-7000-8000-0000cccc000{n}" for n in range(1, 4))
 
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
-    """Three runs of one launch each; two of them have one label."""
+    """Three runs of one launch each; two of them share a label."""
     for number, (run_id, label) in enumerate(((A, "mine"), (B, "mine"), (C, ""))):
         run_dir = make_journal(
             tmp_path / run_id, run_id=run_id, label=label, seed=number, started_utc_us=STARTED_US + number
@@ -30,7 +30,7 @@ def db(tmp_path: Path) -> Path:
 
 def stored(capsys: pytest.CaptureFixture[str], db: Path) -> dict[str, str]:
     """Label by run id."""
-    runs = json.loads(said(capsys, "runs", db, "--json")[1])["runs"]
+    runs = json.loads(printed(capsys, "runs", db, "--json")[1])["runs"]
     return {run["run_id"]: run["label"] for run in runs}
 
 
@@ -38,15 +38,15 @@ def test_merge_says_what_each_file_brought(
     db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.db"
-    assert said(capsys, "merge", db, "-o", out) == (0, f"{db}: 3 added\n", "")
-    assert said(capsys, "merge", db, "-o", out) == (0, f"{db}: 0 added, 3 were there already\n", "")
+    assert printed(capsys, "merge", db, "-o", out) == (0, f"{db}: 3 added\n", "")
+    assert printed(capsys, "merge", db, "-o", out) == (0, f"{db}: 0 added, 3 were there already\n", "")
     assert len(stored(capsys, out)) == 3
 
 
 def test_a_run_is_labelled_by_any_name_it_has(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "label", "latest", "third", db)[0] == 0
-    assert said(capsys, "label", f"{db}@cccc0002", "second") == (0, "cccc0002 is now second\n", "")
-    assert said(capsys, "label", f"{db}@mine", "") == (0, "cccc0001 has no label now\n", "")
+    assert printed(capsys, "label", "latest", "third", db)[0] == 0
+    assert printed(capsys, "label", f"{db}@cccc0002", "second") == (0, "cccc0002 is now second\n", "")
+    assert printed(capsys, "label", f"{db}@mine", "") == (0, "cccc0001 has no label now\n", "")
     assert stored(capsys, db) == {A: "", B: "second", C: "third"}
 
 
@@ -57,7 +57,7 @@ def test_a_label_that_could_not_be_selected_or_printed_is_refused(
     db: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     before = db.read_bytes()
-    status, out, err = said(capsys, "label", f"{db}@latest", text)
+    status, out, err = printed(capsys, "label", f"{db}@latest", text)
     assert (status, out) == (2, "")
     assert "is not a label" in err
     assert db.read_bytes() == before
@@ -67,12 +67,12 @@ def test_a_run_is_removed_only_when_that_was_confirmed(
     db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = db.read_bytes()
-    status, out, err = said(capsys, "rm", "cccc0002", db)
+    status, out, err = printed(capsys, "rm", "cccc0002", db)
     assert (status, out) == (2, "")
     assert "run cccc0002 (mine): quick, finished" in err
     assert "--yes" in err
     assert db.read_bytes() == before
-    assert said(capsys, "rm", "cccc0002", db, "--yes")[:2] == (0, f"removed cccc0002 from {db}\n")
+    assert printed(capsys, "rm", "cccc0002", db, "--yes")[:2] == (0, f"removed cccc0002 from {db}\n")
     assert list(stored(capsys, db)) == [C, A]
 
 
@@ -94,10 +94,10 @@ def test_a_file_without_a_run_or_an_unknown_run_changes_nothing(
     before = db.read_bytes()
     text = ("new",) if command[0] == "label" else ()
     for selector, why in ((str(db), "which run of it?"), (f"{db}@nothing", "no run 'nothing'")):
-        status, out, err = said(capsys, command[0], selector, *text, *command[1:])
+        status, out, err = printed(capsys, command[0], selector, *text, *command[1:])
         assert (status, out) == (2, "")
         assert why in err
-    assert "means 2 runs" in said(capsys, command[0], f"{db}@mine", *text, *command[1:])[2]
+    assert "means 2 runs" in printed(capsys, command[0], f"{db}@mine", *text, *command[1:])[2]
     assert db.read_bytes() == before
 
 
@@ -107,7 +107,7 @@ def test_show_takes_a_run_and_a_file_in_each_form(db: Path, capsys: pytest.Captu
         ((f"{db}@cccc0001",), A),
         ((db,), C),
     ):
-        shown = json.loads(said(capsys, "show", *words, "--json")[1])
+        shown = json.loads(printed(capsys, "show", *words, "--json")[1])
         assert shown["run_id"] == run_id
 
 
@@ -122,36 +122,40 @@ def test_pooled_runs_of_one_launch_are_launches(
         store_run(tmp_path / "b.db", read_journal(run_dir), ())
     words = ("compare", db, tmp_path / "b.db", "--format", "json")
     for pool, launches, blocks in (((), 1, 6), (("--pool",), 3, 18)):
-        (comparison,) = json.loads(said(capsys, *words, *pool)[1])["comparisons"]
+        (comparison,) = json.loads(printed(capsys, *words, *pool)[1])["comparisons"]
         assert [row["ratio"]["launches_a"] for row in comparison["rows"]] == [launches] * 2
         assert [row["ratio"]["blocks_b"] for row in comparison["rows"]] == [blocks] * 2
     assert [row["verdict"] for row in comparison["rows"]] == ["slower", "slower"]
-    assert "3 launches" in said(capsys, "compare", "a.db", "b.db", "--pool")[1]
+    assert "3 launches" in printed(capsys, "compare", "a.db", "b.db", "--pool")[1]
 
 
-def test_which_of_several_runs_was_taken_is_said_unless_the_user_named_or_pooled_them(
+def test_the_run_chosen_among_several_is_reported_unless_the_user_named_or_pooled_them(
     db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     line = "b: run cccc0003, the newest of 3: a.db@RUN takes another, --pool all"
     words = ("compare", "a.db@latest~1", "a.db")
-    for form, told in (("text", f"\n{line}\n"), ("markdown", f"\n- {line}\n"), ("html", f"<li>{line}</li>")):
-        assert told in said(capsys, *words, "--format", form)[1]
-    (comparison,) = json.loads(said(capsys, *words, "--format", "json")[1])["comparisons"]
+    for form, expected in (
+        ("text", f"\n{line}\n"),
+        ("markdown", f"\n- {line}\n"),
+        ("html", f"<li>{line}</li>"),
+    ):
+        assert expected in printed(capsys, *words, "--format", form)[1]
+    (comparison,) = json.loads(printed(capsys, *words, "--format", "json")[1])["comparisons"]
     assert (comparison["a"]["chosen_of"], comparison["b"]["chosen_of"]) == (1, 3)
-    assert f"\na and {line}\n" in said(capsys, "compare", "a.db", "a.db")[1]
+    assert f"\na and {line}\n" in printed(capsys, "compare", "a.db", "a.db")[1]
     for named in (("a.db@latest", "a.db@latest~1"), ("a.db", "a.db", "--pool")):
-        assert "newest of" not in said(capsys, "compare", *named)[1]
+        assert "newest of" not in printed(capsys, "compare", *named)[1]
 
 
 def test_a_label_of_several_runs_names_them_all_only_when_they_are_pooled(
     db: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("compare", f"{db}@mine", f"{db}@latest", "--format", "json")
-    status, _, err = said(capsys, *words)
+    status, _, err = printed(capsys, *words)
     assert status == 2
     assert "means 2 runs" in err
-    (comparison,) = json.loads(said(capsys, *words, "--pool")[1])["comparisons"]
+    (comparison,) = json.loads(printed(capsys, *words, "--pool")[1])["comparisons"]
     assert comparison["rows"][0]["ratio"]["launches_a"] == 2
     assert comparison["rows"][0]["ratio"]["launches_b"] == 1
 
@@ -164,13 +168,13 @@ def test_paths_names_everything_that_is_there_and_how_it_goes(
     kept = monitor_file()
     kept.parent.mkdir(parents=True)
     kept.touch()
-    status, out, _ = said(capsys, "paths")
+    status, out, _ = printed(capsys, "paths")
     assert status == 0
     assert str(db) in out
     assert "1 not stored" in out
     (removal,) = [line for line in out.split("\n") if line.startswith("  rm -r")]
     assert removal.split() == ["rm", "-r", str(db), str(run_directories()), str(kept)]
-    places = json.loads(said(capsys, "paths", "--json")[1])["places"]
+    places = json.loads(printed(capsys, "paths", "--json")[1])["places"]
     assert {place["what"]: place["exists"] for place in places} == {
         "result file": True,
         "run directories": True,

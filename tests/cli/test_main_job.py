@@ -1,4 +1,4 @@
-"""The command line as it is used: real processes, real files, `spin` for work."""
+"""The main use of the command line: real processes, real files, `spin` as the work."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def gputui(*words: str, env: Mapping[str, str] | None = None) -> subprocess.Comp
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile, a result file of this box, and one of the same box with 4 times the work.
 
-    Four times: with one launch a side 1.5 would be told from noise in most pairs only, not in each.
+    Four times: with one launch a side, a factor of 1.5 is significant in most pairs only.
     """
     place = tmp_path_factory.mktemp("job")
     (place / "spin.toml").write_text(PROFILE)
@@ -64,20 +64,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_ends_with_results_the_word_on_the_box_and_what_to_type_next(place: Path) -> None:
-    said = (place / "a.txt").read_text()
-    assert re.match(r"\nHashing on all cores: [\d.]+ [MG]B/s\.\n\ncase \(mini cpu fp32\) +rate +95 %\n", said)
-    assert re.search(r"^spin 1t +[\d.]+ [MG]B/s", said, re.MULTILINE)
-    assert f"stored as {said.split('stored as ')[1][:8]}" in said
-    assert "gputui compare" in said
-    assert f"scp -P 2222 ana@[2001:db8::7]:{place / 'a.db'} ." in said
+    output = (place / "a.txt").read_text()
+    assert re.match(
+        r"\nHashing on all cores: [\d.]+ [MG]B/s\.\n\ncase \(mini cpu fp32\) +rate +95 %\n", output
+    )
+    assert re.search(r"^spin 1t +[\d.]+ [MG]B/s", output, re.MULTILINE)
+    assert f"stored as {output.split('stored as ')[1][:8]}" in output
+    assert "gputui compare" in output
+    assert f"scp -P 2222 ana@[2001:db8::7]:{place / 'a.db'} ." in output
 
 
 def test_without_a_terminal_progress_is_one_plain_line_per_event(place: Path) -> None:
-    said = (place / "a.err").read_text()
-    assert "\r" not in said
-    assert "\x1b" not in said
-    assert len(re.findall(r"^\d:\d\d launch [12] spin", said, re.MULTILINE)) == 2
-    assert len(re.findall(r"^\d:\d\d spin mini .* \d+ blocks$", said, re.MULTILINE)) == 2
+    output = (place / "a.err").read_text()
+    assert "\r" not in output
+    assert "\x1b" not in output
+    assert len(re.findall(r"^\d:\d\d launch [12] spin", output, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\d:\d\d spin mini .* \d+ blocks$", output, re.MULTILINE)) == 2
 
 
 def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: Path) -> None:
@@ -171,7 +173,7 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
     offered = re.findall(r"gputui (show|rm) (\w{8}) (\S+)", done.stdout.split("next: ")[1])
     assert [command for command, *_ in offered] == ["show", "rm"]
     (show, remove) = offered
-    assert "the disk is gone" in done.stderr  # what the program said, which stays out of the file
+    assert "the disk is gone" in done.stderr  # the program's output, which stays out of the file
     shown = gputui(*show).stdout
     assert "the disk is gone" not in shown
     logs = Path(re.sub(r"\s", "", shown.partition("with the messages:")[2].partition("/logs")[0]) + "/logs")
@@ -180,7 +182,7 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "expected"),
     [
         (("comapre",), 2, "did you mean `gputui compare`"),
         (("--notify", "run"), 2, "--notify before run: it is for the screens"),
@@ -200,13 +202,13 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
         (("show", "latest", "nowhere.db"), 2, "nowhere.db"),
     ],
 )
-def test_wrong_input_is_told_in_plain_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int, said: str
+def test_wrong_input_is_reported_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int, expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = gputui(*words)
     assert done.returncode == status
-    assert said in done.stderr
+    assert expected in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""`--notify` on a real terminal, inside what passes for tmux, and where there is no terminal."""
+"""`--notify` on a real terminal, inside a simulated tmux, and without a terminal."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_where_is_no_terminal_nothing_is_sent_and_without_the_option_neither(
     assert done.returncode == 1
     terminal = Terminal("run", fails, "--db", fails.with_name("a.db"))
     assert terminal.end() == 1
-    for said in (done.stdout.encode(), done.stderr.encode(), terminal.seen):
-        assert b"\x07" not in said
-        assert b"\x1b]" not in said
+    for output in (done.stdout.encode(), done.stderr.encode(), terminal.seen):
+        assert b"\x07" not in output
+        assert b"\x1b]" not in output
 
 
 def test_nobody_rings_for_a_run_that_is_left_to_itself(fails: Path) -> None:
@@ -55,7 +55,7 @@ def test_nobody_rings_for_a_run_that_is_left_to_itself(fails: Path) -> None:
     assert "gputui attach --notify" in done.stderr
 
 
-def test_who_attaches_later_is_told_what_happens_then(
+def test_a_user_who_attaches_later_is_told_what_happens_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")

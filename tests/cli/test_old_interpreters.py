@@ -1,4 +1,4 @@
-"""A Python or a torch that is too old is refused by name and version, with the same words everywhere."""
+"""A Python or a torch that is too old is refused by name and version, with the same message everywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = "gputui measures with torch 2.4 or newer"
 
 
 def environment(place: Path, torch: str = "", python: str = "") -> Path:
-    """The Python of a new environment with a torch of this version, which has no more; itself of `python`."""
+    """The Python of a new environment that has only a torch of this version; reports `python` as its own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     packages = next(place.glob("lib/python*/site-packages"))
     if torch:
@@ -44,7 +44,7 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_named_interpreter_that_is_too_old_is_refused(
     words: tuple[str, ...], old_torch: Path, old_python: Path
 ) -> None:
-    for python, told in (
+    for python, expected in (
         (
             old_torch,
             f"gputui: {old_torch} has torch 2.1.0; {NEEDED}\n  {old_torch} -m pip install -U torch; or ",
@@ -56,7 +56,7 @@ def test_a_named_interpreter_that_is_too_old_is_refused(
     ):
         done = gputui(*words, "--python", python)
         assert (done.returncode, done.stdout) == (EXIT_MACHINE_LACKS, "")
-        assert told in done.stderr
+        assert expected in done.stderr
 
 
 def test_the_form_has_the_same_words(old_torch: Path) -> None:
@@ -65,18 +65,18 @@ def test_the_form_has_the_same_words(old_torch: Path) -> None:
     assert error.message == f"{old_torch} has torch 2.1.0; {NEEDED}"
 
 
-def test_one_that_is_passed_over_is_told_where_another_is_taken(
+def test_one_that_is_passed_over_is_reported_if_another_is_taken(
     tmp_path: Path, old_torch: Path, old_python: Path
 ) -> None:
-    """gputui runs in a Python whose torch is too old; the others that it finds are too."""
-    told = f"passed over: {old_python} is Python 3.9.18; gputui measures with Python 3.10 or newer"
+    """gputui runs in a Python whose torch is too old; so are all others that it finds."""
+    output = f"passed over: {old_python} is Python 3.9.18; gputui measures with Python 3.10 or newer"
     hidden = tmp_path / "hidden"
     (hidden / "torch").mkdir(parents=True)
     (hidden / "torch" / "__init__.py").write_text("__version__ = '2.1.0'\n")
     env = {"CONDA_PREFIX": str(old_python.parents[1]), "PYTHONPATH": str(hidden)}
     profile = write_spin_profile(tmp_path / "spin.toml")
     done = gputui("run", profile, "--db", tmp_path / "a.db", env=env)
-    assert (done.returncode, told in done.stderr) == (EXIT_DONE, True)
+    assert (done.returncode, output in done.stderr) == (EXIT_DONE, True)
     done = gputui("run", "quick", "--db", tmp_path / "a.db", env=env)
     assert done.returncode == EXIT_MACHINE_LACKS
     assert (

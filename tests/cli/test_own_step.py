@@ -1,4 +1,5 @@
-"""A workload of the user's own: measured, compared and stored like ours; mistakes are told by their line."""
+"""Users' workloads: measured, compared and stored like built-in ones; mistakes are reported with their
+line."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import gputui, said
+from command_line import gputui, printed
 
 STEP = """
 from gputui_worker.contract import Request, Size, Step, Workload
@@ -35,7 +36,7 @@ WORKLOAD = Workload(
 
 @pytest.fixture
 def step(tmp_path: Path) -> Path:
-    """A workload of the standard library, with a module beside it."""
+    """A workload of the standard library, with a second module in its directory."""
     (tmp_path / "beside.py").write_text("def pieces_of(request):\n    return request.integer('pieces')\n")
     path = tmp_path / "my_step.py"
     path.write_text(STEP)
@@ -60,7 +61,7 @@ def test_a_step_is_measured_stored_and_compared_like_ours(step: Path, tmp_path: 
 
 
 def test_profiles_shows_what_of_a_step_would_run_here(step: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = said(capsys, "profiles", step)
+    status, out, _ = printed(capsys, "profiles", step)
     assert status == 0
     assert "would run here (1):\n  step:hashing mini cpu fp32 all cores" in out
 
@@ -77,17 +78,17 @@ def test_the_template_runs_at_once(tmp_path: Path) -> None:
 
 def test_a_template_is_never_written_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.py"
-    assert said(capsys, "new-workload", path)[0] == 0
+    assert printed(capsys, "new-workload", path)[0] == 0
     path.write_text("# mine\n")
-    status, out, err = said(capsys, "new-workload", path)
+    status, out, err = printed(capsys, "new-workload", path)
     assert (status, out) == (2, "")
     assert "is there already" in err
     assert path.read_text() == "# mine\n"
-    assert said(capsys, "new-workload", tmp_path / "mine.txt")[0] == 2
+    assert printed(capsys, "new-workload", tmp_path / "mine.txt")[0] == 2
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "wanted"),
     [
         ("def build(request):", "def build(request:", "my_step.py line 5:"),
         ("from beside import", "from beyond import", "my_step.py line 3: ModuleNotFoundError"),
@@ -121,20 +122,20 @@ def test_a_template_is_never_written_over_a_file(tmp_path: Path, capsys: pytest.
         ("build=build", "build=None", "line 21: build: None; expected a function"),
     ],
 )
-def test_a_mistake_in_a_step_is_told_with_file_line_and_what_was_expected(
-    step: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, told: str
+def test_a_mistake_in_a_step_is_reported_with_file_line_and_what_was_expected(
+    step: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, wanted: str
 ) -> None:
     assert old in STEP
     step.write_text(STEP.replace(old, new))
-    status, out, err = said(capsys, "run", step, "--db", tmp_path / "a.db")
+    status, out, err = printed(capsys, "run", step, "--db", tmp_path / "a.db")
     assert (status, out) == (2, "")
-    assert told in err, err
+    assert wanted in err, err
     assert "Traceback" not in err
     assert not (tmp_path / "a.db").exists()
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "wanted"),
     [
         (
             "    return Step(lambda:",
@@ -146,19 +147,19 @@ def test_a_mistake_in_a_step_is_told_with_file_line_and_what_was_expected(
     ],
 )
 def test_an_error_in_mid_run_fails_the_case_with_its_line(
-    step: Path, tmp_path: Path, old: str, new: str, told: str
+    step: Path, tmp_path: Path, old: str, new: str, wanted: str
 ) -> None:
     assert old in STEP
     step.write_text(STEP.replace(old, new))
     done = gputui("run", step, "--db", tmp_path / "a.db")
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
-    assert (case["outcome"], case["reason"][: len(told)]) == ("failed", told)
+    assert (case["outcome"], case["reason"][: len(wanted)]) == ("failed", wanted)
 
 
-def test_a_step_that_is_not_there_is_told_with_how_to_make_one(
+def test_a_step_that_is_not_there_is_reported_with_how_to_make_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, _, err = said(capsys, "run", tmp_path / "gone.py", "--db", tmp_path / "a.db")
+    status, _, err = printed(capsys, "run", tmp_path / "gone.py", "--db", tmp_path / "a.db")
     assert status == 2
     assert "new-workload" in err

@@ -1,4 +1,4 @@
-"""The line that follows a run: what stands in it, and what a signal handler adds in the middle of it."""
+"""The progress line of a run, and what a signal handler prints in the middle of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gputui.services.support.text_tables import console_on
 
 
 class _Interrupted(io.RawIOBase):
-    """A terminal during each of whose writes Ctrl-C is pressed."""
+    """A terminal that gets Ctrl-C during each write."""
 
     def writable(self) -> bool:
         return True
@@ -55,9 +55,9 @@ def test_the_line_of_a_case_that_ended_has_the_rate_of_the_table(capfd: pytest.C
         for block in measurement.blocks:
             progress.hear(0, block)
         progress.hear(0, CaseEnd(0, 0, "ok", "", len(steps_s), 1))
-        told = capfd.readouterr().err
+        output = capfd.readouterr().err
         print_run(console_on(sys.stdout, 120), make_run(result))
-        rate = told.split("  ")[1]
+        rate = output.split("  ")[1]
         assert rate.endswith("/s")
         assert f" {rate} " in capfd.readouterr().out
 

@@ -1,4 +1,4 @@
-"""`gputui record`: a program runs as if nobody watched, and the box is in the file afterwards."""
+"""`gputui record`: a program runs as usual, and the telemetry of the box is in the file afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PYTHON = (sys.executable, "-IS", "-c")
 
 
 def start_record(*words: str | Path) -> subprocess.Popen[bytes]:
-    """A recorder that leads a session of its own, with pipes for a terminal."""
+    """A recorder in its own session, with pipes for stdin and stdout."""
     return subprocess.Popen(
         [*WORDS, "record", *map(str, words)],
         stdin=subprocess.PIPE,
@@ -40,44 +40,42 @@ def start_record(*words: str | Path) -> subprocess.Popen[bytes]:
 
 
 class OnTerminal:
-    """A recorder on a terminal of its own."""
+    """A recorder on its own terminal."""
 
     def __init__(self, *words: str | Path) -> None:
         self.pid, self._end = pty.fork()
         if self.pid == 0:
             os.execv(sys.executable, [*WORDS, "record", *map(str, words)])
-        self.said = ""
+        self.output = ""
 
     def wait_for(self, text: str) -> None:
-        """Read until the screen has this."""
+        """Read until the screen shows this."""
         deadline = time.monotonic() + LONGEST_S
-        while text not in self.said:
-            assert time.monotonic() < deadline, self.said
-            assert self._read(), self.said
+        while text not in self.output:
+            assert time.monotonic() < deadline, self.output
+            assert self._read(), self.output
 
     def type(self, keys: str) -> None:
-        """Press keys."""
         os.write(self._end, keys.encode())
 
     def close(self) -> None:
-        """Take the terminal away."""
         os.close(self._end)
 
     def end(self) -> int:
-        """Its exit status, when it has left."""
+        """Wait for its exit status."""
         while self._read():
             pass
         return self.status()
 
     def status(self) -> int:
-        """Its exit status; the screen is not read any more."""
+        """Wait for its exit status without reading the screen."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def _read(self) -> bool:
-        assert select.select([self._end], [], [], LONGEST_S)[0], self.said
+        assert select.select([self._end], [], [], LONGEST_S)[0], self.output
         with suppress(OSError):  # the other end is closed
             data = os.read(self._end, 1 << 16)
-            self.said += data.decode(errors="replace")
+            self.output += data.decode(errors="replace")
             return bool(data)
         return False
 
@@ -111,8 +109,8 @@ def wait_until_begun() -> Path:
 def test_input_output_and_process_group_are_the_programs_own(tmp_path: Path) -> None:
     code = "import os, sys; print(os.getpgrp() == os.getpgid(os.getppid()), sys.argv[1:], sys.stdin.read())"
     recorder = start_record("--db", tmp_path / "a.db", "--", *PYTHON, code, "--debug", "--label", "-x")
-    said, errors = recorder.communicate(b"a line", LONGEST_S)
-    assert said == b"True ['--debug', '--label', '-x'] a line\n"
+    output, errors = recorder.communicate(b"a line", LONGEST_S)
+    assert output == b"True ['--debug', '--label', '-x'] a line\n"
     assert recorder.returncode == 0
     assert errors.decode().startswith("gputui: recorded as ")
     assert errors.count(b"\n") == 1
@@ -147,7 +145,7 @@ def test_a_program_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         *((("--interval", x), "--interval") for x in ("nan", "inf", "-1", "0", "0.09", "60.1", "1e308", "x")),
         *((("--for", x), "--for") for x in ("nan", "inf", "-1", "0", "1e12", "x")),
@@ -161,13 +159,13 @@ def test_a_program_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None
     ],
 )
 def test_our_own_errors_are_125_and_nothing_is_begun(
-    words: Sequence[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: Sequence[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["record", "--db", str(tmp_path / "a.db"), *words])
     assert ended.value.code == 125
-    said = capsys.readouterr()
-    assert (told in said.err, said.out) == (True, "")
+    output = capsys.readouterr()
+    assert (expected in output.err, output.out) == (True, "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -177,7 +175,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_program_runs(tmp_pa
     assert (done.returncode, (tmp_path / "ran").exists()) == (125, False)
 
 
-def test_what_cannot_be_stored_in_the_end_is_told_with_its_journal_and_can_be_stored_later(
+def test_what_cannot_be_stored_in_the_end_is_reported_with_its_journal_and_can_be_stored_later(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "there").mkdir()
@@ -219,7 +217,7 @@ def test_recordings_pair_by_their_label_and_without_one_with_nothing(tmp_path: P
     assert ("the sweep" in listed, listed.count(" record ")) == (True, 2)
 
 
-def test_without_a_program_the_box_is_recorded_for_as_long_as_was_said(tmp_path: Path) -> None:
+def test_without_a_program_the_box_is_recorded_for_the_given_time(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     done = gputui("record", "--db", db, "--interval", "0.1", "--for", "0.5", "--label", "idle")
     assert (done.returncode, done.stdout) == (0, "")
@@ -236,7 +234,7 @@ def test_ctrl_c_on_a_terminal_is_the_normal_end_of_a_recording_without_a_program
     recorder = OnTerminal("--db", tmp_path / "a.db")
     recorder.wait_for("until Ctrl-C")
     recorder.type("\x03")
-    assert recorder.end() == 0, recorder.said
+    assert recorder.end() == 0, recorder.output
     assert rows(tmp_path / "a.db", "SELECT status FROM runs") == [("finished",)]
 
 
@@ -375,7 +373,7 @@ def test_a_recording_ends_while_a_gpu_hangs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -> None:
-    """Runs of a profile and recordings lie in one file without being two runtimes."""
+    """Runs of a profile and recordings share a file without counting as two runtimes."""
     profile = tmp_path / "p.toml"
     profile.write_text(
         'schema = 1\nversion = 1\ntitle = "p"\nquestion = "q"\nbudget_s = 600\nreplicates = 1\n'

@@ -1,4 +1,4 @@
-"""A colleague's run repeated: real runs of `spin`."""
+"""Repeating a colleague's run: real runs of `spin`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gputui.worker.workloads import workload_named
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The result file of a colleague: a run called `ana` on another box, of two launches of one case."""
+    """A colleague's result file: a run called `ana` on another box, with two launches of one case."""
     place = tmp_path_factory.mktemp("like")
     spin = case_of(workload_named("spin"), "mini", Variant("cpu", "fp32", "eager", "1"))
     lines = journal_lines(label="ana", cases=[spin], skipped=(), launches=2, profile="spin", seed=7)
@@ -65,7 +65,7 @@ def test_a_profile_beside_the_run_to_repeat_is_refused_unless_it_is_a_file(
     assert not (tmp_path / "mine.db").exists()
 
 
-def test_a_run_that_is_not_there_is_told_before_anything_is_measured(theirs: Path, tmp_path: Path) -> None:
+def test_an_unknown_run_is_reported_before_anything_is_measured(theirs: Path, tmp_path: Path) -> None:
     done = gputui("run", "--like", f"{theirs}@eve", "--db", tmp_path / "mine.db")
 
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Commands that begin on a screen, where there is no screen."""
+"""Commands that open a screen, without a terminal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def test_without_a_terminal_the_command_that_prints_is_named(
 ) -> None:
     with pytest.raises(SystemExit) as left:
         main(words)
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert left.value.code == 2
-    assert message in said.err
-    assert hint in said.err
-    assert not said.out
+    assert message in output.err
+    assert hint in output.err
+    assert not output.out
 
 
 def test_compare_prints_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

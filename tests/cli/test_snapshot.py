@@ -66,7 +66,7 @@ def test_json_has_the_host_with_units_in_its_names() -> None:
 NO_DRIVER = "driver error nvmlInitWithFlags 9\n"
 
 
-def test_without_a_gpu_the_reason_is_told_and_it_may_be_required() -> None:
+def test_without_a_gpu_the_reason_is_reported_and_it_may_be_required() -> None:
     done = gputui("snapshot", "--require-gpu", "--processes", env=standin_environment(NO_DRIVER))
     assert done.returncode == EXIT_MACHINE_LACKS
     assert done.stdout.startswith("host  ")
@@ -211,7 +211,7 @@ def test_json_names_instances_and_who_is_on_them() -> None:
 @pytest.mark.parametrize(
     ("code", "cause"), [(9, "the NVIDIA driver is not loaded"), (18, "different versions: reboot")]
 )
-def test_a_driver_that_cannot_be_opened_is_told_with_its_cure(code: int, cause: str) -> None:
+def test_a_driver_that_cannot_be_opened_is_reported_with_its_cure(code: int, cause: str) -> None:
     env = standin_environment(f"driver error nvmlInitWithFlags {code}\n")
     done = gputui("snapshot", env=env)
     assert done.returncode == 0
@@ -221,7 +221,7 @@ def test_a_driver_that_cannot_be_opened_is_told_with_its_cure(code: int, cause: 
     assert cause in required.stderr
 
 
-def test_a_library_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_library_that_is_not_there_is_reported(tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").touch()
     done = gputui("snapshot", "--require-gpu", env={"LD_LIBRARY_PATH": str(tmp_path)})
     assert done.returncode == EXIT_MACHINE_LACKS
@@ -264,5 +264,5 @@ def test_of_several_gpus_only_the_one_that_hangs_is_stale(hang: str) -> None:
     assert [finding["word"].split()[0] for finding in gpus[3]["health"]] == ["STALE"]
     assert [process["uses"][0]["device"] for process in found["processes"]] == [1]
     lines = gputui("snapshot", env=standin_environment(f"driver gpus 4\n{hang}\n")).stdout.splitlines()[1:]
-    is_read = hang.startswith("3 hang nvmlDeviceGetCompute")  # which lines without processes do not ask
+    is_read = hang.startswith("3 hang nvmlDeviceGetCompute")  # lines without processes need no process list
     assert ["STALE" in line for line in lines] == [False, False, False, not is_read]

@@ -20,7 +20,7 @@ def git(place: Path, *words: str) -> str:
 
 
 def version_said(place: Path, **environment: str) -> str:
-    """What the gputui in a directory says, asked from elsewhere."""
+    """The version that the gputui in a directory prints, started elsewhere."""
     done = subprocess.run(
         [sys.executable, "-m", "gputui", "--version"],
         cwd=place.parent,
@@ -35,7 +35,7 @@ def version_said(place: Path, **environment: str) -> str:
 
 @pytest.fixture
 def copied(tmp_path: Path, repository: Path) -> Path:
-    """This gputui in a directory that is no clone."""
+    """This gputui in a directory that is not a clone."""
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(repository / "gputui", tmp_path / "here" / "gputui", ignore=ignore)
     return tmp_path / "here"

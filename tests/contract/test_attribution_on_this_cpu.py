@@ -1,4 +1,4 @@
-"""Attribution against the clock: what it blames for a difference is what takes longer when timed alone."""
+"""Attribution checked by timing: the operators it blames for a difference take longer when timed alone."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gputui.worker.workloads import workload_named
 
 RUNS, WINDOWS = 2, 15
 CLEARLY = 2.0
-"""Ratio of an operator timed alone, from which its sign within a step is beyond doubt."""
+"""Ratio of an operator timed alone, beyond which the sign within a step is certain."""
 
 
 def made(precision: str) -> Step:
-    """The training step of one layer of a small GPT on short texts, warm."""
+    """The training step of one layer of a small GPT on short texts, warmed up."""
     workload = workload_named("gpt_train")
     parameters = {**workload.sizes["mini"].parameters, "layers": 1, "context": 64, "batch": 8}
     step = workload.build(Request(parameters, "cpu", resolve(precision, "cpu"), 1, 1, 60.0))
@@ -40,7 +40,7 @@ def watched(step: Step) -> tuple[Operator, ...]:
 
 
 def undisturbed(windows: Sequence[tuple[Operator, ...]]) -> ProfiledSide:
-    """A step whose operators each took as long as in the window where they took least."""
+    """A step whose operators each take their minimum over all windows."""
     least: dict[tuple[str, str, str, str], Operator] = {}
     for row in (row for rows in windows for row in rows):
         key = (row.phase, row.operator, row.shapes, row.dtypes)
@@ -56,7 +56,7 @@ def undisturbed(windows: Sequence[tuple[Operator, ...]]) -> ProfiledSide:
 
 
 def attributed(fp32: Step, amp: Step) -> Attribution:
-    """Of windows taken in turn, so that what others do at the moment falls on both."""
+    """Of interleaved windows, so that load from others affects both."""
     windows = [(watched(fp32), watched(amp)) for _ in range(WINDOWS)]
     return divide_difference(*(undisturbed(side) for side in zip(*windows, strict=True)))
 
@@ -109,11 +109,11 @@ def test_amp_on_this_cpu_is_blamed_and_praised_for_what_the_clock_says_in_every_
 
     for category, ratio in expected.items():
         differences_ns = [in_backward(one, category) for one in found]
-        told = ", ".join(f"{ns / 1e6:+.1f}" for ns in differences_ns)
-        print(f"{category} alone takes {ratio:.2f} x as long in bfloat16; within a step, ms: {told}")
+        message = ", ".join(f"{ns / 1e6:+.1f}" for ns in differences_ns)
+        print(f"{category} alone takes {ratio:.2f} x as long in bfloat16; within a step, ms: {message}")
         if ratio > CLEARLY:
-            assert all(ns > 0 for ns in differences_ns), told
+            assert all(ns > 0 for ns in differences_ns), message
         elif ratio < 1 / CLEARLY:
-            assert all(ns < 0 for ns in differences_ns), told
+            assert all(ns < 0 for ns in differences_ns), message
     for one in found:
         assert sum(part.difference_ns for part in one.parts) == one.difference_ns

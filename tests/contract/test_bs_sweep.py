@@ -1,4 +1,4 @@
-"""The batch sweep: the search on made-up devices, the limit on a real process, and both together."""
+"""The batch sweep: the search on simulated devices, the limit on a real process, and both together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TINY_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32
 
 
 def device_of(most: int, step_s: Callable[[int], float] = lambda batch: 0.1) -> Callable[[int], Tried]:
-    """A device on which `most` samples fit, and 1 MiB each on top of 10."""
+    """A device that fits `most` samples of 1 MiB each, on top of 10 MiB."""
 
     def probe(batch: int) -> Tried:
         if batch > most:

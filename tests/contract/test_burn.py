@@ -1,4 +1,4 @@
-"""The burn-in finds what it is for: numbers that change, and speed that does not last."""
+"""The burn-in detects what it is for: changing results, and speed that drops."""
 
 from __future__ import annotations
 

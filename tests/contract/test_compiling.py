@@ -1,4 +1,4 @@
-"""torch.compile as a mode: what a box must have, what it costs, and that the numbers stay the same."""
+"""torch.compile as a mode: requirements, cost, and unchanged results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_on_a_box_without_what_it_takes_a_compiled_case_is_unsupported(
 
 
 @pytest.mark.slow
-def test_compiled_training_has_the_losses_of_eager_training_and_its_compiling_is_told_apart(
+def test_compiled_training_has_the_losses_of_eager_training_and_compile_time_is_separate(
     tmp_path: Path,
 ) -> None:
     profile = tmp_path / "compiled.toml"

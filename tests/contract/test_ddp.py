@@ -1,4 +1,4 @@
-"""Data parallel training: the ranks train one model together, and none of them outlives what it is for."""
+"""Data parallel training: the ranks train one model together, and none of them outlives its launcher."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def test_two_ranks_train_as_one_process_does_with_both_batches(ranks: RankGroup)
     found = []
     for _ in range(3):
         ranks.ask_all(do="time", steps=1)
-        told = ranks.ask_all(do="digest")
-        assert told[0]["digest"] == told[1]["digest"]
-        assert told[0]["loss"] != told[1]["loss"]
-        found.append(mean(float(answer["loss"]) for answer in told))
+        answers = ranks.ask_all(do="digest")
+        assert answers[0]["digest"] == answers[1]["digest"]
+        assert answers[0]["loss"] != answers[1]["loss"]
+        found.append(mean(float(answer["loss"]) for answer in answers))
     assert found == pytest.approx(losses_of_one_process(3), rel=1e-4)
 
 
@@ -115,9 +115,9 @@ def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Ran
     losses = []
     for _ in range(4):
         sharded.ask_all(do="time", steps=2)
-        told = sharded.ask_all(do="digest")
-        assert told[0]["digest"] == told[1]["digest"]
-        losses.append(mean(float(answer["loss"]) for answer in told))
+        answers = sharded.ask_all(do="digest")
+        assert answers[0]["digest"] == answers[1]["digest"]
+        losses.append(mean(float(answer["loss"]) for answer in answers))
     assert losses[-1] < losses[0]
     assert sharded.ask(0, do="alone", steps=1)["wall_ns"]
     width, context, vocabulary, layers = 32, 16, 64, 2
@@ -132,7 +132,7 @@ def test_what_all_ranks_sum_is_checked_number_by_number(ranks: RankGroup) -> Non
         assert float(answer["seconds"]) > 0
 
 
-def test_what_a_rank_cannot_do_is_told_and_it_goes_on(ranks: RankGroup) -> None:
+def test_what_a_rank_cannot_do_is_reported_and_it_goes_on(ranks: RankGroup) -> None:
     with pytest.raises(RuntimeError, match="lay eggs"):
         ranks.ask(1, do="lay eggs")
     assert ranks.ask(1, do="alone", steps=1)["wall_ns"]
@@ -143,7 +143,7 @@ def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
     assert bus_bytes_per_s(10**9, 0.1, 8) == pytest.approx(1.75e10)
 
 
-def test_a_launcher_that_starts_nothing_is_told_at_once() -> None:
+def test_a_launcher_that_starts_nothing_is_reported_at_once() -> None:
     with pytest.raises(RankLost, match="the launcher ended with status 3"):
         RankGroup("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 

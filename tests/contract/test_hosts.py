@@ -1,4 +1,5 @@
-"""Ranks on several hosts, all of them this one: they meet at a port, train together, and end together."""
+"""Ranks on several hosts, all simulated on this one: they meet at a port, train together, and end
+together."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def train_forever(ranks: RankGroup) -> NoReturn:
 
 @contextmanager
 def joined(rendezvous: str) -> Iterator[subprocess.Popen[str]]:
-    """Another host, which is at hand."""
+    """A second host, ready to join."""
     with start_gputui("join", rendezvous) as guest:
         assert guest.stdout is not None
         assert guest.stdout.readline() == f"waiting for a run at {rendezvous}; Ctrl-C ends\n"
@@ -147,9 +148,9 @@ def test_ranks_of_two_hosts_train_as_one_process_does_and_a_host_stays_for_the_n
                 found = []
                 for _ in range(3):
                     ranks.ask_all(do="time", steps=1)
-                    told = ranks.ask_all(do="digest")
-                    assert told[0]["digest"] == told[1]["digest"]
-                    found.append(mean(float(answer["loss"]) for answer in told))
+                    answers = ranks.ask_all(do="digest")
+                    assert answers[0]["digest"] == answers[1]["digest"]
+                    found.append(mean(float(answer["loss"]) for answer in answers))
             finally:
                 ranks.close()
             assert found == pytest.approx(losses_of_one_process(3), rel=1e-4)
@@ -190,7 +191,7 @@ def test_a_host_that_is_told_to_leave_says_why(rendezvous: str) -> None:
         lines = Lines(listener.accept()[0])
         assert lines.take(time.monotonic() + 300) == {"torch": metadata.version("torch")}
         lines.send({"do": "leave", "why": "torch 1.0 is there, 2.0 here"})
-        said = guest.communicate(timeout=300)[0]
+        message = guest.communicate(timeout=300)[0]
         lines.socket.close()
     assert guest.returncode == 2
-    assert said.endswith("torch 1.0 is there, 2.0 here\n")
+    assert message.endswith("torch 1.0 is there, 2.0 here\n")

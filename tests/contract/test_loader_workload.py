@@ -1,4 +1,4 @@
-"""The data pipeline: what is packed comes back, the same in every process; workers leave with theirs."""
+"""The data pipeline: data survives packing, also across processes; workers end with their parent."""
 
 from __future__ import annotations
 

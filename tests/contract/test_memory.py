@@ -1,4 +1,4 @@
-"""Memory of a step: split by plain rules, against a step whose every byte is known, and what tricks save."""
+"""Memory of a step by part: against a step whose every byte is known, and the savings of tricks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PHASES = (FORWARD, BACKWARD, OPTIMIZER)
 
 
 def split(*events: tuple[int, int, int], phases: tuple[Phase, ...] = PHASES) -> dict[str, int]:
-    """What is there at the peak; events are (instant, address, bytes)."""
+    """Memory by part at the peak; events are (instant, address, bytes)."""
     found = split_at_peak([AllocationEvent(*event) for event in events], phases)
     return {part: size for part, size in found.items() if size}
 
@@ -62,8 +62,8 @@ def test_every_byte_of_a_plain_step_is_found() -> None:
 
     def step(phase: PhaseOf) -> None:
         with phase("forward"):
-            kept = weight * inputs  # 4000 bytes that live on
-            total = (kept * kept).sum()  # 4000 that go, and 4
+            kept = weight * inputs  # 4000 bytes that stay allocated
+            total = (kept * kept).sum()  # 4000 that are freed, and 4
         with phase("backward"):
             total.backward()
 
@@ -83,7 +83,7 @@ def built(trick: str, **more: Parameter) -> Step:
 
 def figures(step: Step) -> dict[str, float]:
     assert step.figures is not None
-    step.run()  # the optimizer makes its state
+    step.run()  # the optimizer creates its state
     return {key: v.value for key, v in step.figures([]).items() if v.value is not None}
 
 

@@ -1,4 +1,4 @@
-"""A case that cannot fit is a result: it says what it asked for, and the cases after it run."""
+"""A case that cannot fit is a result: it reports the size it requested, and later cases run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORKLOAD = Workload(
 
 
 @pytest.mark.slow
-def test_out_of_memory_is_told_in_bytes_and_the_next_case_is_measured(tmp_path: Path) -> None:
+def test_out_of_memory_is_reported_in_bytes_and_the_next_case_is_measured(tmp_path: Path) -> None:
     step = tmp_path / "holding.py"
     step.write_text(STEP)
     done = gputui("run", step, "--db", tmp_path / "a.db", "--budget", "600", "--blocks", "5", "--json")

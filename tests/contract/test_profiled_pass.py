@@ -56,7 +56,7 @@ TINY = Workload(
 
 
 class Heard:
-    """Takes the place of the channel: what was sent stays here."""
+    """Replaces the channel and keeps what was sent."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -113,7 +113,7 @@ def test_memory_at_each_point_is_what_can_be_counted_by_hand() -> None:
     assert {p.optimizer_bytes for p in points.values()} == {weight_bytes}  # momentum
     gradients = [points[name].gradients_bytes for name in list(points)[:4]]
     assert gradients == [weight_bytes, 0, weight_bytes, weight_bytes]
-    # relu's output is kept for two backward nodes, and so is its mean's, a single number
+    # relu's output is kept for two backward nodes, and so is the single number of its mean
     assert input_bytes <= points["after_forward"].activations_bytes <= 3 * input_bytes
     assert points["after_optimizer"].activations_bytes <= 16
     assert points["peak"].allocated_bytes >= max(p.allocated_bytes for p in points.values())
@@ -159,8 +159,8 @@ def failing(error: Exception) -> Workload:
 
 
 def test_a_step_that_cannot_be_built_or_has_no_time_says_why() -> None:
-    said = profiled(failing(RuntimeError("no such thing"))).reason
-    assert said == "RuntimeError; its message is in the worker's log"
+    reported = profiled(failing(RuntimeError("no such thing"))).reason
+    assert reported == "RuntimeError; its message is in the worker's log"
     assert "no time was left" in profiled(TINY, allowance_s=0.0).reason
 
 
@@ -172,7 +172,7 @@ def test_a_step_without_operators_is_not_believed() -> None:
     assert (found.is_valid, found.reason) == (False, "the trace holds no operator")
 
 
-def test_what_a_device_of_another_kind_would_need_is_told() -> None:
+def test_the_needs_of_a_device_of_another_kind_are_reported() -> None:
     from gputui.worker.profiling.profiler import NoTrace, traced
 
     with pytest.raises(NoTrace, match="cannot watch what cuda does"):
@@ -185,7 +185,7 @@ def test_points_are_split_by_plain_rules() -> None:
     events = [
         AllocationEvent(1, 2, -100),  # zero_grad
         AllocationEvent(2, 50, 40),
-        AllocationEvent(12, 2, 100),  # the gradient anew, where the old one was
+        AllocationEvent(12, 2, 100),  # the gradient is allocated again, where the old one was
         AllocationEvent(15, 50, -40),
         AllocationEvent(21, 60, 7),
         AllocationEvent(22, 60, -7),

@@ -20,7 +20,7 @@ from gputui.worker.workloads import WORKLOADS, workload_named
 
 
 def sizes_by_work_of_one_sample(workload: Workload) -> list[list[str]]:
-    """Names of the sizes whose FLOPs are counted; those that differ in their batch only are together."""
+    """Names of the sizes whose FLOPs are counted; sizes that differ only in batch are grouped."""
     together: dict[tuple[object, ...], list[str]] = {}
     for name, size in workload.sizes.items():
         if size.flops_per_step is not None:
@@ -30,7 +30,7 @@ def sizes_by_work_of_one_sample(workload: Workload) -> list[list[str]]:
 
 
 SLOW = {"lstm_train-base"}
-"""256 states one after the other, each with operations of its own: torch needs seconds to count them."""
+"""256 consecutive states with separate operations, which torch needs seconds to count."""
 COUNTED = [
     pytest.param(w, name, id=f"{w.name}-{name}", marks=pytest.mark.slow if f"{w.name}-{name}" in SLOW else ())
     for w in WORKLOADS

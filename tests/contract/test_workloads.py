@@ -1,4 +1,4 @@
-"""What every workload promises, and that the numbers it produces are right."""
+"""The contract of every workload, and the correctness of its results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from gputui.worker.steps.flops import EncoderShape, GptShape, LlamaShape, LstmSh
 from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 
-torch.set_num_threads(1)  # tiny steps gain nothing from more, and on a busy box threads wait for each other
+torch.set_num_threads(1)  # tiny steps do not benefit from more, and on a busy box threads wait for each other
 
 TINY_TEXT: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64}
 TINY_LSTM: dict[str, Parameter] = {
@@ -75,12 +75,12 @@ TINY: dict[str, dict[str, Parameter]] = {
     "style_fps": {"height": 16, "width": 24},
     "gpt_train": {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 64, "batch": 4},
 }
-"""Where a workload's parameters have these names, values that make it quick; the rest is `mini`."""
+"""Small values of workload parameters by name; other parameters are those of `mini`."""
 
 MAKES_DATA = ("loader",)
-"""Whose work it is to make data in every step."""
+"""Workloads whose work is to make data in every step."""
 ELSEWHERE = ("bs_sweep", "infer_best", "ddp")
-"""They do their steps in processes of their own, and have tests of their own."""
+"""Workloads whose steps run in other processes; they have separate tests."""
 HERE = [w for w in WORKLOADS if w.name not in ELSEWHERE]
 TRAINING = [w for w in HERE if w.workload_class == "training"]
 RESNETS = [
@@ -90,7 +90,7 @@ RESNETS = [
 
 
 def minis(workload: Workload) -> list[str]:
-    """Its sizes that a CPU does in seconds: `mini`, or one `mini-WHICH` for each kind of work it has."""
+    """Its sizes that a CPU runs in seconds: `mini`, or one `mini-WHICH` for each kind of work."""
     return [name for name in workload.sizes if name.partition("-")[0] == "mini"]
 
 
@@ -101,14 +101,14 @@ each_inference = pytest.mark.parametrize(
     ids=lambda value: getattr(value, "name", value),
 )
 STATELESS = ["infer_lat", "infer_rps", "style_fps"]
-"""Inference whose steps do not depend on the steps before them."""
+"""Inference whose steps do not depend on previous steps."""
 each_training = pytest.mark.parametrize("workload", TRAINING, ids=lambda w: w.name)
 
 
 def built(
     workload: Workload, precision: str = "fp32", *, size: str = "", seed: int = 1, threads: int = 1
 ) -> Step:
-    """A small step of this workload on the CPU, after the first of its sizes that CPUs share."""
+    """A small step of this workload on the CPU, at the first of its sizes for CPUs."""
     parameters = workload.sizes[size or minis(workload)[0]].parameters
     small = {name: value for name, value in TINY.get(workload.name, {}).items() if name in parameters}
     return workload.build(Request(parameters | small, "cpu", resolve(precision, "cpu"), threads, seed))
@@ -136,7 +136,7 @@ ANSWERS_TO_THE_HOST = {"_local_scalar_dense", "is_nonzero"}
 
 
 class Operations(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read torch
-    """Remembers every operation that torch really did, with its tensors."""
+    """Records every operation that torch executes, with its tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def test_a_job_of_advise_is_answered_by_workloads_that_do_it_in_its_unit(
     job: tuple[str, str], names: tuple[str, ...]
 ) -> None:
     unit, verb = job
-    units = {unit, "seq"} if unit == "tok" else {unit}  # a text is so many tokens
+    units = {unit, "seq"} if unit == "tok" else {unit}  # a text has this many tokens
     for name in names:
         workload = workload_named(name)
         assert workload.unit in units, f"ANSWERS: {name} counts {workload.unit}, the job {unit}"
@@ -213,7 +213,7 @@ def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
 
 
 def test_the_worker_and_the_rest_of_gputui_know_the_same_words() -> None:
-    assert tuple(RATES) == contract_check.UNITS
+    assert tuple(RATES) == contract_check.UNITS, "RATES of model/units.py has other units than UNITS"
     assert contract_check.SUFFIXES == FIGURE_SUFFIXES
     assert contract_check.CLASSES == WORKLOAD_CLASSES
     assert contract_check.PRECISIONS == PRECISIONS
@@ -228,7 +228,7 @@ LATENCY = Figure("p99_s", "p99", "s", "less", "median")
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "wanted"),
     [
         ({"unit": "sample"}, f"unit: 'sample'; expected one of {', '.join(RATES)}"),
         (
@@ -278,12 +278,12 @@ LATENCY = Figure("p99_s", "p99", "s", "less", "median")
     ids=lambda value: value.partition(";")[0] if isinstance(value, str) else "",
 )
 def test_a_workload_outside_the_contract_is_refused_with_its_file_and_what_was_expected(
-    changed: dict[str, Any], said: str
+    changed: dict[str, Any], wanted: str
 ) -> None:
     wrong = replace(workload_named("gemm"), **changed)
     with pytest.raises(contract_check.NotInContract) as refused:
         contract_check.check_all([*WORKLOADS[1:], wrong])
-    assert str(refused.value).startswith(f"gemm.py: {said}")
+    assert str(refused.value).startswith(f"gemm.py: {wanted}")
 
 
 def test_two_workloads_of_one_name_are_refused() -> None:
@@ -411,7 +411,7 @@ def test_amp_trains_like_fp32(workload: Workload) -> None:
 @pytest.mark.parametrize(
     "workload", [w for w in HERE if "amp" in w.precisions and w.name not in MAKES_DATA], ids=lambda w: w.name
 )
-def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
+def test_products_and_convolutions_are_done_in_the_requested_precision(
     workload: Workload, precision: str, dtype: torch.dtype
 ) -> None:
     step = built(workload, precision)
@@ -433,7 +433,7 @@ def test_products_and_convolutions_are_done_in_the_precision_that_was_asked_for(
 )
 def test_a_step_makes_no_data_and_asks_the_device_for_no_number(workload: Workload, size: str) -> None:
     step = built(workload, size=size)
-    step.run()  # an optimizer makes its state in the first step
+    step.run()  # an optimizer creates its state in the first step
     with Operations() as operations:
         step.run()
     done = {name for name, _ in operations.done}
@@ -482,7 +482,7 @@ def test_inference_in_amp_answers_what_fp32_does(workload: Workload, size: str) 
 
 @each_inference
 def test_inference_in_fp16_stays_within_its_range(workload: Workload, size: str) -> None:
-    """What `amp` becomes on GPUs without bf16."""
+    """What `amp` means on GPUs without bf16."""
     parameters = workload.sizes[size].parameters
     small = {name: value for name, value in TINY[workload.name].items() if name in parameters}
     step = workload.build(Request(parameters | small, "cpu", Precision("amp", "amp-fp16", "cpu"), 1, 1))
@@ -534,7 +534,7 @@ def test_generation_with_a_cache_is_the_recomputation_of_the_whole_text_token_by
     shape = LlamaShape(layers=2, heads=2, width=32, hidden=48, vocabulary=64, cache=16)
     model = Llama(shape, batch=3).double().requires_grad_(False)
     for parameter in model.parameters():
-        parameter.mul_(10)  # so that a wrong place or a wrong mask is not lost in rounding
+        parameter.mul_(10)  # so that a wrong position or mask is not lost in rounding
     text = torch.randint(shape.vocabulary, (3, 5))
     places = torch.arange(shape.cache)
     scores = model(text, places[:5])
@@ -617,7 +617,7 @@ def test_an_answer_of_decoding_that_is_not_finite_shows_in_its_result() -> None:
 
 
 def answer_of(step: Step) -> torch.Tensor:
-    """What a step of inference hands out: the memory it was written to."""
+    """The output of an inference step: the memory it was written to."""
     answer = step.run()
     assert isinstance(answer, torch.Tensor)
     return answer
@@ -711,7 +711,7 @@ def check_against_float64(
     for weight, exact_weight in zip(model.parameters(), exact_model.parameters(), strict=True):
         assert weight.grad is not None
         assert exact_weight.grad is not None
-        # A sum that is nearly 0 may pass a ReLU in one of the two only.
+        # A sum close to 0 may pass a ReLU in only one of the two.
         assert relative_error(weight.grad, exact_weight.grad) < 1e-2
 
 

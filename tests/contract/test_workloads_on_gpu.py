@@ -1,4 +1,4 @@
-"""What only a CUDA device can show: nothing in a step waits for it, and every copy arrives."""
+"""Properties that only a CUDA device can show: nothing in a step synchronizes, and every copy arrives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputui.worker.workloads import WORKLOADS, workload_named, xfer
 pytestmark = pytest.mark.gpu
 
 WAITED_FOR = {"infer_lat", "style_fps"}
-"""Their answers reach the host: that is the work."""
+"""Workloads whose results reach the host, as that is their work."""
 SMALLEST = [
     (workload, size)
     for workload in WORKLOADS
@@ -37,7 +37,7 @@ def built(workload: Workload, size: str, precision: str = "fp32") -> Step:
 
 @contextmanager
 def no_waiting() -> Iterator[None]:
-    """An operation that makes the host wait for the device raises."""
+    """Raise if an operation makes the host wait for the device."""
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:

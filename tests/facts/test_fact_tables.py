@@ -5,7 +5,13 @@ import itertools
 import pytest
 
 from gputui.facts.gpus import GpuFacts, find_gpu
-from gputui.facts.instances import closest_instances, find_instance, list_price
+from gputui.facts.instances import (
+    cheapest_instance,
+    closest_instances,
+    find_instance,
+    list_price,
+    most_rented,
+)
 from gputui.facts.plausible import PlausibleRange, expected
 from gputui.facts.tables import (
     GpuRow,
@@ -137,3 +143,44 @@ def test_an_instance_without_a_known_price_is_missing_and_never_free() -> None:
 
     assert unpriced
     assert all(isinstance(list_price(row), Missing) for row in unpriced)
+
+
+def test_gpus_of_more_providers_are_rented_before_those_of_fewer() -> None:
+    ranked = most_rented()
+    assert len(ranked) == len(set(ranked))
+    providers = {
+        gpu: {
+            row.provider
+            for row in instance_rows()
+            if row.gpu == gpu
+            and row.gpu_count >= 1
+            and row.price_kind != "seed"
+            and isinstance(row.usd_per_hour, float)
+            and row.usd_per_hour > 0
+        }
+        for gpu in ranked
+    }
+    counts = [len(providers[gpu]) for gpu in ranked]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] > 0
+
+
+def test_the_cheapest_instance_costs_money_and_has_as_many_gpus_as_are_needed() -> None:
+    free = {row.gpu for row in instance_rows() if row.usd_per_hour == 0}
+    assert free
+    for gpu in {row.gpu for row in instance_rows()}:
+        for count in (1, 2, 8):
+            found = cheapest_instance(gpu, count)
+            if found is None:
+                continue
+            row, price = found
+            assert (row.gpu, row.usd_per_hour) == (gpu, price)
+            assert row.gpu_count >= count
+            assert price > 0
+    assert cheapest_instance("H100 SXM 80GB", 1000) is None
+
+
+def test_a_share_of_a_gpu_is_not_an_offer() -> None:
+    for gpu in {row.gpu for row in instance_rows() if row.gpu_count < 1}:
+        found = cheapest_instance(gpu, 0)
+        assert found is None or found[0].gpu_count >= 1

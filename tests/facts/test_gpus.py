@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gputui.facts.gpus import GpuFacts, find_gpu, peak_bandwidth, peak_for
+from gputui.facts.gpus import KEPT_BY_THE_DRIVER, GpuFacts, find_gpu, memory_of, peak_bandwidth, peak_for
+from gputui.facts.tables import gpu_rows
 from gputui.model.absent import Missing
 
 
@@ -42,7 +43,7 @@ def test_a_driver_name_finds_its_own_row_and_not_a_lookalike(device_name: str, n
     assert found(device_name).name == name
 
 
-def test_parts_with_one_name_are_told_apart_by_memory() -> None:
+def test_parts_with_one_name_are_distinguished_by_memory() -> None:
     assert found("NVIDIA GeForce RTX 3080", 10.0).name == "RTX 3080"
     assert found("NVIDIA GeForce RTX 3080", 12.0).name == "RTX 3080 12GB"
     assert found("NVIDIA H20", 95.6).name == "H20"
@@ -109,3 +110,15 @@ def test_what_a_gpu_cannot_do_is_missing_and_never_zero() -> None:
 
 def test_a_gpu_without_tensor_units_has_its_vector_rate_as_fp16_peak() -> None:
     assert peak_for(found("Tesla P100-PCIE-16GB"), "amp-fp16") == pytest.approx(18.7e12)
+
+
+def test_memory_is_the_drivers_figure_and_else_the_sales_figure_less_what_any_driver_keeps() -> None:
+    for row in gpu_rows():
+        size = memory_of(row)
+        if row.nvml_memory_mib is not None:
+            assert size == row.nvml_memory_mib * 2**20, row.name
+            assert row.memory_gib is None or size >= row.memory_gib * (1 - KEPT_BY_THE_DRIVER) * 2**30
+        elif row.memory_gib is not None:
+            assert size == pytest.approx(row.memory_gib * (1 - KEPT_BY_THE_DRIVER) * 2**30), row.name
+        else:
+            assert isinstance(size, Missing), row.name

@@ -1,4 +1,4 @@
-"""Whatever is killed whenever: what was reported as finished is in the file, once, and the file is whole."""
+"""Whatever is killed at whatever time: finished work is in the file exactly once, and the file is intact."""
 
 from __future__ import annotations
 

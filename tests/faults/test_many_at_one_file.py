@@ -1,4 +1,4 @@
-"""Writers and readers of one file at one time."""
+"""Concurrent writers and readers of one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that fill up, files that vanish, directories that may not be written, runs that are begun twice."""
+"""Full disks, files that vanish, directories without write permission, runs that are started twice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 def begun(profile: Path, db: Path, launches: int = 1) -> tuple[subprocess.Popen[str], Path]:
-    """A viewer and the run directory of its run, which has begun so many launches."""
+    """A viewer and the run directory of its run, after this many launches have begun."""
     viewer = start_gputui("run", profile, "--db", db)
     home = Path(os.environ["GPUTUI_STATE"]) / "runs"
 
@@ -66,7 +66,7 @@ def runs_in(db: Path) -> list[dict[str, str]]:
 
 
 def limit_files(run_dir: Path, to_bytes: int) -> None:
-    """No file of the supervisor, nor of what it starts from now on, may grow beyond this."""
+    """Limit the size of the files of the supervisor and its future children."""
     holder = read_holder(run_dir)
     assert holder
     resource.prlimit(holder.pid, resource.RLIMIT_FSIZE, (to_bytes, to_bytes))
@@ -80,11 +80,11 @@ def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_f
     db = tmp_path / "a.db"
     viewer, run_dir = begun(profile, db, launches=2)
     limit_files(run_dir, (run_dir / JOURNAL_NAME).stat().st_size + 300)
-    said = viewer.communicate(timeout=300)[0]
-    assert "Traceback" not in said
-    assert viewer.returncode in (1, 4), said
+    output = viewer.communicate(timeout=300)[0]
+    assert "Traceback" not in output
+    assert viewer.returncode in (1, 4), output
     if viewer.returncode == 4:
-        assert "gputui import" in said
+        assert "gputui import" in output
         assert "was not stored yet: " in gputui("runs", db).stderr
     (run,) = runs_in(db)
     assert run["status"] == "interrupted"
@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_f
 def test_the_last_words_of_a_run_find_room_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full while the reserve lies on it, as a disk of that size would be."""
+    """Simulate a full disk while the reserve exists, as on a disk of that size."""
     write, reserve = os.write, tmp_path / RESERVE_NAME
 
     left = 10
@@ -126,7 +126,7 @@ def _whole_lines(run_dir: Path) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_deleted_in_mid_run_is_made_anew(tmp_path: Path, profile: Path) -> None:
+def test_a_file_that_is_deleted_during_a_run_is_created_again(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
     assert gputui("run", profile, "--db", db, "--label", "first").returncode == 0
     (run_dir,) = (Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()
@@ -145,14 +145,14 @@ def test_a_file_that_is_replaced_in_mid_run_is_left_alone_and_the_journal_kept(
     db = tmp_path / "a.db"
     viewer, run_dir = begun(profile, db)
     db.write_text("somebody's notes")
-    said = viewer.communicate(timeout=300)[0]
+    output = viewer.communicate(timeout=300)[0]
     assert viewer.returncode == 4
-    assert "was measured but not stored" in said
+    assert "was measured but not stored" in output
     assert db.read_text() == "somebody's notes"
-    told = re.search(r"gputui import (\S+) --db FILE", said)
-    assert told
+    message = re.search(r"gputui import (\S+) --db FILE", output)
+    assert message
     other = tmp_path / "other.db"
-    assert gputui("import", told.group(1), "--db", other).returncode == 0
+    assert gputui("import", message.group(1), "--db", other).returncode == 0
     assert [run["status"] for run in runs_in(other)] == ["finished"]
     assert len(read_journal(run_dir).of(Block)) >= 5
 
@@ -199,10 +199,10 @@ def test_a_run_directory_that_becomes_read_only_costs_the_run_but_not_what_is_fi
         lambda: any(isinstance(line, LaunchEnd) for line in JournalTail(run_dir).poll()), "no launch ends"
     )
     run_dir.chmod(0o500)
-    said = viewer.communicate(timeout=300)[0]
+    output = viewer.communicate(timeout=300)[0]
     run_dir.chmod(0o700)
-    assert "Traceback" not in said
-    assert viewer.returncode in (0, 1), said  # a case that another launch measured has not failed
+    assert "Traceback" not in output
+    assert viewer.returncode in (0, 1), output  # a case that another launch measured has not failed
     (run,) = runs_in(db)
     assert run["status"] in ("finished", "failed")
     assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"
@@ -234,7 +234,7 @@ def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, pro
 def test_a_run_of_another_host_is_not_taken_for_one_that_lost_its_supervisor(
     tmp_path: Path, profile: Path
 ) -> None:
-    """Its directory lies on a disk that both hosts share; this host cannot see whether it is executed."""
+    """Its directory is on a disk shared by two hosts; this host cannot see whether the run is executing."""
     db = tmp_path / "a.db"
     viewer, run_dir = begun(profile, db)
     holder = read_holder(run_dir)

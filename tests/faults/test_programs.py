@@ -1,4 +1,4 @@
-"""Programs of all kinds under a real supervisor: what is timed, what is said, and what is left behind."""
+"""Programs of all kinds under a real supervisor: what is timed, reported, and left behind."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ ENDLESS = ("endless", "stubborn")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the journal has of one program."""
+class ProgramJournal:
+    """The journal lines of one program."""
 
     end: CaseEnd
     warm: CaseWarm | None
@@ -67,7 +67,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
-    """One run of all programs, in their order; of its time the endless ones have little."""
+    """One run of all programs, in order; the endless ones get little of its time."""
     place = tmp_path_factory.mktemp("programs")
     cases = [
         program_case(
@@ -99,10 +99,10 @@ def with_programs(plan: Plan, directory: Path) -> Plan:
     return replace(plan, replicates=1, commands=commands, launches=launches)
 
 
-def told(run: Supervised, name: str) -> Told:
+def journal_of(run: Supervised, name: str) -> ProgramJournal:
     case_id = NAMES.index(name)
     warm = [line for line in run.lines(CaseWarm) if line.case_id == case_id]
-    return Told(
+    return ProgramJournal(
         end=next(line for line in run.lines(CaseEnd) if line.case_id == case_id),
         warm=warm[0] if warm else None,
         blocks=tuple(line for line in run.lines(Block) if line.case_id == case_id),
@@ -118,7 +118,7 @@ def assert_joined(blocks: tuple[Block, ...]) -> None:
 
 
 def test_the_time_between_matches_is_a_block_and_the_first_match_starts_the_clock(run: Supervised) -> None:
-    ticks = told(run, "ticks")
+    ticks = journal_of(run, "ticks")
     assert (ticks.end.outcome, ticks.end.reason, ticks.end.blocks) == ("ok", "", len(ticks.blocks))
     assert sum(block.steps for block in ticks.blocks) == 59
     assert_joined(ticks.blocks)
@@ -129,7 +129,7 @@ def test_the_time_between_matches_is_a_block_and_the_first_match_starts_the_cloc
 
 
 def test_a_program_without_a_pattern_is_one_block_with_its_own_cpu_time(run: Supervised) -> None:
-    whole = told(run, "whole")
+    whole = journal_of(run, "whole")
     (block,) = whole.blocks
     assert (whole.end.outcome, whole.warm) == ("ok", None)
     assert block.steps == 1
@@ -139,61 +139,61 @@ def test_a_program_without_a_pattern_is_one_block_with_its_own_cpu_time(run: Sup
 
 
 def test_an_endless_program_with_blocks_enough_is_ended_and_counts(run: Supervised) -> None:
-    endless = told(run, "endless")
+    endless = journal_of(run, "endless")
     assert endless.end.outcome == "ok"
     assert len(endless.blocks) >= 5
     assert_joined(endless.blocks)
 
 
 def test_a_program_that_ignores_its_end_is_killed_and_was_too_long(run: Supervised) -> None:
-    stubborn = told(run, "stubborn")
+    stubborn = journal_of(run, "stubborn")
     assert (stubborn.end.outcome, stubborn.blocks) == ("skipped", ())
     assert stubborn.end.reason.startswith("too slow for its ")
 
 
-def test_a_program_that_fails_is_told_with_its_status_and_who_watches_sees_its_last_line_without_paths(
+def test_a_failing_program_is_reported_with_its_status_and_viewers_see_its_last_line_without_paths(
     run: Supervised,
 ) -> None:
-    fails = told(run, "fails")
+    fails = journal_of(run, "fails")
     assert (fails.end.outcome, fails.blocks) == ("failed", ())
     assert fails.end.reason == "it left with status 3"
     (launch,) = [end for end in run.lines(LaunchEnd) if end.launch_id == fails.end.launch_id]
     assert launch.log_tail.endswith("model.bin is bad")
     assert b"/ada" not in run.journal_bytes()
-    assert told(run, "dies").end.reason == "it died of SIGKILL"
+    assert journal_of(run, "dies").end.reason == "it died of SIGKILL"
 
 
 def test_blocks_of_a_program_that_fails_in_the_end_do_not_count(run: Supervised) -> None:
-    late = told(run, "fails late")
+    late = journal_of(run, "fails late")
     assert (late.end.outcome, late.end.reason) == ("failed", "it left with status 5")
     assert late.blocks
 
 
-def test_too_few_matches_are_told_with_their_number(run: Supervised) -> None:
-    assert told(run, "no match").end.outcome == "failed"
-    assert told(run, "no match").end.reason == "no line of its output matched the pattern"
-    assert told(run, "few").end.outcome == "skipped"
-    assert told(run, "few").end.reason.startswith("3 matches, ")
-    burst = told(run, "one burst")
+def test_too_few_matches_are_reported_with_their_number(run: Supervised) -> None:
+    assert journal_of(run, "no match").end.outcome == "failed"
+    assert journal_of(run, "no match").end.reason == "no line of its output matched the pattern"
+    assert journal_of(run, "few").end.outcome == "skipped"
+    assert journal_of(run, "few").end.reason.startswith("3 matches, ")
+    burst = journal_of(run, "one burst")
     assert burst.end.outcome == "skipped"
     assert "7 matches" in burst.end.reason
     assert "buffered" in burst.end.reason
 
 
 def test_a_progress_bar_that_rewrites_its_line_has_lines_too(run: Supervised) -> None:
-    bar = told(run, "bar")
+    bar = journal_of(run, "bar")
     assert bar.end.outcome == "ok"
     assert sum(block.steps for block in bar.blocks) == 39
 
 
 def test_garbage_and_endless_lines_between_matches_change_nothing(run: Supervised) -> None:
-    garbage = told(run, "garbage")
+    garbage = journal_of(run, "garbage")
     assert garbage.end.outcome == "ok", garbage.end.reason
     assert sum(block.steps for block in garbage.blocks) == 7
 
 
 def test_of_fifty_megabytes_of_output_both_ends_are_kept(run: Supervised) -> None:
-    chatter = told(run, "chatter")
+    chatter = journal_of(run, "chatter")
     assert chatter.end.outcome == "ok"
     text = chatter.log.read_bytes()
     assert len(text) < 2**21
@@ -203,20 +203,20 @@ def test_of_fifty_megabytes_of_output_both_ends_are_kept(run: Supervised) -> Non
 
 
 def test_a_child_that_a_program_leaves_behind_is_ended_and_not_waited_for(run: Supervised) -> None:
-    assert told(run, "leaves a child").end.outcome == "ok"
+    assert journal_of(run, "leaves a child").end.outcome == "ok"
     assert living_members(run.process.pid) == []
 
 
-def test_a_program_decides_over_its_threads_and_sees_no_gpu_it_is_not_said_to_use(run: Supervised) -> None:
-    assert told(run, "threads").end.outcome == "ok", told(run, "threads").end.reason
+def test_a_program_decides_over_its_threads_and_sees_no_gpu_that_it_was_not_given(run: Supervised) -> None:
+    assert journal_of(run, "threads").end.outcome == "ok", journal_of(run, "threads").end.reason
 
 
 def test_every_program_had_one_launch_and_the_journal_is_whole(run: Supervised) -> None:
-    assert run.process.returncode == 0, run.said()
+    assert run.process.returncode == 0, run.output()
     assert [start.case_ids for start in run.lines(LaunchStart)] == [(i,) for i in range(len(NAMES))]
     assert read_journal(run.run_dir).damage == ()
     for name in NAMES:
-        assert told(run, name).end.blocks == len(told(run, name).blocks)
+        assert journal_of(run, name).end.blocks == len(journal_of(run, name).blocks)
 
 
 def test_a_program_that_never_stops_matching_is_ended_at_the_cap(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ class Channel:
     def send(self, kind, **fields):
         print(json.dumps({"kind": kind, **fields}), file=sys.stderr)
 command = {"argv": sys.argv[1:], "pattern": "^step", "directory": "."}
-described = {"allowance_s": 60, "cases": [{"case_id": 0, "command": command}]}
-CommandLaunch(described, Channel(), time.monotonic_ns(), max_blocks=7).run()
+journal_of = {"allowance_s": 60, "cases": [{"case_id": 0, "command": command}]}
+CommandLaunch(journal_of, Channel(), time.monotonic_ns(), max_blocks=7).run()
 """
     done = subprocess.run(
         [sys.executable, "-c", driver, *PYTHON, TICKS.format(10**9)],
@@ -238,6 +238,6 @@ CommandLaunch(described, Channel(), time.monotonic_ns(), max_blocks=7).run()
         timeout=PATIENCE_S,
         check=True,
     )
-    said = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [line["kind"] for line in said] == ["warm", *["block"] * 7, "case_end"]
-    assert (said[-1]["outcome"], said[-1]["blocks"]) == ("ok", 7)
+    output = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["kind"] for line in output] == ["warm", *["block"] * 7, "case_end"]
+    assert (output[-1]["outcome"], output[-1]["blocks"]) == ("ok", 7)

@@ -1,4 +1,4 @@
-"""Runs that are left, watched again, by several, and stopped: a run belongs to its supervisor."""
+"""Runs that are left, watched again by several viewers, and stopped: a run belongs to its supervisor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 def detached(profile: Path, db: Path, *words: str) -> str:
-    """Start a run that is left to itself; its short id."""
+    """Start a run in the background; returns its short id."""
     done = gputui("run", profile, "--db", db, "--detach", *words)
     assert done.returncode == 0, done.stderr
     found = re.search(r"run ([0-9a-f]{8}) goes on", done.stdout)
@@ -59,16 +59,16 @@ def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Pat
     name = detached(profile, db, "--label", "mine")
     assert f"in progress: {name} (mine) into {db}: gputui attach {name}" in gputui("runs", db).stderr
     viewers = [start_gputui("attach"), start_gputui("attach", "mine")]
-    said = [viewer.communicate(timeout=LONGEST_S)[0] for viewer in viewers]
-    assert [viewer.returncode for viewer in viewers] == [0, 0], said
-    for text in said:
+    output = [viewer.communicate(timeout=LONGEST_S)[0] for viewer in viewers]
+    assert [viewer.returncode for viewer in viewers] == [0, 0], output
+    for text in output:
         assert len(re.findall(r"\d:\d\d launch \d+ spin", text)) == 10
         assert f"stored as {name}" in text
     assert statuses(db) == ["finished"]
 
 
 @pytest.mark.slow
-def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
+def test_stop_keeps_what_is_finished_and_notifies_a_viewer(tmp_path: Path) -> None:
     profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
     name = detached(profile, db)
@@ -78,9 +78,9 @@ def test_stop_keeps_what_is_finished_and_tells_a_viewer(tmp_path: Path) -> None:
     stopped = gputui("stop", name)
     assert stopped.returncode == 0, stopped.stderr
     assert f"stored as {name}" in stopped.stdout
-    said = viewer.communicate(timeout=LONGEST_S)[0]
+    output = viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 128 + signal.SIGTERM
-    assert "run interrupted: stopped by SIGTERM" in said
+    assert "run interrupted: stopped by SIGTERM" in output
     assert statuses(db) == ["interrupted"]
     *finished, last = [end.outcome for end in read_journal(run_dir).of(LaunchEnd)]
     assert (set(finished), last) == ({"ok"}, "interrupted")
@@ -152,9 +152,9 @@ def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: 
     holder = read_holder(run_dir)
     assert holder
     os.kill(holder.pid, signal.SIGKILL)
-    said = viewer.communicate(timeout=LONGEST_S)[0]
+    output = viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 1
-    assert re.search(r"was not stored yet: \d+ finished launch(es)? (is|are) in", said)
+    assert re.search(r"was not stored yet: \d+ finished launch(es)? (is|are) in", output)
     assert statuses(db) == ["interrupted"]
 
 

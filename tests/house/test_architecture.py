@@ -1,4 +1,4 @@
-"""What is imported by whom, seen in real processes; and where the profiles are found."""
+"""Imports as real processes make them; and where the profiles are found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.worker.workloads import WORKLOADS
 
 MAY_BE_THERE = {"pynvml", "psutil", "_psutil_linux", "_psutil_posix", "gputui"}
-"""Beside the standard library, in the half that measures."""
+"""Allowed besides the standard library in the half that measures."""
 HEAVY = {"torch", "textual", "pandas"}
 
 AFTER_IMPORTS = """
@@ -41,7 +41,7 @@ print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules
 
 
 def python(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run code in a Python of its own, without what coverage or a site hook would import."""
+    """Run code in a separate Python, without imports by coverage or site hooks."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,
@@ -103,25 +103,25 @@ def after_command(*words: str, cwd: Path | None = None) -> tuple[str, int | None
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_help_of_a_command_imports_nothing_heavy(command: Command) -> None:
-    said, status, modules = after_command(command.name, "--help")
+    message, status, modules = after_command(command.name, "--help")
     assert status in (0, None)
-    assert said.startswith("Usage: ")
+    assert message.startswith("Usage: ")
     assert modules & HEAVY == set()
 
 
 def test_help_lists_every_command_and_imports_none_of_them() -> None:
-    said, status, modules = after_command("--help")
+    message, status, modules = after_command("--help")
     assert status in (0, None)
     for command in COMMANDS:
-        assert command.summary.split()[0] in said
+        assert command.summary.split()[0] in message
     assert modules & {*HEAVY, "duckdb", "numpy", "msgspec", "rich", "psutil", "pynvml"} == set()
 
 
 def test_listing_the_profiles_imports_neither_torch_nor_a_database(tmp_path: Path) -> None:
-    said, status, modules = after_command("profiles", cwd=tmp_path)
+    message, status, modules = after_command("profiles", cwd=tmp_path)
     assert status in (0, None)
     for profile in shipped_profiles():
-        assert profile.name in said
+        assert profile.name in message
     assert modules & {*HEAVY, "duckdb"} == set()
 
 
@@ -176,7 +176,7 @@ def test_an_installed_wheel_finds_its_profiles_and_sends_its_measuring_half(
     venv.create(tmp_path / "env", system_site_packages=False, symlinks=True)
     site = next((tmp_path / "env").glob("lib/python*/site-packages"))
     zipfile.ZipFile(wheel).extractall(site)
-    # What gputui needs is taken from here, behind the wheel; this checkout's own .pth is not followed.
+    # gputui's dependencies are taken from here, after the wheel; this checkout's .pth is not followed.
     (site / "needs.pth").write_text("\n".join(p for p in sys.path if p.endswith("site-packages")))
     send = "from gputui.recording.deployment import measuring_half; print(len(measuring_half()))"
     done = subprocess.run(

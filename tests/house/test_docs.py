@@ -1,4 +1,4 @@
-"""What the pages say of commands, profiles and workloads is what there is."""
+"""The pages agree with the code on commands, profiles and workloads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import pytest
 from gputui.cli import COMMANDS, Command
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.worker.contract import Workload
+from gputui.worker.contract_check import UNITS
 from gputui.worker.workloads import WORKLOADS
 
 OF_THE_GROUP = {"--help", "--version", "--debug", "--ascii", "--notify"}
 OF_SCRIPTS = {"--real", "--measure"}
 """Of tests/benchmarks and screenshots."""
+
+PLACEHOLDERS = {"NAME", "WHICH"}
 
 
 def options_of(command: Command) -> list[tuple[str, ...]]:
@@ -59,19 +62,27 @@ def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> 
 
 
 def row_of(name: str, page: str) -> str:
-    """The row of a table of docs/profiles.md that begins with this name."""
+    """The row that begins with this name in a table of docs/profiles.md."""
     rows = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
     assert len(rows) == 1, f"docs/profiles.md has {len(rows)} rows that begin with | `{name}` |"
     return str(rows[0])
 
 
+@pytest.mark.parametrize("page", ["own-workloads.md", "profiles.md", "json.md"])
+def test_a_page_that_lists_units_lists_all_of_them(page: str, pages: dict[str, str]) -> None:
+    listed = [line for line in pages[page].splitlines() if re.search(r"\bimg\b.*\btok\b.*\bframe\b", line)]
+    assert len(listed) == 1
+    missing = [unit for unit in UNITS if not re.search(rf"\b{unit}\b", listed[0])]
+    assert missing == [], f"docs/{page}: {listed[0]!r} lacks {missing}"
+
+
 @pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
-def test_the_page_of_profiles_tells_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
+def test_the_page_of_profiles_states_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
     assert row_of(profile.name, pages["profiles.md"]).endswith(f"| {round(profile.budget_s / 60, 1):g} min |")
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_the_page_of_profiles_tells_of_each_workload(workload: Workload, pages: dict[str, str]) -> None:
+def test_the_page_of_profiles_lists_each_workload(workload: Workload, pages: dict[str, str]) -> None:
     assert f"| {', '.join(workload.precisions)} |" in row_of(workload.name, pages["profiles.md"])
     compiled = pages["profiles.md"].partition("`modes = ")[2].partition("\n\n")[0]
     assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes)
@@ -96,3 +107,13 @@ def test_every_file_that_contributors_are_sent_to_is_there(repository: Path) -> 
     assert len(named) > 20
     roots = (repository, repository / "gputui", repository / "gputui" / "worker")
     assert sorted(name for name in named if not any((root / name).exists() for root in roots)) == []
+
+
+def test_every_name_that_contributors_are_sent_to_is_defined(repository: Path) -> None:
+    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    written = " ".join(re.findall(r"`([^`\n]+)`", page))
+    named = set(re.findall(r"\b(?:[A-Z][a-z]+){1,4}\b|\b[A-Z][A-Z_]{3,}\b", written)) - PLACEHOLDERS
+    assert len(named) > 20
+    code = [path for room in ("gputui", "tests/contract") for path in (repository / room).rglob("*.py")]
+    known = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in code)))
+    assert sorted(named - known) == []

@@ -1,4 +1,4 @@
-"""No module and no room of gputui imports itself by a detour, not even lazily or for its types alone."""
+"""No module and no room of gputui imports itself indirectly, not even lazily or only for types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def module_name(path: Path) -> str:
 
 
 def imports_of(repository: Path) -> Graph:
-    """Every module with those it imports, wherever the statement stands."""
+    """Every module with its imports, at any place in the file."""
     files = {module_name(p.relative_to(repository)): p for p in (repository / "gputui").rglob("*.py")}
     found: Graph = {}
     for name, path in files.items():
@@ -34,7 +34,7 @@ def imports_of(repository: Path) -> Graph:
 
 
 def room_of(module: str) -> str:
-    """The room a module lies in; a module that lies on a floor itself is one."""
+    """The room of a module; a module directly on a floor is its own room."""
     parts = module.split(".")
     depth = (
         4
@@ -47,7 +47,7 @@ def room_of(module: str) -> str:
 
 
 def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """What is left when all that imports nothing, or that nothing imports, is taken away again and again."""
+    """What remains after repeatedly removing everything that imports nothing, or that nothing imports."""
     left = {name: set(others) for name, others in graph.items()}
     while True:
         imported = set().union(*left.values()) if left else set()

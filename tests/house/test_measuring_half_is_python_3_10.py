@@ -1,4 +1,4 @@
-"""The half that measures runs in interpreters that are older than gputui's own."""
+"""The half that measures runs in interpreters older than gputui's own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_file_of_the_measuring_half_is_understood_by_python_3_10(path: Path) -
 
 @pytest.mark.parametrize("code", [(PACKAGE / "worker" / "start.py").read_text(), _MAIN, _PROBE])
 def test_what_an_older_python_starts_with_is_understood_by_it(code: str) -> None:
-    """Neither annotations nor f-strings, nor anything else that came after Python 2.7."""
+    """Without annotations, f-strings, or anything else that came after Python 2.7."""
     found = list(ast.walk(ast.parse(code, feature_version=(3, 4))))
     newer = (ast.AnnAssign, ast.JoinedStr, ast.NamedExpr, ast.Starred, ast.AsyncFunctionDef, ast.Nonlocal)
     assert not [node for node in found if isinstance(node, newer)]
@@ -44,7 +44,7 @@ def test_what_an_older_python_starts_with_is_understood_by_it(code: str) -> None
 
 
 def reporting(version: tuple[int, ...], path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """This Python runs a file, which finds another version of Python."""
+    """Run a file in this Python under a fake sys.version_info."""
     code = (
         f"import runpy, sys; sys.version_info = {(*version, 'final', 0)}; sys.argv = sys.argv[1:];"
         "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -65,11 +65,11 @@ def test_an_older_python_says_which_it_is_and_measures_nothing(
     archive = tmp_path / "measure.zip"
     archive.write_bytes(measuring_half())
     text = ".".join(map(str, version))
-    told = f"{sys.executable} is Python {text}; gputui measures with Python 3.10 or newer\n"
+    message = f"{sys.executable} is Python {text}; gputui measures with Python 3.10 or newer\n"
     start = copy_worker(tmp_path)
     for path, words in ((archive, ["run"]), (start, ["run", "x", "y"]), (start, ["join", "x:1"])):
         done = reporting(version, path, *words)
-        assert (done.returncode, done.stdout, done.stderr) == (EXIT_MACHINE_LACKS, "", told)
+        assert (done.returncode, done.stdout, done.stderr) == (EXIT_MACHINE_LACKS, "", message)
     done = reporting(version, start, "probe", str(tmp_path / "answer"))
     assert json.loads((tmp_path / "answer").read_text()) == {"old_python_version": text}
 
@@ -94,5 +94,5 @@ def test_a_launch_in_a_python_whose_torch_is_too_old_ends_before_anything_is_mea
             os.read(reader, 1)
     finally:
         os.close(reader)
-    told = f"{sys.executable} has torch 2.1.0; gputui measures with torch 2.4 or newer\n"
-    assert (done.returncode, done.stderr) == (EXIT_MACHINE_LACKS, told)
+    message = f"{sys.executable} has torch 2.1.0; gputui measures with torch 2.4 or newer\n"
+    assert (done.returncode, done.stderr) == (EXIT_MACHINE_LACKS, message)

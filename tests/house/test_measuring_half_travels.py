@@ -1,4 +1,4 @@
-"""The measuring half as one file, run by a Python that has nothing but itself, or nothing but torch."""
+"""The measuring half as one file, run by a Python with only the standard library, or also torch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TORCH_NEEDS = (
     "_distutils_hack",
     "pkg_resources",
 )
-"""What torch is installed with."""
+"""torch's dependencies."""
 
 PROBE = """
 import importlib.util, json, sys
@@ -51,7 +51,7 @@ print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name
 
 
 def importable(python: Path, names: Iterable[str]) -> list[str]:
-    """Which of these modules a Python would find."""
+    """Which of these modules a Python can find."""
     done = subprocess.run(
         [str(python), "-I", "-c", PROBE, *names], capture_output=True, check=True, cwd=python.parent
     )
@@ -61,14 +61,14 @@ def importable(python: Path, names: Iterable[str]) -> list[str]:
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """A Python that sees the standard library and nothing else."""
+    """A Python with only the standard library."""
     venv.create(tmp_path / "bare", symlinks=True)
     return tmp_path / "bare" / "bin" / "python"
 
 
 @pytest.fixture
 def torch_python(bare_python: Path, tmp_path: Path) -> Path:
-    """A Python that sees torch, what torch is installed with, and nothing of ours."""
+    """A Python with torch, its dependencies, and nothing of ours."""
     site = next((tmp_path / "bare").glob("lib/python*/site-packages"))
     for name in TORCH_NEEDS:
         found = importlib.util.find_spec(name)
@@ -82,7 +82,7 @@ def torch_python(bare_python: Path, tmp_path: Path) -> Path:
 
 
 def site_packages() -> Path:
-    """Where the torch of this test run is installed."""
+    """The torch of this test run."""
     found = importlib.util.find_spec("torch")
     assert found is not None
     assert found.origin is not None
@@ -90,7 +90,7 @@ def site_packages() -> Path:
 
 
 def run_over_there(home: Path, plan: Plan, python: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """Send one file and one run directory, execute, and bring back the journal alone."""
+    """Send one file and one run directory, execute, and bring back only the journal."""
     there, here = home / "there", home / "here"
     run_dir = there / "run"
     run_dir.mkdir(parents=True)
@@ -112,7 +112,7 @@ def run_over_there(home: Path, plan: Plan, python: Path) -> tuple[Path, subproce
 
 
 def stored_blocks(home: Path, journal_dir: Path) -> list[Block]:
-    """Store what was brought back, and read the blocks from the result file."""
+    """Store the journal, and read the blocks from the result file."""
     contents = read_journal(journal_dir)
     store_run(home / "results.db", contents, read_telemetry(journal_dir))
     with open_result(home / "results.db") as result:

@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md are those that the values take."""
+"""The walks of docs/architecture.md match the running program."""
 
 from __future__ import annotations
 

@@ -27,8 +27,6 @@ PAGE = REPOSITORY / "docs" / "architecture.md"
 POWER_MW = 417_300
 BLOCK_NS = 123_456_789
 _POWER_ENDS = ("CellDiff.diff_lines",)
-_TIMES = 3
-"""A sample that comes too soon for a picture takes a longer way; one of so many comes in time."""
 _BLOCK_ENDS = ("Page.table",)
 _BLOCK_BEGINS = {"nanoseconds": "gputui/worker/timing/"}
 _SCENARIO = "driver gpus 1\n0 name NVIDIA H200\n0 power_limit_mw 700000\n0 field 186 288000\n"
@@ -62,12 +60,12 @@ if os.path.basename(sys.orig_argv[1]) == "start.py":
 
     time.perf_counter_ns = _reading_ns
 """
-"""In a worker: every block takes exactly as long, and a step of the warm-up another time."""
+"""In a worker: every block takes exactly as long, and warm-up steps another time."""
 
 
 def walk_of_power(place: Path) -> tuple[str, ...]:
     """From the driver's answer to the cells of the monitor."""
-    shown = f"{POWER_MW / 1000:.0f}"
+    shown = f"{POWER_MW / 1000:.0f} W"
     forms: dict[str, list[float | str]] = {
         "milliwatts": [POWER_MW],
         "watts": [POWER_MW / 1000],
@@ -77,11 +75,9 @@ def walk_of_power(place: Path) -> tuple[str, ...]:
     environment = traced | standin_environment(_SCENARIO)
     scenario = Path(environment["GPUTUI_NVML_SCENARIO"])
     with Terminal([sys.executable, "-m", "gputui"], 100, 30, environment=environment) as terminal:
-        for _ in range(_TIMES):
-            scenario.write_text(_SCENARIO)
-            terminal.wait_for("288 W")
-            scenario.write_text(f"{_SCENARIO}0 field 186 {POWER_MW}\n")
-            terminal.wait_for(f"{shown} W")
+        terminal.wait_for("288 W")
+        scenario.write_text(f"{_SCENARIO}0 field 186 {POWER_MW}\n")
+        terminal.wait_for(shown)
         terminal.type(b"q")
         assert terminal.ended() == 0
     return _shortest(place)
@@ -135,8 +131,8 @@ def _write_forms(
     begins: Mapping[str, str],
     ends: Sequence[str] = (),
 ) -> None:
-    told = {"forms": forms, "begins": begins, "ends": ends}
-    (place / "forms.json").write_text(json.dumps(told), encoding="utf-8")
+    config = {"forms": forms, "begins": begins, "ends": ends}
+    (place / "forms.json").write_text(json.dumps(config), encoding="utf-8")
 
 
 def _gputui(environment: Mapping[str, str], *words: str | Path) -> None:
@@ -158,7 +154,7 @@ def _shortest(place: Path) -> tuple[str, ...]:
 
 
 def numbered(walk: Sequence[str]) -> str:
-    """The walk as it stands in the page."""
+    """The walk as the page shows it."""
     rows = []
     for number, hop in enumerate(walk, 1):
         where, _, name = hop.partition(" ")
@@ -181,7 +177,6 @@ WALKS = {"power": walk_of_power, "block": walk_of_block}
 
 
 def main(words: Sequence[str]) -> None:
-    """Print the walks, or write them into the page."""
     for name, follow in WALKS.items():
         with tempfile.TemporaryDirectory() as directory:
             walk = follow(Path(directory))

@@ -1,4 +1,4 @@
-"""The whole description of a box: what it tells, and what it must never tell."""
+"""The whole description of a box: what it contains, and what it must never contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(root: Path, files: dict[str, str]) -> None:
         target.write_text(text)
 
 
-def test_versions_are_told_without_a_builders_suffix(tmp_path: Path) -> None:
+def test_versions_are_reported_without_a_builders_suffix(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -103,7 +103,7 @@ def test_no_private_value_of_the_box_is_in_its_description(tmp_path: Path) -> No
     assert machine.layers
 
 
-def test_a_box_that_tells_nothing_gives_a_reason_for_each_gap(tmp_path: Path) -> None:
+def test_a_box_that_reports_nothing_gives_a_reason_for_each_gap(tmp_path: Path) -> None:
     machine = describe_machine(KEY, root=tmp_path, environ={}, affinity=frozenset({0}))
     assert machine.layers == ()
     for value in (machine.instance_type, machine.region, machine.cpu.last_level_cache_bytes):

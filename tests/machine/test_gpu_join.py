@@ -1,4 +1,4 @@
-"""How torch's devices find their GPU among the driver's."""
+"""Matching torch's devices to the driver's GPUs."""
 
 from __future__ import annotations
 

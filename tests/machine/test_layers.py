@@ -1,4 +1,4 @@
-"""Which platform a box is taken for, from trees and environments as these platforms have them."""
+"""Detection of platforms, from file trees and environments like theirs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_wsl2_is_known_and_its_docker_containers_too(tmp_path: Path) -> None:
     assert names(make(tmp_path, {"/.dockerenv": ""})) == {"container": "docker", "os": "wsl2"}
 
 
-def test_hugging_face_spaces_and_jobs_are_told_apart(tmp_path: Path) -> None:
+def test_hugging_face_spaces_and_jobs_are_distinguished(tmp_path: Path) -> None:
     hardware = {"ACCELERATOR": "t4-medium", "CPU_CORES": "8", "MEMORY": "30Gi"}
     job = make(tmp_path, {}, JOB_ID="1", **hardware)
     assert names(job) == {"platform": "hf-jobs"}

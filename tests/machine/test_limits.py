@@ -1,4 +1,4 @@
-"""How much of a box a process may use, from trees as containers and schedulers make them."""
+"""Resource limits of a process, from trees like those of containers and schedulers."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_an_arm_processor_is_named_by_its_part_and_its_cores_come_from_sysfs(tmp
     assert cpu.features == ("neon", "bf16", "sve")
 
 
-def test_an_unknown_arm_part_is_told_by_its_numbers(tmp_path: Path) -> None:
+def test_an_unknown_arm_part_is_described_by_its_numbers(tmp_path: Path) -> None:
     write(
         tmp_path,
         {"/proc/cpuinfo": "processor : 0\nCPU implementer : 0x99\nCPU part : 0x123\n\nRevision : 1\n"},

@@ -1,4 +1,4 @@
-"""Makes boxes, interpreters and plans by hand, for tests of whatever decides over them."""
+"""Builds boxes, interpreters and plans by hand, for tests of code that decides over them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def make_interpreter(*gpus: TorchDevice, cuda: str | None = "13.0", hip: str | N
 
 
 def make_torchless_interpreter(executable: str = sys.executable) -> Interpreter:
-    """A Python without torch; by default the one the tests run in, said to have none."""
+    """A Python without torch; by default that of the tests, as if it had none."""
     runtime = Runtime.without_torch(NOT_INSTALLED, "3.12.3", "CPython")
     return Interpreter(executable, runtime, ())
 
@@ -112,7 +112,7 @@ def make_plan(
 ) -> Plan:
     """A plan whose launches, in this order, hold cases of these ids; each launch is a replicate.
 
-    Its budget is more than any box needs: what ends a launch is the number of its blocks.
+    Its budget is more than any box needs: the number of blocks ends a launch.
     """
     return Plan(
         profile="test",
@@ -131,7 +131,7 @@ def make_plan(
 
 
 def make_spec(plan: Plan, on_end: Sequence[str] = (), run_id: str = "") -> Spec:
-    """What a supervisor is given to execute this plan."""
+    """The spec of a supervisor that executes this plan."""
     return Spec(
         run_id=run_id or "0194b5a0-0000-7000-8000-0000000000aa",
         plan=plan,

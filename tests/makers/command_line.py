@@ -39,7 +39,7 @@ def gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subproce
     )
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+def printed(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of a command that runs in this process."""
     with pytest.raises(SystemExit) as left:
         main(list(map(str, words)))
@@ -48,16 +48,16 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
     return left.value.code, out, err
 
 
-def said_as_json(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
-    """What a command in this process prints as JSON, nothing being wrong."""
-    status, out, err = said(capsys, *words, "--json")
+def printed_json(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
+    """The JSON printed by a command in this process, which must succeed."""
+    status, out, err = printed(capsys, *words, "--json")
     assert (status, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found
 
 
 def start_gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a command; both its outputs are one text."""
+    """Start a command; stdout and stderr are combined."""
     return subprocess.Popen(
         [*WORDS, *map(str, words)],
         stdin=subprocess.DEVNULL,
@@ -76,9 +76,9 @@ def write_spin_profile(
     threads: tuple[str, ...] = ("1",),
     workload: str = "spin",
 ) -> Path:
-    """A profile of one workload at its smallest on a CPU.
+    """A profile of one workload at its smallest size for CPUs.
 
-    Its budget is more than any box needs: what ends a launch is the number of its blocks, a second for five.
+    Its budget is more than any box needs: the number of blocks ends a launch, a second for five.
     """
     listed = ", ".join(f'"{t}"' for t in threads)
     path.write_text(
@@ -101,12 +101,12 @@ threads = [{listed}]
 
 
 def write_long_profile(path: Path) -> Path:
-    """A profile whose run goes on for minutes if nobody ends it."""
+    """A profile whose run takes minutes unless it is ended."""
     return write_spin_profile(path, replicates=100, blocks=10)
 
 
 def write_failing_profile(path: Path, *, waits_for: Path | None = None) -> Path:
-    """A profile of a program that fails at once; with `waits_for` of another one, until that file is there.
+    """A profile of a program that fails at once; with `waits_for` also of one that waits for that file.
 
     With `first_seed` the one that fails goes first.
     """
@@ -141,7 +141,7 @@ def first_seed() -> int:
 
 
 class Terminal:
-    """A command on a pseudo-terminal of 80 columns, in a session of its own."""
+    """A command in its own session on a pseudo-terminal of 80 columns."""
 
     def __init__(self, *words: str | Path) -> None:
         self.pid, self._terminal = pty.fork()
@@ -151,22 +151,21 @@ class Terminal:
         self.seen = b""
 
     def wait_for(self, text: bytes) -> None:
-        """Read until the text has come."""
+        """Read until the text appears."""
         while text not in self.seen:
             readable, _, _ = select.select([self._terminal], [], [], LONGEST_S)
             assert readable, self.seen
             self.seen += os.read(self._terminal, 4096)
 
     def type(self, keys: bytes) -> None:
-        """Press keys."""
         os.write(self._terminal, keys)
 
     def close(self) -> None:
-        """Take the terminal away, as a dropped connection does."""
+        """Close the terminal, as a dropped connection does."""
         os.close(self._terminal)
 
     def end(self) -> int:
-        """Read until the command has ended; its exit status, negative for a signal."""
+        """Read until the command has ended; returns its exit status, negative for a signal."""
         with contextlib.suppress(OSError):  # how a terminal ends on Linux, and one that was closed
             while data := os.read(self._terminal, 4096):
                 self.seen += data
@@ -174,13 +173,13 @@ class Terminal:
 
 
 def only_run_dir(state: Path | None = None) -> Path:
-    """The one run directory there is."""
+    """The only run directory."""
     (found,) = (state or Path(os.environ["GPUTUI_STATE"])).joinpath("runs").iterdir()
     return found
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Look again and again, for as long as it may take."""
+    """Poll until the condition holds, within a generous limit."""
     deadline = time.monotonic() + LONGEST_S
     while not condition():
         assert time.monotonic() < deadline, what
@@ -188,13 +187,13 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def wait_until_ended(run_dir: Path) -> None:
-    """Until a run that was begun has lost its supervisor, in good ways or bad."""
+    """Wait until the supervisor of a run has ended, however it ends."""
     wait_until(lambda: (run_dir / JOURNAL_NAME).exists(), "the run does not begin")
     wait_until(lambda: not is_held(run_dir), "the supervisor does not end")
 
 
 def without_roots_privilege() -> None:
-    """For `preexec_fn`: root obeys the rights of files like everybody else."""
+    """For `preexec_fn`: makes root subject to file permissions."""
     libc = ctypes.CDLL(None)
     for capability in (1, 2, 3):  # DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER of capabilities(7)
         libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; fails for others than root, who have none

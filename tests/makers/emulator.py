@@ -1,4 +1,4 @@
-"""A terminal emulator as Textual sets it up, and what Textual itself would write there."""
+"""A terminal emulator as Textual sets it up, and the output that Textual itself would write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Emulator:
         self._stream.feed(text)
 
     def cells(self) -> list[list[tuple[object, ...]]]:
-        """What is seen: of a blank neither the colour of letters nor their weight."""
+        """The visible part of each cell: without colour and weight of blanks."""
         screen = self.screen
         seen: list[list[tuple[object, ...]]] = []
         for y in range(screen.lines):

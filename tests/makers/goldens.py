@@ -1,8 +1,8 @@
-"""Makes everything anew that tests compare with what was committed:
+"""Regenerates all committed files that tests compare with:
 
     python tests/makers/goldens.py
 
-It takes about a minute. Then look at each difference: git diff.
+It takes about a minute. Then review each difference: git diff.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes stored runs by hand: cases with block times that a test chooses, on boxes that it chooses."""
+"""Builds stored runs by hand: cases with chosen block times, on chosen boxes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 STEPS = 10
 NO_PRICE = Missing("no price was stated or known")
 _WOBBLE = (0.0, 1.0, -1.0, 0.5, -0.5, 0.25)
-"""In thousandths: blocks of one launch differ a little, and do not follow one another."""
+"""In thousandths: blocks of one launch differ a little and are not autocorrelated."""
 _NUMBERS = itertools.count(1)
 
 
@@ -44,7 +44,8 @@ def measured(
 ) -> CaseResult:
     """A case with seconds per step for each block of each launch.
 
-    `waited_share` of the time its thread wanted a CPU others had it; None where the system does not tell.
+    Other processes held the CPU for `waited_share` of the time its thread wanted it; None if the system does
+    not report that.
     """
     on_gpu = case.variant.device_class == "gpu"
     return CaseResult(
@@ -62,7 +63,7 @@ def measured(
 
 
 def unmeasured(case: Case, outcome: str, reason: str = "") -> CaseResult:
-    """A case that was planned, and why there is no figure."""
+    """A case that was planned but has no result, and the reason."""
     return CaseResult(0, case, None, "", outcome, reason, ())
 
 
@@ -75,7 +76,7 @@ def make_run(
     status: str = "finished",
     label: str = "",
 ) -> Run:
-    """A run of these cases, with an id of its own."""
+    """A run of these cases, with a new id."""
     summary = RunSummary(
         run_id=f"0194b5a0-0000-7000-8000-{next(_NUMBERS):012x}",
         started_utc_us=started_utc_us,

@@ -1,4 +1,4 @@
-"""Makes small journals that look like a real run's, for tests of whatever reads them."""
+"""Builds small journals that look like those of real runs, for tests of code that reads them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def make_case(
     device_class: str = "cpu",
     size: str = "mini",
 ) -> Case:
-    """One case; of a GPU its threads are `host`."""
+    """One case; with `host` as its threads for a GPU."""
     return Case(
         work=Work(workload, 1, size, "same", (("k", 1024), ("m", 1024), ("n", 1024))),
         variant=Variant(device_class, precision, "eager", threads if device_class == "cpu" else "host"),
@@ -203,7 +203,7 @@ def journal_lines(
 
 
 def write_lines(run_dir: Path, lines: Sequence[Line]) -> Path:
-    """Write lines as a journal; gives the run directory, which is made if there is none."""
+    """Write lines as a journal; returns the run directory, which is created if necessary."""
     run_dir.mkdir(parents=True, exist_ok=True)
     text = b"".join(encode_line(number, line) for number, line in enumerate(lines))
     (run_dir / JOURNAL_NAME).write_bytes(text)
@@ -263,7 +263,7 @@ def make_journal(
     seed: int = 1,
     telemetry: bool = True,
 ) -> Path:
-    """A run directory with the journal and telemetry of a whole run; gives the directory."""
+    """A run directory with the journal and telemetry of a whole run; returns the directory."""
     lines = journal_lines(
         run_id=run_id,
         label=label,

@@ -1,4 +1,4 @@
-"""One run in which something is killed at a random moment, and what is in the file afterwards."""
+"""A run in which something is killed at a random moment, and the file's contents afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VICTIMS = ("supervisor", "worker", "viewer", "viewer and supervisor")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was killed when, and what that did; the sentences in `wrong` should not be there."""
+    """What was killed when, and its effect; `wrong` should be empty."""
 
     victim: str
     after_s: float
@@ -39,9 +39,9 @@ class Trial:
 
 
 def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, seed: int) -> Trial:
-    """Start a run, kill one of its processes after up to `within_s`, let things settle, and look.
+    """Start a run, kill one of its processes after up to `within_s`, wait until it settles, and check.
 
-    `place` is made and holds all this trial writes; `baseline` is a file to compare with.
+    `place` is created and holds all files of this trial; `baseline` is a file to compare with.
     """
     chance = random.Random(seed)
     victim, after_s = chance.choice(VICTIMS), chance.uniform(0, within_s)
@@ -59,12 +59,12 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
         _kill(holder.pid if holder and run_dir and is_held(run_dir) else None)
     if "viewer" in victim:
         viewer.kill()
-    said = viewer.communicate(timeout=LONGEST_S)[0]
+    message = viewer.communicate(timeout=LONGEST_S)[0]
     run_dir = _run_dir(state)
     if run_dir is not None:
         _wait_until_settled(run_dir)
-    found = gputui("runs", db, env=env)  # recovers what nobody executes
-    wrong = list(_wrong_words(said + found.stdout + found.stderr))
+    found = gputui("runs", db, env=env)  # recovers runs that nothing executes
+    wrong = list(_wrong_words(message + found.stdout + found.stderr))
     if run_dir is None or not (run_dir / JOURNAL_NAME).exists():
         wrong += ["a file without a run"] if db.exists() else []
         return Trial(victim, after_s, False, 0, 0, viewer.returncode, tuple(wrong))
@@ -85,7 +85,7 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
             wrong.append(f"`compare` ended with {compared.returncode}: {compared.stderr}")
     allowed = (None, 0, 1, 4, -signal.SIGKILL)
     if viewer.returncode not in allowed:
-        wrong.append(f"the viewer ended with {viewer.returncode}: {said}")
+        wrong.append(f"the viewer ended with {viewer.returncode}: {message}")
     return Trial(victim, after_s, True, len(reported), len(stored), viewer.returncode, tuple(wrong))
 
 
@@ -107,7 +107,7 @@ def _worker(run_dir: Path) -> int | None:
 
 
 def _wait_until_settled(run_dir: Path) -> None:
-    """Until no process is at work on the run: supervisor, worker, or whoever stores it."""
+    """Wait until no process works on the run: supervisor, worker, or a process that stores it."""
     deadline = time.monotonic() + LONGEST_S
     while working := _at_work(run_dir.name):
         assert time.monotonic() < deadline, f"these do not end: {working}"
@@ -124,7 +124,7 @@ def _at_work(name: str) -> list[list[str]]:
 
 
 def _reported(run_dir: Path) -> dict[int, int] | None:
-    """Blocks of each launch whose end is in the journal and that went well; None without a first line."""
+    """Blocks of each successful launch whose end is in the journal; None without a first line."""
     try:
         journal = read_journal(run_dir)
     except GputuiError:
@@ -135,7 +135,7 @@ def _reported(run_dir: Path) -> dict[int, int] | None:
 
 
 def _stored(db: Path) -> dict[int, int]:
-    """Blocks of each finished launch in the file, which must hold one run, once."""
+    """Blocks of each finished launch in the file, which must contain one run, once."""
     with duckdb.connect(str(db), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
         launches = connection.execute("SELECT launch_id FROM launches WHERE outcome = 'ok'").fetchall()
@@ -145,5 +145,5 @@ def _stored(db: Path) -> dict[int, int]:
     return {launch_id: counts.get(launch_id, 0) for (launch_id,) in launches}
 
 
-def _wrong_words(said: str) -> list[str]:
-    return [f"a traceback: {said}"] if "Traceback" in said else []
+def _wrong_words(message: str) -> list[str]:
+    return [f"a traceback: {message}"] if "Traceback" in message else []

@@ -74,10 +74,10 @@ def holding(db: Path) -> subprocess.Popen[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """What became of it."""
+    """The outcome."""
 
     runs_stored: int
-    """Runs of which a writer was told that they are stored, besides the shared one."""
+    """Runs that a writer reported as stored, besides the shared one."""
     runs_in_file: int
     shared_run_there: int
     reads: int
@@ -87,10 +87,10 @@ class Crowd:
 
 
 def crowd(place: Path, seconds: float) -> Crowd:
-    """Four writers, each with runs of its own and one that all of them store, and two readers."""
+    """Four writers, each with separate runs and one that all of them store, and two readers."""
     run_dir, db = make_journal(place / "run"), place / "a.db"
     words = [sys.executable, "-c"]
-    first = _ended([_start([*words, _WRITE, str(run_dir), str(db), "0", "99"])], 0)  # makes the file
+    first = _ended([_start([*words, _WRITE, str(run_dir), str(db), "0", "99"])], 0)  # creates the file
     writers = [_start([*words, _WRITE, str(run_dir), str(db), str(seconds), str(n)]) for n in range(WRITERS)]
     readers = [_start([*words, _READ, str(db), str(seconds)]) for _ in range(READERS)]
     wrote, read = [*first, *_ended(writers, seconds)], _ended(readers, seconds)

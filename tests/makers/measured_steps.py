@@ -1,6 +1,6 @@
-"""Run as a program: does training steps on this CPU and prints where their memory was, as JSON.
+"""A program that runs training steps on this CPU and prints where their memory was, as JSON.
 
-Each argument is a JSON object: `precision`, `parameters`, and either `workload`, one of gputui's own, or
+Each argument is a JSON object: `precision`, `parameters`, and either `workload`, a built-in one, or
 `optimizer`, for a plain step with that; a plain step with `hidden` among its parameters has LLaMA's blocks.
 """
 
@@ -36,11 +36,11 @@ OPTIMIZERS = {
 }
 
 
-def of_a_workload(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Every part at every point of a step of a workload, as its own profiled pass would tell."""
-    workload = next(w for w in WORKLOADS if w.name == asked["workload"])
-    precision = resolve(asked["precision"], "cpu")
-    step = workload.build(Request(asked["parameters"], "cpu", precision, threads=1, seed=1))
+def of_a_workload(request: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Every part at every point of a step of a workload, as its profiled pass reports them."""
+    workload = next(w for w in WORKLOADS if w.name == request["workload"])
+    precision = resolve(request["precision"], "cpu")
+    step = workload.build(Request(request["parameters"], "cpu", precision, threads=1, seed=1))
     return points_of_a_step("cpu", step.run)
 
 
@@ -75,7 +75,7 @@ class GatedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not followe
 
 
 class Gated(torch.nn.Module):  # type: ignore[misc]
-    """Tokens to scores through gated blocks, with a head of its own."""
+    """Tokens to scores through gated blocks, with a separate head."""
 
     def __init__(self, shape: GptShape, hidden: int) -> None:
         super().__init__()
@@ -90,14 +90,14 @@ class Gated(torch.nn.Module):  # type: ignore[misc]
         return self.head(self.norm(self.layers(self.tokens(tokens))))
 
 
-def of_a_model(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """The same of a plain step with any optimizer: what lives from step to step, and the peak."""
-    parameters, precision = asked["parameters"], asked["precision"]
+def of_a_model(request: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """The same for a plain step with any optimizer: persistent memory, and the peak."""
+    parameters, precision = request["parameters"], request["precision"]
     shape = GptShape(**{name: parameters[name] for name in SHAPE})
     model = Gated(shape, parameters["hidden"]) if "hidden" in parameters else Gpt(shape)
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32)
     weights = list(model.parameters())
-    optimizer = OPTIMIZERS[asked["optimizer"]](weights)
+    optimizer = OPTIMIZERS[request["optimizer"]](weights)
     tokens = torch.randint(shape.vocabulary, (parameters["batch"], shape.context + 1))
 
     def step(phase: PhaseOf) -> None:
@@ -126,5 +126,5 @@ def of_a_model(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    asked = map(json.loads, sys.argv[1:])
-    print(json.dumps([of_a_model(a) if "optimizer" in a else of_a_workload(a) for a in asked]))
+    requests = map(json.loads, sys.argv[1:])
+    print(json.dumps([of_a_model(a) if "optimizer" in a else of_a_workload(a) for a in requests]))

@@ -1,8 +1,8 @@
-"""Pictures of the Monitor screen, kept as text in tests/tui/golden and looked at when they change.
+"""Pictures of the Monitor screen, kept as text in tests/tui/golden and reviewed when they change.
 
     python tests/makers/monitor_golden.py
 
-writes them anew.
+regenerates them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def model(
 
 
 def picture(made: MonitorModel, width: int, height: int, seconds: float = SECONDS) -> str:
-    """What it shows at the end of that while."""
+    """Its picture at the end of that while."""
     return text_of(made.lines(width, height, START + round(seconds * SECOND)))
 
 
@@ -97,7 +97,7 @@ def no_gpu(second: float) -> LiveSample:
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    """Names of files and what belongs into them."""
+    """File names and contents."""
     for count in COUNTS:
         made = model(lambda second, count=count: sample(count, second, processes=40 if count > 2 else 12))  # type: ignore[misc]
         for width, height in SIZES:
@@ -133,7 +133,7 @@ def pictures() -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Write all of them, and remove those that are no more."""
+    """Write all of them, and remove obsolete ones."""
     FOLDER.mkdir(exist_ok=True)
     drawn = dict(pictures())
     for old in FOLDER.glob("monitor_*.txt"):

@@ -1,4 +1,4 @@
-"""Made-up samples for the Monitor screen: a box with so many GPUs, at work."""
+"""Simulated samples for the Monitor screen: a busy box with any number of GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 
 
 def gpu_values(device: int, second: float) -> dict[str, Value]:
-    """A data-centre GPU of which each is busy in its own way."""
+    """A data-centre GPU; each has a different load."""
     wave = 0.5 + 0.5 * math.sin(second / 7 + device)
     busy = [98, 76, 0, 100, 34, 55, 87, 12][device % 8]
     busy = round(busy * (0.8 + 0.2 * wave))
@@ -107,7 +107,7 @@ COMMANDS = (
 
 
 def process(number: int, gpus: int, second: float = 0.0) -> ProcessSample:
-    """The first four are processes of one parent."""
+    """The first four are children of one process."""
     device = number % gpus
     return ProcessSample(
         pid=4000 + number,
@@ -149,7 +149,7 @@ def sample(
 
 
 def with_instances(whole: LiveSample, parent: int, count: int) -> LiveSample:
-    """The same with MIG instances on one GPU, behind it."""
+    """The same with MIG instances of one GPU, listed after it."""
     devices: list[DeviceSample] = []
     for device in whole.gpus:
         devices.append(device)
@@ -174,7 +174,7 @@ def with_instances(whole: LiveSample, parent: int, count: int) -> LiveSample:
 
 
 def _divided(parent: int, device: DeviceSample) -> DeviceSample:
-    """What the driver keeps back of a GPU with MIG."""
+    """What the driver does not report for a GPU with MIG."""
     untold = dict.fromkeys(("sm_busy_pct", "memory_busy_pct", "encoder_pct", "decoder_pct"), NOT_WITH_MIG)
     is_it = device.device == parent
     return replace(device, values={**device.values, **untold, "mig_mode": 1}) if is_it else device
@@ -192,5 +192,4 @@ def _moved(process: ProcessSample, parent: int, number: int) -> ProcessSample:
 
 
 def text_of(lines: tuple[Line, ...]) -> str:
-    """A picture as plain text."""
     return "\n".join("".join(span.text for span in line) for line in lines) + "\n"

@@ -1,9 +1,8 @@
-"""A monitor with a small model: its lines move as the keys and samples say. Run by the tests in a pty.
+"""A monitor with a small model: its lines move as keys and samples say. Run by the tests in a pty.
 
 Words: `still` (nothing ever changes), `every SECONDS` (samples), `hang` (closing the collector takes 0.1 s),
-`skeleton` (draw a first picture), `wait` (and nothing behind it), `nohup` (ignore hang-ups),
-`count FILE` (write the number of the last sample there), `mouse`,
-`patient` (wait for answers as long as it takes).
+`splash` (show the splash screen), `wait` (and nothing after it), `nohup` (ignore hang-ups), `count FILE`
+(write the number of the last sample there), `mouse`, `patient` (wait for answers as long as it takes).
 """
 
 from __future__ import annotations
@@ -113,14 +112,12 @@ class Ticking:
         if every_s is not None:
             threading.Thread(target=self._run, daemon=True).start()
 
-    def start(self) -> None:
-        """It has begun."""
+    def start(self) -> None: ...
 
     def latest(self) -> LiveSample:
         return self._last
 
-    def want_processes(self, wanted: bool) -> None:
-        """There are none."""
+    def want_processes(self, wanted: bool) -> None: ...
 
     def set_interval(self, interval_s: float) -> None:
         self._every_s = interval_s
@@ -149,7 +146,7 @@ def wait_for_answers() -> None:
 
 
 def hang_ups_do_nothing() -> None:
-    """As where something took the signal from us: only the terminal itself tells that it is gone."""
+    """Ignore hang-ups, as under nohup: only the terminal itself shows that it is gone."""
     from gputui.tui.terminal import signals
 
     signals.ENDING = (signal.SIGTERM,)  # type: ignore[assignment]
@@ -159,7 +156,7 @@ def hang_ups_do_nothing() -> None:
 def main(words: list[str]) -> int:
     from gputui.tui.terminal.splash import first_picture
 
-    with first_picture(1, "moving", "starting") if "skeleton" in words else nullcontext():
+    with first_picture(1, "moving", "starting") if "splash" in words else nullcontext():
         if "wait" in words:
             threading.Event().wait()
         from gputui.tui.app import MonitorApp

@@ -1,4 +1,4 @@
-"""A program in a real pty, with a terminal at the other end that answers, reads slowly, or stands still."""
+"""A program in a real pty, with a terminal at the other end that answers, reads slowly, or stalls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from typing import Any
 import pyte
 
 DEADLINE_S = 300.0
-"""Far beyond what anything takes; a test that is waiting so long has failed."""
+"""Far beyond any normal duration; a test that waits this long has failed."""
 _MODE_QUERY = re.compile(rb"\x1b\[\?(2026|2048)\$p")
 _NOT_OF_PYTE = re.compile(rb"\x1b\[[<>=][0-9;]*u")
 _PART_OF_SEQUENCE = re.compile(rb"\x1b(\[[?<>=]?[0-9;]*\$?)?$")
@@ -31,7 +31,7 @@ _TICK_S = 0.02
 
 
 class _Screen(pyte.Screen):
-    """Hands what the terminal says to the program."""
+    """Sends the terminal's answers to the program."""
 
     def __init__(self, columns: int, lines: int, say: Callable[[bytes], None]) -> None:
         super().__init__(columns, lines)
@@ -43,7 +43,7 @@ class _Screen(pyte.Screen):
 
 @dataclass
 class _Written:
-    """A piece of what the program wrote, on its way to the terminal."""
+    """A piece of the program's output, on its way to the terminal."""
 
     data: bytes
     at_s: float
@@ -52,7 +52,7 @@ class _Written:
 class Terminal:
     """Runs a command in a pty and is its terminal.
 
-    With `bytes_per_s` the pty is drained at once and the terminal sees it at that rate, as behind SSH.
+    With `bytes_per_s` the pty is drained at once and the terminal receives it at that rate, as behind SSH.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Terminal:
         self._bytes_per_s = bytes_per_s
         self._answer_after_s = answer_after_s
         self.raw = bytearray()
-        """All that the terminal has seen."""
+        """Everything the terminal has received."""
         self.seen_s: list[tuple[int, float]] = []
-        """How many bytes it had seen, and when."""
+        """Number of bytes received so far, and when."""
         self.lag_s = 0.0
-        """How long ago the program wrote what the terminal saw last."""
+        """Age of the newest received output."""
         self.longest_lag_s = 0.0
         self.screen = _Screen(columns, lines, self._answer)
         self._stream = pyte.ByteStream(self.screen)
@@ -97,7 +97,7 @@ class Terminal:
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         self._slave = slave
-        """Kept open so that the terminal's attributes can be looked at afterwards."""
+        """Kept open so that the terminal's attributes can be inspected afterwards."""
         self._thread = threading.Thread(target=self._read, name="terminal", daemon=True)
         self._thread.start()
 
@@ -115,11 +115,11 @@ class Terminal:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
-    # What the terminal shows
+    # The terminal's state
 
     @property
     def text(self) -> str:
-        """The picture, trailing blanks left out."""
+        """The screen as text, without trailing blanks."""
         with self._changed:
             return "\n".join(line.rstrip() for line in self.screen.display)
 
@@ -130,16 +130,15 @@ class Terminal:
 
     @property
     def is_cursor_shown(self) -> bool:
-        """Whether the cursor is visible."""
         return self._last("?25h") >= self._last("?25l")
 
     @property
     def attributes_now(self) -> list[Any]:
-        """Of the pty, as `tcgetattr` tells."""
+        """Of the pty, as `tcgetattr` returns them."""
         return termios.tcgetattr(self._slave)
 
     def unread(self) -> bytes:
-        """What was typed or answered and nobody has read: a shell would take it for commands."""
+        """Unread input and answers: a shell would run them as commands."""
         attributes = termios.tcgetattr(self._slave)
         attributes[3] &= ~termios.ICANON
         attributes[6][termios.VMIN] = attributes[6][termios.VTIME] = 0
@@ -147,7 +146,7 @@ class Terminal:
         return os.read(self._slave, 4096) if select.select([self._slave], [], [], 0)[0] else b""
 
     def wait_for(self, what: str | Callable[[], bool], within_s: float = DEADLINE_S) -> None:
-        """Until the picture holds a text, or something is true of it."""
+        """Wait until the screen contains a text, or a condition holds."""
 
         def is_so() -> bool:
             if isinstance(what, str):
@@ -160,31 +159,30 @@ class Terminal:
                 raise AssertionError(f"not within {within_s} s: {what}\n{shown}\n{bytes(self.raw[-300:])!r}")
 
     def wait_for_bytes(self, count: int, within_s: float = DEADLINE_S) -> None:
-        """Until the terminal has seen so many bytes in all."""
+        """Wait until the terminal has received this many bytes in total."""
         self.wait_for(lambda: len(self.raw) >= count, within_s)
 
-    # What the user does
+    # User actions
 
     def type(self, keys: bytes) -> None:
-        """Press keys."""
         os.write(self.master, keys)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Pull at the window."""
+        """Resize the window."""
         with self._changed:
             self.screen.resize(lines, columns)
         self._size(columns, lines)
 
     def freeze(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._reads.clear()
 
     def thaw(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self._reads.set()
 
     def close(self) -> None:
-        """The window is closed: the kernel hangs the program up."""
+        """Close the window: the kernel sends the program a hang-up."""
         self._ends = True
         self._reads.set()
         self._thread.join(DEADLINE_S)
@@ -192,27 +190,26 @@ class Terminal:
         os.close(self.master)
 
     def signal(self, number: int) -> None:
-        """To the program alone."""
+        """Signal only the program."""
         self.process.send_signal(number)
 
     def ended(self, within_s: float = DEADLINE_S) -> int:
-        """The exit status; negative for a signal."""
+        """Wait for the exit status; negative for a signal."""
         status = self.process.wait(within_s)
         self._catch_up()
         return status
 
-    # What the program costs
+    # The program's cost
 
     def cpu_s(self) -> float:
         """CPU seconds of all its threads so far."""
         return cpu_s(self.process.pid)
 
     def rss_bytes(self) -> int:
-        """Resident memory."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    # Inside
+    # Internals
 
     def _size(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -281,7 +278,7 @@ class Terminal:
             self._changed.notify_all()
 
     def _catch_up(self) -> None:
-        """See what the program wrote last."""
+        """Record when the program last wrote something."""
         end_s = monotonic() + DEADLINE_S
         while monotonic() < end_s and select.select([self.master], [], [], 0)[0] and self._thread.is_alive():
             with self._changed:
@@ -291,7 +288,7 @@ class Terminal:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of all threads of a process, from the scheduler's nanoseconds."""
+    """CPU seconds of all threads of a process, from the scheduler's nanosecond counters."""
     total = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -14,7 +14,7 @@ from gputui.tui.terminal.theme import Depth
 
 
 class RunScreenApp(FastPaint):
-    """One screen, and what it asks of the app."""
+    """One screen, and what it uses of the app."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [Binding("q", "quit", "Quit")]  # noqa: RUF012 - Textual declares it so
@@ -22,7 +22,7 @@ class RunScreenApp(FastPaint):
     def __init__(self) -> None:
         super().__init__(Depth.INDEXED)
         self.run_screen = RunScreen(ascii_only=False)
-        self.said: str | None = None
+        self.leave_message: str | None = None
         self.results: list[tuple[str, tuple[str, ...]]] = []
         self.digits: list[str] = []
 
@@ -38,11 +38,11 @@ class RunScreenApp(FastPaint):
             self.digits.append(key)
 
     async def action_quit(self) -> None:
-        self.said = ""
+        self.leave_message = ""
         self.exit(0)
 
     def on_run_screen_leave_asked(self, message: RunScreen.LeaveAsked) -> None:
-        self.said = message.said
+        self.leave_message = message.said
         self.exit(0)
 
     def on_run_screen_results_asked(self, message: RunScreen.ResultsAsked) -> None:

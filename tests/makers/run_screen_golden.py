@@ -1,8 +1,8 @@
-"""Pictures of the Run screen, kept as text in tests/tui/golden and looked at when they change.
+"""Pictures of the Run screen, kept as text in tests/tui/golden and reviewed when they change.
 
     python tests/makers/run_screen_golden.py
 
-writes them anew.
+regenerates them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ PROFILES = tuple(
 
 
 def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:
-    """What is known of the model's draft on a box without a GPU."""
+    """What the model's draft shows on a box without a GPU."""
     machine = make_machine()
     profile = next(p for p in PROFILES if p.name == model.profile_name)
     plan = resolve_plan(profile, interpreter, machine)
@@ -82,7 +82,7 @@ def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:
 
 
 def choosing(interpreter: Interpreter | None = None) -> RunModel:
-    """The first sight."""
+    """The initial screen."""
     model = RunModel()
     model.default_file = "/home/ana/.local/share/gputui/results.db"
     model.know_profiles(PROFILES)
@@ -96,7 +96,7 @@ def plan() -> Plan:
 
 
 def lines_of(made: Plan, *, launches: int = 4) -> list[Line]:
-    """The journal of a run that is under way; its last launch is not over."""
+    """The journal of a run in progress; its last launch has not ended."""
     lines: list[Line] = [
         RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 60, "0.1", made.profile, 1, 7, 3, 140.0, "night", None)
     ]
@@ -119,7 +119,7 @@ def lines_of(made: Plan, *, launches: int = 4) -> list[Line]:
 
 
 def watching() -> RunModel:
-    """A run under way."""
+    """A run in progress."""
     made = plan()
     progress = ProgressTracker([made], is_of_this_clock=True)
     for line in lines_of(made):
@@ -135,22 +135,22 @@ def watching() -> RunModel:
 
 
 def ended(wrong: GputuiError | None = None) -> RunModel:
-    """A run that is stored, or not."""
+    """A run that has been stored, or not."""
     model = watching()
     rows = (
         ResultRow("gemm mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %", 90, ""),
         ResultRow("gemm mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %", 90, ""),
         ResultRow("gemm mini gpu fp32", "", "", 0, "skipped: no GPU: no NVIDIA driver is loaded"),
     )
-    said = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
+    traces = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
     model.know_ended(
-        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), said, wrong)
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), traces, wrong)
     )
     return model
 
 
 def wrong_form() -> RunModel:
-    """A form with things in it that cannot be."""
+    """A form with invalid input."""
     model = choosing()
     model.default_file = f"/home/ana/{'a-long-way-down/' * 5}results.db"
     model.press("next")
@@ -167,10 +167,10 @@ def wrong_form() -> RunModel:
 
 
 def failing() -> RunModel:
-    """A run one of whose workers has failed, and its last words."""
+    """A run with a failed worker and the end of its log."""
     model = watching()
     assert model.progress is not None
-    said = LogTail(
+    log_tail = LogTail(
         0,
         2,
         31.5,
@@ -179,7 +179,7 @@ def failing() -> RunModel:
         f"its worker was ended by SIGSEGV {HOSTILE}",
         ("Traceback (most recent call last):", "  File gemm.py, line 9, in build", f"OSError: {HOSTILE}"),
     )
-    model.know_progress(RUN.run_ids[0], replace(model.progress, last_words=(said,)))
+    model.know_progress(RUN.run_ids[0], replace(model.progress, last_words=(log_tail,)))
     assert model.watched is not None
     model.know_watched(
         replace(model.watched, run_dirs=("/home/ana/.local/state/gputui/runs/0194b5a0-1/logs",))
@@ -189,7 +189,7 @@ def failing() -> RunModel:
 
 
 def asked(question: str) -> RunModel:
-    """A run under way, and a question."""
+    """A run in progress, and a question."""
     model = watching()
     model.press(question)
     return model
@@ -203,7 +203,7 @@ def details() -> RunModel:
 
 
 def models() -> Iterator[tuple[str, RunModel]]:
-    """Everything there is to see."""
+    """All states of the screen."""
     yield "first_sight", choosing()
     yield "no_torch", choosing(make_torchless_interpreter("/usr/bin/python3"))
     yield "details", details()
@@ -227,14 +227,13 @@ def text_of(model: RunModel, width: int, height: int, *, ascii_only: bool = Fals
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    """Names of files and what they hold."""
+    """File names and contents."""
     for name, model in models():
         for width, height in SIZES:
             yield f"run_{name}_{width}x{height}.txt", text_of(model, width, height)
 
 
 def main() -> None:
-    """Write them all."""
     for name, text in pictures():
         (FOLDER / name).write_text(text, encoding="utf-8")
 

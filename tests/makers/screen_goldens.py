@@ -1,8 +1,8 @@
-"""Pictures of the Results and Compare screens, kept as text in tests/tui/golden, looked at when they change.
+"""Pictures of the Results and Compare screens, kept as text in tests/tui/golden, reviewed when they change.
 
     python tests/makers/screen_goldens.py
 
-writes them anew.
+regenerates them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("compare-sides", ("escape", "V", "V", "3", "up", "up", "space", "c")),
     ("compare-sides-next", ("n",)),
 )
-"""Pictures in the order they are come by, and the keys that lead to each."""
+"""Pictures in the order they are reached, and the keys that lead to each."""
 
 GPU_FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-gpu-blocks", ("tab",)),
@@ -56,7 +56,7 @@ GPU_FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 class _Then(datetime):
-    """A clock of the year the runs are of: of another one a day is told with its year."""
+    """A clock of the year of the runs: days of other years are shown with the year."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> _Then:
@@ -64,7 +64,7 @@ class _Then(datetime):
 
 
 def store_three(directory: Path) -> Path:
-    """The result file that the pictures are of."""
+    """The result file of the pictures."""
     db = directory / "a.db"
     store(db, 1, label="fast box")
     store(db, 2, label=HOSTILE, gpt_ms=160.0)
@@ -73,7 +73,7 @@ def store_three(directory: Path) -> Path:
 
 
 def store_on_gpu(db: Path) -> Path:
-    """Beside the file of the other pictures, one with a run on a GPU of which some blocks were sampled."""
+    """A second file, with a run on a GPU of which some blocks were sampled."""
     place = db.with_name("gpu.db")
     store(place, 5, label="throttled", machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
     return place

@@ -1,4 +1,4 @@
-"""The app with a still monitor, for tests of the screens on top of it; and pictures of it as text."""
+"""The app with a static monitor, for tests of the screens on top of it; and pictures of it as text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_app(
 
 
 async def settled(pilot: Pilot[int]) -> None:
-    """Until nothing is under way on the screen that is shown, and it is drawn."""
+    """Wait until no job runs on the current screen, and it is drawn."""
     from asyncio import sleep
     from time import monotonic
 
@@ -47,14 +47,14 @@ async def settled(pilot: Pilot[int]) -> None:
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
-    """Press keys one after the other, and wait for what they began."""
+    """Press keys one after the other, and wait for the jobs they start."""
     for key in keys:
         await pilot.press(key)
         await settled(pilot)
 
 
 def picture(app: MonitorApp) -> str:
-    """What stands on the screen, without blanks at the ends of lines."""
+    """The text on the screen, without trailing blanks."""
     update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
     lines = ["".join(segment.text for strip in line for segment in strip) for line in update.strips]  # type: ignore[union-attr]
     return "\n".join(line.rstrip() for line in lines) + "\n"

@@ -1,4 +1,4 @@
-"""Result files for tests of the screens: real DuckDB files, made of journals with chosen times."""
+"""Result files for tests of the screens: real DuckDB files, made from journals with chosen times."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ GEMM = make_case("gemm")
 GPU_GEMM = make_case("gemm", device_class="gpu")
 GPT = replace(make_case("gpt_train"), workload_class="training", unit="tok", units_per_step=4096.0)
 HOSTILE = "[b]bold[/b] \x1b[31m[@click=app.quit]x[/]"
-"""A label that is markup and an escape sequence."""
+"""A label with markup and an escape sequence."""
 
 
 def run_id_of(number: int) -> str:
-    """The id of the run of this number; its short id is `cccc` and four digits."""
+    """The id of the run with this number; its short id is `cccc` and four digits."""
     return f"0194b5a0-0000-7000-8000-0000cccc{number:04d}"
 
 
@@ -53,10 +53,10 @@ def store(
     on_gpu: bool = False,
     seconds: float = 4.0,
 ) -> str:
-    """Store a run of two cases with steps of these lengths, the first perhaps on a GPU; gives its id.
+    """Store a run of two cases with steps of these lengths, the first perhaps on a GPU; returns its id.
 
-    The box was sampled for so many seconds. With `log_tail` its first launch has failed, and these are its
-    last words.
+    The box was sampled for `sampled_s`. With `log_tail` its first launch has failed, and this is the end of
+    its log.
     """
     lines: list[Line] = []
     for line in journal_lines(
@@ -91,7 +91,7 @@ def store(
 
 
 def store_gpu(db: Path, number: int, *, scale: float = 1.0, launches: int = 3, seconds: float = 16.0) -> str:
-    """Store a run of one case on a GPU, sampled for so long from its beginning; gives its id."""
+    """Store a run of one case on a GPU, sampled for this long from its beginning; returns its id."""
     run_dir = db.parent / f"{db.stem}-{number}"
     case = replace(make_case("gemm", device_class="gpu", precision="tf32", size="base"), unit="flop")
     lines = journal_lines(
@@ -111,7 +111,7 @@ def store_gpu(db: Path, number: int, *, scale: float = 1.0, launches: int = 3, s
 
 
 def passed(case_id: int, launch_id: int, step_ms: float) -> ProfiledPass:
-    """Ten steps, three quarters of which are products, a tenth Python."""
+    """Ten steps, three quarters of which are matrix products, a tenth Python."""
     kinds: Sequence[tuple[str, str, str, str, float]] = (
         ("backward", "gemm", "aten::mm", "64x64,64x64", 0.5),
         ("forward", "gemm", "aten::linear", "8x64,64x64", 0.25),

@@ -1,4 +1,4 @@
-"""Real supervisors as child processes, real workers and scripted ones, and what became of them."""
+"""Real supervisors as child processes, with real or scripted workers, and their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gputui.model.plan import Plan
 from gputui.store.journal_reader import JournalTail, read_journal
 
 PATIENCE_S = 300.0
-"""Longer than anything here takes; what is not there by then is a failure."""
+"""Longer than anything here takes; whatever is not done by then has failed."""
 L = TypeVar("L", bound=Line)
 
 _SCRIPTED = """
@@ -65,7 +65,7 @@ say("ready", threads_used=1, t_ns=time.monotonic_ns())
 
 
 def scripted_worker(path: Path, behaviour: str) -> tuple[str, ...]:
-    """The command prefix of a worker that speaks the channel's language and does as it is told.
+    """The command prefix of a worker that speaks the channel's language and follows a script.
 
     `behaviour` is Python over `ids`, `raw`, `say`, `warm`, `block`, `end_case`, `measure`, `end`, `die`.
     """
@@ -74,7 +74,7 @@ def scripted_worker(path: Path, behaviour: str) -> tuple[str, ...]:
 
 
 class Supervised:
-    """One supervisor and the run directories it was given."""
+    """One supervisor and its run directories."""
 
     def __init__(
         self, home: Path, *plans: Plan, on_end: Sequence[str] = (), is_impatient: bool = False
@@ -89,7 +89,7 @@ class Supervised:
         self._heard: list[Line] = []
 
     def wait_for(self, kind: type[L], *, of_launch: int | None = None) -> L:
-        """The first line of this kind in the first journal, waited for."""
+        """Wait for the first line of this kind in the first journal."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for line in self._heard:
@@ -110,21 +110,20 @@ class Supervised:
         return int(psutil.Process(self.process.pid).children()[0].pid)
 
     def end(self) -> int:
-        """Wait until the supervisor has left; its exit status."""
+        """Wait until the supervisor has ended; returns its exit status."""
         return self.process.wait(PATIENCE_S)
 
-    def said(self) -> str:
-        """What the supervisor wrote to stderr."""
+    def output(self) -> str:
         return (self.run_dir / "supervisor.log").read_text()
 
     def lines(self, kind: type[L], run: int = 0) -> tuple[L, ...]:
-        """All lines of this kind in one journal, which must be whole."""
+        """All lines of this kind in one journal, which must be complete."""
         contents = read_journal(self.run_dirs[run])
         assert contents.damage == ()
         return contents.of(kind)
 
     def journal_bytes(self) -> bytes:
-        """The first journal as it lies on the disk."""
+        """The first journal as it is on the disk."""
         return (self.run_dir / JOURNAL_NAME).read_bytes()
 
 
@@ -137,7 +136,7 @@ sys.exit(Supervisor([Path(run_dir) for run_dir in sys.argv[1:]], Patience(2, 1))
 
 
 def start_supervisor(*run_dirs: Path, is_impatient: bool = False) -> subprocess.Popen[bytes]:
-    """A supervisor in a session of its own, as `gputui run` starts it; an impatient one waits 1 or 2 s."""
+    """A supervisor in its own session, as `gputui run` starts it; an impatient one waits 1 or 2 s."""
     begin = ("-c", _IMPATIENT) if is_impatient else ("-m", "gputui.recording")
     with (run_dirs[0] / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
@@ -150,7 +149,7 @@ def start_supervisor(*run_dirs: Path, is_impatient: bool = False) -> subprocess.
 
 
 def living_members(group: int) -> list[int]:
-    """Processes of a group that still run; one that only waits to be reaped does not."""
+    """Processes of a group that still run, zombies excluded."""
     members = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
@@ -160,7 +159,7 @@ def living_members(group: int) -> list[int]:
 
 
 def ends_by_itself(pid: int, started: Callable[[], object]) -> bool:
-    """Whether a process ends after `started` was called, though it is no child of ours."""
+    """Whether a process, not a child of ours, ends after `started` was called."""
     watched = os.pidfd_open(pid)
     try:
         started()

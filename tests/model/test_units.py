@@ -123,7 +123,7 @@ def test_a_rate_is_never_shown_with_an_exponent_above_a_ten_thousandth(rate: flo
         (7500, "2 h 5 min"),
     ],
 )
-def test_a_duration_is_told_in_the_units_people_use(seconds: float, shown: str) -> None:
+def test_a_duration_is_shown_in_the_units_people_use(seconds: float, shown: str) -> None:
     assert format_seconds(seconds) == shown
 
 
@@ -150,7 +150,7 @@ def test_of_two_durations_the_longer_is_never_shown_as_the_shorter(a: float, b: 
         (1.5 * 2**40, "1.50 TiB"),
     ],
 )
-def test_memory_is_told_in_binary_units(count: float, shown: str) -> None:
+def test_memory_is_shown_in_binary_units(count: float, shown: str) -> None:
     assert format_bytes(count) == shown
 
 
@@ -199,7 +199,7 @@ def test_a_factor_is_followed_by_an_x(ratio: float, shown: str) -> None:
         (1234.5, "$1234.50"),
     ],
 )
-def test_money_is_told_in_cents_and_below_that_in_two_digits(usd: float, shown: str) -> None:
+def test_money_is_shown_in_cents_and_below_that_in_two_digits(usd: float, shown: str) -> None:
     assert format_usd(usd) == shown
 
 
@@ -219,7 +219,7 @@ def test_a_price_per_hour_has_cents_and_all_digits_it_was_stated_with(usd: float
 
 
 @pytest.mark.parametrize(
-    ("ratio", "told"),
+    ("ratio", "expected"),
     [
         (1.0, "0 %"),
         (1.0004, "0 %"),
@@ -235,8 +235,8 @@ def test_a_price_per_hour_has_cents_and_all_digits_it_was_stated_with(usd: float
         (41.23, "41.2x"),
     ],
 )
-def test_a_change_of_rate_is_signed_and_a_factor_from_three_times_on(ratio: float, told: str) -> None:
-    assert format_change(ratio) == told
+def test_a_change_of_rate_is_signed_and_a_factor_from_three_times_on(ratio: float, expected: str) -> None:
+    assert format_change(ratio) == expected
 
 
 def test_the_ends_of_a_change_take_the_form_of_the_change() -> None:
@@ -246,7 +246,7 @@ def test_the_ends_of_a_change_take_the_form_of_the_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "told"),
+    ("low", "high", "expected"),
     [
         (0.98, 1.0201, "±2 %"),
         (0.82, 1.22, "-18 to +22 %"),
@@ -255,5 +255,5 @@ def test_the_ends_of_a_change_take_the_form_of_the_change() -> None:
         (1.0, 1.0, "±0 %"),
     ],
 )
-def test_a_spread_is_symmetric_only_where_it_prints_so(low: float, high: float, told: str) -> None:
-    assert format_spread(7.0, 7 * low, 7 * high) == told
+def test_a_spread_is_symmetric_only_where_it_prints_so(low: float, high: float, expected: str) -> None:
+    assert format_spread(7.0, 7 * low, 7 * high) == expected

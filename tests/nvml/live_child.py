@@ -1,4 +1,4 @@
-"""Takes steps with NvmlLive in a process of its own: they come as JSON on stdin, results go to stdout."""
+"""Executes steps with NvmlLive in a separate process: they come as JSON on stdin, results go to stdout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEADLINE_S = 300.0
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold; a Missing becomes {"missing": reason}."""
+    """As JSON values; a Missing becomes {"missing": reason}."""
     if isinstance(value, Missing):
         return {"missing": value.reason}
     if is_dataclass(value) and not isinstance(value, type):
@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
 
 
 class Child:
-    """The source under test, on a clock that is put forward by hand."""
+    """The source under test, with a manual clock."""
 
     def __init__(self) -> None:
         self.now_ns = 10**9
@@ -42,23 +42,18 @@ class Child:
         self.threads: list[threading.Thread] = []
 
     def open(self) -> Any:
-        """Why there is nothing, or None."""
         return self.source.open()
 
     def devices(self) -> Any:
-        """The numbers."""
         return self.source.devices()
 
     def sample(self, device: int) -> Any:
-        """The samples of one device."""
         return self.source.sample(device)
 
     def processes(self, device: int) -> Any:
-        """Who uses it."""
         return self.source.processes(device)
 
     def close(self) -> None:
-        """Close the source."""
         self.source.close()
 
     def append(self, text: str) -> None:
@@ -67,15 +62,15 @@ class Child:
             file.write(f"\n{text}\n")
 
     def later(self, seconds: float) -> None:
-        """Put the source's clock forward, which stands still otherwise."""
+        """Advance the source's clock, which stands still otherwise."""
         self.now_ns += round(seconds * 1e9)
 
     def make(self, place: str) -> None:
-        """A directory below the root that the source looks at."""
+        """A directory below the root that the source reads."""
         (self.root / place).mkdir(parents=True)
 
     def calls(self, function: str | None = None) -> int:
-        """How often the library was called so far."""
+        """Number of calls of the library so far."""
         import pynvml
 
         count = pynvml.nvmlLib.standin_calls
@@ -83,16 +78,16 @@ class Child:
         return int(count(None if function is None else function.encode()))
 
     def begin(self, device: int) -> None:
-        """Sample a device in a thread of its own."""
+        """Sample a device in a separate thread."""
         self.threads.append(threading.Thread(target=self.source.sample, args=(device,), daemon=True))
         self.threads[-1].start()
 
     def is_running(self) -> bool:
-        """Whether that thread is still at it."""
+        """Whether that thread still runs."""
         return self.threads[-1].is_alive()
 
     def wait_for_calls(self, function: str, count: int) -> None:
-        """Until the library was called so often."""
+        """Wait until the library was called this often."""
         deadline = time.monotonic() + _DEADLINE_S
         while self.calls(function) < count:
             if time.monotonic() > deadline:
@@ -100,7 +95,7 @@ class Child:
             time.sleep(0.005)
 
     def wait_until_read(self, device: int) -> Any:
-        """The first sample of a device without a problem; before each it is asked which devices there are."""
+        """The first sample of a device without a problem; the devices are listed before each."""
         deadline = time.monotonic() + _DEADLINE_S
         while True:
             self.source.devices()
@@ -124,7 +119,6 @@ class Child:
 
 
 def main() -> None:
-    """Take the steps."""
     child = Child()
     print(
         json.dumps([plain(getattr(child, name)(*given)) for name, *given in json.load(sys.stdin)]), flush=True

@@ -1,4 +1,4 @@
-"""Builds the stand-in NVML library and says how a process is made to load it."""
+"""Builds the stand-in NVML library and makes processes load it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIBRARY = "libnvidia-ml.so.1"
 
 @cache
 def _workspace() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="gputui-nvml-")  # goes with this process
+    return tempfile.TemporaryDirectory(prefix="gputui-nvml-")  # removed when this process ends
 
 
 def c_compiler() -> str | None:
@@ -52,8 +52,8 @@ def standin_library() -> Path:
 def standin_environment(scenario: str) -> dict[str, str]:
     """Variables to add to a subprocess's environment, so that the real pynvml finds these GPUs.
 
-    `scenario` is in the language described at the top of nvml_standin.c. The file it is written to is
-    the value of GPUTUI_NVML_SCENARIO: write to it to change the GPUs while the process runs.
+    `scenario` is in the language described at the top of nvml_standin.c. It is written to a file, the value
+    of GPUTUI_NVML_SCENARIO: write to it to change the GPUs while the process runs.
     """
     library = standin_library()
     handle, name = tempfile.mkstemp(suffix=".txt", dir=library.parent)
@@ -64,10 +64,11 @@ def standin_environment(scenario: str) -> dict[str, str]:
 
 
 def moving_gpus(gpus: int, processes: int, pids: Sequence[int] = ()) -> str:
-    """A scenario of busy H200s whose figures move, each at its own pace, with processes spread over them.
+    """A scenario of busy H200s whose metrics change, each at a different pace, with processes spread over
+    them.
 
-    `pids` are those of the first processes, for tests that need real ones; the others are made up. The
-    second GPU, where there is one, is held down by its power limit.
+    `pids` are those of the first processes, for tests that need real ones; the others are invented. The
+    second GPU, if there is one, is limited by its power cap.
     """
     lines = [f"driver gpus {gpus}", *_MOVING]
     for gpu in range(gpus):
@@ -112,7 +113,7 @@ _MOVING = (
     "* gpm 60 39000",
     "* gpm 61 40000",
 )
-"""Of every GPU: the field values and GPM metrics that an H200 is expected to tell."""
+"""For every GPU: the field values and GPM metrics that an H200 should report."""
 _PACED = (
     ("sm_busy_pct", 20, 98),
     ("memory_busy_pct", 10, 60),

@@ -1,4 +1,4 @@
-"""What the live view is told of NVIDIA GPUs, by the real pynvml on the stand-in library."""
+"""The live source for NVIDIA GPUs, with the real pynvml on the stand-in library."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def values(scenario: str, *, device: int = 0) -> dict[str, Any]:
     return dict(found["values"])
 
 
-# What is read
+# Values
 
 FULL = """
 0 name NVIDIA H200
@@ -101,7 +101,7 @@ FULL = """
 """
 
 
-def test_everything_that_a_gpu_tells_is_read_right() -> None:
+def test_everything_that_a_gpu_reports_is_read_correctly() -> None:
     found = values(FULL)
     rates = {key: found.pop(key) for key in list(found) if key.endswith("_per_s")}
     assert found == {
@@ -274,7 +274,7 @@ def test_what_hardly_changes_is_read_again_after_some_seconds_and_names_never() 
     assert results[5][0]["values"]["name"] == "NVIDIA H200"
 
 
-def test_eight_busy_gpus_tell_everything_and_who_uses_them() -> None:
+def test_eight_busy_gpus_report_everything_and_their_processes() -> None:
     steps = [["sample", n] for n in range(8)] + [["later", 1]]
     pids = [4001, 4002]
     results = take(
@@ -318,7 +318,9 @@ def test_eight_busy_gpus_tell_everything_and_who_uses_them() -> None:
         ),
     ],
 )
-def test_an_older_or_newer_driver_is_asked_in_its_own_way(faults: str, key: str, value: object) -> None:
+def test_older_and_newer_drivers_are_queried_through_their_own_calls(
+    faults: str, key: str, value: object
+) -> None:
     assert values(faults)[key] == value
 
 
@@ -344,7 +346,7 @@ PROCESSES = """
 """
 
 
-def test_who_uses_a_gpu_is_told_with_memory_and_share() -> None:
+def test_processes_on_a_gpu_are_reported_with_memory_and_share() -> None:
     (uses,) = take(PROCESSES, ["processes", 0])
     assert [(use["device"], use["pid"], use["kind"]) for use in uses] == [
         (0, 10, "C"),
@@ -370,12 +372,12 @@ SHARES = "nvmlDeviceGetProcessesUtilizationInfo"
     ("faults", "share"),
     [
         (f"0 error {SHARES} 13", 55),
-        (f"0 error {SHARES} 6", 0),  # nobody used it lately
+        (f"0 error {SHARES} 6", 0),  # no process used it lately
         (f"0 error {SHARES} 3\n0 error nvmlDeviceGetProcessUtilization 3", UNREPORTED),
         (f"0 error {SHARES} 4", {"missing": "no permission to ask the NVIDIA driver"}),
     ],
 )
-def test_a_share_that_is_not_told_has_its_reason(faults: str, share: object) -> None:
+def test_an_unreported_share_has_a_reason(faults: str, share: object) -> None:
     (uses,) = take(f"0 process 10 C 2048 55\n{faults}\n", ["processes", 0])
     assert [use["sm_pct"] for use in uses] == [share]
 
@@ -410,7 +412,7 @@ driver gpus 2
 """
 
 
-def test_mig_instances_stand_behind_their_gpu_with_what_is_told_of_them() -> None:
+def test_mig_instances_follow_their_gpu_with_what_is_reported_about_them() -> None:
     *_, sample, uses = take(MIG, ["sample", 1], ["later", 1], ["sample", 1], ["processes", 1])
     gpu, first, second = sample
     assert (gpu["device"], gpu["parent"], gpu["values"]["mig_mode"]) == (1, None, 1)
@@ -439,7 +441,7 @@ def test_an_instance_keeps_its_index_where_one_before_it_is_gone() -> None:
     assert [use["pid"] for use in uses] == [12]
 
 
-def test_an_instance_that_was_made_anew_with_another_profile_is_named_so() -> None:
+def test_an_instance_recreated_with_another_profile_has_its_name() -> None:
     lines = "1:1 profile 1g.35gb\n1:1 gpu_instance 5"
     *_, after = take(MIG, ["sample", 1], ["append", lines], ["later", 9], ["sample", 1])
     assert after[2]["values"]["mig_profile"] == "1g.35gb"
@@ -461,13 +463,13 @@ def test_a_gpu_instance_that_is_divided_again_is_named_with_both() -> None:
         ("1:0 error nvmlDeviceGetName 999", "the NVIDIA driver answered with error 999"),
     ],
 )
-def test_a_profile_that_is_not_told_is_absent_with_the_reason(line: str, reason: str) -> None:
+def test_an_unreported_profile_is_absent_with_the_reason(line: str, reason: str) -> None:
     (samples,) = take(f"{MIG}{line}\n", ["sample", 1])
     assert samples[1]["values"]["mig_profile"] == {"missing": reason}
     assert samples[2]["values"]["mig_profile"] == "3g.71gb"
 
 
-def test_processes_of_an_instance_that_does_not_tell_them_hide_no_others() -> None:
+def test_an_instance_that_does_not_report_its_processes_hides_no_others() -> None:
     fails = "error nvmlDeviceGetComputeRunningProcesses_v3 4"
     _, some = take(f"{MIG}1:0 {fails}\n", ["sample", 1], ["processes", 1])
     assert [use["pid"] for use in some] == [12]
@@ -481,7 +483,7 @@ def test_the_utilisation_of_a_gpu_with_mig_is_absent_with_the_reason() -> None:
         assert sample[0]["values"][key] == {"missing": "the driver does not tell it while MIG is on"}
 
 
-def test_mig_instances_stay_while_the_driver_does_not_tell_of_them() -> None:
+def test_mig_instances_stay_while_the_driver_does_not_report_them() -> None:
     fail: list[Step] = [["append", "1 error nvmlDeviceGetMigMode 999"], ["later", 9], ["sample", 1]]
     before, *_, after = take(MIG, ["sample", 1], *fail)
     assert [each["device"] for each in before] == [each["device"] for each in after]
@@ -497,7 +499,7 @@ def test_mig_instances_that_are_made_and_removed_are_found() -> None:
     assert [each["device"] for each in more[:3]] == [each["device"] for each in before]
 
 
-# Values that cannot be
+# Implausible values
 
 
 @pytest.mark.parametrize(
@@ -536,7 +538,7 @@ HANDLE = "nvmlDeviceGetHandleByIndex_v2"
 BUSY = "nvmlDeviceGetUtilizationRates"
 
 
-def test_a_metric_that_is_not_supported_is_not_asked_again() -> None:
+def test_an_unsupported_metric_is_not_queried_again() -> None:
     results = take(f"0 error {BUSY} 3\n", SAMPLE, ["calls", BUSY], SAMPLE, ["calls", BUSY])
     found = results[2][0]["values"]
     assert found["sm_busy_pct"] == found["memory_busy_pct"] == UNREPORTED
@@ -553,7 +555,7 @@ def test_a_gpu_that_supports_nothing_has_a_problem_and_a_place() -> None:
     assert again[0]["values"]["sm_busy_pct"] == UNREPORTED
 
 
-def test_a_gpu_that_may_not_be_asked_is_asked_again() -> None:
+def test_a_gpu_that_denies_permission_is_queried_again() -> None:
     forbidden = f"0 error * 4\n0 error {HANDLE} 0\n"
     refused, _, _, allowed = take(forbidden, SAMPLE, ["append", "0 error * 0"], ["later", 9], SAMPLE)
     assert "no permission" in refused[0]["problem"]["missing"]
@@ -710,7 +712,7 @@ def test_gpus_of_one_uuid_are_both_there() -> None:
     assert first[0]["problem"] is second[0]["problem"] is None
 
 
-def test_the_library_is_opened_anew_when_the_kernel_lists_other_gpus(tmp_path: Path) -> None:
+def test_the_library_is_reopened_when_the_kernel_lists_other_gpus(tmp_path: Path) -> None:
     gpus = "proc/driver/nvidia/gpus"
     (tmp_path / gpus / "0000:1b:00.0").mkdir(parents=True)
     init = ["calls", "nvmlInitWithFlags"]
@@ -753,7 +755,7 @@ def test_a_driver_that_was_reloaded_is_found_again() -> None:
     assert "unloaded" in results[3]["missing"]
     assert results[4] == results[8] == results[11] == [0, 1]
     assert "not loaded" in results[5][0]["problem"]["missing"]
-    assert results[6] == results[9] == 2  # not tried again so soon
+    assert results[6] == results[9] == 2  # retried later
     assert results[12][0]["problem"] is None
     assert results[12][0]["values"]["energy_mj"] == 5
     assert results[13][0]["problem"] is None
@@ -806,7 +808,7 @@ def test_a_gpu_that_hangs_when_it_is_looked_up_keeps_its_place_and_holds_up_no_o
         {"device": 1, "source": "nvml", "t_ns": 10**9, "values": {}, "parent": None, "problem": silent}
     ]
     assert results[5] == silent
-    assert results[7] == 3 + 2  # the one that hangs is not asked again
+    assert results[7] == 3 + 2  # the one that hangs is not queried again
     assert results[9] == 0  # nothing is closed below a call
 
 
@@ -821,7 +823,7 @@ def test_a_gpu_that_answers_late_is_read_from_the_next_look_on() -> None:
     assert results[2][0]["values"]["uuid"].endswith("1")
 
 
-def test_a_driver_is_not_opened_anew_below_a_call_that_blocks() -> None:
+def test_a_driver_is_not_reopened_during_a_call_that_blocks() -> None:
     results = take(
         f"driver gpus 2\n0 delay_ms {BUSY} 30000\n",
         ["begin", 0],
@@ -873,7 +875,7 @@ def test_a_driver_that_is_never_there_is_tried_ever_more_seldom() -> None:
 
 
 def test_a_box_without_the_library_says_so(tmp_path: Path) -> None:
-    # A library that is none shadows a real driver's, if this box has one.
+    # An invalid library shadows a real driver's, if this box has one.
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
     opened, devices, _ = run([OPEN, ["devices"], ["close"]], {"LD_LIBRARY_PATH": str(tmp_path)})
     assert "libnvidia-ml.so.1 was not found" in opened["missing"]

@@ -1,4 +1,4 @@
-"""What gputui says of GPUs when the real pynvml loads the stand-in library."""
+"""The output of gputui about GPUs when the real pynvml loads the stand-in library."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_driver_that_cannot_be_used_names_the_cause(scenario: str, cause: str)
 
 
 def test_a_box_without_the_library_says_so(tmp_path: Path) -> None:
-    # A library that is none shadows a real driver's, if this box has one.
+    # An invalid library shadows a real driver's, if this box has one.
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(
@@ -180,7 +180,7 @@ def test_every_metric_of_two_gpus_is_read() -> None:
         "energy_mj": 5000000000,
         "compute_process_count": 0.0,
     }
-    assert found["first"]["full"]["0"]["power_w"] == 100.0  # no instant value: the driver's own
+    assert found["first"]["full"]["0"]["power_w"] == 100.0  # no instant value: the driver's average
     assert found["first"]["quick"]["1"].keys() == {
         "sm_clock_mhz",
         "memory_clock_mhz",
@@ -213,12 +213,12 @@ def test_processes_that_compute_are_counted_once_in_five_seconds() -> None:
     ("function", "key", "value"),
     [
         ("nvmlDeviceGetCurrentClocksEventReasons", "throttle_bits", 8),
-        ("nvmlDeviceGetMemoryInfo_v2", "memory_used_mib", 600.0),  # version 1 counts what is reserved
+        ("nvmlDeviceGetMemoryInfo_v2", "memory_used_mib", 600.0),  # version 1 counts reserved memory
         ("nvmlDeviceGetTemperatureV", "temperature_c", 40.0),
         ("nvmlDeviceGetFieldValues", "power_w", 120.0),
     ],
 )
-def test_an_older_driver_is_asked_in_the_older_way(function: str, key: str, value: float) -> None:
+def test_an_older_driver_is_queried_through_the_older_calls(function: str, key: str, value: float) -> None:
     found = answer(READ, f"0 event_reasons 8\n0 error {function} 13\n")
     assert found["first"]["full"]["0"][key] == value
 

@@ -1,4 +1,4 @@
-"""Time in which a supervisor was stopped does not pass for its run."""
+"""Time in which a supervisor was stopped does not count for its run."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _launch(
 
 
 def _all_allowances(plan: Plan) -> list[float]:
-    """Allowances of all launches when each spends what it was given and starts as long as expected."""
+    """Allowances of all launches when each spends its share and takes as long to start as expected."""
     pace, given = Pace(plan), []
     for launch in plan.launches:
         allowance_s = pace.allowance_s(launch)
@@ -84,10 +84,10 @@ def test_without_torch_a_start_costs_almost_nothing() -> None:
 
 def test_the_start_of_a_launch_without_torch_says_nothing_of_one_with_torch() -> None:
     light, heavy, last = _launch(0, needs_torch=False), _launch(1), _launch(2)
-    told, untold = Pace(_plan(light, heavy, last)), Pace(_plan(light, heavy, last))
-    told.started(light, 0.05)
-    assert told.allowance_s(light) == untold.allowance_s(light)
-    assert told.allowance_s(heavy) == untold.allowance_s(heavy)
+    informed, uninformed = Pace(_plan(light, heavy, last)), Pace(_plan(light, heavy, last))
+    informed.started(light, 0.05)
+    assert informed.allowance_s(light) == uninformed.allowance_s(light)
+    assert informed.allowance_s(heavy) == uninformed.allowance_s(heavy)
 
 
 def test_when_time_is_short_the_last_launches_are_the_ones_without_an_allowance() -> None:

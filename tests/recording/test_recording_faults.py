@@ -1,4 +1,4 @@
-"""Workers that die, stall, lie or never start: the run goes on, and says what happened."""
+"""Workers that die, stall, lie or never start: the run continues, and reports what happened."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ THREE = (make_case(), make_case(size="base"), make_case(threads="all"))
 
 
 def scripted(tmp_path: Path, behaviour: str, *launches: list[int], budget_s: float = 3600) -> Plan:
-    """A plan of three cases whose worker does as it is told."""
+    """A plan of three cases with a scripted worker."""
     worker = scripted_worker(tmp_path / "worker.py", behaviour)
     return make_plan(*launches, cases=THREE, budget_s=budget_s, interpreter=worker)
 
 
 def finished(tmp_path: Path, plan: Plan) -> Supervised:
     run = Supervised(tmp_path / "runs", plan)
-    assert (run.end(), run.said()) == (0, "")
+    assert (run.end(), run.output()) == (0, "")
     assert [(end.status, end.reason) for end in run.lines(RunEnd)] == [("finished", "")]
     return run
 
@@ -87,11 +87,11 @@ def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp
     ]
 
 
-def test_a_crash_is_told_also_when_no_time_is_left_to_run_its_cases_alone(tmp_path: Path) -> None:
+def test_a_crash_is_reported_also_when_no_time_is_left_to_run_its_cases_alone(tmp_path: Path) -> None:
     late = "\nsignal.signal(signal.SIGALRM, lambda *_: die())\nsignal.alarm(5)\nsignal.pause()"
     run = finished(tmp_path, scripted(tmp_path, late, [0, 1], budget_s=6.0))
-    told = "the worker died of SIGKILL; not run alone: the budget of 6 s is spent"
-    assert case_ends(run) == [(1, 0, "failed", told), (2, 1, "failed", told)]
+    reason = "the worker died of SIGKILL; not run alone: the budget of 6 s is spent"
+    assert case_ends(run) == [(1, 0, "failed", reason), (2, 1, "failed", reason)]
 
 
 def test_a_case_that_ended_before_the_crash_is_not_run_again(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_case_that_ended_before_the_crash_is_not_run_again(tmp_path: Path) -> 
 
 
 @pytest.mark.slow  # three workers become warm
-def test_a_worker_that_is_killed_while_it_measures_is_told_with_the_signal(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_while_it_measures_is_reported_with_the_signal(tmp_path: Path) -> None:
     run = Supervised(tmp_path, make_plan([0, 1], cases=THREE[:2], most_blocks=15))
     run.wait_for(Block)
     # Its replacements are killed as soon as they are warm, so that the test does not wait for them.
@@ -118,7 +118,7 @@ def test_a_worker_that_is_killed_while_it_measures_is_told_with_the_signal(tmp_p
     assert {reason for _, _, _, reason in case_ends(run)} == {"the worker died of SIGKILL"}
 
 
-def test_a_worker_that_leaves_early_is_told_with_its_status_and_last_words_without_paths(
+def test_a_worker_that_leaves_early_is_reported_with_its_status_and_last_words_without_paths(
     tmp_path: Path,
 ) -> None:
     behaviour = "\nprint('\\n' * 9000 + 'cannot read /home/alice/secret/weights.bin')\nsys.exit(3)"
@@ -207,11 +207,11 @@ NONSENSE = (
 )
 
 
-def test_nonsense_on_the_channel_is_told_and_harms_nothing(tmp_path: Path) -> None:
+def test_nonsense_on_the_channel_is_reported_and_does_no_harm(tmp_path: Path) -> None:
     behaviour = f"\nfor line in {NONSENSE!r}: raw(line + b'\\n')"
     run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
-    told = [event.message for event in run.lines(Event)]
-    assert told == ["launch 1: a line of the worker made no sense"] * len(NONSENSE)
+    messages = [event.message for event in run.lines(Event)]
+    assert messages == ["launch 1: a line of the worker made no sense"] * len(NONSENSE)
     assert case_ends(run) == [(0, 0, "ok", "")]
     assert len(run.lines(Block)) == 5
 
@@ -239,7 +239,7 @@ say('figure', {FIGURE.replace("p99_s", "p999_s")}, value=None, reason='7 request
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     [
         FIGURE + ", value=-1.0, reason=''",
         FIGURE + ", value=float('nan'), reason=''",
@@ -251,13 +251,13 @@ say('figure', {FIGURE.replace("p99_s", "p999_s")}, value=None, reason='7 request
         FIGURE.replace("'median'", "'guess'") + ", value=1.0, reason=''",
     ],
 )
-def test_a_figure_that_cannot_be_is_told_and_harms_nothing(tmp_path: Path, said: str) -> None:
-    run = finished(tmp_path, scripted(tmp_path, f"\nsay('figure', {said})" + WELL, [0]))
+def test_an_impossible_figure_is_reported_and_does_no_harm(tmp_path: Path, expected: str) -> None:
+    run = finished(tmp_path, scripted(tmp_path, f"\nsay('figure', {expected})" + WELL, [0]))
     assert {event.message for event in run.lines(Event)} == {"launch 1: a line of the worker made no sense"}
     assert (run.lines(Figure), case_ends(run)) == ((), [(0, 0, "ok", "")])
 
 
-def test_a_block_that_was_left_out_is_told_with_its_case(tmp_path: Path) -> None:
+def test_a_block_that_was_left_out_is_reported_with_its_case(tmp_path: Path) -> None:
     run = finished(tmp_path, scripted(tmp_path, "\nsay('void', case_id=0, reason='scale fell')" + WELL, [0]))
     assert [(e.level, e.message) for e in run.lines(Event)] == [
         ("info", "spin mini cpu fp32 1 thread: block left out, scale fell")
@@ -338,33 +338,33 @@ def test_two_runs_alternate_launch_by_launch_and_each_journal_is_whole(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("on_end", "status", "told"),
+    ("on_end", "status", "expected"),
     [
         ([sys.executable, "-c", "import sys; sys.exit('gputui: the disk is full')"], 1, "the disk is full"),
         (["/nowhere/gputui"], 4, "No such file or directory"),
     ],
 )
 def test_a_run_that_could_not_be_stored_says_so_in_its_last_line(
-    tmp_path: Path, on_end: list[str], status: int, told: str
+    tmp_path: Path, on_end: list[str], status: int, expected: str
 ) -> None:
     run = Supervised(tmp_path / "runs", scripted(tmp_path, WELL, [0]), on_end=on_end)
     assert run.end() == 1
     stored = run.lines(Stored)[-1]
-    assert (stored.exit_status, told in stored.message) == (status, True)
+    assert (stored.exit_status, expected in stored.message) == (status, True)
 
 
 def test_a_directory_without_a_run_is_refused_in_words(tmp_path: Path) -> None:
     assert start_supervisor(tmp_path).wait(300) == 2
-    said = (tmp_path / "supervisor.log").read_text()
-    assert "spec.json: no spec of a run" in said
-    assert "Traceback" not in said
+    output = (tmp_path / "supervisor.log").read_text()
+    assert "spec.json: no spec of a run" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured(
     tmp_path: Path, at_once: bool
 ) -> None:
-    """Before its first word, or in its first case."""
+    """Before its first message, or in its first case."""
     hang = "\nif 0 in ids:\n    os.fork()\n    signal.pause()\n"
     worker = scripted_worker(tmp_path / "worker.py", hang + WELL)
     if at_once:
@@ -374,7 +374,7 @@ def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured
     plan = replace(plan, launches=(replace(plan.launches[0], weight=0.1), plan.launches[1]))
     run = Supervised(tmp_path / "runs", plan, is_impatient=True)
     pid = run.worker_pid()
-    assert (run.end(), run.said()) == (0, "")
+    assert (run.end(), run.output()) == (0, "")
     (_, hung, reason), (_, well, _) = launches_of(run)
     assert (hung, well) == ("failed", "ok")
     assert reason.startswith("the worker hung: no word for")
@@ -382,7 +382,7 @@ def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured
     assert living_members(pid) == []
 
 
-def test_a_log_that_grows_without_end_is_emptied_and_that_is_told(tmp_path: Path) -> None:
+def test_a_log_that_grows_without_end_is_emptied_which_is_reported(tmp_path: Path) -> None:
     chatter = (
         "\nbefore = 0"
         "\nwhile before <= os.fstat(1).st_size <= 8 * 2**20:"

@@ -1,4 +1,4 @@
-"""The pieces a supervisor is made of: journal lines, specs, a worker's environment, texts without paths."""
+"""Parts of a supervisor: journal lines, specs, a worker's environment, texts without paths."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_damaged_spec_is_refused_in_words(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", ""),
         ("nothing to hide", "nothing to hide"),
@@ -151,8 +151,8 @@ def test_a_damaged_spec_is_refused_in_words(tmp_path: Path, text: str) -> None:
         ("see https://pytorch.org/docs", "see https:docs"),
     ],
 )
-def test_a_path_is_cut_to_its_last_part(text: str, told: str) -> None:
-    assert without_paths(text) == told
+def test_a_path_is_cut_to_its_last_part(text: str, expected: str) -> None:
+    assert without_paths(text) == expected
 
 
 NAMES = st.text("abcxyz-_.0123456789é", min_size=1, max_size=10).map(lambda name: f"u{name}q")
@@ -161,9 +161,9 @@ NAMES = st.text("abcxyz-_.0123456789é", min_size=1, max_size=10).map(lambda nam
 @given(NAMES, st.lists(NAMES, max_size=4), st.sampled_from(["{}", "in {}, line 3", "'{}'", "x={}", "({})"]))
 def test_no_users_name_stays_in_a_text(user: str, parts: list[str], frame: str) -> None:
     path = "/".join(("/home", user, *parts))
-    said = without_paths(frame.format(path))
-    assert said.startswith(frame.format(parts[-1] if parts else "~").rstrip(")"))
-    assert f"/{user}" not in said
+    message = without_paths(frame.format(path))
+    assert message.startswith(frame.format(parts[-1] if parts else "~").rstrip(")"))
+    assert f"/{user}" not in message
 
 
 GPU = PlannedDevice("gpu", "cuda", "NVIDIA H200", "GPU-abc", "")

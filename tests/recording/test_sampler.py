@@ -1,4 +1,4 @@
-"""The sampler: what it writes, what a call that hangs costs, and what becomes of a file that is too large."""
+"""The sampler: what it writes, the effect of a call that hangs, and of a file that is too large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputui.store.journal_reader import read_telemetry
 
 
 class _Counting:
-    """A host and a GPU whose readings are numbered; wakes whoever waits after so many."""
+    """A host and a GPU with numbered readings; notifies a waiter after a number of them."""
 
     NAME: ClassVar[str] = "counting"
 
@@ -45,7 +45,7 @@ class _Counting:
 
 
 class _Hanging:
-    """A host and two GPUs whose readings are numbered; from a reading on, the calls of GPU 1 hang."""
+    """A host and two GPUs with numbered readings; from a given reading on, the calls of GPU 1 hang."""
 
     NAME: ClassVar[str] = "box"
 
@@ -77,7 +77,7 @@ class _Hanging:
         return None
 
     def wait_for_more(self, *devices: int) -> None:
-        """Until each of them was read twice more: the first of the two is written then."""
+        """Wait until each of them was read twice more: the first of the two is written then."""
         with self._news:
             enough = {device: self._read[device] + 2 for device in devices}
             assert self._news.wait_for(lambda: all(self._read[d] >= n for d, n in enough.items()), PATIENCE_S)
@@ -94,7 +94,7 @@ class _NeverOpen(_Hanging):
 
 
 class _Problems(list[str]):
-    """What a sampler tells; can be waited for."""
+    """Events of a sampler; can be waited for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,11 +105,11 @@ class _Problems(list[str]):
         self.came.set()
 
 
-def test_a_file_that_reaches_its_cap_is_thinned_and_that_is_told(tmp_path: Path) -> None:
-    source, told = _Counting(enough=20), list[str]()
+def test_a_file_that_reaches_its_cap_is_thinned_which_is_reported(tmp_path: Path) -> None:
+    source, problems = _Counting(enough=20), list[str]()
     path = tmp_path / "telemetry.bin"
     cap_bytes = len(CURRENT.header()) + 16 * CURRENT.row_bytes
-    with Sampler(path, [source], told.append, cap_bytes=cap_bytes) as sampler:
+    with Sampler(path, [source], problems.append, cap_bytes=cap_bytes) as sampler:
         sampler.focus((0,))
         assert source.has_enough.wait(PATIENCE_S)
     readings = list(read_telemetry(tmp_path))
@@ -119,19 +119,19 @@ def test_a_file_that_reaches_its_cap_is_thinned_and_that_is_told(tmp_path: Path)
         numbers = [reading.t_ns for reading in readings if reading.device == device]
         assert numbers
         assert numbers == sorted(numbers)
-    assert told[0].endswith("every second reading was dropped, and it is read every 2 s from now on")
+    assert problems[0].endswith("every second reading was dropped, and it is read every 2 s from now on")
     assert not list(tmp_path.glob("*.thinned"))
 
 
 def test_a_file_below_its_cap_keeps_every_reading(tmp_path: Path) -> None:
-    source, told = _Counting(enough=12), list[str]()
+    source, problems = _Counting(enough=12), list[str]()
     path = tmp_path / "telemetry.bin"
-    with Sampler(path, [source], told.append) as sampler:
+    with Sampler(path, [source], problems.append) as sampler:
         sampler.focus((0,))
         assert source.has_enough.wait(PATIENCE_S)
     numbers = [reading.t_ns for reading in read_telemetry(tmp_path)]
     assert sorted(numbers) == list(range(len(numbers)))
-    assert told == []
+    assert problems == []
 
 
 def _wait_for_threads() -> None:
@@ -149,17 +149,17 @@ SILENT = "box device 1: the driver has not answered for 0.5 s"
 def test_a_call_that_hangs_costs_the_rows_of_its_own_device_until_it_returns(
     tmp_path: Path, from_reading: int
 ) -> None:
-    source, told = _Hanging(from_reading), _Problems()
+    source, problems = _Hanging(from_reading), _Problems()
     path = tmp_path / "telemetry.bin"
-    with Sampler(path, [source], told, period_s=0.05, silence_s=SILENCE_S) as sampler:
+    with Sampler(path, [source], problems, period_s=0.05, silence_s=SILENCE_S) as sampler:
         sampler.focus((0, 1))
-        assert told.came.wait(PATIENCE_S)
+        assert problems.came.wait(PATIENCE_S)
         source.wait_for_more(HOST, 0)
         assert source.hung_reading is not None
         while_it_hung = [reading.t_ns for reading in read_telemetry(tmp_path) if reading.device == 1]
         source.answers.set()
         source.wait_for_more(HOST, 0, 1)
-    assert told == [SILENT]
+    assert problems == [SILENT]
     assert while_it_hung == list(range(from_reading))
     readings = list(read_telemetry(tmp_path))
     for device in (HOST, 0):
@@ -170,10 +170,10 @@ def test_a_call_that_hangs_costs_the_rows_of_its_own_device_until_it_returns(
     assert numbers == sorted(numbers)
 
 
-def test_a_first_call_that_hangs_is_told_before_anything_else_begins(tmp_path: Path) -> None:
-    source, told = _Hanging(0), _Problems()
-    with Sampler(tmp_path / "telemetry.bin", [source], told, silence_s=SILENCE_S):
-        at_begin = list(told)
+def test_a_first_call_that_hangs_is_reported_before_anything_else_begins(tmp_path: Path) -> None:
+    source, problems = _Hanging(0), _Problems()
+    with Sampler(tmp_path / "telemetry.bin", [source], problems, silence_s=SILENCE_S):
+        at_begin = list(problems)
         source.answers.set()
     assert at_begin == [SILENT]
 
@@ -195,18 +195,18 @@ def test_a_sampler_stops_while_a_call_hangs_and_its_file_stays_as_it_is(tmp_path
 def test_a_source_that_hangs_while_it_opens_holds_up_no_other_and_is_read_once_it_is_open(
     tmp_path: Path,
 ) -> None:
-    stuck, source, told = _NeverOpen(99), _Counting(enough=6), _Problems()
+    stuck, source, problems = _NeverOpen(99), _Counting(enough=6), _Problems()
     path = tmp_path / "telemetry.bin"
-    with Sampler(path, [stuck, source], told, period_s=0.05, silence_s=SILENCE_S):
+    with Sampler(path, [stuck, source], problems, period_s=0.05, silence_s=SILENCE_S):
         assert source.has_enough.wait(PATIENCE_S)
         stuck.answers.set()
         stuck.wait_for_more(1)
-    assert told == ["stuck: the driver has not answered for 0.5 s"]
+    assert problems == ["stuck: the driver has not answered for 0.5 s"]
     assert 1 in {reading.device for reading in read_telemetry(tmp_path)}
 
 
-def test_a_file_that_cannot_be_written_is_told_and_stops_nothing(tmp_path: Path) -> None:
-    told = _Problems()
-    with Sampler(tmp_path / "nowhere" / "telemetry.bin", [_Counting(enough=1)], told):
+def test_a_file_that_cannot_be_written_is_reported_and_stops_nothing(tmp_path: Path) -> None:
+    problems = _Problems()
+    with Sampler(tmp_path / "nowhere" / "telemetry.bin", [_Counting(enough=1)], problems):
         pass
-    assert told == ["telemetry stops here: No such file or directory"]
+    assert problems == ["telemetry stops here: No such file or directory"]

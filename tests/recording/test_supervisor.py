@@ -56,7 +56,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Supervised:
 
 
 def test_a_run_that_went_well_ends_with_zero_and_says_nothing(finished: Supervised) -> None:
-    assert (finished.process.returncode, finished.said()) == (0, "")
+    assert (finished.process.returncode, finished.output()) == (0, "")
 
 
 def test_every_line_is_whole_and_numbered_without_a_gap(finished: Supervised) -> None:
@@ -67,7 +67,7 @@ def test_every_line_is_whole_and_numbered_without_a_gap(finished: Supervised) ->
     assert [json.loads(body or b"")["n"] for body in bodies] == list(range(len(bodies)))
 
 
-def test_a_journal_tells_the_run_in_order(finished: Supervised) -> None:
+def test_a_journal_records_the_run_in_order(finished: Supervised) -> None:
     kinds = [type(line).__name__ for line in read_journal(finished.run_dir).lines]
     launch = ["LaunchStart", "WorkerReady", "CaseWarm", "Block", "CaseEnd", "LaunchEnd"]
     assert [kind for i, kind in enumerate(kinds) if kind != "Block" or kinds[i - 1] != "Block"] == [
@@ -171,15 +171,15 @@ def test_a_run_that_was_begun_is_not_begun_again(finished: Supervised) -> None:
     before = finished.journal_bytes()
     again = start_supervisor(finished.run_dir)
     assert again.wait(300) == 2
-    assert "this run was begun before\nstart a new run" in finished.said()
+    assert "this run was begun before\nstart a new run" in finished.output()
     assert finished.journal_bytes() == before
     (finished.run_dir / "supervisor.log").write_text("")
 
 
 @pytest.fixture(scope="module")
 def terminated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Supervised, int, int]:
-    """Hung up in its first launch and terminated in its second; with the worker's pid, and the exit status
-    of another supervisor that was started in between."""
+    """Hung up in its first launch and terminated in its second; with the worker's pid, and the exit status of
+    another supervisor that was started in between."""
     run = Supervised(tmp_path_factory.mktemp("terminated"), make_plan([0], [0], [0], most_blocks=10))
     run.wait_for(Block)
     run.process.send_signal(signal.SIGHUP)
@@ -215,7 +215,7 @@ def test_a_terminated_run_keeps_what_is_finished_and_is_interrupted(
 def test_a_run_directory_has_one_supervisor(terminated: tuple[Supervised, int, int]) -> None:
     run, _, second = terminated
     assert second == 2
-    assert "another supervisor executes this run" in run.said()
+    assert "another supervisor executes this run" in run.output()
 
 
 def test_a_run_that_is_interrupted_in_its_first_launch_keeps_its_blocks(tmp_path: Path) -> None:

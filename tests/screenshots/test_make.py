@@ -1,4 +1,4 @@
-"""The makers of pictures: those of made-up GPUs say so, the others show what was measured."""
+"""The makers of pictures: those of simulated GPUs say so, the others show measurements."""
 
 from __future__ import annotations
 

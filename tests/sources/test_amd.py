@@ -1,4 +1,4 @@
-"""AMD GPUs in a tree made after the kernel's documentation of amdgpu."""
+"""AMD GPUs in a file tree that follows the kernel's documentation of amdgpu."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Clock:
 
 
 class Box:
-    """A /sys with cards that a test puts in."""
+    """A /sys whose cards a test adds."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -109,7 +109,7 @@ class Box:
         changed: Mapping[str, str | None] | None = None,
         driver: str = "amdgpu",
     ) -> Path:
-        """A card; `changed` gives files another content, None takes one out."""
+        """A card; `changed` replaces the content of files, None removes one."""
         files = {**GPU, **(changed or {})}
         present = {name: text for name, text in files.items() if text is not None}
         device = self.write(f"sys/devices/{place}", present)
@@ -141,7 +141,7 @@ def only(source: AmdLive, device: int = 0) -> DeviceSample:
     return sample
 
 
-def test_a_gpu_tells_all_that_its_driver_documents(box: Box) -> None:
+def test_a_gpu_reports_all_that_its_driver_documents(box: Box) -> None:
     box.add(1)
     source = box.open()
     assert source.devices() == (0,)
@@ -238,8 +238,8 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
         if name.startswith(("hwmon", "mem_", "gpu_busy", "ras", "pp_", "current", "unique")):
             (device / name).unlink()
     values = only(box.open()).values
-    told = {key for key, value in values.items() if not isinstance(value, Missing)}
-    assert told == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
+    present = {key for key, value in values.items() if not isinstance(value, Missing)}
+    assert present == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
     assert {value.reason for value in values.values() if isinstance(value, Missing)} == {
         "this GPU, or its amdgpu driver, does not report it"
     }
@@ -283,7 +283,7 @@ def test_what_seldom_changes_is_read_seldom(box: Box) -> None:
     assert only(source).values["power_limit_w"] == 200.0
 
 
-def test_processes_are_not_told_and_closing_takes_nothing_away(box: Box) -> None:
+def test_processes_are_not_reported_and_closing_takes_nothing_away(box: Box) -> None:
     box.add(0)
     source = box.open()
     assert source.processes(0) == Missing("the amdgpu driver has no list of processes")

@@ -97,7 +97,7 @@ def test_the_quick_reading_asks_nothing_of_a_large_host(tmp_path: Path) -> None:
     assert source.read(HOST, full=True).values["cpu_clock_mhz"] == 2000.0
 
 
-def test_without_a_clock_in_cpuinfo_the_frequency_driver_is_asked(tmp_path: Path) -> None:
+def test_without_a_clock_in_cpuinfo_the_frequency_driver_is_read(tmp_path: Path) -> None:
     cpufreq = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     write(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The host of the live view: read from trees made after proc(5), within what confines it."""
+"""The host of the live view: read from trees made after proc(5), within its resource limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Box:
-    """A tree of files that passes for a host of four CPUs, and its reader."""
+    """A file tree like that of a host with four CPUs, and its reader."""
 
     def __init__(self, root: Path, confinement: Confinement = FREE) -> None:
         self.root = root
@@ -96,8 +96,8 @@ def test_the_first_reading_has_all_but_the_rates(box: Box) -> None:
         "disk_read_bytes_per_s",
         "disk_write_bytes_per_s",
     }
-    told = {key: value for key, value in sample.values.items() if value != AT_SECOND_READING}
-    assert told == {
+    known = {key: value for key, value in sample.values.items() if value != AT_SECOND_READING}
+    assert known == {
         "name": "Xeon 8481C",
         "cpu_limit_cores": 4.0,
         "memory_used_bytes": 16 * GIB,
@@ -108,7 +108,7 @@ def test_the_first_reading_has_all_but_the_rates(box: Box) -> None:
     }
 
 
-def test_cpus_are_told_one_by_one_and_together(box: Box) -> None:
+def test_cpus_are_reported_individually_and_together(box: Box) -> None:
     box.values()
     box.clock.pass_s(1)
     box.write({"/proc/stat": stat([(100, 0), (50, 50), (0, 100), (25, 75)])})
@@ -180,7 +180,9 @@ def test_disks_are_counted_once_whether_sys_is_there_or_not(box: Box) -> None:
         ("sr0", False),
     ],
 )
-def test_partitions_and_what_is_no_disk_are_told_by_their_names(box: Box, name: str, is_disk: bool) -> None:
+def test_partitions_and_other_non_disks_are_recognized_by_their_names(
+    box: Box, name: str, is_disk: bool
+) -> None:
     box.write({"/proc/diskstats": f"8 0 {name} 0 0 0 0 0 0 0 0\n"})
     box.values()
     box.clock.pass_s(1)
@@ -300,7 +302,7 @@ def test_this_very_host_can_be_read() -> None:
     assert not isinstance(values["cpu_limit_cores"], Missing)
 
 
-# What confines
+# Resource limits
 
 
 def tree(root: Path, files: Mapping[str, str]) -> Tree:

@@ -1,4 +1,4 @@
-"""Processes behind the PIDs of a driver: real children, and trees that pass for /proc."""
+"""Processes behind the PIDs of a driver: real children, and trees like /proc."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def use(pid: int, device: int = 0) -> GpuUse:
 
 @contextmanager
 def child(*words: str | bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has begun, and goes on until its input is closed."""
+    """A running process, which ends when its input is closed."""
     running = subprocess.Popen(
         [sys.executable, "-c", WAITS, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -61,7 +61,7 @@ def table() -> ProcessTable:
 # Real processes
 
 
-def test_a_process_is_told_with_its_owner_command_memory_age_and_parent(table: ProcessTable) -> None:
+def test_a_process_is_reported_with_its_owner_command_memory_age_and_parent(table: ProcessTable) -> None:
     with child("--steps", "100") as running:
         sample = one(table, running.pid)
     assert sample.user == getpass.getuser()
@@ -122,7 +122,7 @@ def test_a_process_on_two_gpus_is_one_process(table: ProcessTable) -> None:
     assert [u.device for u in samples[0].uses] == [1, 0]
 
 
-def test_nothing_is_kept_of_processes_that_are_not_asked_for_any_more(table: ProcessTable) -> None:
+def test_nothing_is_kept_of_processes_that_are_no_longer_looked_up(table: ProcessTable) -> None:
     with child() as running:
         one(table, running.pid)
         table.look_up(())
@@ -134,7 +134,7 @@ def test_threads_of_the_kernel_are_shown_in_brackets(tmp_path: Path) -> None:
     assert one(ProcessTable(tmp_path), 2).command == "[kthreadd]"
 
 
-# Trees that pass for /proc
+# Trees like /proc
 
 
 class Clock:
@@ -235,13 +235,13 @@ def test_inside_a_container_a_pid_is_believed_only_of_a_process_that_holds_a_gpu
     assert one(table, 58).command == "train"
 
 
-def test_where_proc_hides_other_users_that_is_said(tmp_path: Path) -> None:
+def test_a_proc_that_hides_other_users_is_reported(tmp_path: Path) -> None:
     write_self(tmp_path, mounts="proc /proc proc rw,nosuid,hidepid=2 0 0\n")
     assert one(ProcessTable(tmp_path), 31337).user == HIDDEN
 
 
 def test_a_process_that_may_not_be_looked_at_is_another_users() -> None:
-    # Root reads everything, so the question is asked by somebody else.
+    # Root can read everything, so another user tries.
     code = f"""
 import os, sys
 from pathlib import Path
@@ -259,7 +259,7 @@ print(table.look_up((GpuUse(0, 7, "C", 0, 0.0),))[0].user == {FOREIGN!r})
 
 @contextmanager
 def closed_tree() -> Iterator[Path]:
-    """A /proc that anybody may enter, with a process whose files nobody may read."""
+    """A /proc that every user may enter, with a process whose files nobody may read."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -282,7 +282,7 @@ def test_a_stat_file_that_makes_no_sense_is_nobody(tmp_path: Path, text: str) ->
     assert isinstance(one(ProcessTable(tmp_path), 7).user, Missing)
 
 
-# Ending
+# Ending a process
 
 
 def test_the_process_that_was_chosen_gets_the_signal() -> None:
@@ -337,5 +337,5 @@ try:
 except GputuiError as error:
     print(error.message)
 """
-    said = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert "belongs to another user: nothing was sent" in said
+    reported = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert "belongs to another user: nothing was sent" in reported

@@ -1,4 +1,4 @@
-"""A result file as DataFrames, in a kernel that has little else."""
+"""A result file as DataFrames, in a kernel with few other packages."""
 
 from __future__ import annotations
 

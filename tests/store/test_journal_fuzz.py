@@ -1,4 +1,4 @@
-"""Damage of every kind to a run's files: what is intact is read and stored, the rest is named."""
+"""Damage of every kind to a run's files: the intact part is read and stored, the rest is reported."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def damaged(whole: bytes, damage: list[tuple[str, int, object]]) -> bytes:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
-    """What a whole journal and whole telemetry hold."""
+    """The contents of an intact journal and intact telemetry."""
     run_dir = run_dir_of(tmp_path_factory, b"".join(ENCODED))
     write_telemetry(run_dir, READINGS)
     contents = read_journal(run_dir)
@@ -84,7 +84,7 @@ def run_dir_of(factory: pytest.TempPathFactory, journal: bytes) -> Path:
 
 
 def is_beginning(run_dir: Path) -> bool:
-    """Whether it was cut between two lines: nobody can see that any were there."""
+    """Whether it was cut between two lines: then nobody can see that lines are missing."""
     raw = (run_dir / JOURNAL_NAME).read_bytes()
     return b"".join(ENCODED).startswith(raw) and raw.endswith(b"\n")
 

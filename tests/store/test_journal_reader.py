@@ -38,7 +38,7 @@ def journal_of(run_dir: Path, raw: bytes) -> Path:
 
 
 def line_of(plain: dict[str, object]) -> bytes:
-    """A line whose length and checksum hold, whatever is in it."""
+    """A line with valid length and checksum, whatever its content."""
     body = json.dumps(plain).encode()
     return b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
 
@@ -102,7 +102,7 @@ def test_a_sequence_number_used_for_two_lines_counts_once(tmp_path: Path) -> Non
     assert contents.damage == (f"sequence number {block}: used twice, the first is taken",)
 
 
-def test_a_block_said_twice_under_two_numbers_counts_once(tmp_path: Path) -> None:
+def test_a_block_reported_twice_under_two_numbers_counts_once(tmp_path: Path) -> None:
     block = LINES[number_of(Block)]
     contents = read_journal(journal_of(tmp_path, WHOLE + encode_line(len(LINES), block)))
 

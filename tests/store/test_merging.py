@@ -1,4 +1,4 @@
-"""Files of several boxes in one: everything once, nothing from a file that cannot be trusted."""
+"""Merging files of several boxes: everything once, nothing from a file that cannot be trusted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runs_of(db: Path) -> dict[str, Run]:
 
 
 def rows_of(db: Path) -> dict[str, list[tuple[object, ...]]]:
-    """All rows of all tables about runs, whoever wrote them when."""
+    """All rows of all tables about runs, independent of who wrote them and when."""
     with duckdb.connect(str(db), read_only=True) as connection:
         return {
             table.name: sorted(connection.execute(f"FROM {table.name}").fetchall(), key=repr)
@@ -48,7 +48,7 @@ def rows_of(db: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def cut_short(run_dir: Path) -> Path:
-    """The same journal without its last word."""
+    """The same journal without its last line."""
     journal = run_dir / "journal.jsonl"
     kept = [line for line in journal.read_bytes().split(b"\n") if b'"kind":"RunEnd"' not in line]
     journal.write_bytes(b"\n".join(kept))
@@ -175,7 +175,7 @@ def test_after_each_change_the_file_alone_is_whole(tmp_path: Path) -> None:
         assert runs_of(copy) == runs_of(db)
 
 
-def test_a_full_disk_is_told_as_such_and_names_the_file(
+def test_a_full_disk_is_reported_as_such_and_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:

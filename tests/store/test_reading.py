@@ -33,7 +33,7 @@ from gputui.store.writing import store_run
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with one run; to be copied, not written to."""
+    """A file with one run; to be copied, not modified."""
     directory = tmp_path_factory.mktemp("made")
     store(make_journal(directory / "run", machine=GPU_MACHINE), directory / "made.db")
     return directory / "made.db"
@@ -49,7 +49,7 @@ def store(run_dir: Path, db: Path) -> None:
 
 
 def spoil(db: Path, *statements: str) -> None:
-    """Do to the file what a stranger might have done."""
+    """Modify the file as a stranger might have."""
     with duckdb.connect(str(db)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -84,7 +84,7 @@ def summary_called(label: str, run_id: str, summaries: list[RunSummary]) -> None
     summaries.append(replace(summaries[0], label=label, run_id=run_id))
 
 
-def test_a_missing_file_is_told_with_the_nearest_names(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_nearest_names(tmp_path: Path) -> None:
     (tmp_path / "h200.db").write_bytes(b"x")
     (tmp_path / "notes.txt").write_bytes(b"x")
 
@@ -95,12 +95,12 @@ def test_a_missing_file_is_told_with_the_nearest_names(tmp_path: Path) -> None:
     assert "notes" not in error.hint
 
 
-def test_a_missing_directory_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     assert "there is no directory" in refusal(tmp_path / "nowhere" / "a.db").hint
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b"", "is empty"),
         (b"hello\n" * 5000, "not a DuckDB database"),
@@ -108,12 +108,14 @@ def test_a_missing_directory_is_told(tmp_path: Path) -> None:
         (b"version https://git-lfs.github.com/spec/v1\n", "not a DuckDB database"),
     ],
 )
-def test_what_is_no_database_is_told_as_such(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_not_a_database_is_reported_as_such(
+    tmp_path: Path, content: bytes, expected: str
+) -> None:
     (tmp_path / "a.db").write_bytes(content)
-    assert said in refusal(tmp_path / "a.db").message
+    assert expected in refusal(tmp_path / "a.db").message
 
 
-def test_a_directory_a_pipe_and_a_sqlite_file_are_told_as_such(tmp_path: Path) -> None:
+def test_a_directory_a_pipe_and_a_sqlite_file_are_reported_as_such(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.db")
     with closing(sqlite3.connect(tmp_path / "lite.db")) as connection:
         connection.execute("CREATE TABLE runs (run_id)")
@@ -123,7 +125,7 @@ def test_a_directory_a_pipe_and_a_sqlite_file_are_told_as_such(tmp_path: Path) -
     assert "is a SQLite database" in refusal(tmp_path / "lite.db").message
 
 
-def test_a_database_that_is_not_ours_is_told_as_such(tmp_path: Path) -> None:
+def test_a_database_that_is_not_ours_is_reported_as_such(tmp_path: Path) -> None:
     spoil(tmp_path / "a.db", "CREATE TABLE runs (run_id UUID)")
     spoil(tmp_path / "b.db", "CREATE TABLE meta (key VARCHAR, value VARCHAR)")
     spoil(tmp_path / "c.db", "CREATE VIEW meta AS SELECT 'format' AS key, 'gputui result file' AS value")
@@ -233,7 +235,7 @@ def test_a_column_of_another_type_is_refused(db: Path) -> None:
     assert "has blocks.wall_ns as DOUBLE where BIGINT belongs" in refusal(db).message
 
 
-def test_a_lost_table_is_told(db: Path) -> None:
+def test_a_lost_table_is_reported(db: Path) -> None:
     spoil(db, "DROP TABLE blocks")
     assert "has no table blocks" in refusal(db).message
 
@@ -371,7 +373,7 @@ def test_a_reader_waits_for_a_writer_to_end(db: Path) -> None:
     holder.wait(timeout=300)
 
 
-def test_a_file_that_stays_held_is_told_with_the_holders_pid(
+def test_a_file_that_stays_held_is_reported_with_the_holders_pid(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = holding(db)
@@ -393,7 +395,7 @@ def test_a_file_whose_name_has_quotes_and_spaces_is_opened(made: Path, tmp_path:
         assert len(result.summaries()) == 1
 
 
-def test_a_file_this_user_may_not_read_is_told_as_such() -> None:
+def test_a_file_this_user_may_not_read_is_reported_as_such() -> None:
     code = """
 import os, sys, duckdb
 from pathlib import Path
@@ -430,7 +432,7 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
         assert [summary.label for summary in result.summaries()] == ["day 2", "day 1", "day 0"]
 
 
-def test_a_run_the_file_has_not_is_told(db: Path) -> None:
+def test_a_run_that_the_file_does_not_contain_is_reported(db: Path) -> None:
     with open_result(db) as result:
         for run_id in ("0194b5a0-0000-7000-8000-0000deadbeef", "nonsense", "'; DROP TABLE runs"):
             with pytest.raises(GputuiError, match="has no run"):
@@ -543,7 +545,7 @@ def test_a_selector_of_no_run_says_what_there_is(summaries: list[RunSummary], se
         assert "bbbb3333" in caught.value.hint
 
 
-def test_where_no_run_is_stored_the_way_to_one_is_told() -> None:
+def test_a_file_without_runs_is_reported_with_the_way_to_measure_one() -> None:
     with pytest.raises(GputuiError, match="no run is stored yet") as caught:
         find_run([], "latest")
     assert "gputui run" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Telemetry that another version of gputui wrote, which had a metric more or fewer."""
+"""Telemetry written by another version of gputui, with a metric more or fewer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from command_line import said
+from command_line import printed
 from journals import GPU_MACHINE, RUN_ID, STARTED_NS, make_journal, make_telemetry, write_telemetry
 
 import gputui
@@ -127,7 +127,7 @@ def test_what_is_stored_of_another_version_can_be_shown_and_replayed(
     db = tmp_path / "a.db"
     import_journal(journal_by(version.form, tmp_path / "run"), db)
 
-    status, out, _ = said(capsys, "show", "latest", db, "--verbose")
+    status, out, _ = printed(capsys, "show", "latest", db, "--verbose")
     assert status == 0
     assert f"({GPU_ROWS} samples)" in out
     assert ("GPU 0: power 60" in out) == version.has_power
@@ -163,11 +163,11 @@ def test_many_unknown_metrics_are_counted_and_their_names_are_safe_to_print(tmp_
     names = ["\x1b[2Jred", *(f"m{n}" for n in range(20))]
     form = TelemetryFormat([*METRICS, *(Metric(name, "Q", "gpu", "") for name in names)])
 
-    (said,) = import_journal(journal_by(form, tmp_path / "run"), tmp_path / "a.db").left_out
+    (left_out,) = import_journal(journal_by(form, tmp_path / "run"), tmp_path / "a.db").left_out
 
-    assert said.isprintable()
-    assert said.endswith("m0, m1, m2, m3 and 16 more")
-    assert "21 metrics" in said
+    assert left_out.isprintable()
+    assert left_out.endswith("m0, m1, m2, m3 and 16 more")
+    assert "21 metrics" in left_out
 
 
 HEAD = CURRENT.header()
@@ -197,7 +197,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("head", "why"), UNREADABLE.values(), ids=list(UNREADABLE))
-def test_a_header_that_cannot_be_understood_is_said_wherever_telemetry_is_read(
+def test_a_header_that_cannot_be_understood_is_reported_wherever_telemetry_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], head: bytes, why: str
 ) -> None:
     run_dir, db = journal_by(CURRENT, tmp_path / "run"), tmp_path / "a.db"
@@ -205,7 +205,7 @@ def test_a_header_that_cannot_be_understood_is_said_wherever_telemetry_is_read(
     rows = path.read_bytes()[len(HEAD) :] if head.endswith(b"\n") else b""
     path.write_bytes(head + rows)
 
-    status, _, err = said(capsys, "import", run_dir, "--db", db)
+    status, _, err = printed(capsys, "import", run_dir, "--db", db)
 
     left_out = f"telemetry: none of it can be read: {why}"
     assert (status, err) == (0, f"  left out: {left_out}\n")
@@ -228,7 +228,7 @@ def test_rows_that_do_not_fit_their_header_are_counted(tmp_path: Path) -> None:
     assert f"telemetry: {rows} of {rows} rows damaged" in stored.left_out
 
 
-def test_telemetry_that_this_user_may_not_read_is_said_and_the_rest_is_stored(tmp_path: Path) -> None:
+def test_telemetry_that_this_user_may_not_read_is_reported_and_the_rest_is_stored(tmp_path: Path) -> None:
     run_dir = journal_by(CURRENT, tmp_path / "run")
     (run_dir / TELEMETRY_NAME).unlink()
     (run_dir / TELEMETRY_NAME).mkdir()
@@ -240,7 +240,7 @@ def test_telemetry_that_this_user_may_not_read_is_said_and_the_rest_is_stored(tm
 
 
 def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The environment of a copy of gputui in whose list of metrics some lines are others."""
+    """The environment of a copy of gputui with some lines of its list of metrics replaced."""
     package = place / "gputui"
     shutil.copytree(Path(gputui.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     source = package / "model" / "telemetry.py"
@@ -272,14 +272,14 @@ def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
-    told = other("import", str(tmp_path / "theirs"), "--db", str(db))
-    assert ("left out" in told) == (not has_more)
+    message = other("import", str(tmp_path / "theirs"), "--db", str(db))
+    assert ("left out" in message) == (not has_more)
     import_journal(ours, db)
     assert gpu_columns(db, "sm_clock_mhz")[0][:2] == (2 * GPU_ROWS, 2 * GPU_ROWS)
     with duckdb.connect(str(db), read_only=True) as connection:
         found = [row[0] for row in connection.execute("DESCRIBE telemetry").fetchall()]
     assert ("unknown_pct" in found) == has_more
     for short_id in ("0000c0de", "0000beef"):
-        assert f"({GPU_ROWS} samples)" in said(capsys, "show", short_id, db, "--verbose")[1]
+        assert f"({GPU_ROWS} samples)" in printed(capsys, "show", short_id, db, "--verbose")[1]
         assert f"({GPU_ROWS} samples)" in other("show", short_id, str(db), "--verbose")
         assert open_replay(short_id, db).at(2.0).gpus[0].values["sm_clock_mhz"] == 1900

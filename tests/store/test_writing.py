@@ -67,7 +67,7 @@ def start_store(run_dir: Path, db: Path, before: str = "") -> subprocess.Popen[s
 
 
 def rows(db: Path, sql: str) -> list[tuple[object, ...]]:
-    """Straight from the database, past everything of ours."""
+    """Straight from the database, without gputui's code."""
     with duckdb.connect(str(db), read_only=True) as connection:
         return connection.execute(sql).fetchall()
 
@@ -96,7 +96,7 @@ def test_every_block_of_the_journal_is_in_the_file_with_the_same_integers(tmp_pa
     assert len(expected) == 3 * 3 * 6
 
 
-def test_blocks_come_back_as_they_were_said(tmp_path: Path) -> None:
+def test_blocks_come_back_as_they_were_reported(tmp_path: Path) -> None:
     run_dir = make_journal(
         tmp_path / "run", launches=2, machine=GPU_MACHINE, cases=(make_case(device_class="gpu"),)
     )
@@ -121,7 +121,7 @@ def test_machine_runtime_and_price_come_back_with_the_reasons_for_what_is_missin
     assert isinstance(second.price, Missing)
 
 
-def test_what_was_said_of_the_run_comes_back(tmp_path: Path) -> None:
+def test_what_was_reported_about_the_run_comes_back(tmp_path: Path) -> None:
     run_dir = make_journal(tmp_path / "run", label="büro", launches=2)
     store(run_dir, tmp_path / "a.db")
 
@@ -223,7 +223,7 @@ def test_a_case_that_never_got_a_launch_keeps_the_reason_it_was_dropped_for(tmp_
     assert (case.outcome, case.reason, case.measurements) == ("skipped", "the budget is spent", ())
 
 
-def test_what_was_left_out_of_a_damaged_journal_is_told_and_stored(tmp_path: Path) -> None:
+def test_what_was_left_out_of_a_damaged_journal_is_reported_and_stored(tmp_path: Path) -> None:
     run_dir = make_journal(tmp_path / "run")
     path = run_dir / "journal.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"stable"', b'"stAble"', 1))
@@ -249,8 +249,8 @@ def test_two_processes_storing_into_one_new_file_at_once_both_succeed(tmp_path: 
     runs = [make_journal(tmp_path / run_id, run_id=run_id) for run_id in ids]
     children = [start_store(run_dir, tmp_path / "a.db") for run_dir in runs]
     for child in children:
-        said, complaints = child.communicate(timeout=300)
-        assert (child.returncode, said, complaints) == (0, "False\n", "")
+        output, complaints = child.communicate(timeout=300)
+        assert (child.returncode, output, complaints) == (0, "False\n", "")
 
     with open_result(tmp_path / "a.db") as result:
         assert {summary.run_id for summary in result.summaries()} == set(ids)
@@ -260,9 +260,9 @@ def test_two_processes_storing_into_one_new_file_at_once_both_succeed(tmp_path: 
 def test_one_run_stored_by_several_processes_at_once_is_there_once(tmp_path: Path) -> None:
     run_dir = make_journal(tmp_path / "run")
     children = [start_store(run_dir, tmp_path / "a.db") for _ in range(3)]
-    said = sorted(child.communicate(timeout=300)[0] for child in children)
+    outputs = sorted(child.communicate(timeout=300)[0] for child in children)
 
-    assert said == ["False\n", "True\n", "True\n"]
+    assert outputs == ["False\n", "True\n", "True\n"]
     assert rows(tmp_path / "a.db", "SELECT count(*) FROM blocks") == [(12,)]
 
 
@@ -393,15 +393,15 @@ def test_a_trigger_planted_in_our_file_is_never_fired(tmp_path: Path) -> None:
     assert rows(db, "SELECT count(*) FROM loot") == [(0,)]
 
 
-def test_a_full_disk_is_told_and_the_file_stays_as_it_was(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_the_file_stays_as_it_was(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     store(make_journal(tmp_path / "run"), db)
     other = make_journal(tmp_path / "other", run_id=OTHER_RUN_ID, launches=400)
     child = start_store(other, db, before=NO_ROOM)
-    said, complaints = child.communicate(timeout=300)
+    output, complaints = child.communicate(timeout=300)
 
     assert (child.returncode, complaints) == (EXIT_NOT_STORED, "")
-    assert "the file may not grow further" in said
+    assert "the file may not grow further" in output
     assert len(read_run(db).cases) == 3
     assert not store(other, db).already_there
 
@@ -416,7 +416,7 @@ def test_a_new_file_that_found_no_room_leaves_nothing_behind(tmp_path: Path) -> 
     assert names_in(tmp_path / "out") == {"a.db.lock"}
 
 
-def test_a_missing_directory_is_told_with_the_command_that_makes_it(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_with_the_command_that_makes_it(tmp_path: Path) -> None:
     db = tmp_path / "nowhere" / "a.db"
     for attempt in (lambda: check_writable(db), lambda: store(make_journal(tmp_path / "run"), db)):
         with pytest.raises(NotStored, match="there is no directory") as caught:
@@ -424,7 +424,7 @@ def test_a_missing_directory_is_told_with_the_command_that_makes_it(tmp_path: Pa
         assert caught.value.hint == f"mkdir -p {db.parent}"
 
 
-def test_a_directory_or_file_this_user_may_not_write_to_is_told_before_anything_is_measured(
+def test_a_directory_or_file_this_user_may_not_write_to_is_reported_before_anything_is_measured(
     tmp_path: Path,
 ) -> None:
     code = """
@@ -457,9 +457,9 @@ for path in sys.argv[1:]:
         closed.chmod(0o755)
 
     assert done.stderr == ""
-    said = done.stdout.splitlines()
-    assert ["may not" in line for line in said] == [True, True, True, False]
-    assert said[3] == "can be written"
+    reported = done.stdout.splitlines()
+    assert ["may not" in line for line in reported] == [True, True, True, False]
+    assert reported[3] == "can be written"
 
 
 def test_whether_a_new_file_can_be_made_is_found_out_without_a_trace(tmp_path: Path) -> None:

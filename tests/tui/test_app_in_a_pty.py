@@ -60,7 +60,7 @@ def test_control_c_leaves_as_interrupted(still: Terminal) -> None:
 
 
 @pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
-@pytest.mark.parametrize("words", [(), ("skeleton",)], ids=["", "skeleton"])
+@pytest.mark.parametrize("words", [(), ("splash",)], ids=["", "splash"])
 def test_a_signal_ends_the_app_and_gives_the_terminal_back(
     number: signal.Signals, words: tuple[str, ...], repository: Path
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_signal_ends_the_app_and_gives_the_terminal_back(
 def test_a_signal_during_the_first_picture_gives_the_terminal_back(
     number: signal.Signals, repository: Path
 ) -> None:
-    with monitor(repository, "skeleton", "wait") as terminal:
+    with monitor(repository, "splash", "wait") as terminal:
         terminal.wait_for("starting")
         terminal.signal(number)
         assert terminal.ended() == 128 + number
@@ -84,7 +84,7 @@ def test_a_signal_during_the_first_picture_gives_the_terminal_back(
 
 
 def test_keys_typed_before_the_app_is_there_are_kept(repository: Path) -> None:
-    with monitor(repository, "skeleton") as terminal:
+    with monitor(repository, "splash") as terminal:
         terminal.wait_for("starting")
         terminal.type(b"mm")
         terminal.wait_for("presses 2")
@@ -105,7 +105,7 @@ def test_a_closed_terminal_ends_the_app_also_where_hang_ups_are_ignored(reposito
 
 
 def test_nothing_changed_is_nothing_written_and_hardly_any_cpu(still: Terminal) -> None:
-    """In a time in which the app draws its picture twice."""
+    """Long enough for the app to draw two frames."""
     still.type(b"p")  # a key that means nothing
     seen = len(still.raw)
     cpu_s = still.cpu_s()
@@ -134,7 +134,7 @@ def test_while_text_is_typed_keys_are_letters(still: Terminal) -> None:
     still.wait_for("presses 3 more")
 
 
-def test_wheel_and_clicks_reach_the_model_and_movements_are_not_asked_for(repository: Path) -> None:
+def test_wheel_and_clicks_reach_the_model_and_movements_are_not_reported(repository: Path) -> None:
     with monitor(repository, "still", "mouse") as terminal:
         terminal.wait_for(SHOWN)
         assert b"\x1b[?1000h" in terminal.raw
@@ -148,7 +148,7 @@ def test_wheel_and_clicks_reach_the_model_and_movements_are_not_asked_for(reposi
         terminal.wait_for(lambda: b"\x1b[?1000l" in terminal.raw)
 
 
-def test_a_bug_of_the_model_gives_the_terminal_back_and_is_told(still: Terminal) -> None:
+def test_a_bug_of_the_model_gives_the_terminal_back_and_is_reported(still: Terminal) -> None:
     still.type(b"f")
     assert still.ended() == 1
     still.wait_for(lambda: not still.is_alternate and still.is_cursor_shown)
@@ -202,7 +202,7 @@ def test_a_terminal_that_never_answers_gets_its_pictures(repository: Path) -> No
 
 
 def test_a_frozen_reader_gets_one_frame_when_it_thaws(repository: Path, tmp_path: Path) -> None:
-    """While it stands still the samples go on; then come the frame that was on its way, and the present."""
+    """While it is frozen sampling goes on; then come the frame in transit, and the present."""
     counted = tmp_path / "samples"
     counted.write_text("")
     with monitor(repository, "every", "0.05", "count", str(counted), columns=200, lines=50) as terminal:
@@ -306,5 +306,5 @@ def state_of(pid: int) -> str:
 
 def test_the_first_picture_needs_nothing_heavy(repository: Path) -> None:
     code = "import sys, gputui.tui.terminal.splash; print({'textual', 'rich', 'asyncio'} & set(sys.modules))"
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
-    assert said == "set()\n"
+    output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
+    assert output == "set()\n"

@@ -1,4 +1,4 @@
-"""The worker's way back to its supervisor."""
+"""The worker's channel to its supervisor."""
 
 from __future__ import annotations
 

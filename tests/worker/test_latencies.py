@@ -1,4 +1,4 @@
-"""Percentiles and open-loop arrivals, against the books and against a clock that only moves when told."""
+"""Percentiles and open-loop arrivals, against textbook results and on a manual clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gputui.worker.steps.latencies import (
 
 
 class Clock:
-    """Moves when somebody waits or works."""
+    """Advances when something waits or works."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -58,14 +58,14 @@ def test_a_percentile_is_the_smallest_value_that_so_large_a_share_does_not_excee
     ]  # fmt: skip
 
 
-def test_p99_is_told_from_459_requests_and_the_median_from_7() -> None:
+def test_p99_is_reported_from_459_requests_and_the_median_from_7() -> None:
     assert [requests_for(share) for share in (0.5, 0.9, 0.99)] == [7, 44, 459]
     assert percentile_value([1.0] * 458, 0.99) == Value(None, 458, "458 requests; p99 needs 459")
     assert percentile_value([1.0] * 458 + [2.0], 0.99) == Value(1.0, 459)
     assert percentile_value([], 0.5) == Value(None, 0, "0 requests; p50 needs 7")
 
 
-def test_requests_come_at_the_asked_rate_without_memory_and_the_same_for_a_seed() -> None:
+def test_requests_come_at_the_requested_rate_without_memory_and_the_same_for_a_seed() -> None:
     times = list(islice(arrivals(200.0, 3), 20000))
     gaps = [b - a for a, b in zip([0.0, *times], times, strict=False)]
     mean = fmean(gaps)
@@ -96,7 +96,7 @@ def test_a_stall_is_felt_by_all_who_were_to_be_sent_in_it() -> None:
 
     found = open_loop(100.0, serve, 1, length_s=9.0, seed=1, clock=clock, wait=clock.pass_by)
     late = sum(latency > 0.1 for latency in found.latencies_s)
-    assert 60 <= late <= 130  # about the 100 a second that came meanwhile, not the one that was being served
+    assert 60 <= late <= 130  # about the 100 a second that arrived meanwhile, not the one being served
 
 
 def test_whoever_waits_is_served_together_but_no_more_than_fit() -> None:

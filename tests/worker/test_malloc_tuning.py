@@ -1,4 +1,4 @@
-"""The heap of a profiled pass: pages that were touched once are not given back and taken anew."""
+"""The heap of a profiled pass: pages stay allocated once they have been touched."""
 
 from __future__ import annotations
 

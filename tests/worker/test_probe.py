@@ -1,4 +1,4 @@
-"""What an interpreter says of itself: versions, devices, and whether torch has kernels for them."""
+"""What an interpreter reports: versions, devices, and whether torch has kernels for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.recording.probing import interpreter_from_plain, probe_interpreter
 from gputui.worker.probe import _cudnn_text, is_too_old, missing_kernels
 
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
-"""Of the kind that a torch for CUDA 12.8 has: Pascal and older are left out."""
+"""Like those of torch for CUDA 12.8: Pascal and older are left out."""
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_torch_runs_where_it_has_kernels_of_the_same_major_or_older_intermediate
         ((12, 0), ["sm_90a", "compute_90a"]),  # also as intermediate code
         ((9, 0), ["sm_80", "compute_100"]),  # newer intermediate code
         ((12, 0), ["sm_100f"]),  # a family ends with its major version
-        ((9, 0), ["gfx90a", "nonsense", "sm_"]),  # what is not understood is no promise
+        ((9, 0), ["gfx90a", "nonsense", "sm_"]),  # unknown names promise nothing
     ],
 )
 def test_torch_does_not_run_on_other_hardware_and_the_reason_names_it(
@@ -88,7 +88,7 @@ def test_cudnn_version_numbers_are_read_in_their_old_and_their_new_form(
 
 
 BARE = [sys.executable, "-S"]
-"""This Python without what was installed into it."""
+"""This Python without installed packages."""
 
 
 def broken_torch(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str | None) -> None:
@@ -151,7 +151,7 @@ def test_a_torch_that_cannot_be_imported_says_why(
     assert probe_interpreter(BARE)["torch_missing"] == reason
 
 
-def test_this_interpreter_tells_all_that_a_run_records() -> None:
+def test_this_interpreter_reports_all_that_a_run_records() -> None:
     torch_version = metadata.version("torch")
     found = probe_interpreter([sys.executable])
     interpreter = interpreter_from_plain(found)
@@ -159,9 +159,9 @@ def test_this_interpreter_tells_all_that_a_run_records() -> None:
     assert found["torch_version"].split("+")[0] == torch_version.split("+")[0]
     assert interpreter.runtime.python_version == platform.python_version()
     assert interpreter.runtime.python_implementation == platform.python_implementation()
-    for told in (interpreter.runtime.cpu_capability, interpreter.runtime.blas):
-        assert isinstance(told, str)
-        assert told
+    for text in (interpreter.runtime.cpu_capability, interpreter.runtime.blas):
+        assert isinstance(text, str)
+        assert text
     assert Path(found["torch_file"]).is_file()
     cpu = interpreter.devices[0]
     assert (cpu.torch_device, cpu.index, cpu.runs_here, cpu.why_not) == ("cpu", 0, True, "")

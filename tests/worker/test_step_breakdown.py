@@ -1,4 +1,4 @@
-"""The partition of a window is exact, whatever the trace looks like; and says what a person would say."""
+"""The partition of a window is exact for any trace, and matches what a person would conclude."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_cast_inside_an_operator_is_a_row_of_its_own() -> None:
     assert {row.operator: row.category for row in found.rows}["aten::to"] == "cast_copy"
 
 
-def test_phases_are_told_by_what_autograd_and_optimizers_mark() -> None:
+def test_phases_are_recognized_by_what_autograd_and_optimizers_mark() -> None:
     found = partition(
         [
             TraceEvent("enumerate(DataLoader)#_Single", "range", 0, 10, thread=MAIN),

@@ -1,4 +1,4 @@
-"""Timing one block, knowing when enough is known, and one launch on a clock that the test moves."""
+"""Timing one block, the stopping rule, and one launch on a manual clock."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_order_of_blocks_does_not_change_the_interval_of_their_median(
     assert median_half_width(shuffled) == median_half_width(block_ns)
 
 
-def test_the_cpu_stopwatch_times_exactly_the_steps_it_was_asked_for() -> None:
+def test_the_cpu_stopwatch_times_exactly_the_requested_steps() -> None:
     calls: list[int] = []
     timed = cpu_stopwatch(lambda: calls.append(sum(range(2000))), 7)
     assert len(calls) == 7
@@ -133,7 +133,7 @@ class Clock:
 
 
 class Bench:
-    """A launch of pretended workloads, heard through a real channel."""
+    """A launch of simulated workloads, received through a real channel."""
 
     def __init__(self, folder: Path, allowance_s: float, most_blocks: int = MOST_BLOCKS) -> None:
         self.clock = Clock()
@@ -145,7 +145,7 @@ class Bench:
         self._cases: list[dict[str, Any]] = []
 
     def add(self, name: str, build: Callable[[Request], Step], precision: str = "fp32", **more: Any) -> None:
-        """One more case; its id is its place. `more` is what its workload declares besides."""
+        """Add a case; its id is its index. `more` is what its workload declares besides."""
         self._workloads[name] = Workload(
             name=name,
             version=1,
@@ -214,7 +214,7 @@ class Heard:
         return [m for m in self.messages if m["kind"] == kind and case_id in (None, m["case_id"])]
 
     def end(self, case_id: int) -> dict[str, Any]:
-        """How a case ended: said once, with the number of blocks that were reported."""
+        """How a case ended: reported once, with the number of blocks."""
         (end,) = self.of("case_end", case_id)
         assert end["blocks"] == len(self.of("block", case_id))
         return end
@@ -222,7 +222,7 @@ class Heard:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Twenty pretended seconds."""
+    """Twenty simulated seconds."""
     return Bench(tmp_path, 20.0)
 
 
@@ -358,7 +358,7 @@ def test_cases_are_timed_in_turn_block_by_block(bench: Bench) -> None:
 
 def test_every_case_has_five_blocks_even_if_they_outlast_the_budget(bench: Bench) -> None:
     for name in ("a", "b"):
-        # Fast while it is warmed, four times slower when it counts.
+        # Fast while warming up, four times slower when timed.
         bench.add_step(name, *[0.3] * 9, last=1.7)
     heard = bench.measure()
     for case_id in (0, 1):
@@ -376,7 +376,7 @@ OUT_OF_MEMORY = [
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__ + str(error)[:9])
-def test_a_case_that_needs_too_much_memory_is_told_as_such_and_the_others_go_on(
+def test_a_case_that_needs_too_much_memory_is_reported_as_such_and_the_others_go_on(
     bench: Bench, error: Exception
 ) -> None:
     def build(_: Request) -> Step:
@@ -515,8 +515,8 @@ def test_declared_figures_are_sent_once_each_after_the_last_block(bench: Bench) 
     assert given == [[0.1 * SECOND] * len(heard.of("block"))]
     assert [m["kind"] for m in heard.messages[-3:]] == ["figure", "figure", "case_end"]
     p99, errors = heard.of("figure", 0)
-    told = {**asdict(P99), "value": 0.25, "observations": 1000, "reason": ""}
-    assert p99 == {"kind": "figure", "case_id": 0, **told}
+    figure = {**asdict(P99), "value": 0.25, "observations": 1000, "reason": ""}
+    assert p99 == {"kind": "figure", "case_id": 0, **figure}
     assert (errors["value"], errors["observations"], errors["reason"]) == (None, 0, "not measured")
 
 
@@ -531,12 +531,12 @@ def test_a_fault_fails_the_case_and_keeps_its_figures(bench: Bench) -> None:
 
 
 def test_what_was_noted_during_the_warm_up_can_be_forgotten(bench: Bench) -> None:
-    told: list[str] = []
-    step = bench.step(0.1, each=lambda: told.append("step"))
-    bench.add("counting", lambda _: replace(step, settled=lambda: told.append("settled")))
+    calls: list[str] = []
+    step = bench.step(0.1, each=lambda: calls.append("step"))
+    bench.add("counting", lambda _: replace(step, settled=lambda: calls.append("settled")))
     heard = bench.measure()
-    after = told[told.index("settled") + 1 :]
-    assert told.count("settled") == 1
+    after = calls[calls.index("settled") + 1 :]
+    assert calls.count("settled") == 1
     assert after == ["step"] * sum(block["steps"] for block in heard.of("block"))
 
 
@@ -589,7 +589,7 @@ def test_a_case_that_breaks_has_its_processes_ended(bench: Bench) -> None:
     assert closed == ["closed"]
 
 
-def test_steps_are_asked_for_in_the_multiples_a_case_can_do(bench: Bench) -> None:
+def test_steps_are_requested_in_the_multiples_a_case_can_do(bench: Bench) -> None:
     asked: list[int] = []
 
     def timed(steps: int) -> BlockTime:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from gputui.analysis.fit import (
     PRECISIONS,
@@ -22,27 +19,40 @@ from gputui.analysis.fit import (
     fit,
     gpt_blocks,
     nearest_shape,
+    needed_bytes,
     peak_of,
 )
 from gputui.errors import GputuiError
-from gputui.facts.gpus import find_gpu
-from gputui.facts.tables import GpuRow, gpu_rows
-from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
+from gputui.services.advise.gpu_choice import (
+    Answer,
+    GpuClass,
+    classes_of,
+    headline,
+    one_of,
+    only,
+    rows_asked,
+    short_number,
+    whole_number,
+)
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
 
-KEPT_BY_THE_DRIVER = 0.08
-"""Share of the memory as sold, at most, as seen in `gpus.csv` where both values are known."""
 DEFAULT_VOCABULARY = 50257
 """GPT-2's."""
-_MULTIPLIERS = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-_AMOUNT = re.compile(r"([0-9.]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
-_NEAR = 5
+OPTIMIZER_TITLES = {
+    "sgd": "SGD",
+    "momentum": "SGD and momentum",
+    "rmsprop": "RMSprop",
+    "adagrad": "Adagrad",
+    "adam": "Adam",
+    "adamw": "AdamW",
+}
+_ONLY_INFER = "; with --infer also fp16, fp8, int8, int4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +85,20 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuClass:
-    """GPUs with one size of memory, and what fits there."""
-
-    memory_gib: float
-    """As sold."""
-    memory_bytes: int
-    """The least that a driver reports for it."""
-    is_estimated: bool
-    """True if no driver's value is known for any of them."""
-    names: tuple[str, ...]
-    fit: Fit
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
+    """The answer."""
+
+    headline: Answer
     training: Training
     notes: tuple[str, ...]
-    """Where assumed values come from, and what is doubtful."""
+    """What was assumed where nothing was stated, and what is doubtful."""
     activations_from: str
     """`formula`, `measured` or `stated`."""
     measured: Measured | None
     at_once: Parts
     peak: Peak
-    classes: tuple[GpuClass, ...]
-    """In order of memory."""
+    classes: tuple[GpuClass[Fit], ...]
+    """Of the GPUs asked for, in the order of their memory."""
     warnings: tuple[str, ...] = ()
 
 
@@ -109,15 +108,15 @@ def report(wish: Wish) -> Report:
     Raises GputuiError for each invalid value, an unknown GPU, and a file that cannot be read or has no
     activations at that precision.
     """
-    optimizer = _one_of("--optimizer", wish.optimizer, STATES_PER_WEIGHT)
-    precision = PRECISIONS[_one_of("--precision", wish.precision, PRECISIONS)]
+    optimizer = one_of("--optimizer", wish.optimizer, STATES_PER_WEIGHT)
+    precision = PRECISIONS[one_of("--precision", wish.precision, PRECISIONS, _ONLY_INFER)]
     batch = whole_number("--batch", wish.batch, 2**20)
     context = None if wish.context is None else whole_number("--context", wish.context, 2**24)
-    rows = _rows(wish.gpu)
+    rows = rows_asked(wish.gpu)
     blocks, params, notes = _model(wish, context)
     if context is None:
         context = blocks.context
-        notes.append(f"--context was not given: {context} tokens")
+        notes.append(f"{context} tokens")
     stated = None if wish.activations is None else whole_number("--activations", wish.activations, 10**18, 0)
     if stated is not None and wish.file is not None:
         raise GputuiError("--activations and --file: both say what activations take", "give one of them")
@@ -132,70 +131,23 @@ def report(wish: Wish) -> Report:
         source = "measured"
         measured, warnings = _measured(wish.file, precision.name, wish.trust)
         training = Training(params, optimizer, precision, blocks, batch, context, measured.ratio)
+    everywhere = classes_of(rows_asked(None), lambda memory_bytes: fit(training, memory_bytes))
+    classes = only(everywhere, rows)
+    subject = (
+        f"training {short_number(params)} with {OPTIMIZER_TITLES[optimizer]} in {precision.name}"
+        f" (batch {batch} x {context} tokens)"
+    )
     return Report(
+        headline=headline(subject, classes, everywhere, needed_bytes(training), wish.gpu is not None),
         training=training,
         notes=tuple(notes),
         activations_from=source,
         measured=measured,
         at_once=all_at_once(training),
         peak=peak_of(training),
-        classes=_classes(rows, training),
+        classes=classes,
         warnings=warnings,
     )
-
-
-def notable_classes(classes: Sequence[GpuClass]) -> tuple[GpuClass, ...]:
-    """The smallest and the largest, two on either side of where the answer changes, and `fewest_gpus`."""
-    words = [one.fit.word for one in classes]
-    fewest = fewest_gpus(classes)
-    return tuple(
-        one
-        for place, one in enumerate(classes)
-        if place in (0, len(classes) - 1)
-        or len(set(words[max(0, place - 2) : place + 3])) > 1
-        or one is fewest
-    )
-
-
-def fewest_gpus(classes: Sequence[GpuClass]) -> GpuClass | None:
-    """Among the sizes of which several suffice, the one that needs the fewest, and the smallest of these."""
-    several = [one for one in classes if one.fit.word == "several GPUs"]
-    return min(several, key=lambda one: (one.fit.tricks.gpus, one.memory_bytes), default=None)
-
-
-def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
-    """`7e9`, `7B`, `124M`, `2048` as a number. Raises GputuiError with the option's name."""
-    found = _AMOUNT.fullmatch(text.strip().replace("_", ""))
-    try:
-        value = float(found[1]) * _MULTIPLIERS[found[2].lower()] if found else math.nan
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value != round(value):
-        raise GputuiError(f"{option} {text}: is not a whole number", "such as 2048, 7e9, 124M or 7B")
-    if not least <= value <= most:
-        raise GputuiError(f"{option} {text}: is out of range", f"from {least} to {_as_typed(most)}")
-    return round(value)
-
-
-def _as_typed(number: int) -> str:
-    """Every digit of a limit; a power of ten too long to count as `1e14`, which can be typed too."""
-    return f"{number}" if number < 10**9 else f"{number:.0e}".replace("+", "")
-
-
-def memory_of(row: GpuRow) -> int | Missing:
-    """Memory that a driver reports for a GPU; if unknown, the memory as sold less the most a driver keeps."""
-    if row.nvml_memory_mib is not None:
-        return round(row.nvml_memory_mib * 2**20)
-    if row.memory_gib is not None:
-        return round(row.memory_gib * (1 - KEPT_BY_THE_DRIVER) * 2**30)
-    return Missing(f"{row.name} is sold with different memory")
-
-
-def _one_of(option: str, text: str, known: Iterable[str]) -> str:
-    names = list(known)
-    if text.lower() in names:
-        return text.lower()
-    raise GputuiError(f"{option} {text}: is not known", f"one of {', '.join(names)}")
 
 
 def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
@@ -208,14 +160,15 @@ def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
         vocabulary = whole_number("--vocabulary", wish.vocabulary, 10**7)
     if wish.layers is None or wish.width is None:
         if params is None:
-            raise GputuiError("how large is the model?", "give --params 7e9, or --layers and --width")
+            raise GputuiError(
+                "the size of the model is missing", "give --params 7e9, or --layers and --width"
+            )
         blocks = nearest_shape(params)
         if vocabulary is not None:
             blocks = replace(blocks, vocabulary=vocabulary)
-        size = f"{blocks.layers} x {blocks.width} ({blocks.parameters / 1e9:.3g}e9 weights; {blocks.source})"
-        notes = [f"layers and width as of {blocks.name}: {size}"]
+        notes = [f"{blocks.layers} layers of width {blocks.width} as in {blocks.name}"]
         if not 0.5 <= blocks.parameters / params <= 2:
-            notes.append("no usual shape is near: state --layers and --width, or activations mean little")
+            notes.append("no published shape is near, so activations are a guess: give --layers and --width")
     else:
         blocks = gpt_blocks(
             whole_number("--layers", wish.layers, 10**5),
@@ -223,59 +176,14 @@ def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
             vocabulary or DEFAULT_VOCABULARY,
             context or 1024,
         )
-        notes = [f"GPT-2's block, {blocks.layers} x {blocks.width}: {blocks.parameters / 1e9:.3g}e9 weights"]
+        notes = [f"blocks as in GPT-2, which have {short_number(blocks.parameters)} weights"]
         if params is not None and not 0.8 <= blocks.parameters / params <= 1.25:
-            notes.append(f"that is not --params {wish.params}: weights by --params, activations by the shape")
+            notes.append(
+                f"weights by --params {wish.params}, which is another size; activations by the shape"
+            )
     if vocabulary is None:
-        notes.append(f"--vocabulary was not given: {blocks.vocabulary}")
+        notes.append(f"vocabulary {blocks.vocabulary}")
     return blocks, blocks.parameters if params is None else params, notes
-
-
-def _rows(name: str | None) -> tuple[GpuRow, ...]:
-    """The GPUs in question: all whose memory is known, or those that match a name."""
-    known = tuple(row for row in gpu_rows() if not isinstance(memory_of(row), Missing))
-    if name is None:
-        return known
-    exact = [row for row in gpu_rows() if row.name.lower() == name.strip().lower()]
-    words = re.findall(r"[a-z0-9]+", name.lower())
-    meant = exact or [
-        row for row in known if words and set(words) <= set(re.findall(r"[a-z0-9]+", row.name.lower()))
-    ]
-    if not meant:
-        facts = find_gpu(name, None)
-        meant = [] if isinstance(facts, Missing) else [facts.row]
-    if not meant:
-        _unknown(name, known)
-    absent = memory_of(meant[0])
-    if isinstance(absent, Missing):
-        raise GputuiError(f"--gpu {name}: {absent.reason}", "name one of the table: gputui fit without --gpu")
-    return tuple(meant)
-
-
-def _unknown(name: str, known: Iterable[GpuRow]) -> NoReturn:
-    names = {row.name.lower(): row.name for row in known}
-    close = difflib.get_close_matches(name.lower(), names, n=_NEAR, cutoff=0.4)
-    close += [n for n in names if n not in close and name.strip() and name.strip().lower() in n]
-    listed = ", ".join(names[n] for n in close[:_NEAR])
-    raise GputuiError(
-        f"--gpu {name}: is not in the table of GPUs",
-        f"did you mean {listed}?" if listed else "gputui fit without --gpu lists them",
-    )
-
-
-def _classes(rows: Iterable[GpuRow], training: Training) -> tuple[GpuClass, ...]:
-    by_size: dict[float, list[GpuRow]] = {}
-    for row in rows:
-        if row.memory_gib is not None:
-            by_size.setdefault(row.memory_gib, []).append(row)
-    classes = []
-    for memory_gib, members in by_size.items():
-        reported = [row for row in members if row.nvml_memory_mib is not None]
-        sizes = [size for size in map(memory_of, reported or members) if not isinstance(size, Missing)]
-        least = min(sizes)
-        names = tuple(row.name for row in members)
-        classes.append(GpuClass(memory_gib, least, not reported, names, fit(training, least)))
-    return tuple(sorted(classes, key=lambda one: one.memory_bytes))
 
 
 def _measured(text: str, precision: str, trust: bool) -> tuple[Measured, tuple[str, ...]]:

@@ -46,8 +46,9 @@ def comparison_text(
     form: str,
     columns: Sequence[ComparisonColumn] = (),
     width: int | None = None,
+    is_verbose: bool = False,
 ) -> str:
-    """What `gputui compare --format FORM` prints; `columns` of text and markdown, `width` of text.
+    """What `gputui compare --format FORM` prints; `columns` apply to text and markdown, the rest to text.
 
     Each form is loaded when it is asked for.
     """
@@ -72,7 +73,7 @@ def comparison_text(
     if form == "text":
         from gputui.services.compare.text import comparison_as_text
 
-        return comparison_as_text(asked, answer, columns, width)
+        return comparison_as_text(asked, answer, columns, width, is_verbose)
     from gputui.services.compare.html import comparisons_as_page
 
     return comparisons_as_page(pairs, asked.ignore, answer.headline, asked.evidence)

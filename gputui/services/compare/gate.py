@@ -9,7 +9,7 @@ from gputui.analysis.verdict import BAND, Estimate, RatioEstimate, are_slower
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import CROWDED, Comparison, Row
-from gputui.services.compare.row_text import change_text, is_told, row_name
+from gputui.services.compare.row_text import change_text, is_told, mean_name, row_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.roofline import is_impossible
@@ -74,7 +74,7 @@ def check_gate(
                 asked.append(_Asked(name, row, row.estimate, change_text(row.estimate, row.verdict)))
         for group in comparison.groups:
             if not isinstance(group.mean, Missing) and group.common > 1:
-                name = f"{beside}mean of {counted(group.common, 'row')} of {group.group}"
+                name = f"{beside}{mean_name(group)}"
                 asked.append(_Asked(name, None, group.mean, change_text(group.mean, group.verdict)))
     slower: list[str] = []
     are_beyond = [False] * len(asked) if limit is None else are_slower([one.estimate for one in asked], limit)

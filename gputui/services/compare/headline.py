@@ -263,8 +263,8 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         return Headline(
             ("Nothing to compare: the baseline and the first other side measured no case in common.",)
         )
-    cells = [(comparisons[0].a.name, main.a)]
-    cells += [(c.b.name, row.b) for c in comparisons if (row := _same_case(main, c)) is not None]
+    cells = [(_short(comparisons[0].a.name), main.a)]
+    cells += [(_short(c.b.name), row.b) for c in comparisons if (row := _same_case(main, c)) is not None]
     speeds = [
         _Ranked(name, cell, -cell.speed.high, -cell.speed.low)
         for name, cell in cells
@@ -281,6 +281,11 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         cheapest = ", then ".join(_tier(tied) for tied in _tied(costs))
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
+
+
+def _short(name: str) -> str:
+    """A side without the directory of its file."""
+    return name.rpartition("/")[2] or name
 
 
 def _same_case(row: Row, comparison: Comparison) -> Row | None:

@@ -38,7 +38,7 @@ def comparisons_as_markdown(
     headline: Headline,
     columns: Sequence[ComparisonColumn] = (),
 ) -> str:
-    """The headline, then each comparison with the tables of the text; names from files cannot become markup."""
+    """The headline, then each comparison; names from files cannot become markup."""
     steps = "".join(f"    {step.command}\n" for step in headline.steps)
     first = f"**{escaped(headline.text)}**\n\n" + (f"To tell:\n\n{steps}\n" if steps else "")
     return first + "\n---\n\n".join(_one(*pair, ignore, columns) for pair in pairs)

@@ -100,7 +100,7 @@ def interval_chart(marks: Sequence[IntervalMark]) -> str:
             f'<path class="end" d="M{ends[0]:.1f} {y + 6}v8M{ends[1]:.1f} {y + 6}v8"/>'
             f"{_mark(mark.verdict, scale.at(math.log(mark.ratio)), y + 10)}"
         )
-    return _svg(height, "intervals of b against a, by row", parts)
+    return _svg(height, "intervals of b vs a, by row", parts)
 
 
 def strip_chart(strips: Sequence[Strip]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import format_percent, format_ratio
+from gputui.model.units import format_change, format_percent
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
@@ -138,14 +138,14 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
     """Smallest detectable ratios, disturbances, and impossible rates; a line each."""
     told = [
-        f"{naming.name(row)} {format_ratio(row.estimate.resolvable)}"
+        f"{naming.name(row)} {format_change(row.estimate.resolvable)}"
         for row in comparison.rows
         if row.verdict.word in ("same", "inconclusive")
         and isinstance(row.estimate, RatioEstimate)
         and not row.estimate.is_beyond(BAND)
     ]
     if told:
-        yield f"smallest ratio that would have shown: {', '.join(told)}"
+        yield f"smallest detectable difference: {', '.join(told)}"
     narrow: dict[float, list[str]] = {}
     for row in comparison.rows:
         if row.holds_between_models is False and not isinstance(row.models_band, Missing):

@@ -52,17 +52,24 @@ from gputui.services.support.text_tables import Page, console_on, table_width
 _LEAST_WIDE = 100
 """Columns of the terminal from which a wide table is tried."""
 _LEAST_ROWS = 3
+_LINES_AROUND = 4
+"""A heading, two blank lines, and the last one."""
 _FOREST_PLACE = 4
 _LEAST_FOREST, _WIDEST_FOREST = 9, 40
 """Columns that drawn intervals take."""
 
 
 def comparison_as_text(
-    asked: Asked, answer: Answer, columns: Sequence[ComparisonColumn] = (), width: int | None = None
+    asked: Asked,
+    answer: Answer,
+    columns: Sequence[ComparisonColumn] = (),
+    width: int | None = None,
+    is_verbose: bool = False,
 ) -> str:
-    """All of it, without escape sequences; without a width in that of the terminal."""
+    """All rows, without escape sequences; without a width in that of the terminal."""
     made = StringIO()
-    for page in comparison_pages(asked, answer, columns, console_on(made, width, is_terminal=False), True):
+    out = console_on(made, width, is_terminal=False)
+    for page in comparison_pages(asked, answer, columns, out, is_verbose):
         page.show()
     return made.getvalue()
 
@@ -93,50 +100,58 @@ def comparison_pages(
         if place:
             page = Page(out)
             page.line()
-        _write_one(page, out, asked, answer, comparison, columns, most_lines, is_verbose)
+        end = Page(out)
+        for line in _next_lines(answer, comparison):
+            end.line(line)
+        room = None if most_lines is None else most_lines - end.height - _LINES_AROUND
+        left = _write_one(page, asked.ignore, comparison, columns, room, is_verbose)
+        if is_verbose or columns:
+            for line in absent_lines(comparison, columns):
+                page.line(line)
         if is_verbose:
             _write_more(page, comparison, whys, asked.ignore, columns)
+        if end.height:
+            page.line()
+            page.add(end)
+        if out.is_terminal:
+            more = [f"{counted(left, 'more row')}: --all"] if left else []
+            more += [] if is_verbose else ["reasons: --verbose"]
+            if not end.height:
+                page.line()
+            page.line(" · ".join((*more, "screen: --tui", "report: -o report.html")))
         yield page
 
 
 def _write_one(
     page: Page,
-    out: Console,
-    asked: Asked,
-    answer: Answer,
+    ignore: str,
     comparison: Comparison,
     columns: Sequence[ComparisonColumn],
     most_lines: int | None,
     is_verbose: bool,
-) -> None:
-    ignore = asked.ignore
+) -> int:
+    """Both sides, what differs, and the rows; returns how many of these did not fit."""
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
         page.line(f"{letter}  {side_words(side, ignore, page.width - 3)}")
     for line in choice_words(comparison, ignore):
         page.line(line)
     words = ", ".join(map(difference_words, comparison.differs))
-    if is_verbose:
-        page.line(f"differs: {words}" if words else no_difference_words(comparison) if not ignore else "")
-    elif words:
-        page.line(_one_line(f"differs: {words}", page.width))
+    if words:
+        line = f"differs: {words}"
+        page.line(line if is_verbose else _one_line(line, page.width))
     elif not ignore:
         page.line(no_difference_words(comparison))
     page.line()
-    end = Page(out)
-    for line in _next_lines(answer, comparison):
-        end.line(line)
-    room = None if most_lines is None else max(most_lines - page.height - end.height - 3, _LEAST_ROWS)
+    room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
     rows = chosen_rows(comparison.rows, room)
-    left = len(comparison.rows) - len(rows)
     if columns or is_verbose or not page.is_terminal:
-        _write_rows(page, comparison, ignore, columns, is_verbose)
-    else:
-        _write_forest(page, comparison, rows, ignore, with_means=room is None or room > len(rows))
-    page.line()
-    page.add(end)
-    more = [f"{counted(left, 'more row')}: --all"] if left else []
-    more += [] if is_verbose else ["reasons: --verbose"]
-    page.line(" · ".join((*more, "screen: --tui", "report: -o report.html")))
+        apart = _write_rows(page, comparison, ignore, columns, is_verbose)
+        for column in apart:
+            _write_table(page, column_table(column, comparison, Naming(comparison, ignore)))
+        return 0
+    with_means = room is None or room >= len(rows) + len(comparison.groups)
+    _write_forest(page, comparison, rows, ignore, with_means=with_means)
+    return len(comparison.rows) - len(rows)
 
 
 def _one_line(text: str, width: int) -> str:
@@ -193,7 +208,8 @@ def _write_rows(
     ignore: str,
     columns: Sequence[ComparisonColumn],
     is_verbose: bool,
-) -> None:
+) -> list[ComparisonColumn]:
+    """The table of rows; returns the chosen columns that need a table after it."""
     naming = Naming(comparison, ignore, has_notes=is_verbose)
     widths: list[Width] = ["narrow", "short"] if page.width < _LEAST_WIDE else ["wide", "narrow", "short"]
     beside: Sequence[ComparisonColumn] | None
@@ -205,6 +221,7 @@ def _write_rows(
     styles = ["bold" if row.rate.differs else "" for row in comparison.rows]
     styles += ["italic"] * (len(table.rows) - len(comparison.rows))
     page.table(table.headings, table.rows, table.numeric, styles)
+    return [column for column in columns if beside is not None and column not in beside]
 
 
 def _write_forest(
@@ -268,6 +285,8 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
     ]
     case = f"case ({' '.join(common)})" if common else "case"
     page.table([case, "a", *(f"{letter} vs a" for letter in letters[1:])], lines, range(1, len(sides) + 1))
+    if not page.is_terminal:
+        return
     page.line()
     left = len(first) - len(shown)
     more = [f"{counted(left, 'more row')}: --all"] if left else []
@@ -287,13 +306,12 @@ def _write_more(
         naming.verdict(row)
     for number, note in enumerate(naming.notes, 1):
         page.line(f"[{number}] {note}")
-    absent = absent_lines(comparison, columns)
-    for line in (*remarks(comparison, naming), *absent, *performance_lines(comparison)):
+    for line in (*remarks(comparison, naming), *performance_lines(comparison)):
         page.line(line)
     _write_whys(page, whys, naming)
     _write_table(page, metric_table(comparison, naming))
     for column in COLUMNS:
-        if column.default == "below" if not columns else column in columns and bool(column.table_heading):
+        if column.default == "below" and not columns:
             _write_table(page, column_table(column, comparison, naming))
     for line in left_out(comparison, naming):
         page.line(line)

@@ -67,12 +67,12 @@ def part_name(part: Part) -> str:
 def sentence(row: Row, found: Attribution) -> str:
     """The difference in words, built from its parts.
 
-    `b's step is 91.0 ms shorter (16.5 against 107.5 ms, 4096 tok): gemm -71.0 ms, 78 % of the lead; ...`
+    `b's step is 91.0 ms shorter (16.5 vs 107.5 ms, 4096 tok): gemm -71.0 ms, 78 % of the difference; ...`
     """
     difference_ns = found.difference_ns
     word = "shorter" if difference_ns < 0 else "longer"
     on_a, on_b = (format_seconds(ns * 1e-9) for ns in (found.step_a_ns, found.step_b_ns))
-    steps = f"{on_b.removesuffix(on_a.partition(' ')[2]).strip()} against {on_a}"
+    steps = f"{on_b.removesuffix(on_a.partition(' ')[2]).strip()} vs {on_a}"
     head = f"b's step is {format_seconds(abs(difference_ns) * 1e-9)} {word} ({steps}, {_amount(row)})"
     said = [_part_in_words(part, difference_ns) for part in found.shown()]
     rest_ns = difference_ns - sum(part.difference_ns for part in found.shown())
@@ -96,7 +96,7 @@ def _part_in_words(part: Part, difference_ns: int) -> str:
     elif strongest and part.category != strongest and len([p for p, n in part.phases if n]) == 1:
         where = f" ({strongest})"
     share = ns / difference_ns if difference_ns else 0.0
-    of_lead = f", {format_percent(share)} of the lead" if 0.05 <= share <= 1 else ""
+    of_lead = f", {format_percent(share)} of the difference" if 0.05 <= share <= 1 else ""
     return f"{part_name(part)} {signed(ns)}{where}{of_lead}"
 
 

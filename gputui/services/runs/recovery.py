@@ -1,4 +1,4 @@
-"""Stores the runs of this host whose supervisors died."""
+"""Stores journals in a result file: when a run ends, and those of this host whose supervisors died."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the Monitor screen shows: samples become lines here, without a terminal."""
+"""The Monitor screen: turns samples into lines, independent of the terminal."""

@@ -1,4 +1,4 @@
-"""What adds up while the monitor is open: energy, money, idle time, time throttled in the last minutes."""
+"""Totals since the monitor was opened: energy, cost and idle time; and throttling in the last minutes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gputui.model.live import DeviceSample
 from gputui.tui.monitor.metrics import number
 
 WINDOW_NS = 300 * 1_000_000_000
-"""Throttling is told for the last five minutes."""
+"""Throttling is reported for the last five minutes."""
 LONGEST_STEP_NS = 30 * 1_000_000_000
-"""Readings further apart than this say nothing of the time between them."""
+"""The time between readings further apart than this counts as unknown."""
 IDLE_PCT = 1.0
 """A GPU that is busy for less than this share of the time is idle."""
 _HOUR_NS = 3600 * 1_000_000_000
@@ -25,9 +25,9 @@ class _Counts:
 
     t_ns: int
     counted_ns: tuple[float | None, ...]
-    """By the driver."""
+    """As counted by the driver."""
     seen_ns: tuple[float, ...]
-    """Added up from the reasons at each reading: what is told where the driver does not count."""
+    """Summed up from the reasons at each reading, for drivers that do not count."""
 
 
 class Account:
@@ -48,9 +48,9 @@ class Account:
     def __init__(self) -> None:
         self.energy_j = 0.0
         self.has_energy = False
-        """False while nothing is known of its energy."""
+        """False while its energy is unknown."""
         self.energy_is_estimate = False
-        """True when a stretch was added up from power, for want of the driver's counter."""
+        """True when part of it was integrated from power, for lack of the driver's counter."""
         self.idle_ns = 0
         self._t_ns: int | None = None
         self._energy_mj: float | None = None
@@ -59,7 +59,7 @@ class Account:
         self._counts: deque[_Counts] = deque()
 
     def add(self, device: DeviceSample) -> None:
-        """One reading; the same one again changes nothing."""
+        """Add a reading; adding it again changes nothing."""
         if device.problem is not None:
             self._t_ns = None
             return
@@ -105,20 +105,20 @@ class Account:
 
     @property
     def throttle_span_s(self) -> float:
-        """How far back shares reach, at most five minutes."""
+        """The time that shares refer to, at most five minutes."""
         if len(self._counts) < 2:
             return 0.0
         return min(self._counts[-1].t_ns - self._counts[0].t_ns, WINDOW_NS) / 1e9
 
     @property
     def slowed(self) -> Slowed:
-        """Shares of the last five minutes, or of what there is of them."""
+        """Shares of the last five minutes, or of the known part of them."""
         return Slowed(self.throttle_span_s, {name: self.throttled_share(name) for name, _, _ in CAUSES})
 
     def throttled_share(self, cause: Cause) -> float | None:
-        """Part of the last five minutes, or of what there is of them, in which a cause slowed the GPU.
+        """Share of the last five minutes, or of the known part of them, in which a cause slowed the GPU.
 
-        None where nothing is known yet, or the driver's counter began anew.
+        None if nothing is known yet, or the driver's counter was reset.
         """
         which = next(i for i, (name, _, _) in enumerate(CAUSES) if name == cause)
         if len(self._counts) < 2:
@@ -132,14 +132,13 @@ class Account:
         return min((end - start) / (last.t_ns - first.t_ns), 1.0)
 
     def copied(self) -> Account:
-        """As it stands now."""
         twin = copy.copy(self)
         twin._counts = self._counts.copy()
         return twin
 
 
 class Ledger:
-    """The accounts of all GPUs, and what the box costs."""
+    """The accounts of all GPUs, and the price of the box."""
 
     def __init__(self, usd_per_hour: float | None = None) -> None:
         self.usd_per_hour = usd_per_hour
@@ -149,7 +148,7 @@ class Ledger:
         self.elapsed_ns = 0
 
     def add(self, t_ns: int, gpus: tuple[DeviceSample, ...]) -> None:
-        """One sample of all GPUs."""
+        """Add one sample of all GPUs."""
         if self._first_ns is None:
             self._first_ns = t_ns
         self.elapsed_ns = t_ns - self._first_ns
@@ -157,17 +156,15 @@ class Ledger:
             self.account(device.device).add(device)
 
     def account(self, device: int) -> Account:
-        """What one GPU has used."""
         if device not in self._accounts:
             self._accounts[device] = Account()
         return self._accounts[device]
 
     def cost_usd(self, elapsed_ns: float, share: float = 1.0) -> float | None:
-        """What a part of the box costs for a time; None without a price."""
+        """The cost of a share of the box over a time; None without a price."""
         return None if self.usd_per_hour is None else self.usd_per_hour * share * elapsed_ns / _HOUR_NS
 
     def copied(self) -> Ledger:
-        """As it stands now."""
         twin = copy.copy(self)
         twin._accounts = {device: account.copied() for device, account in self._accounts.items()}
         return twin

@@ -1,4 +1,4 @@
-"""Every key of the Monitor screen, live and in a replay: footer, help and docs are made from these."""
+"""Every key of the Monitor screen, live and in a replay: footer, help and docs are generated from these."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ REPLAY_ACTIONS: tuple[Action, ...] = (
     Action("toggle", "enter", "Choose", "Open the selected GPU; switch a metric"),
     Action("back", "escape,backspace", "Back", "Leave details, metrics or the keys"),
 )
-"""Keys of a replay: what is asked of a live box, and of its processes, has no place there."""
+"""Keys of a replay: those that control sampling and processes are missing."""
 OF_THE_APP: tuple[Action, ...] = tuple(action for action in APP_ACTIONS if action.id != "help")
-"""What the app itself does, on whatever screen."""
+"""Actions of the app on every screen."""
 
 
 def keys_table(actions: Iterable[Action] = ACTIONS) -> str:
-    """All keys as a Markdown table; docs/monitor.md holds those of both tuples."""
+    """All keys as a Markdown table; docs/monitor.md holds one for each tuple."""
     return table_of((*actions, *OF_THE_APP))

@@ -1,4 +1,4 @@
-"""Lists that take the place of the panes: all values of one GPU, metrics to choose from, and the keys."""
+"""Lists that replace the panes: all values of one GPU, the choice of metrics, and the keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.actions import OF_THE_APP
-from gputui.tui.monitor.look import Look, account_text, device_title
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
+from gputui.tui.monitor.pane_context import PaneContext, account_text, device_title
 from gputui.tui.shell.keymap import Action, shown_keys
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
@@ -31,7 +31,7 @@ REASONS: tuple[tuple[int, str], ...] = (
 
 
 def details_lines(
-    look: Look,
+    context: PaneContext,
     device: DeviceSample,
     findings: Sequence[GpuFinding],
     instances: Sequence[DeviceSample],
@@ -39,33 +39,35 @@ def details_lines(
     absent: Mapping[str, Missing],
     width: int,
 ) -> list[Line]:
-    """Everything that is known of one device, as many lines as it takes."""
+    """All values of one device, as many lines as needed."""
     lines = [ruled((Span(device_title(device), "title"), Span("details")), width)]
     for finding in findings:
         for row in wrapped(f"{clean(finding.word)}: {clean(finding.why)}", width, 4):
             lines.append(fitted((Span(row, finding.severity),), width))
     if not findings:
         lines.append(fitted((Span("nothing ails it", "good"),), width))
-    account = look.ledger.account(device.device)
-    lines.append(fitted((Span(account_text(look, (account,), gpus_of_box)),), width))
+    account = context.ledger.account(device.device)
+    lines.append(fitted((Span(account_text(context, (account,), gpus_of_box)),), width))
     shares = [(name, account.throttled_share(name)) for name, _, _ in CAUSES]
-    told = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
-    if told:
-        lines.append(fitted((Span(f"slowed, of the last {age(account.throttle_span_s)}: {told}"),), width))
+    causes = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
+    if causes:
+        lines.append(fitted((Span(f"slowed, of the last {age(account.throttle_span_s)}: {causes}"),), width))
     lines.append(fitted((), width))
-    lines += _values(look, device, absent, width)
+    lines += _values(context, device, absent, width)
     for one in instances:
         lines += [fitted((), width), ruled((Span(device_title(one), "title"), Span("MIG instance")), width)]
-        lines += _values(look, one, {}, width)
+        lines += _values(context, one, {}, width)
     return lines
 
 
-def _values(look: Look, device: DeviceSample, absent: Mapping[str, Missing], width: int) -> list[Line]:
-    """What is known, and why the rest is absent."""
+def _values(
+    context: PaneContext, device: DeviceSample, absent: Mapping[str, Missing], width: int
+) -> list[Line]:
+    """The known values, and the reasons why others are absent."""
     lines: list[Line] = []
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
-    shown = [(_label(key), value_text(key, value, look.units)) for key, value in present]
-    shown += [("source", clean(device.source)), ("read", f"{age((look.now_ns - device.t_ns) / 1e9)} ago")]
+    shown = [(_label(key), value_text(key, value, context.units)) for key, value in present]
+    shown += [("source", clean(device.source)), ("read", f"{age((context.now_ns - device.t_ns) / 1e9)} ago")]
     lines += _in_columns(shown, width)
     why: dict[str, list[str]] = {}
     for key, value in device.values.items():
@@ -82,7 +84,7 @@ def _values(look: Look, device: DeviceSample, absent: Mapping[str, Missing], wid
 
 
 def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
-    """All metrics with a mark on the chosen ones; line number n stands for METRICS[n - 1]."""
+    """All metrics, with the chosen ones checked; line n is METRICS[n - 1]."""
     lines = [ruled((Span("metrics", "title"), Span("enter chooses, esc leaves", "dim")), width)]
     for place, metric in enumerate(METRICS):
         mark = "[x]" if metric.id in chosen else "[ ]"
@@ -92,7 +94,7 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
 
 
 def keys_lines(actions: Sequence[Action], width: int) -> list[Line]:
-    """All keys and what they do, those of the app behind `actions`; as many lines as it takes."""
+    """All keys with descriptions, those of the app after `actions`; as many lines as needed."""
     listed = [(", ".join(shown_keys(action)), action) for action in (*actions, *OF_THE_APP)]
     lead = max(width_of(keys) for keys, _ in listed) + 2
     lines = [ruled((Span("keys", "title"), Span("esc leaves", "dim")), width)]
@@ -104,7 +106,7 @@ def keys_lines(actions: Sequence[Action], width: int) -> list[Line]:
 
 
 def value_text(key: str, value: Value, units: Units) -> str:
-    """One value with its unit, which its key names."""
+    """One value with the unit that its key implies."""
     if isinstance(value, Missing):
         return clean(value.reason)
     if isinstance(value, str):
@@ -149,7 +151,7 @@ def _label(key: str) -> str:
 
 
 def _in_columns(shown: Sequence[tuple[str, str]], width: int) -> list[Line]:
-    """Labels and values beside each other; values too long for that have a line of their own."""
+    """Labels and values in columns; values too long for that get a line of their own."""
     label_width = min(max((width_of(label) for label, _ in shown), default=0) + 1, 24)
     columns = max(width // 40, 1)
     each = width // columns

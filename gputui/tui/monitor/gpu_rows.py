@@ -1,4 +1,4 @@
-"""GPUs as rows: in columns, scrolled if need be, above them a strip with a cell for each."""
+"""GPUs as rows, in columns and scrolled if necessary, below a strip with a cell for each."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from gputui.analysis.health import GpuFinding
 from gputui.model.live import DeviceSample
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
-from gputui.tui.monitor.look import (
-    Look,
+from gputui.tui.monitor.metrics import ABSENT, degrees, memory, memory_of, number, percent, watts, word
+from gputui.tui.monitor.pane_context import (
+    PaneContext,
     findings_spans,
     instance_state,
     instances_text,
     is_full,
     profile_text,
 )
-from gputui.tui.monitor.metrics import ABSENT, degrees, memory, memory_of, number, percent, watts, word
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, side_by_side
 from gputui.tui.widgets.charts import heat
 
 
 class RowColumns:
-    """Which columns rows of GPUs have at a width; a heading and all rows are laid out by the same one."""
+    """The columns of rows of GPUs at a width, for the heading and all rows."""
 
     def __init__(self, width: int, index_width: int) -> None:
         self.width = width
@@ -62,7 +62,7 @@ class RowColumns:
 
 
 def gpu_row(
-    look: Look,
+    context: PaneContext,
     columns: RowColumns,
     device: DeviceSample,
     findings: Sequence[GpuFinding],
@@ -71,9 +71,9 @@ def gpu_row(
     is_selected: bool,
     has_branches: bool = False,
 ) -> Line:
-    """A GPU in one row; `divided` says in what, and stands in place of its name.
+    """A GPU in one row; `divided` describes its instances and replaces its name.
 
-    `has_branches` if its instances have rows, which tell how busy they are.
+    With `has_branches` its instances have rows, which show their load.
     """
     values = device.values
     mark = "▸" if is_selected else " "
@@ -82,7 +82,7 @@ def gpu_row(
     if columns.name:
         spans.append(Span(left(divided or _short_name(word(values, "name")), columns.name) + " "))
     style = "dim" if device.problem is not None else ""
-    shared = _busy_and_memory(look, columns, device, "sm_busy_pct", "busy", style)
+    shared = _busy_and_memory(context, columns, device, "sm_busy_pct", "busy", style)
     if has_branches and columns.chart:
         shared[:-1] = [Span(left("see the slices", 7 + columns.chart), "dim")]
     spans += shared
@@ -90,7 +90,7 @@ def gpu_row(
     if columns.power:
         tail += f" {watts(number(values, 'power_w')):>6.6}"
     if columns.temperature:
-        tail += f" {degrees(number(values, 'temperature_c'), look.units):>6.6}"
+        tail += f" {degrees(number(values, 'temperature_c'), context.units):>6.6}"
     if columns.clock:
         from_clock = number(values, "sm_clock_mhz")
         tail += f" {ABSENT if from_clock is None else f'{from_clock / 1000:.2f} GHz':>8.8}"
@@ -108,33 +108,38 @@ def gpu_row(
 
 
 def _busy_and_memory(
-    look: Look, columns: RowColumns, device: DeviceSample, key: str, metric: str, style: str
+    context: PaneContext, columns: RowColumns, device: DeviceSample, key: str, metric: str, style: str
 ) -> list[Span]:
     """The columns that GPUs and instances share; `metric` is that of the chart."""
     used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
     spans = [Span(f"{percent(number(device.values, key)):>5.5} ", style)]
     if columns.chart:
         place = (device.device, metric)
-        chart = look.charts.chart(place, columns.chart, 1, look.span_ns, ascii_only=look.ascii_only)
-        drawn = chart.draw(look.history.series(*place), look.now_ns, 100.0)[0]
+        chart = context.charts.chart(place, columns.chart, 1, context.span_ns, ascii_only=context.ascii_only)
+        drawn = chart.draw(context.history.series(*place), context.now_ns, 100.0)[0]
         spans += [Span(drawn, "chart"), Span(" ")]
     if columns.memory < 18:
-        amount = f"{memory(used, look.units):>{columns.memory}.{columns.memory}}"
+        amount = f"{memory(used, context.units):>{columns.memory}.{columns.memory}}"
     else:
-        amount = f"{memory_of(used, total, look.units):>18.18}"
+        amount = f"{memory_of(used, total, context.units):>18.18}"
     return [*spans, Span(amount, "warn" if is_full(device) else style)]
 
 
 def instance_row(
-    look: Look, columns: RowColumns, instance: DeviceSample, findings: Sequence[GpuFinding], *, is_last: bool
+    context: PaneContext,
+    columns: RowColumns,
+    instance: DeviceSample,
+    findings: Sequence[GpuFinding],
+    *,
+    is_last: bool,
 ) -> Line:
-    """A MIG instance below the row of its GPU: of the same columns those that are told of it."""
+    """A MIG instance below the row of its GPU, in those of its columns that have values."""
     room = 2 + columns.index + (columns.name + 1 if columns.name else 0)
     branch = "└" if is_last else "├"
     label = left(f" {instance.label} {profile_text(instance)}", room - 2) + " "
     style = "dim" if instance.problem is not None else ""
     spans = [Span(branch, "dim"), Span(label if columns.name else left(instance.label, room - 1))]
-    spans += _busy_and_memory(look, columns, instance, "gpm_sm_active_pct", "sm", style)
+    spans += _busy_and_memory(context, columns, instance, "gpm_sm_active_pct", "sm", style)
     blank = sum(1 + one for one in (columns.power, columns.temperature, columns.clock) if one)
     spans.append(Span(" " * blank + " "))
     return fitted((*spans, *instance_state(instance, findings)), columns.width)
@@ -142,13 +147,13 @@ def instance_row(
 
 @dataclass(frozen=True, slots=True)
 class DrawnRows:
-    """The rows of one picture."""
+    """The rows of one frame."""
 
     lines: list[Line]
     hits: list[tuple[Rect, int]]
-    """Where each GPU stands, from the strip's first row."""
+    """The position of each GPU, relative to the strip's first row."""
     hidden: int
-    """GPUs out of sight."""
+    """GPUs scrolled out of view."""
 
 
 class GpuRows:
@@ -159,7 +164,7 @@ class GpuRows:
 
     def drawn(
         self,
-        look: Look,
+        context: PaneContext,
         layout: Layout,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
@@ -182,7 +187,7 @@ class GpuRows:
         used_rows = rows if len(entries) > capacity else -(-len(entries) // layout.columns)
         each = (width - (layout.columns - 1)) // layout.columns
         index_width = max(2, *(len(gpu.label) - is_instance for gpu, is_instance in entries))
-        lines, hits = _strip(look, layout.strip, gpus, selected)
+        lines, hits = _strip(context, layout.strip, gpus, selected)
         columns: list[list[Line]] = []
         for column in range(layout.columns):
             x = column * (each + 1)
@@ -193,7 +198,7 @@ class GpuRows:
                 if is_instance:
                     block.append(
                         instance_row(
-                            look, places, device, findings[device.device], is_last=device.device in ends
+                            context, places, device, findings[device.device], is_last=device.device in ends
                         )
                     )
                     continue
@@ -202,7 +207,7 @@ class GpuRows:
                 divided = instances_text(device, len(instances[device.device]))
                 block.append(
                     gpu_row(
-                        look,
+                        context,
                         places,
                         device,
                         findings[device.device],
@@ -227,9 +232,9 @@ class GpuRows:
 
 
 def _strip(
-    look: Look, box: Rect, gpus: Sequence[DeviceSample], selected: int | None
+    context: PaneContext, box: Rect, gpus: Sequence[DeviceSample], selected: int | None
 ) -> tuple[list[Line], list[tuple[Rect, int]]]:
-    """How busy all GPUs are, a cell for each."""
+    """The load of all GPUs, a cell for each."""
     room = max(box.width - STRIP_LABEL, 1)
     lines: list[Line] = []
     hits: list[tuple[Rect, int]] = []
@@ -238,9 +243,9 @@ def _strip(
         for place, gpu in enumerate(gpus[row * room : (row + 1) * room]):
             share = number(gpu.values, "sm_busy_pct") if gpu.problem is None else None
             style = "alarm" if share is None else "chart"
-            cell = heat((share,), 100.0, ascii_only=look.ascii_only)
+            cell = heat((share,), 100.0, ascii_only=context.ascii_only)
             if share is None and gpu.problem is None and gpu.values.get("mig_mode") == 1:
-                cell, style = "m", "dim"  # told of none that MIG divides
+                cell, style = "m", "dim"  # the driver reports no load for a GPU that MIG divides
             spans.append(Span(cell, "selected" if gpu.device == selected else style))
             hits.append((Rect(STRIP_LABEL + place, row, 1, 1), gpu.device))
         lines.append(fitted(spans, box.width))
@@ -248,5 +253,5 @@ def _strip(
 
 
 def _short_name(name: str) -> str:
-    """Without the maker, whom nobody doubts: a row has room for the part that tells GPUs apart."""
+    """Without the vendor: a row has room for the part that distinguishes GPUs."""
     return clean(name[:256]).strip().removeprefix("NVIDIA ").removeprefix("AMD ")

@@ -1,4 +1,4 @@
-"""The host: in one row, in three, or with all the room where there is no GPU."""
+"""The host: in one row, in three, or in all rows if there is no GPU."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.accounts import Account
-from gputui.tui.monitor.look import Look, account_text, metric_lines, used_in_short
 from gputui.tui.monitor.metrics import HOST_METRICS, memory_of, number, percent, rate, word
+from gputui.tui.monitor.pane_context import PaneContext, account_text, metric_lines, used_in_short
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
 from gputui.tui.widgets.charts import heat
@@ -19,7 +19,9 @@ from gputui.tui.widgets.wrapping import wrapped
 MOST_CHART_ROWS = 3
 
 
-def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool, cost: str = "") -> Line:
+def host_heading(
+    host: DeviceSample, context: PaneContext, width: int, *, brief: bool, cost: str = ""
+) -> Line:
     """`─ host ─ cpu 412 % of 24 cores ── mem 61 of 276 GiB ── load 4.4 ─`."""
     values = host.values
     name = clean(word(values, "name")[:256]).strip()
@@ -27,15 +29,15 @@ def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool, cos
     if host.problem is not None:
         parts.append(Span(clean(host.problem.reason), "alarm"))
         return ruled(parts, width)
-    age_s = (look.now_ns - host.t_ns) / 1e9
-    if age_s >= look.stale_after_s:
+    age_s = (context.now_ns - host.t_ns) / 1e9
+    if age_s >= context.stale_after_s:
         parts.append(Span(f"STALE {age(age_s)}", "warn"))
     if brief:
         limit = number(values, "cpu_limit_cores")
         cores = f" of {limit:g} cores" if limit is not None else ""
         parts.append(Span(f"cpu {percent(number(values, 'cpu_busy_pct'))}{cores}"))
         used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
-        parts.append(Span("mem " + memory_of(used, total, look.units)))
+        parts.append(Span("mem " + memory_of(used, total, context.units)))
     if cost:
         parts.append(Span(cost))
     load = number(values, "load_1min")
@@ -50,44 +52,46 @@ def host_heading(host: DeviceSample, look: Look, width: int, *, brief: bool, cos
             parts.append(Span(f"{label} {rate(sum(known))}", "dim"))
     swap = number(values, "swap_used_bytes")
     if swap:
-        parts.append(Span("swap " + memory_of(swap, number(values, "swap_total_bytes"), look.units), "warn"))
+        parts.append(
+            Span("swap " + memory_of(swap, number(values, "swap_total_bytes"), context.units), "warn")
+        )
     return ruled(parts, width)
 
 
 def host_pane(
-    look: Look,
+    context: PaneContext,
     host: DeviceSample,
     accounts: Sequence[Account],
     width: int,
     height: int,
     *,
-    is_told: bool,
+    panes_show_accounts: bool,
 ) -> list[Line]:
-    """Exactly so many lines; `accounts` are those of the box's GPUs, added up if there are several.
+    """Exactly `height` lines; `accounts` are those of the box's GPUs, summed up if there are several.
 
-    `is_told` says whether each GPU tells in its own pane what it has used.
+    `panes_show_accounts` says whether the pane of each GPU shows its account.
     """
     if height < 1:
         return []
     has_tail = len(accounts) > 1 and height >= 2
-    cost = "" if has_tail or is_told or not accounts else used_in_short(look, accounts)
-    lines = [host_heading(host, look, width, brief=height < 3, cost=cost)]
+    cost = "" if has_tail or panes_show_accounts or not accounts else used_in_short(context, accounts)
+    lines = [host_heading(host, context, width, brief=height < 3, cost=cost)]
     room = height - 1
     tail: list[Line] = []
     if has_tail:
-        price = look.ledger.usd_per_hour
-        text = account_text(look, accounts, len(accounts))
+        price = context.ledger.usd_per_hour
+        text = account_text(context, accounts, len(accounts))
         rate_text = f" · {format_usd(price)}/h" if price is not None else ""
         text += rate_text if width_of(text + rate_text) <= width else ""
         tail = [fitted((Span(text, "dim"),), width)]
         room -= 1
-    lines += _rows(look, host, width, room)
+    lines += _rows(context, host, width, room)
     blank = fitted((), width)
     lines += [blank] * (height - len(lines) - len(tail))
     return [*lines, *tail][:height]
 
 
-def _rows(look: Look, host: DeviceSample, width: int, room: int) -> list[Line]:
+def _rows(context: PaneContext, host: DeviceSample, width: int, room: int) -> list[Line]:
     if room <= 0:
         return []
     if room < len(HOST_METRICS):
@@ -98,13 +102,13 @@ def _rows(look: Look, host: DeviceSample, width: int, room: int) -> list[Line]:
             spans: list[Span] = []
             for column, metric in enumerate(HOST_METRICS[row * columns : (row + 1) * columns]):
                 here = metric_lines(
-                    look, host, metric, each if column < columns - 1 else width - column * (each + 2)
+                    context, host, metric, each if column < columns - 1 else width - column * (each + 2)
                 )
                 spans += [*([Span("  ")] if column else []), *here[0]]
             lines.append(fitted(spans, width))
         return lines
     cores = host.values.get("cpu_core_pct")
-    core_lines = _cores(cores, width, look) if isinstance(cores, str) else []
+    core_lines = _cores(cores, width, context) if isinstance(cores, str) else []
     if len(HOST_METRICS) + len(core_lines) > room:
         core_lines = []
     spare = room - len(HOST_METRICS) - len(core_lines)
@@ -112,11 +116,11 @@ def _rows(look: Look, host: DeviceSample, width: int, room: int) -> list[Line]:
     for place, metric in enumerate(HOST_METRICS):
         extra = min(-(-spare // (len(HOST_METRICS) - place)), MOST_CHART_ROWS - 1)
         spare -= extra
-        lines += metric_lines(look, host, metric, width, 1 + extra)
+        lines += metric_lines(context, host, metric, width, 1 + extra)
     return [*lines, *core_lines][:room]
 
 
-def _cores(text: str, width: int, look: Look) -> list[Line]:
+def _cores(text: str, width: int, context: PaneContext) -> list[Line]:
     """One cell for each core."""
     shares: list[float | None] = []
     for part in text.split(",")[:4096]:
@@ -124,7 +128,7 @@ def _cores(text: str, width: int, look: Look) -> list[Line]:
             shares.append(float(part))
         except ValueError:
             shares.append(None)
-    drawn = heat(shares, 100.0, ascii_only=look.ascii_only)
+    drawn = heat(shares, 100.0, ascii_only=context.ascii_only)
     lines = []
     for start in range(0, len(drawn), max(width - 7, 1)):
         label = "cores" if start == 0 else ""
@@ -134,7 +138,7 @@ def _cores(text: str, width: int, look: Look) -> list[Line]:
 
 
 def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int, opening: str) -> list[Line]:
-    """That there is no GPU, why, and what to do about it; `opening` tells of the screens that need none."""
+    """Why there is no GPU and what to do about it; `opening` names the screens that need none."""
     if most <= 0:
         return []
     lines = [ruled((Span("no GPU", "warn"), Span("the host is watched")), width)]
@@ -147,6 +151,6 @@ def no_gpu_lines(absent: Mapping[str, Missing], width: int, most: int, opening: 
     if not absent and len(lines) < most:
         lines.append(fitted((Span("no source of GPU metrics has found one"),), width))
     if opening and len(lines) < most:
-        said = wrapped(f"what works without: {opening}", width, most - len(lines))
-        lines += [fitted((Span(row, "accent"),), width) for row in said]
+        rows = wrapped(f"what works without: {opening}", width, most - len(lines))
+        lines += [fitted((Span(row, "accent"),), width) for row in rows]
     return lines

@@ -1,4 +1,4 @@
-"""Where everything of the Monitor screen stands, from the size of the terminal and what there is to show."""
+"""The layout of the Monitor screen, from the size of the terminal and the number of devices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ MIN_WIDTH = 40
 MIN_HEIGHT = 10
 TWO_COLUMNS = 150
 THREE_COLUMNS = 240
-"""From these widths on, panes and rows stand beside each other."""
+"""From these widths on, panes and rows are arranged in columns."""
 STRIP_FROM = 9
-"""From so many GPUs on there is a heat strip, a cell for each."""
+"""From this number of GPUs on there is a heat strip, a cell for each."""
 _ROOMY = 9
-"""With so many rows for processes, the host has a second one for what all GPUs have used."""
+"""With this many rows for processes, the host has a second one for the account of all GPUs."""
 STRIP_LABEL = 7
-"""Cells before the first of the strip."""
+"""Cells before the first GPU of the strip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Rect:
 
     @property
     def right(self) -> int:
-        """The first column behind it."""
+        """The first column after it."""
         return self.x + self.width
 
     @property
@@ -38,7 +38,6 @@ class Rect:
         return self.y + self.height
 
     def holds(self, x: int, y: int) -> bool:
-        """Whether a cell lies in it."""
         return self.x <= x < self.right and self.y <= y < self.bottom
 
 
@@ -47,18 +46,18 @@ NOWHERE = Rect(0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Boxes that do not overlap; a part that has no room is NOWHERE."""
+    """Boxes that do not overlap; a part without room is NOWHERE."""
 
     form: str
-    """How GPUs are shown: `panes`, `rows`, or `none` where there are none."""
+    """How GPUs are shown: `panes`, `rows`, or `none` without GPUs."""
     gpus: tuple[Rect, ...]
     """For `panes`, one for each GPU, in order."""
     instances_shown: bool
-    """MIG instances have a row each."""
+    """Whether each MIG instance has a row."""
     list: Rect
-    """For `rows`: where they stand, the heading included if `has_heading`."""
+    """For `rows`: their box, including the heading if `has_heading`."""
     columns: int
-    """So many rows stand beside each other, filled from above, the left one first."""
+    """Number of columns of rows, filled from top to bottom, then from left to right."""
     has_heading: bool
     strip: Rect
     """The heat strip."""
@@ -68,10 +67,10 @@ class Layout:
 
 
 def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: bool = True) -> Layout:
-    """Places for `len(instances)` GPUs, each with so many MIG instances, and for what stands below them.
+    """The layout for `len(instances)` GPUs, each with that many MIG instances, and for the processes.
 
-    Every GPU is visible if there is a row for each; the rest gives way in this order: charts, processes
-    but a few, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows
+    Every GPU is visible if there is a row for each; the rest is reduced in this order: charts, all but a few
+    processes, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows
     scroll, and the heat strip has a cell for every GPU.
     """
     host_rows = 1 if height < 30 else 3
@@ -126,7 +125,7 @@ def _lower_least(height: int) -> int:
 
 
 def _panes(width: int, room: int, instances: Sequence[int], *, with_lower: bool) -> tuple[Rect, ...] | None:
-    """A pane for each GPU, all of one height but for their instances; None if even small ones do not fit."""
+    """A pane for each GPU, equally high apart from their instances; None if even small ones do not fit."""
     count = len(instances)
     columns = (
         3 if width >= THREE_COLUMNS and count >= 6 else (2 if width >= TWO_COLUMNS and count >= 2 else 1)

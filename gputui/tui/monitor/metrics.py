@@ -1,4 +1,4 @@
-"""What the panes show of a device: which value, in which words, with which limit."""
+"""The metrics of the panes: their values, texts and limits."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ ABSENT = "—"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """In which units memory and temperature are shown."""
+    """Units of memory and temperature."""
 
     memory: str = "GiB"
     """`GiB` (2^30 bytes) or `GB` (10^9)."""
     temperature: str = "C"
     """`C` or `F`."""
     degree: str = "°"
-    """Empty where the terminal has ASCII alone."""
+    """Empty if the terminal supports only ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One metric in words."""
+class MetricText:
+    """One metric as text."""
 
     text: str
     note: str
-    """What it is to be compared with; where room is short, parts behind a comma are left out."""
+    """A reference value; where space is short, parts after a comma are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneMetric:
-    """One row of a pane; adding one is a line in METRICS or HOST_METRICS."""
+    """One row of a pane; to add one, add a line to METRICS or HOST_METRICS."""
 
     id: str
-    """As it stands in the settings."""
+    """As in the settings."""
     label: str
     """At most six letters."""
     title: str
     key: str
-    """The value whose reason is told when there is none."""
+    """The value whose reason is shown if it is absent."""
     amount: Callable[[Values], float | None]
-    """What is charted."""
+    """The charted value."""
     high: Callable[[Values], float | None]
-    """What fills a chart and a bar; None where the largest value of the chart does."""
-    show: Callable[[Values, Units], Shown]
+    """The upper end of chart and bar; None for the largest value of the chart."""
+    show: Callable[[Values, Units], MetricText]
     warns: bool = False
     """Whether being nearly full is worth a warning."""
 
 
 def number(values: Values, key: str) -> float | None:
-    """A value as a number, None if it is absent, text or no finite number."""
+    """A value as a number, None if it is absent, text or not finite."""
     value = values.get(key)
     return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def word(values: Values, key: str) -> str:
-    """A value that is text, empty if there is none."""
+    """A text value, empty if there is none."""
     value = values.get(key)
     return value if isinstance(value, str) else ""
 
@@ -148,17 +148,17 @@ def _largest(values: Values) -> float | None:
     return None
 
 
-def _show_busy(values: Values, units: Units) -> Shown:
+def _show_busy(values: Values, units: Units) -> MetricText:
     sm, tensor = number(values, "gpm_sm_active_pct"), number(values, "gpm_tensor_pct")
     if sm is None and tensor is None:
         traffic = number(values, "memory_busy_pct")
         note = "" if traffic is None else f"mem traffic {traffic:.0f} %"
-        return Shown(percent(number(values, "sm_busy_pct")), note)
+        return MetricText(percent(number(values, "sm_busy_pct")), note)
     parts = [f"{name} {share:.0f} %" for name, share in (("sm", sm), ("tensor", tensor)) if share is not None]
-    return Shown(percent(number(values, "sm_busy_pct")), ", ".join(parts))
+    return MetricText(percent(number(values, "sm_busy_pct")), ", ".join(parts))
 
 
-def _show_memory(values: Values, units: Units) -> Shown:
+def _show_memory(values: Values, units: Units) -> MetricText:
     total, dram = number(values, "memory_total_bytes"), number(values, "gpm_dram_pct")
     used = memory(number(values, "memory_used_bytes"), units)
     parts = []
@@ -170,39 +170,41 @@ def _show_memory(values: Values, units: Units) -> Shown:
         parts.append("shared with host")
     elif dram is not None:
         parts.append(f"dram {dram:.0f} %")
-    return Shown(used, ", ".join(parts))
+    return MetricText(used, ", ".join(parts))
 
 
-def _show_power(values: Values, units: Units) -> Shown:
+def _show_power(values: Values, units: Units) -> MetricText:
     limit, default = number(values, "power_limit_w"), number(values, "power_limit_default_w")
     note = f"cap {limit:.0f} W" if limit is not None else ""
     if limit is not None and default is not None and limit < default - 0.5:
         note += f", {default:.0f} W by default"
-    return Shown(watts(number(values, "power_w")), note)
+    return MetricText(watts(number(values, "power_w")), note)
 
 
-def _show_clock(values: Values, units: Units) -> Shown:
+def _show_clock(values: Values, units: Units) -> MetricText:
     top = number(values, "sm_clock_max_mhz")
-    return Shown(gigahertz(number(values, "sm_clock_mhz")), f"of {gigahertz(top)}" if top is not None else "")
+    return MetricText(
+        gigahertz(number(values, "sm_clock_mhz")), f"of {gigahertz(top)}" if top is not None else ""
+    )
 
 
-def _show_temperature(values: Values, units: Units) -> Shown:
+def _show_temperature(values: Values, units: Units) -> MetricText:
     limit = number(values, "temperature_limit_c")
     note = f"slows at {degrees(limit, units)}" if limit is not None else ""
-    return Shown(degrees(number(values, "temperature_c"), units), note)
+    return MetricText(degrees(number(values, "temperature_c"), units), note)
 
 
-def _show_memory_clock(values: Values, units: Units) -> Shown:
+def _show_memory_clock(values: Values, units: Units) -> MetricText:
     top = number(values, "memory_clock_max_mhz")
     text = gigahertz(number(values, "memory_clock_mhz"))
-    return Shown(text, f"of {gigahertz(top)}" if top is not None else "")
+    return MetricText(text, f"of {gigahertz(top)}" if top is not None else "")
 
 
-def _percent_of(key: str, note: str) -> Callable[[Values, Units], Shown]:
-    return lambda values, units: Shown(percent(number(values, key)), note)
+def _percent_of(key: str, note: str) -> Callable[[Values, Units], MetricText]:
+    return lambda values, units: MetricText(percent(number(values, key)), note)
 
 
-def _show_cores(values: Values, units: Units) -> Shown:
+def _show_cores(values: Values, units: Units) -> MetricText:
     parts = [
         f"{name} {amount:.0f}"
         for name, amount in (
@@ -212,25 +214,29 @@ def _show_cores(values: Values, units: Units) -> Shown:
         )
         if amount is not None
     ]
-    return Shown(percent(number(values, "gpm_tensor_pct")), ", ".join(parts))
+    return MetricText(percent(number(values, "gpm_tensor_pct")), ", ".join(parts))
 
 
-def _both_ways(received: str, sent: str) -> Callable[[Values, Units], Shown]:
-    def show(values: Values, units: Units) -> Shown:
+def _both_ways(received: str, sent: str) -> Callable[[Values, Units], MetricText]:
+    def show(values: Values, units: Units) -> MetricText:
         both = _sum(values, received, sent)
         note = "" if both is None else f"in {rate(number(values, received))}"
-        return Shown(rate(both), note)
+        return MetricText(rate(both), note)
 
     return show
 
 
-def _show_decoder(values: Values, units: Units) -> Shown:
-    return Shown(percent(number(values, "encoder_pct")), f"decoder {percent(number(values, 'decoder_pct'))}")
+def _show_decoder(values: Values, units: Units) -> MetricText:
+    return MetricText(
+        percent(number(values, "encoder_pct")), f"decoder {percent(number(values, 'decoder_pct'))}"
+    )
 
 
-def _show_cpu(values: Values, units: Units) -> Shown:
+def _show_cpu(values: Values, units: Units) -> MetricText:
     limit = number(values, "cpu_limit_cores")
-    return Shown(percent(number(values, "cpu_busy_pct")), f"of {limit:g} cores" if limit is not None else "")
+    return MetricText(
+        percent(number(values, "cpu_busy_pct")), f"of {limit:g} cores" if limit is not None else ""
+    )
 
 
 def _cpu_high(values: Values) -> float | None:
@@ -238,19 +244,19 @@ def _cpu_high(values: Values) -> float | None:
     return None if limit is None else 100 * limit
 
 
-def _show_host_memory(values: Values, units: Units) -> Shown:
+def _show_host_memory(values: Values, units: Units) -> MetricText:
     total = number(values, "memory_total_bytes")
     swap = number(values, "swap_used_bytes")
     note = f"of {memory(total, units)}" if total is not None else ""
     if swap:
         note += f", swap {memory(swap, units)}"
-    return Shown(memory(number(values, "memory_used_bytes"), units), note)
+    return MetricText(memory(number(values, "memory_used_bytes"), units), note)
 
 
-def _show_sm(values: Values, units: Units) -> Shown:
+def _show_sm(values: Values, units: Units) -> MetricText:
     occupancy = number(values, "gpm_occupancy_pct")
     note = f"occupancy {percent(occupancy)}" if occupancy is not None else ""
-    return Shown(percent(number(values, "gpm_sm_active_pct")), note)
+    return MetricText(percent(number(values, "gpm_sm_active_pct")), note)
 
 
 def _of_both(received: str, sent: str) -> Callable[[Values], float | None]:
@@ -269,11 +275,11 @@ def _simple(
     title: str,
     key: str,
     high: Callable[[Values], float | None],
-    show: Callable[[Values, Units], Shown],
+    show: Callable[[Values, Units], MetricText],
     *,
     warns: bool = False,
 ) -> PaneMetric:
-    """One whose chart is its key's value."""
+    """A metric whose charted value is that of its key."""
     return PaneMetric(name, label, title, key, _of(key), high, show, warns)
 
 
@@ -327,7 +333,7 @@ METRICS: tuple[PaneMetric, ...] = (
     ),
     _simple("video", "video", "encoder and decoder at work", "encoder_pct", _hundred, _show_decoder),
 )
-"""Of a GPU, in the order in which a pane with room takes them."""
+"""Of a GPU, in order of priority."""
 
 HOST_METRICS: tuple[PaneMetric, ...] = (
     _simple("host-cpu", "cpu", "processor time in use", "cpu_busy_pct", _cpu_high, _show_cpu),
@@ -357,9 +363,8 @@ DEFAULT_METRICS: tuple[str, ...] = (
     "nvlink",
 )
 ALWAYS = 4
-"""So many of the chosen metrics keep their row where the device has no value for them; others give way."""
+"""This many of the chosen metrics keep their row even if the device has no value for them."""
 
 
 def metric_named(name: str) -> PaneMetric | None:
-    """The metric of a GPU with this id."""
     return next((metric for metric in METRICS if metric.id == name), None)

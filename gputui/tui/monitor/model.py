@@ -17,8 +17,8 @@ from gputui.tui.monitor.gpu_pane import gpu_pane, has_account
 from gputui.tui.monitor.gpu_rows import GpuRows
 from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Layout, Rect, laid_out
-from gputui.tui.monitor.look import ChartPool, Look
 from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
+from gputui.tui.monitor.pane_context import ChartPool, PaneContext
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
 from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback
 
 TICK_NS = SECOND_NS // 4
-"""A picture without a new sample is drawn anew at most this often: only ages can have changed."""
+"""Without a new sample, redraw at most this often: only ages can have changed."""
 _SEEK_S, _LEAP_SHARE = 10.0, 0.1
 _LONGEST_CHART_NS = ZOOMS_MIN[-1] * 60 * SECOND_NS
 _HISTORY_GPU = {metric.id: metric.amount for metric in METRICS}
@@ -59,8 +59,8 @@ _HISTORY_HOST = {metric.id: metric.amount for metric in HOST_METRICS}
 
 
 @dataclass(slots=True)
-class _Held:
-    """What a picture is made of; pausing keeps a copy."""
+class _Snapshot:
+    """What a frame shows; pausing keeps a copy."""
 
     sample: LiveSample
     history: History
@@ -70,7 +70,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Hits:
-    """What stands where in the last picture, for clicks."""
+    """What was drawn where in the last frame, for clicks."""
 
     gpus: list[tuple[Rect, int]] = field(default_factory=list)
     processes: Rect | None = None
@@ -78,11 +78,11 @@ class _Hits:
 
 
 _LEAST_LEFT = 16
-"""Cells for the name of the program and of the box, before words at the right give way."""
+"""Cells for the names of the program and the box, before text at the right is dropped."""
 
 
 class MonitorModel:
-    """All that the Monitor screen knows; whoever has the terminal shows its lines and does its requests."""
+    """The state of the Monitor screen; the caller shows its lines and handles its requests."""
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class MonitorModel:
         recording: Playback | None = None,
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`usd_per_hour` is the price of the whole box; `user` is who looks: processes of others are told.
+        """`usd_per_hour` is the price of the whole box; processes of other users than `user` are counted.
 
-        `screens` names the screens of the app, at the right end of the first line; `opening`
-        are the keys to them. `caution` stands before the title in every picture: that these are no
-        measurements. With a `recording` samples are its own: keys move it, and ages are told by its clock.
+        `screens` lists the screens of the app, at the right end of the first line; `opening` are the keys to
+        them. `caution`, for a feed without real measurements, is shown before the title. With a `recording`,
+        keys control its position, and ages refer to its clock.
         """
         self._recording = recording
         self.actions = ACTIONS if recording is None else REPLAY_ACTIONS
-        """What `press` takes."""
-        if recording is not None:  # which holds no process lists
+        """The actions of `press`."""
+        if recording is not None:  # recordings have no process lists
             settings = replace(settings, show_processes=False)
         self._screens = screens
         self._opening = tuple(opening)
@@ -120,7 +120,7 @@ class MonitorModel:
         self._history = History()
         self._ledger = Ledger(usd_per_hour)
         self._sample: LiveSample | None = None
-        self._paused: _Held | None = None
+        self._paused: _Snapshot | None = None
         self._charts = ChartPool()
         self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
@@ -177,27 +177,26 @@ class MonitorModel:
 
     @property
     def settings(self) -> MonitorSettings:
-        """As they are now, to be kept when the screen is left."""
+        """The current settings, to be saved on exit."""
         return replace(
             self._settings, sort=self._table.sort, descending=self._table.descending, tree=self._table.tree
         )
 
     @property
     def is_typing(self) -> bool:
-        """Whether letters go to the filter, through `type`, and are no keys."""
+        """Whether letters go to the filter, through `type`, instead of `press`."""
         return self._mode == "filter"
 
     @property
     def is_paused(self) -> bool:
-        """Whether the picture is held."""
         return self._paused is not None
 
     def name_screens(self, screens: Line) -> None:
-        """What stands at the right end of the first line from now on."""
+        """Replace the right end of the first line."""
         self._screens = screens
 
     def add(self, sample: LiveSample) -> None:
-        """The newest sample; also while the picture is paused. The same one again changes nothing."""
+        """Add the newest sample, even while paused. Adding it again changes nothing."""
         if sample is self._sample:
             return
         before, self._sample = self._sample, sample
@@ -207,7 +206,7 @@ class MonitorModel:
             self._catch_up(self._recording, before, sample)
 
     def _catch_up(self, recording: Playback, before: LiveSample | None, sample: LiveSample) -> None:
-        """Have charts and sums as if the recording had been played from its start to this sample."""
+        """Update charts and totals as if the recording had been played from its start to this sample."""
         if before is None or sample.t_ns < before.t_ns:
             before, self._history, self._charts = None, History(), ChartPool()
             self._ledger = Ledger(self._ledger.usd_per_hour)
@@ -217,7 +216,8 @@ class MonitorModel:
             self._take_in(between, int(2.5 * max(step_ns, recording.interval_s * SECOND_NS)), sample.t_ns)
 
     def _take_in(self, sample: LiveSample, hold_ns: int, shown_ns: int = 0) -> None:
-        """Values stand for `hold_ns` where none follow; charts that are shown at an instant end there."""
+        """Values last for `hold_ns` if none follow; samples too old for charts that end at `shown_ns` are
+        skipped."""
         if sample.t_ns > shown_ns - _LONGEST_CHART_NS:
             hold_ns = max(3 * SECOND_NS, hold_ns)
             for device in sample.gpus:
@@ -238,14 +238,14 @@ class MonitorModel:
         self._history.add(device.device, device.t_ns, values, hold_ns)
 
     def say(self, text: str, style: str = "warn") -> None:
-        """A sentence for the last line, until the next key."""
+        """Show a message in the last line, until the next key."""
         self._message, self._message_style = clean(text[:1000]), style
         self._changes += 1
 
     # Keys
 
     def press(self, action_id: str) -> Request | None:
-        """Do an action of ACTIONS; what is to be done outside of the picture, if anything."""
+        """Run an action of ACTIONS; returns a request that the caller must handle, if any."""
         does = self._does.get(action_id)
         if does is None:
             return None
@@ -255,13 +255,13 @@ class MonitorModel:
         return does()
 
     def type(self, text: str) -> None:
-        """Letters for the filter; without effect while none is typed."""
+        """Add letters to the filter, while it is being typed."""
         if self._mode == "filter":
             self._table.filter = (self._table.filter + clean(text[:LONGEST_FILTER]))[:LONGEST_FILTER]
             self._changes += 1
 
     def click(self, x: int, y: int) -> None:
-        """Select what stands in a cell, or sort by the column whose title does."""
+        """Select what is at a cell, or sort by the column with that title."""
         self._changes += 1
         self._message = ""
         if self._question is not None:
@@ -295,7 +295,7 @@ class MonitorModel:
         elif self._paused is not None:
             self._paused = None
         elif self._sample is not None:
-            self._paused = _Held(self._sample, self._history.copied(), self._ledger.copied(), self._now())
+            self._paused = _Snapshot(self._sample, self._history.copied(), self._ledger.copied(), self._now())
 
     def _seek_by(self, seconds: float) -> None:
         if self._recording is not None:
@@ -325,7 +325,7 @@ class MonitorModel:
         self._table.tree = not self._table.tree
 
     def _take_processes(self) -> None:
-        """Have the rows of the table in order before something is done to them."""
+        """Sort the rows of the table before an action on them."""
         sample = self._paused.sample if self._paused is not None else self._sample
         if sample is not None and self._settings.show_processes:
             self._table.take(sample.processes)
@@ -339,7 +339,7 @@ class MonitorModel:
         elif self._mode in ("details", "keys"):
             self._scroll = max(self._scroll + by, 0)
         elif self._recording is not None:
-            return  # it has no list of processes
+            return  # recordings have no process lists
         elif not self._settings.show_processes:
             self.say("processes are hidden: p shows them")
         elif abs(by) == 10**9:
@@ -380,13 +380,13 @@ class MonitorModel:
             self._mode, self._scroll, self._question = "details", 0, None
 
     def _open(self, mode: str) -> None:
-        """A list that needs no GPU; the same key closes it."""
+        """Show a list that needs no GPU, or close it if it is open."""
         self._mode, self._scroll, self._question = ("" if self._mode == mode else mode), 0, None
 
     def _toggle(self) -> Request | None:
         if self._question is not None:
-            asked, self._question = self._question, None
-            return EndProcess(asked.pid, asked.start_ticks, SIGNALS[asked.signal])
+            question, self._question = self._question, None
+            return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal])
         if self._mode == "filter":
             self._mode = ""
         elif self._mode == "metrics":
@@ -461,21 +461,21 @@ class MonitorModel:
     # Pictures
 
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
-        """The picture, exactly `height` lines of exactly `width` cells.
+        """The frame, exactly `height` lines of exactly `width` cells.
 
-        A line that has not changed is the same object as in the last picture. `now_ns` is monotonic, as the
-        times of samples are; those of a recording are on its own clock, which stands at the sample.
+        Unchanged lines are the same objects as in the last frame. `now_ns` is monotonic, as are the times of
+        samples; a recording has its own clock, which is at the sample.
         """
         if self._recording is not None and self._sample is not None:
             now_ns = self._sample.t_ns
-        held = self._paused or (
-            _Held(self._sample, self._history, self._ledger, now_ns) if self._sample is not None else None
+        snapshot = self._paused or (
+            _Snapshot(self._sample, self._history, self._ledger, now_ns) if self._sample is not None else None
         )
-        tick = None if held is None else held.now_ns // TICK_NS
-        drawn_of = (width, height, self._changes, tick, id(held.sample) if held is not None else None)
+        tick = None if snapshot is None else snapshot.now_ns // TICK_NS
+        drawn_of = (width, height, self._changes, tick, id(snapshot.sample) if snapshot is not None else None)
         if drawn_of == self._drawn_of:
             return self._lines
-        lines = self._picture(held, width, height)
+        lines = self._picture(snapshot, width, height)
         if self._ascii_only:
             lines = [in_ascii(line) for line in lines]
         before = self._lines
@@ -484,22 +484,23 @@ class MonitorModel:
             for row, line in enumerate(lines)
         )
         self._drawn_of = drawn_of
-        self._drawn_sample = held.sample if held is not None else None  # so that its id stays its own
+        # kept, so that its id is not reused
+        self._drawn_sample = snapshot.sample if snapshot is not None else None
         return self._lines
 
-    def _picture(self, held: _Held | None, width: int, height: int) -> list[Line]:
+    def _picture(self, snapshot: _Snapshot | None, width: int, height: int) -> list[Line]:
         self._hits = _Hits()
         self._width = width
         if width < MIN_WIDTH or height < MIN_HEIGHT:
-            said = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
-            rows = wrapped(said, width, height) if width > 0 and height > 0 else []
+            text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
+            rows = wrapped(text, width, height) if width > 0 and height > 0 else []
             return filled([fitted((Span(row),), width) for row in rows], width, height)
-        if held is None:
+        if snapshot is None:
             head = self._header(width)
             return filled(
                 [head, fitted((Span("waiting for the first reading", "dim"),), width)], width, height
             )
-        sample = held.sample
+        sample = snapshot.sample
         gpus = _parents(sample.gpus)
         names = {device.device for device in gpus}
         instances: dict[int, list[DeviceSample]] = {device: [] for device in names}
@@ -510,25 +511,25 @@ class MonitorModel:
             self._selected_gpu = None
         if self._settings.show_processes:
             self._table.take(sample.processes)
-        look = self._look(held)
+        context = self._context(snapshot)
         foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(
-                held.now_ns,
+                snapshot.now_ns,
                 gpu,
-                held.ledger.account(gpu.device).slowed,
+                snapshot.ledger.account(gpu.device).slowed,
                 foreign.get(gpu.device, 0),
-                look.stale_after_s,
+                context.stale_after_s,
             )
             for gpu in (*gpus, *(one for of_gpu in instances.values() for one in of_gpu))
         }
         lines = [self._header(width)]
         out_of_sight = hidden_gpus = 0
         if self._mode in ("metrics", "keys") or (self._mode == "details" and gpus):
-            lines += self._list(look, gpus, findings, sample, width, height - 2)
+            lines += self._list(context, gpus, findings, sample, width, height - 2)
         else:
             panes, out_of_sight, hidden_gpus = self._panes(
-                look, sample, gpus, instances, findings, width, height - 2
+                context, sample, gpus, instances, findings, width, height - 2
             )
             lines += panes
         self._charts.turn()
@@ -536,15 +537,15 @@ class MonitorModel:
         lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
         return lines
 
-    def _look(self, held: _Held) -> Look:
+    def _context(self, snapshot: _Snapshot) -> PaneContext:
         metrics = tuple(m for m in map(metric_named, self._settings.metrics) if m is not None)
-        return Look(
-            held.now_ns,
+        return PaneContext(
+            snapshot.now_ns,
             self._settings.zoom_min * 60 * SECOND_NS,
             self._units,
             metrics,
-            held.history,
-            held.ledger,
+            snapshot.history,
+            snapshot.ledger,
             self._charts,
             self._ascii_only,
             max(STALE_AFTER_S, 2.5 * (self._recording or self._settings).interval_s),
@@ -552,7 +553,7 @@ class MonitorModel:
 
     def _panes(
         self,
-        look: Look,
+        context: PaneContext,
         sample: LiveSample,
         gpus: Sequence[DeviceSample],
         instances: Mapping[int, Sequence[DeviceSample]],
@@ -560,13 +561,15 @@ class MonitorModel:
         width: int,
         height: int,
     ) -> tuple[list[Line], int, int]:
-        """GPUs, host and processes; how many lines of processes, and how many GPUs, are out of sight."""
+        """GPUs, host and processes; the numbers of process lines and of GPUs out of view."""
         shows = self._settings.show_processes
         layout = laid_out(width, height, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
         lines: list[Line] = []
         hidden_gpus = 0
         if layout.form == "rows":
-            drawn = self._gpu_rows.drawn(look, layout, gpus, instances, findings, self._selected_gpu, width)
+            drawn = self._gpu_rows.drawn(
+                context, layout, gpus, instances, findings, self._selected_gpu, width
+            )
             self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
             lines, hidden_gpus = drawn.lines, drawn.hidden
         band: list[list[Line]] = []
@@ -574,7 +577,7 @@ class MonitorModel:
             self._hits.gpus.append((_below_header(box), gpu.device))
             band.append(
                 gpu_pane(
-                    look,
+                    context,
                     gpu,
                     instances[gpu.device],
                     findings[gpu.device],
@@ -588,13 +591,13 @@ class MonitorModel:
             if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
                 lines += side_by_side(band, width)
                 band = []
-        lines += self._host(look, layout, sample, gpus, instances, width)
+        lines += self._host(context, layout, sample, gpus, instances, width)
         lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
         return lines + lower, out_of_sight, hidden_gpus
 
     def _host(
         self,
-        look: Look,
+        context: PaneContext,
         layout: Layout,
         sample: LiveSample,
         gpus: Sequence[DeviceSample],
@@ -604,19 +607,21 @@ class MonitorModel:
         """The host; above it, on a box without GPUs, why there are none."""
         rows = layout.host.height
         if layout.form == "none":
-            told = no_gpu_lines(
+            reasons = no_gpu_lines(
                 sample.absent,
                 width,
                 max(rows - (3 if rows >= 8 else 1), 1),
                 "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:]),
             )
-            return told + host_pane(look, sample.host, (), width, rows - len(told), is_told=True)
-        accounts = [look.ledger.account(gpu.device) for gpu in gpus]
-        is_told = layout.form == "panes" and all(
+            return reasons + host_pane(
+                context, sample.host, (), width, rows - len(reasons), panes_show_accounts=True
+            )
+        accounts = [context.ledger.account(gpu.device) for gpu in gpus]
+        panes_show_accounts = layout.form == "panes" and all(
             has_account(box.height, len(instances[gpu.device]))
             for gpu, box in zip(gpus, layout.gpus, strict=True)
         )
-        return host_pane(look, sample.host, accounts, width, rows, is_told=is_told)
+        return host_pane(context, sample.host, accounts, width, rows, panes_show_accounts=panes_show_accounts)
 
     def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
@@ -637,21 +642,21 @@ class MonitorModel:
         return fitted((*lefts, Span(" "), *rights), width)
 
     def _lower(self, box: Rect, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
-        """The processes, and how many of them are out of sight."""
+        """The processes, and the number of those out of view."""
         if not shows:
             return [], 0
         if not box.height:
             return [], len(self._table.rows)
         if isinstance(sample.processes, Missing):
-            said = wrapped(f"no processes: {clean(sample.processes.reason)}", box.width, box.height)
-            return filled([fitted((Span(row, "dim"),), box.width) for row in said], box.width, box.height), 0
+            text = wrapped(f"no processes: {clean(sample.processes.reason)}", box.width, box.height)
+            return filled([fitted((Span(row, "dim"),), box.width) for row in text], box.width, box.height), 0
         self._hits.processes = _below_header(box)
         self._page = max(self._table.in_sight - 1, 1)
         return self._table.drawn(box.width, box.height, self._units)
 
     def _list(
         self,
-        look: Look,
+        context: PaneContext,
         gpus: Sequence[DeviceSample],
         findings: Mapping[int, Sequence[GpuFinding]],
         sample: LiveSample,
@@ -671,11 +676,11 @@ class MonitorModel:
             self._selected_gpu = gpus[0].device
         gpu = next(one for one in gpus if one.device == self._selected_gpu)
         instances = [one for one in sample.gpus if one.parent == gpu.device]
-        lines = details_lines(look, gpu, findings[gpu.device], instances, len(gpus), sample.absent, width)
+        lines = details_lines(context, gpu, findings[gpu.device], instances, len(gpus), sample.absent, width)
         return self._scrolled(lines, width, height)
 
     def _scrolled(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:
-        """As far as `_scroll` says, and how much is below."""
+        """The visible part at `_scroll`, with the number of lines below."""
         self._scroll = min(self._scroll, max(len(lines) - height, 0))
         below = len(lines) - height - self._scroll
         seen = list(lines[self._scroll : self._scroll + height])
@@ -684,7 +689,7 @@ class MonitorModel:
         return filled(seen, width, height)
 
     def _scroll_top(self, height: int) -> int:
-        """The first line in sight of the metrics, so that the cursor is."""
+        """The first visible line of the metrics; keeps the cursor visible."""
         return max(self._scroll + 2 - height, 0)
 
     def _status(
@@ -705,9 +710,9 @@ class MonitorModel:
         if self._message:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
         counts = counts_text(hidden_gpus, hidden_processes)
-        ailing = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
-        if ailing and self._selected_gpu is not None and not self._mode:
-            line = finding_line(self._selected_gpu, ailing[0], counts, width)
+        of_selected = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
+        if of_selected and self._selected_gpu is not None and not self._mode:
+            line = finding_line(self._selected_gpu, of_selected[0], counts, width)
             if line is not None:
                 return line
         has_process = self._settings.show_processes and table.total > 0
@@ -716,7 +721,7 @@ class MonitorModel:
 
 
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
-    """GPUs without their instances; an instance whose GPU is not told of counts as one."""
+    """GPUs without their instances; an instance whose GPU is not in the sample counts as one."""
     names = {device.device for device in gpus if device.parent is None}
     return [
         _without_readings(device) if device.problem is not None and is_lost(device.problem) else device
@@ -741,7 +746,7 @@ _OF_THE_DEVICE = frozenset(
 
 
 def _without_readings(device: DeviceSample) -> DeviceSample:
-    """A lost GPU as what it was: nothing that was read of it is true any more."""
+    """A lost GPU with its static properties: its last readings are no longer true."""
     gone = device.problem or Missing("the GPU is lost")
     values = {key: value if key in _OF_THE_DEVICE else gone for key, value in device.values.items()}
     return replace(device, values=values)

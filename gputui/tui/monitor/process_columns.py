@@ -1,4 +1,4 @@
-"""The columns of the process table: what is shown, how wide, and how it is sorted."""
+"""The columns of the process table: contents, widths and sort keys."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from gputui.tui.monitor.metrics import ABSENT, Units, memory
 from gputui.tui.widgets.cells import clean
 
 Key = float | str | None
-"""What a column is sorted by; None stands last, whichever way round."""
+"""A sort key; None always comes last."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessColumn:
-    """One column; adding one is a line in COLUMNS."""
+    """One column; to add one, add a line to COLUMNS."""
 
     id: str
-    """As it stands in the settings."""
+    """As in the settings."""
     title: str
     width: int
-    """0: all that is left."""
+    """0: the remaining width."""
     is_right: bool
     dropped: int
-    """The higher, the sooner it gives way in a narrow terminal; 0 stays."""
+    """Columns with higher values are dropped first in a narrow terminal; 0 is never dropped."""
     show: Callable[[ProcessSample, Units], str]
     key: Callable[[ProcessSample], Key]
     is_descending: bool
-    """How it is sorted when it is chosen."""
+    """The default sort direction."""
 
 
 def time_text(seconds: float) -> str:
-    """`12 s`, `35 min`, `5.2 h`, `3.1 d`: at most seven cells, and seldom another."""
+    """`12 s`, `35 min`, `5.2 h`, `3.1 d`: at most seven cells, and seldom changing."""
     if seconds < 60:
         return f"{max(seconds, 0):.0f} s"
     if seconds < 3600:
@@ -43,7 +43,7 @@ def time_text(seconds: float) -> str:
 
 
 def is_of_here(process: ProcessSample) -> bool:
-    """False if its PID is a number of the host, or of another container, that means nothing here."""
+    """False if its PID belongs to the host or another container, and is meaningless here."""
     return process.command in (ENDED, FOREIGN, HIDDEN) or not (
         isinstance(process.start_ticks, Missing)
         and isinstance(process.command, Missing)
@@ -52,13 +52,13 @@ def is_of_here(process: ProcessSample) -> bool:
 
 
 def gpu_memory(process: ProcessSample) -> tuple[float | None, bool]:
-    """What a process has on all its GPUs, and whether that is all of it; None if nothing is known."""
+    """Memory on all its GPUs, and whether that is all of it; None if nothing is known."""
     known = [use.memory_bytes for use in process.uses if not isinstance(use.memory_bytes, Missing)]
     return (float(sum(known)) if known else None), len(known) == len(process.uses)
 
 
 def sm_share(process: ProcessSample) -> float | None:
-    """SM % added up over its GPUs; None if nothing is known."""
+    """The sum of SM % over its GPUs; None if nothing is known."""
     known = [use.sm_pct for use in process.uses if not isinstance(use.sm_pct, Missing)]
     return sum(known) if known else None
 
@@ -168,7 +168,7 @@ COLUMNS: tuple[ProcessColumn, ...] = (
     ProcessColumn("command", "COMMAND", 0, False, 0, lambda p, u: command_text(p), command_text, False),
 )
 LEAST_COMMAND = 12
-"""Cells that the command keeps before other columns give way."""
+"""Cells that the command keeps; other columns are dropped for it."""
 
 
 def column_named(name: str) -> ProcessColumn:
@@ -177,7 +177,7 @@ def column_named(name: str) -> ProcessColumn:
 
 
 def columns_for(width: int, *, has_slices: bool = False) -> tuple[ProcessColumn, ...]:
-    """Those that have room, with all that is left for the command; slices where there are any."""
+    """The columns that fit, the rest of the width for the command; slices only if there are any."""
     shown = [column for column in COLUMNS if has_slices or column.id != "slice"]
     while sum(column.width + 1 for column in shown) + LEAST_COMMAND - 1 > width:
         giving_way = max(shown, key=lambda column: column.dropped)

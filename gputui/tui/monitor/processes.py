@@ -24,7 +24,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, left, right
 
 Identity = tuple[int, int | None]
-"""PID and start time: together one process."""
+"""PID and start time, which together identify a process."""
 LONGEST_FILTER = 200
 _Order = Callable[[list[ProcessSample]], list[ProcessSample]]
 
@@ -36,7 +36,7 @@ def identity(process: ProcessSample) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """One process at its place in the table."""
+    """One process and its place in the tree."""
 
     process: ProcessSample
     branch: str
@@ -44,7 +44,7 @@ class ProcessRow:
 
 
 class ProcessList:
-    """What is shown of the processes, and which is selected."""
+    """The rows of the process table, and the selected one."""
 
     def __init__(self, sort: str, *, descending: bool, tree: bool) -> None:
         self.sort = sort
@@ -54,25 +54,25 @@ class ProcessList:
         self.rows: tuple[ProcessRow, ...] = ()
         self.total = 0
         self._has_slices = False
-        """Whether a process is on a MIG instance: all rows have a column for it then."""
+        """Whether a process is on a MIG instance; then the table has a column for instances."""
         self.selected: Identity | None = None
         self.top = 0
-        """The first row in sight."""
+        """The first visible row."""
         self.in_sight = 0
-        """How many rows the last picture had."""
+        """Number of rows of the last frame."""
         self._place = 0
         self._made_of: tuple[object, ...] = ()
         self._held: tuple[ProcessSample, ...] | Missing = ()
         self._lines: dict[tuple[Identity, bool, int, bool], tuple[ProcessRow, Units, Line]] = {}
 
     def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
-        """Put rows in order, if anything has changed since they were."""
+        """Sort and filter the processes, if anything has changed."""
         made_of = (id(processes), self.sort, self.descending, self.tree, self.filter)
         if made_of == self._made_of:
             return
         self._made_of = made_of
         known = () if isinstance(processes, Missing) else processes
-        self._held = processes  # so that its id stays its own
+        self._held = processes  # keeps its id from being reused
         self.total = len(known)
         self._has_slices = any(map(is_on_mig, known))
         wanted = self.filter.casefold()
@@ -100,18 +100,18 @@ class ProcessList:
                 self._place = place
                 return
         if not self.rows:
-            return  # a filter that hides all keeps the selection for when it is taken back
+            return  # keeps the selection for when the filter is removed
         if self.filter:
             return
         self._place = min(self._place, len(self.rows) - 1)
         self.selected = identity(self.rows[self._place].process)
 
     def selected_process(self) -> ProcessSample | None:
-        """The process that is selected, if it is among the rows."""
+        """The selected process, if it is among the rows."""
         return next((row.process for row in self.rows if identity(row.process) == self.selected), None)
 
     def move(self, by: int) -> None:
-        """Select another row; the first movement selects the first row in sight."""
+        """Move the selection; the first movement selects the first visible row."""
         if not self.rows:
             return
         if self.selected_process() is None:
@@ -120,21 +120,21 @@ class ProcessList:
         self.select(self._place + by)
 
     def select(self, place: int) -> None:
-        """Select the row at a place, the nearest there is."""
+        """Select the row at a place, or the nearest."""
         if not self.rows:
             return
         self._place = min(max(place, 0), len(self.rows) - 1)
         self.selected = identity(self.rows[self._place].process)
 
     def sort_by(self, name: str) -> None:
-        """By this column; by the same one again, the other way round."""
+        """Sort by this column; if already sorted by it, reverse the order."""
         if name == self.sort:
             self.descending = not self.descending
         else:
             self.sort, self.descending = name, column_named(name).is_descending
 
     def sort_by_next(self, width: int) -> None:
-        """By the next column of those that a table of this width shows."""
+        """Sort by the next column that is visible at this width."""
         shown = [column.id for column in self._columns(width)]
         names = [column.id for column in COLUMNS]
         at = names.index(self.sort) if self.sort in names else -1
@@ -142,7 +142,7 @@ class ProcessList:
         self.sort_by(next((name for name in after if name in shown and name != self.sort), self.sort))
 
     def drawn(self, width: int, height: int, units: Units) -> tuple[list[Line], int]:
-        """The table in its box, and how many processes are out of sight without a line that says so."""
+        """The table in its box, and the number of processes out of view that no line mentions."""
         columns = self._columns(width)
         lines = [self._heading(columns, width)]
         room = height - 1
@@ -170,8 +170,8 @@ class ProcessList:
             lines.append(known[2])
         self._lines = kept
         if not self.rows and room > 0:
-            said = "no process matches" if self.filter else "no process uses a GPU"
-            lines.append(fitted((Span(said, "dim"),), width))
+            text = "no process matches" if self.filter else "no process uses a GPU"
+            lines.append(fitted((Span(text, "dim"),), width))
         while len(lines) < height - has_count:
             lines.append(fitted((), width))
         if has_count:
@@ -189,7 +189,7 @@ class ProcessList:
         return columns_for(width, has_slices=self._has_slices)
 
     def column_at(self, x: int, width: int) -> str:
-        """The column that stands in a cell of the heading, empty if none does."""
+        """The column at a cell of the heading, empty if there is none."""
         start = 0
         for column in self._columns(width):
             end = start + column.width if column.width else width
@@ -245,7 +245,7 @@ def _matches(process: ProcessSample, wanted: str) -> bool:
 
 
 def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[ProcessRow, ...]:
-    """Each process below the one that started it, if that is shown too; siblings in the table's order."""
+    """Each process below its parent, if that is in the table; siblings in the table's order."""
     here = {process.pid: process for process in processes}
     children: dict[int, list[ProcessSample]] = {}
     roots: list[ProcessSample] = []
@@ -272,7 +272,7 @@ def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[ProcessRo
                 waiting.append((child, below + ("└ " if last else "├ "), below + ("  " if last else "│ ")))
 
     place(roots)
-    for process in processes:  # PIDs that were given anew can point at each other in a ring
+    for process in processes:  # reused PIDs can form cycles
         if id(process) not in placed:
             place([process])
     return tuple(rows)

@@ -1,4 +1,4 @@
-"""A replay in the Monitor: where it stands, and the charts that belong there."""
+"""Controls and position of a replay in the Monitor."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback
 
 SPEEDS: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
-_TELLS_TIME_OF_DAY = 110
-"""Columns from which on the header has the time of day too."""
+_TIME_OF_DAY_FROM = 110
+"""Width from which on the header includes the time of day."""
 
 
 def pause_or_go_on(recording: Playback) -> None:
-    """Behind the end there is nothing to go on to: it begins again."""
+    """Pause or resume; at its end, start again."""
     if recording.has_ended:
         recording.seek(0.0)
         recording.pause(False)
@@ -26,7 +26,7 @@ def pause_or_go_on(recording: Playback) -> None:
 
 
 def change_speed(recording: Playback, by: int) -> None:
-    """To the next of SPEEDS, up or down."""
+    """Change to the next of SPEEDS, up or down."""
     now = recording.speed
     faster = [speed for speed in SPEEDS if speed > now]
     slower = [speed for speed in SPEEDS if speed < now]
@@ -37,10 +37,10 @@ def change_speed(recording: Playback, by: int) -> None:
 
 
 def position_spans(recording: Playback, width: int) -> list[Span]:
-    """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; the time of day where there is room."""
+    """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; with the time of day if it fits."""
     place = f"{clock_text(recording.position_s, recording.duration_s)} of {clock_text(recording.duration_s)}"
     words = [f"{recording.speed:g}x"]
-    if width >= _TELLS_TIME_OF_DAY:
+    if width >= _TIME_OF_DAY_FROM:
         instant_s = recording.started_utc_us / 1e6 + recording.position_s
         words.insert(0, datetime.fromtimestamp(instant_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
     state, style = "playing", "good"
@@ -52,7 +52,7 @@ def position_spans(recording: Playback, width: int) -> list[Span]:
 
 
 def clock_text(seconds: float, of_s: float = 0.0) -> str:
-    """`0:07`, `1:02:03`: with hours where `of_s` has them."""
+    """`0:07`, `1:02:03`: with hours if `of_s` has them."""
     whole = math.floor(seconds)
     minutes, rest = divmod(whole, 60)
     if max(whole, math.floor(of_s)) < 3600:

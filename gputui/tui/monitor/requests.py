@@ -1,4 +1,4 @@
-"""What a key asks of those around the picture."""
+"""Requests of the Monitor's model to its surroundings."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ class EndProcess:
 
     pid: int
     start_ticks: int
-    """The process now holding the PID must have started then."""
+    """Start time, which must match that of the process with this PID."""
     signal: str
     """`SIGTERM`, `SIGINT`, `SIGHUP` or `SIGKILL`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetInterval:
-    """Sample so often from now on."""
+    """Change the sampling interval."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class WantProcesses:
-    """Ask for processes from now on, or no longer: they are the dearest to read."""
+    """Start or stop sampling processes, which are the most expensive to read."""
 
     wanted: bool
 

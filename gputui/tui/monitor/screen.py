@@ -1,4 +1,4 @@
-"""The Monitor as a screen: paints what its model draws, passes keys on, and never waits for the collector."""
+"""The Monitor as a screen: draws its model's lines, forwards keys, and never waits for the collector."""
 
 from __future__ import annotations
 
@@ -29,38 +29,36 @@ from gputui.tui.widgets.app_context import shell_of
 
 PAINT_EVERY_S = 1.0
 _SLACK_S = 0.1
-"""A sample this much early is painted when it comes; without one the picture is painted this much late."""
+"""A sample this much early is drawn when it arrives; without a sample, the frame is drawn this much late."""
 _BEGINNING_S = 2.0
 _PAINT_FIRST_EVERY_S = 0.1
-"""At the beginning the devices come one by one; nobody should wait a second for the first of them."""
+"""At the start devices arrive one by one, and the first should be visible at once."""
 SLOW_FRAME_S = 0.5
-"""From this round trip on, the picture says that the link is slow."""
+"""From this round trip on, the frame says that the link is slow."""
 
 
 class Feed(Protocol):
-    """Where samples come from: this box, made-up GPUs, or a stored run."""
+    """A source of samples: this box, simulated GPUs, or a recording."""
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start sampling; returns at once."""
 
     def latest(self) -> LiveSample:
-        """What is known now, at once; the same object as before if nothing has changed."""
+        """The current sample, at once; the same object as before if nothing has changed."""
 
-    def want_processes(self, wanted: bool) -> None:
-        """Whether to read process lists."""
+    def want_processes(self, wanted: bool) -> None: ...
 
-    def set_interval(self, interval_s: float) -> None:
-        """Sample this often."""
+    def set_interval(self, interval_s: float) -> None: ...
 
     def close(self) -> None:
         """End within 0.1 s, even while a call hangs."""
 
 
 class SamplesArrived(Message, bubble=False):
-    """The collector has something new."""
+    """The collector has a new sample."""
 
     def can_replace(self, message: Message) -> bool:
-        """What is new is asked for when it is drawn: one message is as good as two."""
+        """The sample is fetched when it is drawn: one message is as good as two."""
         return isinstance(message, SamplesArrived)
 
 
@@ -90,37 +88,32 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}
 
     def compose(self) -> ComposeResult:
-        """The one widget."""
         yield self._view
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What is below the view, which covers all of it."""
+        """Blank: the view covers everything."""
         return [Strip.blank(crop.width)] * crop.height
 
     def on_mount(self) -> None:
-        """Begin to listen."""
         self._mounted_s = monotonic()
         self._model.add(self._feed.latest())
         self._bell.listener = self._rung
-        width, height = self.app.size  # of the view it will have: the first frame is a picture, not a blank
+        width, height = self.app.size  # the size the view will have: the first frame is not blank
         self._view.show(self._model.lines(width, height, monotonic_ns()))
 
     def on_unmount(self) -> None:
-        """Listen no more."""
         self._bell.listener = None
         if self._next is not None:
             self._next.cancel()
 
     def on_screen_resume(self) -> None:
-        """Another screen was left for this one."""
         self.call_next(self.paint)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another size: another picture."""
         self.call_next(self.paint)
 
     def on_samples_arrived(self) -> None:
-        """Every sample goes into the charts; the picture follows at most once a second."""
+        """Add the sample to the charts; draw at most once a second."""
         now = monotonic()
         is_new = now - self._mounted_s < _BEGINNING_S
         wait_s = self._painted_s + (_PAINT_FIRST_EVERY_S if is_new else PAINT_EVERY_S - _SLACK_S) - now
@@ -132,10 +125,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self._again_in(wait_s)
 
     def on_key(self, event: events.Key) -> None:
-        """Letters while text is typed, else the keys of the model, in the order they were typed.
+        """Forward letters while text is typed, else the keys of the model, in the order they were typed.
 
-        As bindings they would be looked up later, by the app: of a burst the first key would come too late to
-        change what the others mean.
+        The app would look up bindings later: the first key of a burst would come too late to change the
+        meaning of the others.
         """
         if self._model.is_typing and event.is_printable and event.character is not None:
             self._model.type(event.character)
@@ -148,13 +141,13 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         event.prevent_default()
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text from elsewhere is text, or nothing."""
+        """Pasted text goes to the filter, or nowhere."""
         if self._model.is_typing:
             self._model.type(event.text)
             self.paint()
 
     def on_click(self, event: events.Click) -> None:
-        """The mouse is an extra: whatever it does, keys do too."""
+        """Open a screen by its name, or click in the frame; keys can do the same."""
         app = shell_of(self)
         if app.has_screens and event.screen_y == 0:
             found = screen_at(event.screen_x, self.size.width)
@@ -165,33 +158,30 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.paint()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves what the arrows move."""
         self.press("down")
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves what the arrows move."""
         self.press("up")
 
     def say(self, text: str, style: str = "") -> None:
-        """One sentence in the last line."""
+        """Show a message in the last line."""
         self._model.say(text, style)
         self.paint()
 
     def name_screens(self, screens: Line) -> None:
-        """Have the picture name the screens so."""
         self._model.name_screens(screens)
         self.paint()
 
     def press(self, action_id: str) -> None:
-        """Do an action of the model: what it changes is seen at once."""
+        """Run an action of the model, and draw the result at once."""
         request = self._model.press(action_id)
         if request is not None:
             self._on_request(request)
         self.paint()
 
     def paint(self) -> None:
-        """Draw the picture as it is now, and see to it that it is drawn again in a second."""
-        self._model.add(self._feed.latest())  # no bell rings when a call hangs
+        """Draw the frame, and schedule the next one."""
+        self._model.add(self._feed.latest())  # the bell does not ring while a call hangs
         width, height = self._view.size
         self._painted_s = monotonic()
         self._again_in(PAINT_EVERY_S + _SLACK_S)

@@ -1,4 +1,4 @@
-"""How the monitor is to look, and its file."""
+"""The settings of the monitor, and their file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_FILE = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """What is remembered from one day to the next."""
+    """Settings that are kept between sessions."""
 
     interval_s: float = 1.0
     """0.2 to 10."""
@@ -37,18 +37,18 @@ class MonitorSettings:
     descending: bool = True
     tree: bool = False
     notify: bool = False
-    """Whether the terminal rings for runs; of all screens."""
+    """Whether the terminal notifies of runs, on all screens."""
 
 
 def load_settings(path: Path) -> tuple[MonitorSettings, str]:
-    """The settings in a file, and a sentence on what of it could not be used, empty if nothing.
+    """The settings in a file, and a message about those that could not be used, empty if there are none.
 
-    No file means defaults and no sentence. What is unknown or out of range is left at its default.
+    A missing file means defaults and no message. Unknown keys and values out of range are ignored.
     """
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST_FILE).decode("utf-8")
-        import tomllib  # 2 ms before the first picture, for those who have a file
+        import tomllib  # only if there is a file: it takes 2 ms before the first frame
 
         table = tomllib.loads(text)
     except FileNotFoundError:
@@ -71,8 +71,8 @@ def load_settings(path: Path) -> tuple[MonitorSettings, str]:
 
 
 def save_settings(path: Path, settings: MonitorSettings) -> None:
-    """Write the file as a whole or not at all. Raises GputuiError if that cannot be done."""
-    import tempfile  # at the end: it is no part of the way to the first picture
+    """Write the file atomically. Raises GputuiError if that fails."""
+    import tempfile  # here: it is not needed for the first frame
 
     text = "# Written by gputui when its monitor is left.\n" + "".join(
         f"{field.name} = {_toml(getattr(settings, field.name))}\n" for field in fields(settings)
@@ -97,7 +97,7 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
 
 
 def _fitting(key: str, value: object) -> object | None:
-    """A value as the settings take it; None if they do not."""
+    """A value as the settings take it; None if it is invalid."""
     if key in ("show_processes", "descending", "tree", "notify"):
         return value if isinstance(value, bool) else None
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The last line: a question, what is typed, a message, what ails the selected GPU, or counts and keys."""
+"""The last line: a question, the filter, a message, a finding of the selected GPU, or counts and keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
 
 SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
-"""With which a process can be ended, the mildest first."""
+"""Signals to end a process with, mildest first."""
 _HINTS: Mapping[str, tuple[str, ...]] = {
     "": (
         "keys",
@@ -31,23 +31,23 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
     "keys": ("back", "down", "up"),
 }
 _LEAST_WHY = 30
-"""Cells that the reason of a finding needs beside counts."""
+"""Minimum width of a finding's reason next to counts."""
 
 
 @dataclass(slots=True)
 class EndQuestion:
-    """Whether a process is to be ended."""
+    """A request to confirm ending a process."""
 
     pid: int
     start_ticks: int
     command: str
     """Cleaned."""
     signal: int = 0
-    """Place in SIGNALS."""
+    """Index in SIGNALS."""
 
 
 def question_line(question: EndQuestion, width: int) -> Line:
-    """Asks whether the process is to be ended, and with which signal."""
+    """Asks whether to end the process, and with which signal."""
     ask = f"End {question.pid} "
     keys = f" with {SIGNALS[question.signal]}? enter yes, esc no, down harsher"
     if width < len(ask) + len(keys) + 12:
@@ -59,30 +59,30 @@ def question_line(question: EndQuestion, width: int) -> Line:
 def filter_line(
     typed: str, found: int, total: int, out_of_sight: int, width: int, *, is_typing: bool
 ) -> Line:
-    """What is typed, and how many processes it leaves."""
-    told = f"  {found} of {total} processes"
+    """The filter, and the number of processes that match it."""
+    counts = f"  {found} of {total} processes"
     if out_of_sight:
-        told += f", {out_of_sight} out of sight"
-    room = max(width - len(told) - 2, 8)
+        counts += f", {out_of_sight} out of sight"
+    room = max(width - len(counts) - 2, 8)
     while width_of(typed) > room:
         typed = typed[1:]
     cursor = "_" if is_typing else ""
-    return fitted((Span("/", "accent"), Span(typed + cursor), Span(told, "dim")), width)
+    return fitted((Span("/", "accent"), Span(typed + cursor), Span(counts, "dim")), width)
 
 
 def finding_line(device: int, finding: GpuFinding, counts: str, width: int) -> Line | None:
-    """What ails a GPU, and why; None if counts leave too little room for it."""
-    said = f"{device}: {clean(finding.brief)}: {clean(finding.why)}"
+    """A finding of a GPU, and its reason; None if counts leave too little room for it."""
+    text = f"{device}: {clean(finding.brief)}: {clean(finding.why)}"
     if not counts:
-        return fitted((Span(cut(said, width), finding.severity),), width)
+        return fitted((Span(cut(text, width), finding.severity),), width)
     room = width - width_of(counts) - 2
     if room < _LEAST_WHY:
         return None
-    return fitted((Span(cut(said, room), finding.severity), Span("  "), Span(counts, "dim")), width)
+    return fitted((Span(cut(text, room), finding.severity), Span("  "), Span(counts, "dim")), width)
 
 
 def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:
-    """Counts, and as many keys of `actions` as have room, but those that need what is not `there`."""
+    """Counts, and as many keys of `actions` as fit, except those that need something not in `there`."""
     spans = [Span(counts, "dim")] if counts else []
     by_id = {action.id: action for action in (*actions, *OF_THE_APP)}
     for name in _HINTS.get(mode, _HINTS[""]):
@@ -98,7 +98,7 @@ def hints_line(counts: str, mode: str, width: int, there: Container[str], action
 
 
 def counts_text(hidden_gpus: int, hidden_processes: int) -> str:
-    """What is out of sight, empty if nothing is."""
+    """The numbers of GPUs and processes out of view, empty if there are none."""
     parts = []
     if hidden_gpus:
         parts.append("1 GPU" if hidden_gpus == 1 else f"{hidden_gpus} GPUs")

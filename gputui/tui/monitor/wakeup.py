@@ -1,4 +1,4 @@
-"""How a sampling thread tells a screen that there is something new, also before the screen is there."""
+"""How a sampling thread notifies a screen of new samples, even before the screen exists."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 
 class Bell:
-    """Rung by any thread; heard by one listener, or by nobody."""
+    """Rung by any thread; calls at most one listener."""
 
     def __init__(self) -> None:
         self.listener: Callable[[], None] | None = None
         """Called in the thread that rings: it must be quick."""
 
     def ring(self) -> None:
-        """There is something new."""
         listener = self.listener
         if listener is not None:
             listener()

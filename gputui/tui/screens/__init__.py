@@ -1,1 +1,1 @@
-"""One package for each screen, found by its id in `shell/registry.py`. They do not know each other."""
+"""One package for each screen, found by its id in `shell/registry.py`; they are independent of each other."""

@@ -1,3 +1,2 @@
-"""What all screens share: the header with their names, the line for messages, keys and the actions behind
-them, the palette, help, the log of errors, saving and copying. A screen is a subclass of `ShellScreen`.
-"""
+"""What all screens share: the header with their names, the line for messages, keys and their actions, the
+palette, help, the error log, saving and copying. A screen is a subclass of `ShellScreen`."""

@@ -1,4 +1,4 @@
-"""Copying: by the terminal where it is known to obey, and always into a file that is named."""
+"""Copies text: through the terminal if it is known to support it, else also to a file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from textual.app import App
 from gputui.model.units import counted
 
 LONGEST_OSC = 74_994
-"""Letters of base64 that xterm takes; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""
+"""Base64 characters that xterm accepts; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""
 _TERMINALS = ("xterm-kitty", "xterm-ghostty", "foot", "alacritty", "wezterm", "tmux", "screen")
 _PROGRAMS = ("WezTerm", "iTerm.app", "ghostty", "vscode", "WarpTerminal")
 
 
 def has_osc_52(environment: Mapping[str, str]) -> bool:
-    """Whether this terminal is known to take OSC 52; one that passes itself off as xterm is not known."""
+    """Whether this terminal is known to support OSC 52; one that calls itself xterm is not known."""
     term = environment.get("TERM", "")
     return (
         term.startswith(_TERMINALS)
@@ -30,14 +30,14 @@ def has_osc_52(environment: Mapping[str, str]) -> bool:
 
 
 def osc_52(text: str) -> str:
-    """The sequence that puts a text into the terminal's clipboard; tmux takes it itself and passes it on."""
+    """The sequence that puts a text on the terminal's clipboard; tmux passes it on."""
     return f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
 
 
 def copy(app: App[Any], text: str, directory: Path) -> str:
-    """Copy a text; one sentence that says where it is now.
+    """Copy a text; returns a message with its destination.
 
-    OSC 52 is never answered, so the file is left out only where the terminal is known to take it.
+    Terminals never acknowledge OSC 52, so the file is written unless the terminal is known to support it.
     """
     environment = os.environ
     driver = app._driver

@@ -1,4 +1,4 @@
-"""The keys of the screen below, made from where they are declared."""
+"""Help: the keys of the screen below, generated from their declarations."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.lines_page import LinesPage
 
 _SENTENCES_FROM = 29
-"""The column in which it stands what a key does."""
+"""The column where descriptions of keys start."""
 _NARROW, _INDENT = 56, 3
-"""Below this width it stands in lines of its own, with so many blanks before them."""
+"""Below this width descriptions go on separate lines, indented this far."""
 
 
 class HelpScreen(ModalScreen[None]):
-    """All keys, one a line; any way back leaves it."""
+    """All keys, one a line."""
 
     DEFAULT_CSS = "HelpScreen { background: ansi_default; }"
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
@@ -30,34 +30,30 @@ class HelpScreen(ModalScreen[None]):
         Binding("k", "scroll(-1)", show=False),
     ]
 
-    def __init__(self, actions: Iterable[object], entries: Iterable[ScreenEntry]) -> None:
+    def __init__(self, actions: Iterable[Action], entries: Iterable[ScreenEntry]) -> None:
         super().__init__()
-        self._actions = [action for action in actions if isinstance(action, Action)]
+        self._actions = tuple(actions)
         self._entries = tuple(entries)
         self._page = LinesPage(id="help")
 
     def compose(self) -> ComposeResult:
-        """The one page."""
         yield self._page
 
     def on_mount(self) -> None:
-        """Fill it."""
         self._page.focus()
         self.call_after_refresh(
             lambda: self._page.show(help_lines(self._actions, self._entries, self.size.width))
         )
 
     def action_leave(self) -> None:
-        """Back to the screen below."""
         self.dismiss(None)
 
     def action_scroll(self, lines: int) -> None:
-        """By lines."""
         self._page.scroll_relative(y=lines, animate=False)
 
 
 def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width: int) -> tuple[Line, ...]:
-    """Key, title and what it does, the keys of the screen first; long sentences go on below themselves."""
+    """Keys, titles and descriptions, those of the screen first; long descriptions wrap."""
     opening = [Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in entries]
     opening += SCREENS_ACTIONS if opening else ()
     lines: list[Line] = [(Span("Keys of this screen", "title"), Span("  (esc goes back)", "dim"))]

@@ -1,4 +1,4 @@
-"""What keys do: each action of each screen is declared once, and help, hints and docs are made from it."""
+"""Actions and their keys: each is declared once; help, hints and docs are generated from the declaration."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a key does."""
+    """What a key does."""
 
     id: str
-    """What the screen calls it."""
+    """The screen's name for it."""
     key: str
     """As Textual names it; several are separated by commas, the one to show first."""
     title: str
     """One or two words."""
     tooltip: str
     needs: str = ""
-    """Without which it does nothing, as `a GPU`; empty for nothing."""
+    """What it has no effect without, as `a GPU`; empty if it always works."""
 
     @property
     def sentence(self) -> str:
-        """What it does, and what it needs."""
+        """The description, and what the action needs."""
         return f"{self.tooltip} (needs {self.needs})" if self.needs else self.tooltip
 
 
@@ -49,17 +49,17 @@ _SHOWN_KEYS = {
 
 
 def shown_key(action: Action) -> str:
-    """The first key of an action as a person would name it."""
+    """The first key of an action as shown to the user."""
     return shown_keys(action)[0]
 
 
 def shown_keys(action: Action) -> tuple[str, ...]:
-    """All keys of an action as a person would name them."""
+    """All keys of an action as shown to the user."""
     return tuple(_SHOWN_KEYS.get(key, key) for key in action.key.split(","))
 
 
 def table_of(actions: Iterable[Action]) -> str:
-    """Keys as a Markdown table, for the pages of docs/."""
+    """Keys as a Markdown table, for docs/."""
     rows = ["| key | action | what it does |", "|---|---|---|"]
     for action in actions:
         keys = ", ".join(f"`{key}`" for key in shown_keys(action))
@@ -74,11 +74,11 @@ APP_ACTIONS: tuple[Action, ...] = (
     Action("suspend_process", "ctrl+z", "Suspend", "Put it aside; `fg` of the shell brings it back"),
     Action("interrupt", "ctrl+c", "Quit", "Leave, also in the middle of typing"),
 )
-"""Keys of every screen; those that open screens stand in `screens.SCREENS`."""
+"""Keys of every screen; those that open screens are in `registry.SCREENS`."""
 
 SCREENS_ACTIONS: tuple[Action, ...] = (
     Action("ring", "N", "Notify", "Ring when a run ends, a case fails or memory runs out; or no longer"),
     Action("open_log", "L", "Log", "The errors that screens have told, with when and where"),
     Action("palette", "ctrl+p", "Palette", "Everything that keys do here, found by a few letters"),
 )
-"""Keys of every screen where there are several."""
+"""Keys of every screen if there are several."""

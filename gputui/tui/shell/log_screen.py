@@ -1,4 +1,4 @@
-"""The errors that screens have told, on top of the screen below."""
+"""The errors that screens have shown, on top of the current screen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputui.tui.widgets.wrapping import wrapped
 
 
 class LogScreen(ModalScreen[None]):
-    """The newest first; any way back leaves it."""
+    """The error log, newest first."""
 
     DEFAULT_CSS = "LogScreen { background: ansi_default; }"
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
@@ -31,37 +31,32 @@ class LogScreen(ModalScreen[None]):
         super().__init__()
         self._path = path
         self._page = LinesPage(id="log")
-        self._said = ""
+        self._message = ""
 
     def compose(self) -> ComposeResult:
-        """The one page."""
         yield self._page
 
     def on_mount(self) -> None:
-        """Fill it."""
         self._page.focus()
         self.call_after_refresh(self._fill)
 
     def action_leave(self) -> None:
-        """Back to the screen below."""
         self.dismiss(None)
 
     def action_scroll(self, lines: int) -> None:
-        """By lines."""
         self._page.scroll_relative(y=lines, animate=False)
 
     def action_copy(self) -> None:
-        """All of it."""
-        self._said = copy(self.app, "\n".join(kept_errors(self._path)), copies_directory())
+        self._message = copy(self.app, "\n".join(kept_errors(self._path)), copies_directory())
         self._fill()
 
     def _fill(self) -> None:
-        self._page.show(log_lines(self._path, kept_errors(self._path), self._said, self.size.width))
+        self._page.show(log_lines(self._path, kept_errors(self._path), self._message, self.size.width))
 
 
-def log_lines(path: Path, errors: tuple[str, ...], said: str, width: int) -> tuple[Line, ...]:
-    """Where the file lies, and what is in it."""
-    keys = said or "esc goes back, y copies"
+def log_lines(path: Path, errors: tuple[str, ...], message: str, width: int) -> tuple[Line, ...]:
+    """Path of the log and its errors."""
+    keys = message or "esc goes back, y copies"
     lines: list[Line] = [(Span("Errors, the newest first", "title"), Span(f"  ({keys})", "dim"))]
     lines += [(Span(row, "dim"),) for row in wrapped(str(path), width - 1, 3)]
     lines.append(())

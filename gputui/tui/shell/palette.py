@@ -1,4 +1,4 @@
-"""The palette: everything that keys do here, found by a few letters."""
+"""The palette: all available actions, searchable."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gputui.tui.widgets.wrapping import wrapped
 
 _NOTHING = Action("", "", "", "Nothing fits: fewer letters, or others")
 _MOST_LINES = 4
-"""Of a sentence: as many as the longest has on 40 columns."""
+"""Of a description: the longest needs this many at 40 columns."""
 
 
 class Palette(ModalScreen[Action | None]):
-    """Asks for one action; None if it is left by esc."""
+    """Returns the chosen action; None after esc."""
 
     DEFAULT_CSS = """
     Palette { align: center top; background: ansi_default; }
@@ -47,7 +47,6 @@ class Palette(ModalScreen[Action | None]):
         self._shown: Sequence[Action] = ()
 
     def compose(self) -> ComposeResult:
-        """The field, and what fits what stands in it."""
         with Vertical():
             field = Input(placeholder="what to do; enter does it, esc leaves")
             field.cursor_blink = False
@@ -58,46 +57,40 @@ class Palette(ModalScreen[Action | None]):
             yield LinesPage(id="sentence")
 
     def on_mount(self) -> None:
-        """All of them, until letters are typed."""
         if shell_of(self).ascii_only:
             self.query_one(PlainTable).styles.scrollbar_size_vertical = 0
         self._fill("")
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Fewer, or others."""
         event.stop()
         self._fill(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Do the one under the cursor."""
         event.stop()
         place = self.query_one(PlainTable).cursor_row
         self.dismiss(self._shown[place] if place < len(self._shown) else None)
 
     def on_resize(self) -> None:
-        """Other breaks; there is room for the longest of the sentences, so that the table stays as it is."""
+        """Reserve room for the longest description, so that the table does not change its height."""
         width = self.query_one(PlainTable).size.width
         most = max((len(_sentence(action, width)) for action in self._actions), default=1)
         self.query_one("#sentence").styles.height = most
-        self.call_after_refresh(self._tell)
+        self.call_after_refresh(self._describe)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """What there is no room for in its row stands below."""
         event.stop()
-        self._tell()
+        self._describe()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Clicked twice."""
         event.stop()
         self.dismiss(self._shown[event.cursor_row])
 
     def action_leave(self) -> None:
-        """Do nothing."""
         self.dismiss(None)
 
     def action_step(self, rows: int) -> None:
-        """Move the cursor of the table, from the field."""
+        """Move the table's cursor from the field."""
         self.query_one(PlainTable).step(rows)
 
     def _fill(self, text: str) -> None:
@@ -105,10 +98,10 @@ class Palette(ModalScreen[Action | None]):
         table = self.query_one(PlainTable)
         table.fill([(shown_key(action), action.title, action.sentence) for action in self._shown])
         table.move_cursor(row=0)
-        self._tell()
+        self._describe()
 
-    def _tell(self) -> None:
-        """The sentence of the action under the cursor, whole."""
+    def _describe(self) -> None:
+        """Show the full description of the selected action."""
         place, page = self.query_one(PlainTable).cursor_row, self.query_one("#sentence", LinesPage)
         here = self._shown[place] if place < len(self._shown) else _NOTHING
         page.show(tuple((Span(row, "dim"),) for row in _sentence(here, page.size.width)))
@@ -119,7 +112,7 @@ def _sentence(action: Action, width: int) -> list[str]:
 
 
 def found(text: str, actions: Sequence[Action]) -> list[Action]:
-    """The actions that hold all words of a text; those whose title begins with it first."""
+    """Actions that contain all words of a text; those whose title starts with it first."""
     words = clean_text(text).lower().split()
     fitting = [a for a in actions if all(word in f"{a.title} {a.tooltip}".lower() for word in words)]
     return sorted(fitting, key=lambda action: not action.title.lower().startswith(" ".join(words)))

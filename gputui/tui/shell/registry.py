@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScreenEntry:
-    """One screen: adding one is its package in `tui/screens` and its line in SCREENS."""
+    """A screen; to add one, add its package in `tui/screens` and a line in SCREENS."""
 
     key: str
     id: str
@@ -28,7 +28,7 @@ class ScreenEntry:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is always there: the monitor."""
+        """Whether it is always loaded: the monitor."""
         return self.id == "monitor"
 
 
@@ -45,21 +45,21 @@ _RUN_KEY = next(entry.key for entry in SCREENS if entry.id == "run")
 
 
 _LONG_WORDS = " in progress: key"
-"""A colon where there is no room."""
+"""Replaced by a colon where space is short."""
 _LEAST_LEFT, _ROOM_FOR_HEADING = 5, 16
-"""Cells of the first line that stay free before keys and names, and before many words about runs."""
+"""Cells of the first line that stay free before keys and names, and before the long text about runs."""
 
 
 def load_screen(entry: ScreenEntry) -> Screen[None]:
-    """A screen of this kind: `SCREEN` of `tui/screens/ID/screen.py`; imports what it needs."""
+    """The screen in `tui/screens/ID/screen.py`; imports its code."""
     made: Screen[None] = importlib.import_module(f"gputui.tui.screens.{entry.id}.screen").SCREEN()
     return made
 
 
 def screens_line(current: str, runs: int = 0) -> Line:
-    """All screens with their keys, the one that is shown in brackets: ` 1 Mon [3 Res]`.
+    """All screens with their keys, the current one in brackets: ` 1 Mon [3 Res]`.
 
-    Before them, how many runs are in progress, and the key that watches them.
+    They are preceded by the number of runs in progress and the key that shows them.
     """
     note = f"{counted(runs, 'run')}{_LONG_WORDS} {_RUN_KEY} " if runs else ""
     return (*((Span(note, "warn"),) if note else ()), *_names(current))
@@ -68,7 +68,7 @@ def screens_line(current: str, runs: int = 0) -> Line:
 def narrowed(screens: Line, width: int) -> Line:
     """A line of `screens_line` for a first line of `width` cells.
 
-    Where room is short, runs in progress take fewer words, then none; then keys stand without names.
+    Where space is short, the text about runs is shortened, then dropped; then keys are shown without names.
     """
     room = width - _LEAST_LEFT
     if screens and screens[0].style == "warn":
@@ -91,7 +91,7 @@ def _names(current: str) -> Line:
 
 
 def screen_at(x: int, width: int) -> str:
-    """The id of the screen whose name or key stands in a cell of the first line; empty for none."""
+    """The id of the screen whose name or key is at a cell of the first line; empty for none."""
     right = width
     for entry, span in zip(reversed(SCREENS), reversed(narrowed(_names(""), width)), strict=True):
         left = right - len(span.text)
@@ -102,7 +102,7 @@ def screen_at(x: int, width: int) -> str:
 
 
 def header_line(current: str, heading: str, width: int, runs: int = 0) -> Line:
-    """The first line of a screen: what is shown, runs in progress, and the screens."""
+    """The first line of a screen: its heading, runs in progress, and the screens."""
     screens = narrowed(screens_line(current, runs), width)
     room = max(width - line_width(screens) - 1, 0)
     left = fitted((Span("gputui", "title"), Span(f"  {clean_text(heading)}")), room)

@@ -11,15 +11,15 @@ from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
 def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[Path], str]) -> None:
-    """Ask for a path, `name` in the working directory at first; before a file is replaced, ask again.
+    """Ask for a path, defaulting to `name` in the working directory; confirm before replacing a file.
 
-    `save` writes it, in a thread, and gives what to say then; what it raises is told by the screen.
+    `save` writes the file in a thread and returns a message; the screen shows the errors it raises.
     """
 
     def write(path: Path) -> None:
         screen.begin(
             lambda job: save(path),
-            lambda said: screen.say(said, "good"),
+            lambda message: screen.say(message, "good"),
             lambda message, hint: screen.say(f"{message}: {hint}" if hint else message, "warn"),
         )
 

@@ -1,4 +1,4 @@
-"""What every screen beside the monitor has: a header with the screens, a line for messages, and its keys."""
+"""The base of all screens but the monitor: a header with the screens, a line for messages, and the keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gputui.tui.widgets.plain_ascii import in_ascii
 
 T = TypeVar("T")
 _NARROW = 80
-"""Below this width the way back has its place among the keys before all others."""
+"""Below this width the key to go back always has room, before the others."""
 
 
 def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
@@ -38,8 +38,8 @@ def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
     ]
 
 
-class JobTold(Message, bubble=False):
-    """A job says what it does now."""
+class JobProgressed(Message, bubble=False):
+    """A job reports progress."""
 
     def __init__(self, job: Job[Any], text: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class JobArrived(Message, bubble=False):
 
 
 class ShellScreen(Screen[None]):
-    """A header, a body that the subclass composes, a line for messages, and the keys of the moment."""
+    """A header, a body that the subclass composes, a line for messages, and the keys that apply."""
 
     DEFAULT_CSS = """
     ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
@@ -86,59 +86,55 @@ class ShellScreen(Screen[None]):
         self._failed: Callable[[str, str], None] = lambda message, hint: None
         self._message: Line = ()
         self.is_ready = False
-        """Whether its widgets are there."""
+        """Whether its widgets are mounted."""
 
     def compose(self) -> ComposeResult:
-        """Header, body, message, keys."""
         depth = shell_of(self).depth
-        self._header, self._told, self._hints = (LinesView(depth) for _ in range(3))
-        for view in (self._header, self._told, self._hints):
+        self._header, self._message_view, self._hints = (LinesView(depth) for _ in range(3))
+        for view in (self._header, self._message_view, self._hints):
             view.add_class("shell-line")
         self.set_class(shell_of(self).ascii_only, "-ascii")
         yield self._header
         yield from self.compose_body()
-        yield self._told
+        yield self._message_view
         yield self._hints
 
     def compose_body(self) -> ComposeResult:
-        """What the screen is about."""
         raise NotImplementedError
 
     def on_resize(self) -> None:
-        """Another width: other cuts."""
         self.call_after_refresh(self.refresh_lines)
 
     def on_screen_resume(self) -> None:
-        """Shown again."""
         self.refresh_lines()
 
     def heading(self) -> str:
-        """What is shown, for the header."""
+        """The title in the header."""
         return ""
 
     def hints(self) -> tuple[str, ...]:
-        """The ids of the actions that matter now, the most useful first."""
+        """The ids of the actions to show, the most useful first."""
         return tuple(action.id for action in self.ACTIONS)
 
     def refresh_lines(self) -> None:
-        """Draw header, message and keys anew."""
+        """Redraw header, message and keys."""
         if not self.is_ready:
             return
         width, shell = self.size.width, shell_of(self)
         self._show(self._header, header_line(self.ID, self.heading(), width, shell.runs_in_progress))
-        self._show(self._told, fitted(self._message, width))
+        self._show(self._message_view, fitted(self._message, width))
         self._show(self._hints, self._hints_line(width))
 
     def say(self, text: str, style: str = "") -> None:
-        """One line for the user, until the next."""
+        """Show a message until the next one."""
         self._message = (Span(cut(clean_text(text), 1000), style),) if text else ()
         self.refresh_lines()
 
     def say_error(self, error: GputuiError) -> None:
-        """What happened, and what to do next; kept in the log too."""
-        said = f"{error.message}: {error.hint}" if error.hint else error.message
-        shell_of(self).keep_error(self.ID, said)
-        self.say(said, "warn")
+        """Show and log an error with its hint."""
+        text = f"{error.message}: {error.hint}" if error.hint else error.message
+        shell_of(self).keep_error(self.ID, text)
+        self.say(text, "warn")
 
     def begin(
         self,
@@ -148,24 +144,24 @@ class ShellScreen(Screen[None]):
         *,
         writes: bool = False,
     ) -> None:
-        """Do something that takes a while; what was under way is given up.
+        """Start a job in the background, cancelling the current one.
 
-        `then` gets the result; `failed` what happened and what to do next. What `writes` is given time to
-        end when the app is left.
+        `then` gets the result, `failed` a message and a hint. A job that `writes` gets time to end when the
+        app exits.
         """
         self.give_up()
         self._then, self._failed = then, failed
-        self._job = Job(work, self._arrived, self._job_told, writes=writes)
+        self._job = Job(work, self._arrived, self._job_progressed, writes=writes)
         self._job.start()
         self.refresh_lines()
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is under way."""
+        """Whether a job is running."""
         return self._job is not None
 
     def give_up(self) -> bool:
-        """Cancel what is under way; whether anything was."""
+        """Cancel the job; False if there was none."""
         if self._job is None:
             return False
         self._job.cancel()
@@ -173,26 +169,23 @@ class ShellScreen(Screen[None]):
         return True
 
     def on_click(self, event: events.Click) -> None:
-        """The name of a screen opens it."""
         found = screen_at(event.screen_x, self.size.width) if event.screen_y == 0 else ""
         if found:
             event.stop()
             shell_of(self).open_screen(found)
 
     def press(self, action_id: str) -> None:
-        """Do one of its actions, as its key does."""
+        """Run one of its actions, as its key does."""
         self.call_later(self.run_action, action_id.replace("-", "_"))
 
     def action_down(self) -> None:
-        """As the arrow."""
         self._step(1)
 
     def action_up(self) -> None:
-        """As the arrow."""
         self._step(-1)
 
     def action_copy(self) -> None:
-        """The table or page that has the keys, as text."""
+        """Copy the focused table or page as text."""
         text = getattr(self.focused, "text", "")
         if text:
             self.say(copy(self.app, text, copies_directory()), "good")
@@ -203,16 +196,15 @@ class ShellScreen(Screen[None]):
             step(lines)
 
     def on_unmount(self) -> None:
-        """Nothing is waited for."""
         self.give_up()
 
-    def on_job_told(self, event: JobTold) -> None:
-        """Progress is shown as long as the job is the one that matters."""
+    def on_job_progressed(self, event: JobProgressed) -> None:
+        """Show the progress of the current job; cancelled jobs are ignored."""
         if event.job is self._job:
             self.say(f"{event.text} ... (esc gives up)", "dim")
 
     def on_job_arrived(self, event: JobArrived) -> None:
-        """The result of the job that matters; of any other nobody wants to know."""
+        """Hand over the result of the current job; cancelled jobs are ignored."""
         if event.job is not self._job:
             return
         self._job = None
@@ -231,8 +223,8 @@ class ShellScreen(Screen[None]):
     def _arrived(self, job: Job[Any], outcome: object) -> None:
         self._post(JobArrived(job, outcome))
 
-    def _job_told(self, job: Job[Any], text: str) -> None:
-        self._post(JobTold(job, text))
+    def _job_progressed(self, job: Job[Any], text: str) -> None:
+        self._post(JobProgressed(job, text))
 
     def _post(self, message: Message) -> None:
         try:
@@ -267,7 +259,7 @@ def _hint(action: Action) -> Line:
 
 
 def _logged(error: Exception) -> str:
-    """What happened and what to do next; where it happened if it should not have."""
+    """Message and hint of an expected error; the traceback of any other."""
     if isinstance(error, GputuiError):
         return f"{error.message}: {error.hint}" if error.hint else error.message
     return "".join(traceback.format_exception(error)).rstrip()

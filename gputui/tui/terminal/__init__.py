@@ -1,4 +1,2 @@
-"""How lines get to the terminal: lines of styled spans, the theme, the difference of two pictures in
-cells, one frame in flight, input, signals, and the picture before the first reading. It knows nothing
-of GPUs or runs.
-"""
+"""How lines get to the terminal: lines of styled spans, the theme, the cell difference between two pictures,
+flow control, input, signals, and the splash screen. Independent of GPUs and runs."""

@@ -1,4 +1,4 @@
-"""The shortest bytes that turn the picture a terminal shows into another one."""
+"""The shortest byte sequence that turns the picture a terminal shows into another one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.theme import Depth, definition
 
 JOINED_GAP = 6
-"""Runs of changed cells with fewer unchanged ones between are written as one: a move costs as many bytes."""
+"""Runs of changed cells with fewer unchanged cells between them are written as one: a cursor move costs as
+many bytes."""
 ERASED_BLANKS = 14
-"""So many plain blanks inside a run are erased rather than written: an erasure and a move take 10 bytes."""
+"""At least this many plain blanks in a run are erased instead of written: erasing and moving takes 10
+bytes."""
 _ONE_CELL_EACH = re.compile(
     "[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25fc\u2800-\u28ff]*"
 )
@@ -35,25 +37,24 @@ _SYSTEMS = {
 }
 
 Placed = tuple[int, Strip]
-"""A strip and the column it begins at."""
+"""A strip and its first column."""
 
 
 @lru_cache(maxsize=128)
 def rich_style(name: str, depth: Depth) -> Style:
-    """The style of a span at a depth."""
     return Style.parse(definition(name, depth))
 
 
 class TextStyle(NamedTuple):
-    """Parameters of the SGR sequence for a style; empty for the terminal's own."""
+    """Parameters of the SGR sequence for a style; empty for the terminal's default."""
 
     of_text: str
     of_blanks: str
-    """Empty also where only the colour of the letters or their weight differs: a blank does not show it."""
+    """Also empty where only the text colour or weight differs, which a blank does not show."""
 
 
 class TextStyles:
-    """Rich styles as SGR parameters at one depth, remembered."""
+    """Rich styles as SGR parameters at one colour depth, cached."""
 
     def __init__(self, depth: Depth) -> None:
         self._depth = depth
@@ -61,20 +62,18 @@ class TextStyles:
         self._named: dict[str, TextStyle] = {}
 
     def named(self, name: str) -> TextStyle:
-        """How text of a style of the theme is switched on."""
-        look = self._named.get(name)
-        if look is None:
-            look = self._named[name] = self.of(rich_style(name, self._depth))
-        return look
+        sgr = self._named.get(name)
+        if sgr is None:
+            sgr = self._named[name] = self.of(rich_style(name, self._depth))
+        return sgr
 
     def of(self, style: Style | None) -> TextStyle:
-        """How text of a style is switched on."""
         if style is None:
             return TextStyle("", "")
-        look = self._known.get(style)
-        if look is None:
-            look = self._known[style] = self._made(style)
-        return look
+        sgr = self._known.get(style)
+        if sgr is None:
+            sgr = self._known[style] = self._made(style)
+        return sgr
 
     def _made(self, style: Style) -> TextStyle:
         foreground, background = style.color, style.bgcolor
@@ -85,7 +84,7 @@ class TextStyles:
         if background is not None and background.is_default:
             background = None
         bare = style.without_color + Style(color=foreground, bgcolor=background)
-        # a link is left out as on old Windows: what it points to may be of any length
+        # links are omitted, as on old Windows: a target may have any length
         rendered = bare.render("x", color_system=_SYSTEMS[self._depth], legacy_windows=True)
         parameters = rendered.partition("x")[0].removeprefix("\x1b[").removesuffix("m")
         on_blanks = background or any(
@@ -95,15 +94,14 @@ class TextStyles:
 
 
 def width_of(text: str) -> int:
-    """Cells that a text takes."""
     return len(text) if _ONE_CELL_EACH.fullmatch(text) else cell_len(text)
 
 
 def cells_of(text: str) -> tuple[str, ...]:
-    """What stands in each cell of a text; the right half of a wide character is empty.
+    """The character in each cell of a text; the right half of a wide character is empty.
 
-    Control characters and marks of writing direction, which a terminal would obey, become blanks or vanish,
-    as wide as they were counted. Of several pictures joined to one, the first is left.
+    Control characters and marks of writing direction, which a terminal would obey, are replaced by blanks or
+    dropped, keeping their counted width. Only the first of several joined emoji is kept.
     """
     return tuple(text) if _ONE_CELL_EACH.fullmatch(text) else _cells_of_graphemes(text)
 
@@ -114,7 +112,7 @@ def _cells_of_graphemes(text: str) -> tuple[str, ...]:
     for start, end, width in split_graphemes(text)[0]:
         base, marks = text[start], text[start + 1 : end]
         if width == 0:
-            continue  # a mark without a letter
+            continue  # a mark without a base character
         if unicodedata.category(base) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
             cells.extend(" " * width)
             continue
@@ -124,22 +122,22 @@ def _cells_of_graphemes(text: str) -> tuple[str, ...]:
 
 
 class CellDiff:
-    """Remembers, cell by cell, what was last sent to the terminal.
+    """The cells that were last sent to the terminal, and the difference to a new picture.
 
-    The picture must be fed to a terminal of exactly this size with line wrap off.
+    Its output must go to a terminal of exactly this size with line wrap off.
     """
 
     def __init__(self, depth: Depth, width: int = 0, height: int = 0) -> None:
-        self._looks = TextStyles(depth)
+        self._text_styles = TextStyles(depth)
         self.resize(width, height)
 
     def resize(self, width: int, height: int) -> None:
-        """The terminal has another size: what it shows now is not known."""
+        """Resize; the contents of the terminal are unknown afterwards."""
         self.size = (width, height)
         self.forget()
 
     def forget(self) -> None:
-        """What the terminal shows is not known; the next picture must be whole."""
+        """Treat the contents of the terminal as unknown; the next picture must be complete."""
         width, height = self.size
         self.forgotten = True
         self._cells = [[" "] * width for _ in range(height)]
@@ -148,7 +146,7 @@ class CellDiff:
         self._sent: list[tuple[Placed, ...]] = [()] * height
 
     def diff(self, rows: Mapping[int, Iterable[Placed]]) -> str:
-        """What to write so that the terminal shows these strips, by row; empty when it does already."""
+        """The bytes that make the terminal show these strips, by row; empty if it already does."""
         pen = self._pen()
         for y, strips in rows.items():
             if 0 <= y < self.size[1]:
@@ -156,7 +154,7 @@ class CellDiff:
         return pen.done()
 
     def diff_lines(self, rows: Mapping[int, Line]) -> str:
-        """The same for lines that each fill a row; one that does not is cut, or filled with blanks."""
+        """Like `diff`, for lines that each fill a row; they are cut or padded with blanks."""
         pen = self._pen()
         width, height = self.size
         for y, line in rows.items():
@@ -174,17 +172,17 @@ class CellDiff:
                 else:
                     odd = True
                     cells += cells_of(text)
-                look = self._looks.named(span.style)
+                sgr = self._text_styles.named(span.style)
                 del cells[width:]
                 letters = len(cells) - len(styles)
-                if look.of_blanks != look.of_text:
+                if sgr.of_blanks != sgr.of_text:
                     blanks = 0
                     while blanks < letters and cells[-1 - blanks] == " ":
                         blanks += 1
-                    styles += [look.of_text] * (letters - blanks)
-                    styles += [look.of_blanks] * blanks
+                    styles += [sgr.of_text] * (letters - blanks)
+                    styles += [sgr.of_blanks] * blanks
                 else:
-                    styles += [look.of_text] * letters
+                    styles += [sgr.of_text] * letters
             if len(cells) < width:
                 styles += [""] * (width - len(cells))
                 cells += " " * (width - len(cells))
@@ -213,7 +211,7 @@ class CellDiff:
         self._change(y, cells, styles, odd, pen)
 
     def _change(self, y: int, cells: list[str], styles: list[str], odd: bool, pen: _Pen) -> None:
-        """Have the terminal show these cells in a row."""
+        """Write the cells of one row that changed."""
         old_cells, old_styles = self._cells[y], self._styles[y]
         if odd:
             _mend_halves(cells)
@@ -228,19 +226,20 @@ class CellDiff:
         _write_row(y, cells, styles, _runs(cells, changed), odd, pen)
 
     def _lay(self, cells: list[str], styles: list[str], x: int, strip: Strip) -> bool:
-        """Put a strip into a row, cut to it. Whether anything in it is not one character in one cell."""
+        """Put a strip into a row, clipped to it. True if any of its characters does not take exactly one
+        cell."""
         width = self.size[0]
         odd = False
         for text, style, control in strip:
             if control or not text:
                 continue
             odd = odd or not _ONE_CELL_EACH.fullmatch(text)
-            look = self._looks.of(style)
+            sgr = self._text_styles.of(style)
             pieces = cells_of(text)
-            shown = [look.of_text] * len(pieces)
-            if look.of_blanks != look.of_text and text[-1] == " ":
+            shown = [sgr.of_text] * len(pieces)
+            if sgr.of_blanks != sgr.of_text and text[-1] == " ":
                 letters = len(pieces) - len(text) + len(text.rstrip(" "))
-                shown[letters:] = [look.of_blanks] * (len(pieces) - letters)
+                shown[letters:] = [sgr.of_blanks] * (len(pieces) - letters)
             end = x + len(pieces)
             if x < 0 or end > width:
                 pieces, shown = pieces[max(0, -x) : max(0, width - x)], shown[max(0, -x) : max(0, width - x)]
@@ -252,13 +251,13 @@ class CellDiff:
 
 
 class _Pen:
-    """Where text goes and in which style; switches only when it must."""
+    """Collects output and switches styles only when necessary."""
 
     def __init__(self) -> None:
         self._out: list[str] = []
         self.write = self._out.append
         self.now = ""
-        """The style that is switched on."""
+        """The active style."""
 
     def style(self, style: str) -> None:
         if style != self.now:
@@ -267,14 +266,14 @@ class _Pen:
             self.now = style
 
     def done(self) -> str:
-        """All that was written, the terminal's own style behind it."""
+        """Everything written, followed by a reset of the style."""
         self.style("")
         return "".join(self._out)
 
 
 @lru_cache(maxsize=256)
 def _is_colour(style: str) -> bool:
-    """Whether a style is a colour of letters and nothing else, so that another such takes its place."""
+    """Whether a style only sets the text colour, so that another colour replaces it without a reset."""
     return _COLOUR.fullmatch(style) is not None
 
 
@@ -286,7 +285,7 @@ def _is_one_character(cell: str) -> bool:
 
 
 def _mend_halves(cells: list[str]) -> None:
-    """Half of a wide character cannot be shown: what another strip left over becomes a blank."""
+    """Replace halves of wide characters that another strip cut in two by blanks."""
     last = len(cells) - 1
     for i, cell in enumerate(cells):
         if cell == _RIGHT_HALF:
@@ -301,7 +300,7 @@ def _is_wide(cell: str) -> bool:
 
 
 def _runs(cells: list[str], changed: list[int]) -> list[tuple[int, int]]:
-    """First and behind-last columns of what is written; no wide character is cut."""
+    """Start and end columns (end exclusive) of what is written; never splits a wide character."""
     runs: list[tuple[int, int]] = []
     for i in changed:
         start = i - 1 if cells[i] == _RIGHT_HALF and i else i
@@ -352,11 +351,12 @@ def _write_row(
 
 
 _Piece = tuple[str, int, int]
-"""Cells of one style: the style, the first column and the one behind the last."""
+"""Cells of one style: the style, the first column and the one after the last."""
 
 
 def _cheapest(pieces: list[_Piece], now: str) -> list[_Piece]:
-    """From left to right, or style by style: a colour may take more bytes than a move."""
+    """The pieces from left to right or grouped by style: switching colours may take more bytes than
+    moving."""
     by_style: dict[str, list[_Piece]] = {now: []}
     for piece in pieces:
         by_style.setdefault(piece[0], []).append(piece)
@@ -365,7 +365,7 @@ def _cheapest(pieces: list[_Piece], now: str) -> list[_Piece]:
 
 
 def _bytes_of(pieces: list[_Piece], style: str) -> int:
-    """What moves and styles take, about."""
+    """Approximate bytes for cursor moves and styles."""
     count, cursor = 0, -1
     for wanted, start, end in pieces:
         if wanted != style:
@@ -378,9 +378,9 @@ def _bytes_of(pieces: list[_Piece], style: str) -> int:
 
 
 def _write_text(cells: list[str], start: int, end: int, *, plain: bool, odd: bool, pen: _Pen) -> int:
-    """Cells of one style, and where the cursor is then.
+    """Write cells of one style; returns the cursor's column.
 
-    Behind a character whose width is disputed among terminals it is nowhere.
+    It is -1 after a character whose width terminals disagree about.
     """
     if odd and not all(map(_is_one_character, cells[start:end])):
         disputed = False

@@ -1,4 +1,4 @@
-"""A terminal driver that sleeps while nothing happens and leaves at once when told."""
+"""A terminal driver that sleeps while idle and exits without delay."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from gputui.tui.terminal import splash as skeleton
+from gputui.tui.terminal import splash
 from gputui.tui.terminal.output import TerminalOutput
 
 if TYPE_CHECKING:
     from textual.app import App
 
-ASK = "\x1b[6n"
-"""Where is the cursor? Every terminal since the VT100 answers it, once it has parsed what came before."""
+CURSOR_QUERY = "\x1b[6n"
+"""Cursor position query. Every terminal since the VT100 answers it once it has parsed what came before."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _CLICKS = "\x1b[?1000h\x1b[?1006h"
 _LEAVING_S = 0.15
-"""Longest wait at the end for a reader that takes nothing."""
+"""Longest wait at exit for a reader that does not read."""
 LONGEST_PATIENCE_S = 0.15
-"""Longest wait at the end for answers on their way."""
+"""Longest wait at exit for answers in transit."""
 
 
 class TerminalClosed(Message, bubble=False):
-    """Nobody is at the other end any more."""
+    """The other end of the terminal is gone."""
 
 
 class PasteFilter:
-    """Takes control characters out of what is pasted, which Textual's parser would obey as keys.
+    """Removes control characters from pasted text, which Textual's parser would treat as keys.
 
-    A paste stands between two marks (bracketed paste); lines and tabs in it stay.
+    Pasted text is delimited by two marks (bracketed paste); newlines and tabs in it are kept.
     """
 
     _BEGINS, _ENDS = "\x1b[200~", "\x1b[201~"
@@ -49,10 +49,11 @@ class PasteFilter:
     def __init__(self) -> None:
         self._is_inside = False
         self._held = ""
-        """Outside: the last characters, which may begin a mark, already passed on. Inside: not yet."""
+        """Outside a paste: the last characters, which may begin a mark and were already passed on. Inside:
+        not yet passed on."""
 
     def feed(self, text: str) -> str:
-        """What of the text may be parsed now."""
+        """The part of the input that may be parsed now."""
         out: list[str] = []
         while text:
             joined = self._held + text
@@ -71,7 +72,7 @@ class PasteFilter:
 
 
 def _beginning_of(mark: str, text: str) -> str:
-    """The longest end of a text that may go on to be the mark."""
+    """The longest suffix of a text that is a prefix of the mark."""
     return next((mark[:n] for n in range(len(mark) - 1, 0, -1) if text.endswith(mark[:n])), "")
 
 
@@ -80,75 +81,74 @@ def _without_controls(text: str) -> str:
 
 
 class QuietDriver(LinuxDriver):
-    """Textual's driver without its 10 polls a second; counts questions and answers.
+    """Textual's driver without its 10 polls a second; counts cursor queries and answers.
 
-    The thread that reads blocks until there is input, or a wake-up through a pipe.
+    The input thread blocks until there is input or a wake-up through a pipe.
     """
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        assert sys.__stdout__ is not None  # of a process with a terminal
+        assert sys.__stdout__ is not None  # this process has a terminal
         self._terminal_fd = sys.__stdout__.fileno() if sys.__stdout__.isatty() else 2
         self._output: TerminalOutput | None = None
         self._wake_read, self._wake_write = os.pipe()
         self._answers = Condition()
-        self._asked = 0
+        self._queried = 0
         self._answered = 0
         self._is_closed = False
         self.patience_s = LONGEST_PATIENCE_S
-        """How long at the end to wait for answers: they would be typed into the user's shell."""
+        """How long to wait for answers at exit, which would otherwise be typed into the user's shell."""
 
     @property
     def is_backlogged(self) -> bool:
-        """Whether the pty has not yet taken all that was written."""
+        """Whether the pty has not yet accepted everything that was written."""
         writer, output = self._writer_thread, self._output
         return writer is not None and output is not None and (writer._queue.qsize() > 0 or output.is_busy)
 
-    def ask(self) -> str:
-        """What to write so that the terminal answers with a CursorPosition; counted."""
+    def query(self) -> str:
+        """The cursor position query, which the terminal answers with a CursorPosition; counted."""
         with self._answers:
-            self._asked += 1
-        return ASK
+            self._queried += 1
+        return CURSOR_QUERY
 
     def write(self, data: str) -> None:
-        """Queue for the thread that writes."""
-        if data == _ALTERNATE_SCREEN and skeleton.is_drawn():
+        """Queue for the writer thread."""
+        if data == _ALTERNATE_SCREEN and splash.is_drawn():
             return  # a second time would save the cursor of the wrong screen
         if self._writer_thread is not None:
             super().write(data)
 
     def start_application_mode(self) -> None:
-        """Take the terminal; the first question goes before the first picture, so its answer is quick."""
+        """Take the terminal; the first query goes before the first picture, so its answer is quick."""
         self._output = TerminalOutput(self._terminal_fd)
-        self._file = cast(Any, self._output)  # all that the writing thread uses of a file
+        self._file = cast(Any, self._output)  # implements what the writer thread uses of a file
         with self._answers:
-            self._asked = self._answered = 0
+            self._queried = self._answered = 0
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        self.attrs_before = skeleton.attributes_before() or self.attrs_before
-        self.write(self.ask())
+        self.attrs_before = splash.attributes_before() or self.attrs_before
+        self.write(self.query())
 
     def disable_input(self) -> None:
-        """Stop reading, once the answers on their way have come."""
+        """Stop reading once the answers in transit have arrived."""
         if self._key_thread is not None and self._key_thread.is_alive():
             with self._answers:
                 self._answers.wait_for(
-                    lambda: self._is_closed or self._answered >= self._asked,
+                    lambda: self._is_closed or self._answered >= self._queried,
                     min(self.patience_s, LONGEST_PATIENCE_S),
                 )
         os.write(self._wake_write, b"!")
         super().disable_input()
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back."""
         if self._output is not None:
             self._output.give_up_in(_LEAVING_S)
         super().stop_application_mode()
-        skeleton.given_back()
+        splash.given_back()
 
     def close(self) -> None:
-        """End the thread that writes."""
+        """End the writer thread."""
         if self._writer_thread is not None and self._output is not None:
             self._output.give_up_in(_LEAVING_S)
             super().close()
@@ -156,7 +156,7 @@ class QuietDriver(LinuxDriver):
             self._output.close()
 
     def process_message(self, message: Message) -> None:
-        """Count answers before they are passed on."""
+        """Count answers before passing them on."""
         if isinstance(message, events.CursorPosition):
             with self._answers:
                 self._answered += 1
@@ -164,7 +164,7 @@ class QuietDriver(LinuxDriver):
         super().process_message(message)
 
     def run_input_thread(self) -> None:
-        """Pass on what is typed and answered until told to end, or until the terminal is closed."""
+        """Pass on input until asked to stop or until the terminal is closed."""
         _drain(self._wake_read)
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
@@ -193,12 +193,12 @@ class QuietDriver(LinuxDriver):
                     pass
 
     def _enable_mouse_support(self) -> None:
-        """Clicks and the wheel; not every movement, of which a slow link would be full."""
+        """Clicks and the wheel only: reporting every movement would flood a slow link."""
         if self._mouse:
             self.write(_CLICKS)
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Of the terminal itself: COLUMNS and LINES do not follow when it is resized."""
+        """Size of the terminal itself: COLUMNS and LINES do not follow a resize."""
         try:
             columns, lines = os.get_terminal_size(self._terminal_fd)
         except OSError:
@@ -207,14 +207,14 @@ class QuietDriver(LinuxDriver):
 
 
 def _until_timeout_ms(parser: XTermParser) -> float | None:
-    """Until an escape that is followed by nothing is the escape key; None when there is none."""
+    """Time until a lone escape counts as the escape key; None if no escape is pending."""
     if parser._timeout_time is None:
         return None
     return max(0.0, (parser._timeout_time - monotonic()) * 1000) + 1
 
 
 def _read(fd: int) -> bytes:
-    """What is there; empty once the terminal is closed."""
+    """Available input; empty once the terminal is closed."""
     try:
         return os.read(fd, 4096)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a pane draws: lines of styled text, made by pure functions and put on the screen by one widget."""
+"""Lines of styled text: panes build them with pure functions, one widget shows them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Span:
     """A piece of a line in one style."""
 
     text: str
-    """Safe to show: no control characters; its width is counted in cells."""
+    """Safe to show: no control characters. Its width is counted in cells."""
     style: str = ""
     """A name of the theme; empty is plain. In use: dim, title, accent, good, warn, alarm, chart, selected."""
 
 
 Line = tuple[Span, ...]
-"""One row of cells, cut to its width by whoever made it."""
+"""One row of cells, already cut to its width."""

@@ -1,4 +1,4 @@
-"""Lines of styled text on the screen, by the one widget that the live view needs."""
+"""The widget that shows lines of styled text."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.theme import Depth
 
 
-@lru_cache(maxsize=1024)  # charts are never the same again: more would only fill memory
+@lru_cache(maxsize=1024)  # charts never repeat: more would only fill memory
 def _segment(span: Span, depth: Depth) -> Segment:
     return Segment(span.text, rich_style(span.style, depth))
 
 
 def strip_of(line: Line, width: int, depth: Depth) -> Strip:
-    """A line as Textual draws it, cut or filled to a width."""
+    """A line as a Textual strip, cut or padded to a width."""
     cells = sum(width_of(span.text) for span in line)
     return Strip([_segment(span, depth) for span in line], cells).adjust_cell_length(width, Style.null())
 
 
 class LinesView(Widget, can_focus=False, inherit_bindings=False):
-    """Shows lines as they are; a line that did not change costs nothing."""
+    """Shows lines as they are; an unchanged line costs nothing."""
 
     DEFAULT_CSS = "LinesView { width: 100%; height: 100%; }"
 
@@ -40,13 +40,13 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         self._width = 0
 
     def show(self, lines: tuple[Line, ...]) -> bool:
-        """Have these lines shown from the top, and nothing below them. Whether any of them is new."""
+        """Show these lines from the top, and nothing below them. True if any of them is new."""
         changed = self.take(lines)
         self.refresh_rows(changed)
         return bool(changed and self.size.width)
 
     def take(self, lines: tuple[Line, ...]) -> dict[int, Line]:
-        """Keep these lines without drawing them; the rows in sight that changed."""
+        """Keep these lines without drawing them; returns the visible rows that changed."""
         old = self._lines
         common = min(len(old), len(lines))
         changed = [y for y in range(common) if lines[y] is not old[y] and lines[y] != old[y]]
@@ -58,14 +58,14 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         return {y: lines[y] if y < len(lines) else () for y in changed if y < height}
 
     def refresh_rows(self, rows: Iterable[int]) -> None:
-        """Have Textual show these rows anew."""
+        """Have Textual redraw these rows."""
         width = self.size.width
         regions = [Region(0, y, width, 1) for y in rows]
         if regions and width:
             self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
-        """The strip at a row, the same object as long as the line is the same."""
+        """The strip of a row; the same object as long as the line is the same."""
         width = self.size.width
         if width != self._width:
             self._strips.clear()
@@ -77,7 +77,7 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The strips of a part; without borders and filters, which these lines do not have."""
+        """The strips of a region; skips borders and filters, which these lines do not have."""
         strips = [self.render_line(y) for y in crop.line_range]
         if crop.x == 0 and crop.width == self.size.width:
             return strips

@@ -1,4 +1,4 @@
-"""How the code of the screens is loaded quickly. Standard library alone."""
+"""Ways to import the code of the screens faster. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """No garbage collection while the block lasts, and none of what is there at its end until `thaw`.
+    """Disable garbage collection in the block, then freeze all live objects until `thaw`.
 
-    Loading code makes hardly any garbage, and what it makes stays until the end: both the 5 % of its time
-    and looking through all of it again while the screen is live would be for nothing.
+    Imports create hardly any garbage and what they create lives until exit: collecting would cost 5 % of the
+    import time, and scanning it all again while the screen is live would be wasted.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -26,13 +26,13 @@ def without_collecting() -> Iterator[None]:
 
 
 def load_asyncio() -> None:
-    """Import asyncio as on a Python without TLS, which no screen needs: 5 MiB and 8 ms less.
+    """Import asyncio as on a Python without TLS, which no screen needs: saves 5 MiB and 8 ms.
 
-    Must be called while there is one thread. `ssl` can be imported afterwards as ever.
+    Must be called while there is one thread. `ssl` can be imported afterwards as usual.
     """
     if "asyncio" in sys.modules or "ssl" in sys.modules:
         return
-    sys.modules["ssl"] = None  # type: ignore[assignment] # as documented: an import of it fails now
+    sys.modules["ssl"] = None  # type: ignore[assignment] # documented: makes importing it fail
     try:
         import asyncio  # noqa: F401
     finally:
@@ -40,9 +40,10 @@ def load_asyncio() -> None:
 
 
 def thaw() -> None:
-    """Have Python find everything again when it ends; takes it 15 ms then.
+    """Let Python collect everything again at exit, which takes 15 ms.
 
-    DuckDB's types lie in cycles. Those that Python does not free, its bindings report on stderr as leaked.
+    DuckDB's types form reference cycles, and its bindings report on stderr as leaked what Python does not
+    free.
     """
     if "duckdb" in sys.modules:
         gc.unfreeze()

@@ -1,4 +1,4 @@
-"""Bytes to a terminal whose reader may be slow, frozen or gone."""
+"""Output to a terminal whose reader may be slow, frozen or gone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _ABORT = b"\x18\x1b[?2026l\x1b[m"
 
 
 class TerminalOutput:
-    """A file to write to from one thread; leaving is never held up by a reader that stands still.
+    """A file that one thread writes to; a stalled reader never delays exit.
 
-    It opens the terminal anew, so that not blocking is a property of this opening and not of the shell's.
+    It reopens the terminal, so that non-blocking mode does not affect the shell's file description.
     """
 
     def __init__(self, fd: int) -> None:
@@ -24,23 +24,21 @@ class TerminalOutput:
         self._wake_read, self._wake_write = os.pipe()
         self._give_up_s: float | None = None
         self.is_busy = False
-        """Whether the reader has not yet taken all that was written."""
+        """Whether the reader has not yet accepted everything that was written."""
         self.is_gone = False
         """Whether the terminal was closed."""
 
     def fileno(self) -> int:
-        """The terminal."""
         return self._fd
 
     def isatty(self) -> bool:
-        """Always."""
         return True
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: writes are unbuffered."""
 
     def write(self, text: str) -> int:
-        """Write all of it, however long the reader takes, until `give_up_in`."""
+        """Write all of it, however slow the reader is, until `give_up_in` expires."""
         self.is_busy = True
         try:
             self._write(text.encode("utf-8", "replace"))
@@ -49,12 +47,12 @@ class TerminalOutput:
         return len(text)
 
     def give_up_in(self, seconds: float) -> None:
-        """From then on what the reader does not take at once is thrown away, the oldest first."""
+        """After this time, discard what the reader does not accept at once, oldest first."""
         self._give_up_s = monotonic() + seconds
         os.write(self._wake_write, b"!")
 
     def close(self) -> None:
-        """Let go of the terminal; the writing thread must have ended."""
+        """Close the files; the writer thread must have ended."""
         for fd in (self._wake_read, self._wake_write, self._own):
             if fd is not None:
                 os.close(fd)
@@ -74,7 +72,7 @@ class TerminalOutput:
                 self.is_gone = True
 
     def _waited(self) -> bool:
-        """Wait until the reader takes something; false once it is given up."""
+        """Wait until the reader accepts something; False after giving up."""
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
         if self._give_up_s is None:
@@ -84,7 +82,7 @@ class TerminalOutput:
         return left_s > 0 and bool(poll.poll(left_s * 1000))
 
     def _discard(self) -> None:
-        """Make room for the few bytes that give the terminal back."""
+        """Make room for the few bytes that restore the terminal."""
         with contextlib.suppress(termios.error):
             termios.tcflush(self._fd, termios.TCOFLUSH)
         with contextlib.suppress(OSError):
@@ -92,7 +90,7 @@ class TerminalOutput:
 
 
 def _opened_again(fd: int) -> int | None:
-    """The same terminal under a description of our own, or None where its name leads nowhere."""
+    """The same terminal with a new file description, or None where its name leads nowhere."""
     flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError):
         name = os.ttyname(fd)

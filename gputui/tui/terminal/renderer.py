@@ -1,4 +1,4 @@
-"""The output stage of the screens: only changed cells are written, and never more than one frame ahead."""
+"""The output stage of the screens: writes only changed cells, and at most one frame ahead."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REPAINT_REOPENS_S = 1.0
 class FastPaint(App[int]):
     """An app that writes what changed since the last frame it sent, one frame in flight.
 
-    What a dropped frame held is not lost: it stands in the widgets, and the next frame shows it.
+    Nothing in a dropped frame is lost: the widgets hold it, and the next frame shows it.
     """
 
     def __init__(self, depth: Depth | None = None) -> None:
@@ -40,12 +40,12 @@ class FastPaint(App[int]):
         self._shown = CellDiff(self.depth)
         self._gate = FrameGate(monotonic())
         self._is_behind = False
-        self._look_again: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._cursor_sent = Offset(0, 0)
 
     @property
     def round_trip_s(self) -> float:
-        """How long the terminal takes to answer a frame, its way there included; 0 while not known."""
+        """How long the terminal takes to answer a frame, transit included; 0 while unknown."""
         return max(self._gate.round_trip_s, self._gate.in_flight_s(monotonic()) if self._is_behind else 0.0)
 
     def paint_now(self, widget: Widget) -> None:
@@ -58,7 +58,7 @@ class FastPaint(App[int]):
     def paint_rows(self, view: LinesView, rows: Mapping[int, Line]) -> None:
         """Write changed rows of a view that covers its screen, before Textual knows of them.
 
-        Past Textual's compositor, which would take as long again as the difference itself.
+        Bypasses Textual's compositor, which would double the time.
         """
         driver = self._driver
         if (
@@ -80,21 +80,19 @@ class FastPaint(App[int]):
             self.post_display_hook()
 
     def repaint(self) -> None:
-        """Send the whole picture again, whatever the terminal is thought to show."""
+        """Send the whole picture again, whatever the terminal is assumed to show."""
         self._shown.forget()
         if self._gate.in_flight_s(monotonic()) > _REPAINT_REOPENS_S:
             self._gate.reopen(monotonic())  # the answer went to another terminal
         self._catch_up()
 
     def on_mount(self) -> None:
-        """Watch for the return from the background."""
         self._gate = FrameGate(monotonic())
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
 
     def on_unmount(self) -> None:
-        """Nothing is painted any more."""
-        if self._look_again is not None:
-            self._look_again.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
 
     def on_cursor_position(self, event: events.CursorPosition) -> None:
         """The terminal has parsed a frame: the next one may follow."""
@@ -138,7 +136,7 @@ class FastPaint(App[int]):
         self._write(driver, self._shown.diff(rows_of(update)), now)
 
     def _is_held(self) -> bool:
-        """Whether nothing is to be painted now: not yet, not any more, or not before a batch is complete."""
+        """Whether painting is suspended: before the start, after the end, or during a batch."""
         return bool(self._batch_count) or not self._running or self._closed
 
     def _write(self, driver: QuietDriver, sequence: str, now: float) -> None:
@@ -155,20 +153,20 @@ class FastPaint(App[int]):
         if self._gate.is_deaf(now):
             driver.patience_s = 0.0
         else:
-            sequence += driver.ask()
+            sequence += driver.query()
             self._gate.sent(now)
         driver.write(sequence)
 
     def _fall_behind(self, driver: QuietDriver, now: float) -> None:
         self._is_behind = True
-        if self._gate.ask_again(now) and not driver.is_backlogged:
+        if self._gate.query_again(now) and not driver.is_backlogged:
             self._send(driver, "", now)
-        if self._look_again is None:
-            wait_s = self._gate.look_again_s(now)
-            self._look_again = asyncio.get_running_loop().call_later(wait_s, self._looked_again)
+        if self._retry is None:
+            wait_s = self._gate.retry_in_s(now)
+            self._retry = asyncio.get_running_loop().call_later(wait_s, self._on_retry)
 
-    def _looked_again(self) -> None:
-        self._look_again = None
+    def _on_retry(self) -> None:
+        self._retry = None
         self.call_later(self._catch_up_if_behind)
 
     def _catch_up_if_behind(self) -> None:
@@ -180,7 +178,7 @@ class FastPaint(App[int]):
             self._display(self.screen, self._whole_picture())
 
     def shown_rows(self) -> list[list[Strip]]:
-        """What stands on the screen, row by row, as if all of it were drawn anew."""
+        """The strips on the screen by row, as if everything were redrawn."""
         return [list(row) for row in self._whole_picture().strips]
 
     def _whole_picture(self) -> LayoutUpdate:

@@ -1,4 +1,4 @@
-"""The first picture, on the screen before anything heavy is imported. Standard library alone."""
+"""The splash screen, shown before anything slow is imported. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
 class _Terminal:
-    """Who has the terminal."""
+    """The state of the terminal."""
 
     is_taken = False
     """Whether the alternate screen is on and the cursor hidden."""
     attributes: list[Any] | None = None
-    """As they are to be given back; None while nothing is drawn."""
+    """Attributes to restore; None while nothing is drawn."""
 
 
 @contextmanager
 def first_picture(fd: int, heading: str, note: str = "starting") -> Iterator[None]:
-    """The alternate screen with a heading, for as long as the block lasts; then the terminal as it was.
+    """Show a heading on the alternate screen while the block lasts; then restore the terminal.
 
-    `heading` and `note` must be safe to show. Keys that are typed meanwhile are kept for who reads next, and
-    not echoed. An ending signal leaves the block as SystemExit. `fd` is a terminal.
+    `heading` and `note` must be safe to show. Keys typed meanwhile are kept for the next reader and not
+    echoed. An ending signal leaves the block as SystemExit. `fd` is a terminal.
     """
     _Terminal.attributes = _quiet(fd)
     with ending_as_exit():
@@ -48,22 +48,22 @@ def first_picture(fd: int, heading: str, note: str = "starting") -> Iterator[Non
 
 
 def is_drawn() -> bool:
-    """Whether a first picture stands on the terminal, so that its driver need not take it again."""
+    """Whether the splash screen is on the terminal, so that the driver need not switch screens again."""
     return _Terminal.is_taken
 
 
 def attributes_before() -> list[Any] | None:
-    """Of the terminal before the first picture; None where there was none."""
+    """Terminal attributes before the splash screen; None if there was none."""
     return _Terminal.attributes
 
 
 def given_back() -> None:
-    """The driver that took over has left the alternate screen."""
+    """Record that the driver has left the alternate screen."""
     _Terminal.is_taken = False
 
 
 def _quiet(fd: int) -> list[Any] | None:
-    """No echo, and keys at once; the attributes before."""
+    """Turn off echo and line buffering; returns the previous attributes."""
     try:
         attributes = termios.tcgetattr(fd)
         changed = termios.tcgetattr(fd)

@@ -1,4 +1,4 @@
-"""Every colour of the screens, by depth of the terminal; nothing else names a colour."""
+"""All colours of the screens, by colour depth of the terminal; no other module names a colour."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Depth(IntEnum):
     """How many colours the terminal shows."""
 
     NONE = 0
-    """NO_COLOR: bold, reverse and underline alone carry what colours do elsewhere."""
+    """NO_COLOR: only bold, reverse and underline carry meaning."""
     ANSI = 16
-    """The sixteen of the user's own palette."""
+    """The sixteen of the user's palette."""
     INDEXED = 256
     """The usual case over SSH, which seldom forwards COLORTERM."""
     TRUE = 1 << 24
     LIGHT = INDEXED + 1
-    """The 256 on a light background: its letters are dark."""
+    """The 256 on a light background: text is dark."""
 
 
 _ANSI: Mapping[str, str] = {
@@ -123,21 +123,21 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "selected on": "#005f87",
     },
 }
-"""Of stock widgets, as Textual writes colours: each is one of the 256, at any depth."""
+"""For stock widgets, as Textual writes colours: each is one of the 256, at any depth."""
 STYLES: tuple[str, ...] = tuple(_ANSI)
-"""All names that a span may have."""
+"""All style names that a span may have."""
 
 
 def definition(style: str, depth: Depth) -> str:
-    """What a style name looks like at a depth, as Rich writes styles; an unknown name is plain."""
+    """A style at a depth, as Rich writes styles; an unknown name is plain."""
     return _BY_DEPTH[depth].get(style, "")
 
 
 def depth_of(environment: Mapping[str, str]) -> Depth:
     """The depth that the environment promises.
 
-    NO_COLOR (not empty, https://no-color.org) goes before everything; TEXTUAL_COLOR_SYSTEM before COLORTERM
-    and TERM. GPUTUI_LIGHT (not empty, not 0) needs 256 colours: the sixteen are of the user's own palette.
+    NO_COLOR (not empty, https://no-color.org) takes precedence over everything; TEXTUAL_COLOR_SYSTEM over
+    COLORTERM and TERM. GPUTUI_LIGHT (not empty, not 0) needs 256 colours: the sixteen are the user's.
     """
     depth = _shown_by(environment)
     is_light = environment.get("GPUTUI_LIGHT", "") not in ("", "0")
@@ -147,8 +147,8 @@ def depth_of(environment: Mapping[str, str]) -> Depth:
 def _shown_by(environment: Mapping[str, str]) -> Depth:
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return Depth.NONE
-    asked = {"standard": Depth.ANSI, "256": Depth.INDEXED, "truecolor": Depth.TRUE}
-    wanted = asked.get(environment.get("TEXTUAL_COLOR_SYSTEM", ""))
+    depths = {"standard": Depth.ANSI, "256": Depth.INDEXED, "truecolor": Depth.TRUE}
+    wanted = depths.get(environment.get("TEXTUAL_COLOR_SYSTEM", ""))
     if wanted is not None:
         return wanted
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):

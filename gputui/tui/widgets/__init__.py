@@ -1,1 +1,2 @@
-"""What several screens draw: charts, tables, pages of lines, dialogs, texts cut and wrapped to cells."""
+"""Widgets and drawing functions for several screens: charts, tables, pages of lines, dialogs, cutting and
+wrapping text to cells."""

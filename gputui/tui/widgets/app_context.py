@@ -1,4 +1,4 @@
-"""What widgets and screens ask of the app."""
+"""The part of the app that widgets and screens use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.tui.terminal.theme import Depth
 
 @runtime_checkable
 class Shell(Protocol):
-    """What screens ask of the app."""
+    """The app as widgets and screens see it."""
 
     depth: Depth
     ascii_only: bool
@@ -19,15 +19,12 @@ class Shell(Protocol):
 
     @property
     def has_screens(self) -> bool:
-        """Whether there are others beside the monitor."""
+        """Whether there are screens besides the monitor."""
 
-    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
-        """Show a screen."""
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None: ...
 
-    def keep_error(self, screen_id: str, text: str) -> None:
-        """Write an error to the log."""
+    def keep_error(self, screen_id: str, text: str) -> None: ...
 
 
 def shell_of(widget: Widget) -> Shell:
-    """The app of a widget."""
     return cast(Shell, widget.app)

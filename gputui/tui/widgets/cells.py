@@ -1,4 +1,4 @@
-"""Text counted in cells: cleaned, cut and put beside each other."""
+"""Text measured in cells: cleaned, cut and laid out side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputui.store.text import clean_text
 from gputui.tui.terminal.lines import Line, Span
 
 _NO_WIDTH = frozenset({"Mn", "Me", "Mc"})
-"""Marks that sit on the letter before."""
+"""Marks combined with the previous character."""
 
 
 def clean(text: str) -> str:
@@ -23,7 +23,7 @@ def clean(text: str) -> str:
 
 
 _REMEMBERED = 256
-"""Longer texts are not worth the memory."""
+"""Longer texts are not cached."""
 
 
 @lru_cache(maxsize=1024)
@@ -37,12 +37,12 @@ def _cleaned(text: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """Cells that a cleaned text takes."""
+    """The width of a cleaned text in cells."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most so many cells; what is cut off is marked with `…`."""
+    """The text in at most `width` cells; `…` marks where it was cut."""
     if width_of(text) <= width:
         return text
     if width <= 0:
@@ -56,7 +56,7 @@ def cut(text: str, width: int) -> str:
 
 
 def end_of(text: str, width: int) -> str:
-    """The last of the text in at most so many cells; what is cut off before it is marked with `…`."""
+    """The end of the text in at most `width` cells; `…` marks where it was cut."""
     if width_of(text) <= width:
         return text
     while text and width_of(text) > width - 1:
@@ -65,24 +65,23 @@ def end_of(text: str, width: int) -> str:
 
 
 def left(text: str, width: int) -> str:
-    """Cut or filled on the right to exactly so many cells."""
+    """Cut or padded on the right to exactly `width` cells."""
     short = cut(text, width)
     return short + " " * (width - width_of(short))
 
 
 def right(text: str, width: int) -> str:
-    """Cut or filled on the left to exactly so many cells."""
+    """Cut or padded on the left to exactly `width` cells."""
     short = cut(text, width)
     return " " * (width - width_of(short)) + short
 
 
 def line_width(line: Line) -> int:
-    """Cells that a line takes."""
     return sum(width_of(span.text) for span in line)
 
 
 def fitted(spans: Iterable[Span], width: int) -> Line:
-    """A line of exactly so many cells: cut with `…`, or filled; neighbours of one style are one."""
+    """A line of exactly `width` cells, cut with `…` or padded; adjacent spans of one style are merged."""
     line: list[Span] = []
     room = width
     for span in spans:
@@ -114,7 +113,7 @@ def _append(line: list[Span], span: Span) -> None:
 def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
     """A heading drawn into a horizontal rule: `─ 0 H200 SXM ── 71 °C ────`.
 
-    Parts that do not fit are left out, but the first is cut.
+    Parts that do not fit are omitted, but the first is cut.
     """
     spans: list[Span] = [Span(rule + " ", "dim")]
     room = width - 2
@@ -136,13 +135,13 @@ def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
 
 
 def filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
-    """Exactly so many lines: cut, or filled with empty ones."""
+    """Exactly `height` lines, cut or padded with empty ones."""
     blank = fitted((), width)
     return [*lines[:height], *[blank] * (height - len(lines))]
 
 
 def side_by_side(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
-    """Blocks with a column of cells between, the shorter ones filled."""
+    """Blocks with a blank column between them, the shorter ones padded."""
     if len(blocks) == 1 and line_width(blocks[0][0]) == width:
         return list(blocks[0])
     widths = [line_width(block[0]) for block in blocks]

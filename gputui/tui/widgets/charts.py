@@ -1,4 +1,4 @@
-"""Charts and bars made of characters: braille, or ASCII where a terminal has no more."""
+"""Charts and bars made of characters: braille, or ASCII for terminals without it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from gputui.tui.widgets.history import SECOND_NS, Ring, Series
 
 STEP_NS = 5 * SECOND_NS
-"""A chart moves at most this often once it is half full: a moved chart is sent anew as a whole."""
+"""A chart moves at most this often once it is half full: moving it sends all of it again."""
 GAP = -1
-"""In place of a level: nothing is known of that time."""
+"""Used as a level: no value for that time."""
 
 _LEFT = (0x40, 0x04, 0x02, 0x01)
 _RIGHT = (0x80, 0x20, 0x10, 0x08)
@@ -22,7 +22,7 @@ _HEAT = "▁▂▃▄▅▆▇█"
 _ASCII_HEAT = "0123456789"
 
 Glyph = tuple[str, ...]
-"""One cell of a chart, a character for each of its rows, the upper one first."""
+"""One column of a chart, a character for each of its rows, top first."""
 
 
 def braille_glyph(older: int, newer: int, rows: int) -> Glyph:
@@ -37,7 +37,7 @@ def braille_glyph(older: int, newer: int, rows: int) -> Glyph:
 
 
 def ascii_glyph(older: int, newer: int, rows: int) -> Glyph:
-    """The same picture in ASCII: both columns become one character."""
+    """The ASCII version: both columns become one character."""
     level = max(older, newer)
     if level == GAP:
         return (" ",) * rows
@@ -45,10 +45,10 @@ def ascii_glyph(older: int, newer: int, rows: int) -> Glyph:
 
 
 class Chart:
-    """The recent past of one series as rows of characters, the newest at the right.
+    """The recent past of one series as rows of characters, newest at the right.
 
-    Cells lie on a fixed grid of time, so a cell that is past never changes: it is drawn once and kept.
-    A value of 0 has the lowest dot, a gap has none.
+    Cells lie on a fixed time grid, so a past cell never changes: it is drawn once and kept. A value of 0 has
+    the lowest dot, a gap has none.
     """
 
     def __init__(self, width: int, rows: int, span_ns: int, *, ascii_only: bool = False) -> None:
@@ -57,7 +57,7 @@ class Chart:
         self.span_ns = span_ns
         self._make: Callable[[int, int, int], Glyph] = ascii_glyph if ascii_only else braille_glyph
         self._kept: list[Glyph] = []
-        """Cells that will not change any more, the oldest first."""
+        """Cells that will not change any more, oldest first."""
         self._first = 0
         """The number of the first of them."""
         self._high = 0.0
@@ -65,7 +65,7 @@ class Chart:
         self._drawn: tuple[str, ...] = ()
 
     def draw(self, series: Series | None, now_ns: int, high: float) -> tuple[str, ...]:
-        """The rows, the upper one first; values at or above `high` fill it."""
+        """The rows, top first; values at or above `high` fill it."""
         if series is None or self.width <= 0 or series.first_ns is None:
             return (" " * max(self.width, 0),) * self.rows
         last, is_open = self._last_cell(series.first_ns, now_ns)
@@ -89,7 +89,7 @@ class Chart:
         return self._drawn
 
     def _last_cell(self, first_ns: int, now_ns: int) -> tuple[int, bool]:
-        """The newest cell to draw, and whether its time is still going on."""
+        """The newest cell to draw, and whether its interval is still open."""
         current = now_ns * self.width // self.span_ns
         step = -(-STEP_NS * self.width // self.span_ns)
         if step <= 1 or now_ns - first_ns < self.span_ns // 2:
@@ -103,14 +103,14 @@ class Chart:
 
 
 def level_of(value: float, high: float, dots: int) -> int:
-    """How many of so many dots a value fills: at least one, at most all."""
+    """How many of `dots` a value fills: at least one, at most all."""
     if high <= 0:
         return 1
     return min(max(round(value / high * dots), 1), dots)
 
 
 def bar(value: float | None, high: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
-    """A bar and the empty rest of its track; both together have the width."""
+    """A bar and the empty rest of its track, together `width` cells."""
     if value is None or high <= 0 or width <= 0:
         return "", " " * max(width, 0)
     halves = min(max(round(value / high * 2 * width), 0), 2 * width)
@@ -122,7 +122,7 @@ def bar(value: float | None, high: float, width: int, *, ascii_only: bool = Fals
 
 
 def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = False) -> str:
-    """One character per value, the fuller the higher; `?` where there is none."""
+    """One character per value, fuller for higher values; `?` for None."""
     scale = _ASCII_HEAT if ascii_only else _HEAT
     top = len(scale) - 1
     return "".join(
@@ -132,7 +132,7 @@ def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = Fals
 
 
 def round_ceiling(value: float) -> float:
-    """The next of 1, 2, 5, 10, 20 ... at or above a value: the top of a chart without a limit of its own."""
+    """The next of 1, 2, 5, 10, 20 ... at or above a value: the top of a chart without a limit."""
     if value <= 1:
         return 1.0
     decade = 10.0 ** math.floor(math.log10(value))

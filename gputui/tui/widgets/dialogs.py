@@ -1,4 +1,4 @@
-"""Questions on top of a screen: a line of text, or yes and no."""
+"""Dialogs on top of a screen: a line of text, or yes and no."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CSS = """
 
 
 class AskText(ModalScreen[str | None]):
-    """Asks for one line; None if it is left by esc."""
+    """Asks for one line; None after esc."""
 
     DEFAULT_CSS = _CSS.format("AskText")
     BINDINGS = [Binding("escape", "leave", "Back", show=False)]  # noqa: RUF012 - Textual declares it so
@@ -34,7 +34,6 @@ class AskText(ModalScreen[str | None]):
         self._value = value
 
     def compose(self) -> ComposeResult:
-        """Question and field."""
         with Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static(_question(self, self._question), markup=False)
@@ -44,20 +43,17 @@ class AskText(ModalScreen[str | None]):
             yield Static("enter takes it, esc leaves everything as it is", markup=False)
 
     def on_mount(self) -> None:
-        """Type at once."""
         self.query_one(Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Taken."""
         self.dismiss(event.value)
 
     def action_leave(self) -> None:
-        """Not taken."""
         self.dismiss(None)
 
 
 class Confirm(ModalScreen[bool]):
-    """Asks before something is gone for good; only `y` says yes."""
+    """Asks before an irreversible action; only `y` confirms."""
 
     DEFAULT_CSS = _CSS.format("Confirm")
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
@@ -70,14 +66,12 @@ class Confirm(ModalScreen[bool]):
         self._question = question
 
     def compose(self) -> ComposeResult:
-        """The question and its answers."""
         with Vertical() as box:
             box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
             yield Static(_question(self, self._question), markup=False)
             yield Static("y yes    n no", markup=False)
 
     def action_answer(self, is_yes: bool) -> None:
-        """What was pressed."""
         self.dismiss(is_yes)
 
 

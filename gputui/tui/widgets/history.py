@@ -1,8 +1,8 @@
-"""What each metric was over the last hour, in rings of buckets that never grow.
+"""The last hour of each metric, in ring buffers of fixed size.
 
 Three rings per series: 5 minutes by seconds, half an hour by 5 seconds, an hour by 15 seconds; 912 buckets of
-least, mean and greatest in 4 bytes each, so 11 kB a series: 8 GPUs with 10 metrics take 0.9 MB, and no more
-after a week than after an hour.
+minimum, mean and maximum in 4 bytes each, so 11 kB a series. 8 GPUs with 10 metrics take 0.9 MB, however long
+it runs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ RINGS: tuple[tuple[int, int], ...] = (
     (5 * SECOND_NS, 364),
     (15 * SECOND_NS, 244),
 )
-"""Length of a bucket in nanoseconds and how many are kept, finest first."""
+"""Length of a bucket in nanoseconds and the number of buckets, finest first."""
 NO_BUCKET = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A metric over a stretch of time."""
+    """A metric over an interval."""
 
     least: float
     mean: float
@@ -32,7 +32,7 @@ class Bucket:
 
 
 class Ring:
-    """Buckets of one length; the oldest makes room for the newest."""
+    """Buckets of one length; the newest overwrites the oldest."""
 
     __slots__ = ("_greatest", "_least", "_mean", "_numbers", "_weights", "kept", "length_ns")
 
@@ -46,7 +46,7 @@ class Ring:
         self._weights = array("H", [0]) * kept
 
     def add(self, number: int, value: float) -> None:
-        """A value of the bucket with this number, counted from the clock's zero."""
+        """Add a value to the bucket with this number, counted from the clock's zero."""
         slot = number % self.kept
         holder = self._numbers[slot]
         if holder != number:
@@ -62,21 +62,20 @@ class Ring:
         self._mean[slot] += (value - self._mean[slot]) / weight
 
     def holds(self, number: int) -> bool:
-        """True if the bucket with this number has a value."""
+        """Whether the bucket with this number has a value."""
         return self._numbers[number % self.kept] == number
 
     def copied(self) -> Ring:
-        """As it stands now."""
         twin = copy.copy(self)
         for name in ("_numbers", "_least", "_mean", "_greatest", "_weights"):
             setattr(twin, name, getattr(self, name)[:])
         return twin
 
     def over(self, start_ns: int, end_ns: int) -> Bucket | None:
-        """All buckets that begin in [start, end), or the one start lies in; None where nothing is known."""
-        first, behind = self._numbers_in(start_ns, end_ns)
+        """All buckets that begin in [start, end), or the one start lies in; None without values."""
+        first, end = self._numbers_in(start_ns, end_ns)
         least, greatest, total, count = math.inf, -math.inf, 0.0, 0
-        for number in range(max(first, behind - self.kept), behind):
+        for number in range(max(first, end - self.kept), end):
             slot = number % self.kept
             if self._numbers[slot] == number:
                 least = min(least, self._least[slot])
@@ -86,19 +85,20 @@ class Ring:
         return Bucket(least, total / count, greatest) if count else None
 
     def mean_over(self, start_ns: int, end_ns: int) -> float | None:
-        """The mean that `over` tells: charts ask for it a hundred times a picture, of one bucket mostly."""
-        first, behind = self._numbers_in(start_ns, end_ns)
-        if behind - first > 1:
+        """The mean of `over`; charts call it a hundred times per frame, mostly for one bucket."""
+        first, end = self._numbers_in(start_ns, end_ns)
+        if end - first > 1:
             bucket = self.over(start_ns, end_ns)
             return None if bucket is None else bucket.mean
         slot = first % self.kept
         return self._mean[slot] if self._numbers[slot] == first else None
 
     def _numbers_in(self, start_ns: int, end_ns: int) -> tuple[int, int]:
-        """The first and behind-last bucket that begin in [start, end), or the one start lies in."""
+        """The first bucket and the one after the last that begin in [start, end), or the one start lies
+        in."""
         first = -(-start_ns // self.length_ns)
-        behind = -(-end_ns // self.length_ns)
-        return (first - 1, first) if behind <= first else (first, behind)
+        end = -(-end_ns // self.length_ns)
+        return (first - 1, first) if end <= first else (first, end)
 
 
 class Series:
@@ -109,12 +109,12 @@ class Series:
     def __init__(self) -> None:
         self.rings = tuple(Ring(*ring) for ring in RINGS)
         self.first_ns: int | None = None
-        """When the first value came."""
+        """Time of the first value."""
         self.last_ns: int | None = None
-        """When the newest value came; None behind a gap."""
+        """Time of the newest value; None after a gap."""
 
     def add(self, t_ns: int, value: float, hold_ns: int) -> None:
-        """A value; it also holds for the time since the last one, if that is no longer ago than `hold_ns`."""
+        """Add a value; it also fills the time since the last one, if that is at most `hold_ns` ago."""
         since = self.last_ns if self.last_ns is not None and t_ns - self.last_ns <= hold_ns else None
         for ring in self.rings:
             number = t_ns // ring.length_ns
@@ -127,24 +127,23 @@ class Series:
             self.first_ns = t_ns
 
     def gap(self) -> None:
-        """No value this time: what comes next does not reach back over it."""
+        """Mark a missing value; the next one does not reach back over it."""
         self.last_ns = None
 
     def copied(self) -> Series:
-        """As it stands now."""
         twin = copy.copy(self)
         twin.rings = tuple(ring.copied() for ring in self.rings)
         return twin
 
     def ring_for(self, span_ns: int) -> Ring:
-        """The finest ring that reaches so far back."""
+        """The finest ring that reaches back far enough."""
         for ring in self.rings:
             if ring.length_ns * (ring.kept - 2) >= span_ns:
                 return ring
         return self.rings[-1]
 
     def over(self, start_ns: int, end_ns: int, span_ns: int) -> Bucket | None:
-        """The metric in [start, end), read from the ring for a picture that is `span_ns` long."""
+        """The metric in [start, end), read from the ring for a chart that is `span_ns` long."""
         return self.ring_for(span_ns).over(start_ns, end_ns)
 
 
@@ -156,7 +155,8 @@ class History:
         self._last_ns: dict[int, int] = {}
 
     def add(self, device: int, t_ns: int, values: dict[str, float | None], hold_ns: int) -> None:
-        """What a device showed at one instant: None is a gap. A reading added before is passed over."""
+        """Add a device's values at one instant; None is a gap. Does nothing if that instant was added
+        before."""
         if self._last_ns.get(device) == t_ns:
             return
         self._last_ns[device] = t_ns
@@ -170,11 +170,11 @@ class History:
                 series[key].gap()
 
     def series(self, device: int, key: str) -> Series | None:
-        """One metric of one device, if it ever had a value."""
+        """One metric of one device, None if it never had a value."""
         return self._series.get(device, {}).get(key)
 
     def copied(self) -> History:
-        """As it stands now: what is added later does not change it."""
+        """A snapshot that later values do not change."""
         twin = History()
         twin._last_ns = dict(self._last_ns)
         twin._series = {

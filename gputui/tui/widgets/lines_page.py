@@ -1,4 +1,4 @@
-"""A page of lines that is longer than the screen: stock scrolling over lines of our own."""
+"""A scrollable page of lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.tui.widgets.plain_ascii import in_ascii
 
 
 class LinesPage(ScrollView, can_focus=True):
-    """Shows lines, those that are too long cut with a mark; arrows and page keys scroll."""
+    """Shows lines, marking those that are cut; arrow and page keys scroll."""
 
     DEFAULT_CSS = (
         "LinesPage { height: 1fr; background: ansi_default; overflow-x: hidden; scrollbar-size-vertical: 1; }"
@@ -25,17 +25,17 @@ class LinesPage(ScrollView, can_focus=True):
         self._lines: tuple[Line, ...] = ()
 
     def on_mount(self) -> None:
-        """A scrollbar is drawn with blocks."""
+        """Hide the scrollbar in ASCII mode: it is drawn with blocks."""
         if shell_of(self).ascii_only:
             self.styles.scrollbar_size_vertical = 0
 
     @property
     def text(self) -> str:
-        """What it holds, as plain text."""
+        """The page as plain text."""
         return "\n".join(_text_of(line).rstrip() for line in self._lines)
 
     def show(self, lines: tuple[Line, ...], *, keeps_place: bool = False) -> None:
-        """Have these lines shown, from the top unless the place is kept."""
+        """Show these lines, from the top unless `keeps_place`."""
         shell = shell_of(self)
         self._lines = tuple(in_ascii(line) for line in lines) if shell.ascii_only else lines
         self.virtual_size = Size(self.size.width, len(lines))
@@ -44,11 +44,10 @@ class LinesPage(ScrollView, can_focus=True):
         self.refresh()
 
     def step(self, lines: int) -> None:
-        """Scroll."""
         self.scroll_relative(y=lines, animate=False)
 
     def render_line(self, y: int) -> Strip:
-        """The line at a row of what is in sight."""
+        """The line at a visible row."""
         place = y + self.scroll_offset.y
         line, width = self._lines[place] if place < len(self._lines) else (), self.size.width
         shell, room = shell_of(self), self.scrollable_content_region.width

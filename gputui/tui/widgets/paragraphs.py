@@ -1,4 +1,4 @@
-"""Words broken to the width of a page."""
+"""Paragraphs wrapped to the width of a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gputui.tui.terminal.lines import Line, Span
 
 
 def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
-    """A text broken at spaces, so that paths and options stay whole; lines after the first are indented."""
+    """A text wrapped at spaces, so that paths and options stay whole; lines after the first are indented."""
     broken: Iterable[str] = wrap(
         text,
         max(width - 1, 20),

@@ -1,4 +1,4 @@
-"""Lines for terminals that show ASCII alone."""
+"""Replaces characters for terminals that show only ASCII."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import width_of
 
 _OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠": "#", "²": "2", "³": "3"}
-"""For those whose plain substitute takes more cells than they do."""
+"""For characters whose usual replacement is wider than they are."""
 
 
 def in_ascii(line: Line) -> Line:
-    """The same line without a character beyond ASCII, each cell kept."""
+    """The same line in ASCII, with the same width."""
     if all(span.text.isascii() for span in line):
         return line
     return tuple(Span(text_in_ascii(span.text), span.style) for span in line)
 
 
 def text_in_ascii(text: str) -> str:
-    """The same text without a character beyond ASCII, each cell kept."""
+    """The same text in ASCII, with the same width."""
     if text.isascii():
         return text
     return "".join(one if one.isascii() else _cells(one) for one in text)
@@ -34,8 +34,8 @@ def _cells(character: str) -> str:
 
 
 def wants_ascii(environment: dict[str, str] | None = None) -> bool:
-    """Whether the terminal is to get nothing beyond ASCII: GPUTUI_ASCII, or an encoding without more."""
+    """Whether the terminal shows only ASCII: GPUTUI_ASCII, or an encoding without more."""
     environ = os.environ if environment is None else environment
-    # Not sys.stdout, which Textual replaces while it runs: screens ask again then.
+    # Not sys.stdout, which Textual replaces while it runs: screens call this then.
     encoding = (getattr(sys.__stdout__, "encoding", None) or "ascii").lower().replace("-", "")
     return environ.get("GPUTUI_ASCII", "") not in ("", "0") or encoding != "utf8"

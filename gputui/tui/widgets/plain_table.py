@@ -1,4 +1,4 @@
-"""A stock table whose cells are plain text: nothing in them is taken for markup, and nothing cut unmarked."""
+"""A stock table whose cells are plain text: no markup, and cuts are marked."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gputui.tui.widgets.cells import cut, width_of
 from gputui.tui.widgets.plain_ascii import text_in_ascii
 
 CUT = "…"
-"""Stands where something goes on beyond the edge; `left` and `right` lead there."""
+"""Marks content beyond the edge; `left` and `right` scroll there."""
 
 
 class PlainTable(DataTable[Text]):
-    """Rows of text under headings; the cursor is a row."""
+    """Rows of text under headings; the cursor selects a row."""
 
     DEFAULT_CSS = """
     PlainTable:ansi > .datatable--header {
@@ -37,7 +37,7 @@ class PlainTable(DataTable[Text]):
 
     @property
     def text(self) -> str:
-        """What it holds, as lines with tabs; also what there is no room to show."""
+        """The table as tab-separated lines, including what does not fit on the screen."""
         return "\n".join("\t".join(cells) for cells in (self._headings, *self._texts))
 
     def fill(
@@ -46,16 +46,16 @@ class PlainTable(DataTable[Text]):
         headings: Sequence[str] | None = None,
         widest: Mapping[int, int] | None = None,
     ) -> None:
-        """Show these rows; the cursor stays in its place as far as there are rows.
+        """Show these rows; the cursor keeps its position as far as there are rows.
 
-        `widest` is by column how many cells are shown at most.
+        `widest` limits the cells shown, by column.
         """
         place = self.cursor_row
         self._headings = tuple(headings) if headings is not None else self._headings
         self._widest = dict(widest or {})
         self._texts = [tuple(clean_text(cell) for cell in cells) for cells in rows]
         shown = [[self._shown(column, text) for column, text in enumerate(cells)] for cells in self._texts]
-        # Columns are made anew with their widths: those of the stock table only grow, when it idles.
+        # Recreate the columns with their widths: those of the stock table only grow, when it is idle.
         self.clear(columns=True)
         for column, heading in enumerate(self._headings):
             width = max(map(width_of, (heading, *(cells[column] for cells in shown))))
@@ -65,7 +65,7 @@ class PlainTable(DataTable[Text]):
         self.move_cursor(row=min(place, max(len(rows) - 1, 0)))
 
     def change(self, row: int, column: int, text: str) -> None:
-        """Another text in one cell: quicker than to fill a long table again."""
+        """Change the text of one cell: faster than filling a long table again."""
         cells = self._texts[row]
         text = clean_text(text)
         if text == cells[column]:
@@ -78,11 +78,10 @@ class PlainTable(DataTable[Text]):
             self.update_cell_at(Coordinate(row, column), Text(shown, no_wrap=True))
 
     def step(self, rows: int) -> None:
-        """Move the cursor."""
         self.move_cursor(row=max(self.cursor_row + rows, 0))
 
     def render_line(self, y: int) -> Strip:
-        """A row, with a mark at each edge beyond which it goes on."""
+        """A row, with a mark at each edge that it extends beyond."""
         strip = super().render_line(y)
         width, left = self.scrollable_content_region.width, self.scroll_offset.x
         if width < 2 or self.virtual_size.width <= width:
@@ -96,7 +95,7 @@ class PlainTable(DataTable[Text]):
         return strip
 
     def _extent(self, y: int) -> tuple[int, int]:
-        """Where the text of a line of the picture begins and ends, in cells from the left of the table."""
+        """Where the text of a screen line begins and ends, in cells from the left edge of the table."""
         columns = self.ordered_columns
         starts = [0, *accumulate(column.get_render_width(self) for column in columns)]
         row = y + self.scroll_offset.y - 1
@@ -106,15 +105,15 @@ class PlainTable(DataTable[Text]):
             texts = [cell.plain for cell in self.get_row_at(row)]
         else:
             return 0, 0
-        told = [
+        extents = [
             (start + self.cell_padding, start + self.cell_padding + width_of(text))
             for start, text in zip(starts, texts, strict=False)
             if text.strip()
         ]
-        return (told[0][0], told[-1][1]) if told else (0, 0)
+        return (extents[0][0], extents[-1][1]) if extents else (0, 0)
 
     def _shown(self, column: int, text: str) -> str:
-        """What there is room for, in the characters that the terminal has."""
+        """The text as its column shows it, in characters that the terminal supports."""
         return self._plain(cut(text, self._widest[column]) if column in self._widest else text)
 
     def _plain(self, text: str) -> str:
@@ -122,7 +121,7 @@ class PlainTable(DataTable[Text]):
 
 
 def _marked(strip: Strip, x: int, mark: str) -> Strip:
-    """With a mark in one cell, drawn as what it covers."""
+    """With a mark in one cell, in the style of the text it covers."""
     covered = list(strip.crop(x, x + 1))
     style = covered[0].style if covered else None
     cells = strip.cell_length

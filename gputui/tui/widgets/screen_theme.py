@@ -1,4 +1,4 @@
-"""The theme of stock widgets: the colours of `theme`, on the terminal's own background."""
+"""The theme of stock widgets: the colours of `theme`, on the terminal's background."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAME = "gputui"
 
 
 def theme_for(depth: Depth) -> Theme:
-    """The theme at a depth; where there are no colours, the cursor is seen by being reversed."""
+    """The theme at a depth; without colours, the cursor is shown in reverse video."""
     colours = WIDGET_COLOURS[depth]
     plain = depth in (Depth.NONE, Depth.ANSI)
     chosen, behind_chosen = (

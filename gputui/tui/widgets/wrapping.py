@@ -1,4 +1,4 @@
-"""Words in rows of cells."""
+"""Text wrapped to rows of cells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gputui.tui.widgets.cells import cut, width_of
 
 
 def wrapped(text: str, width: int, most: int) -> list[str]:
-    """Words in at most so many rows; what does not fit is cut."""
+    """Words in at most `most` rows; what does not fit is cut."""
     rows: list[str] = []
     row = ""
     words = text.split()

@@ -1,11 +1,12 @@
-# ruff: noqa: PTH118, PTH119, PTH123, PTH115, PTH116, PTH208
+# ruff: noqa: PTH118, PTH119, PTH123, PTH115, PTH116, PTH208, PTH103, PTH110
 """Follows a planted value through every function of gputui in this process.
 
 Python imports this file by its name. It works where GPUTUI_WALK names a directory with `forms.json`: how the
 value looks on its way, each form a name with a list of texts or numbers. A function has the value when an
 argument or a returned object holds it in one of these forms. It got it from its caller, from a function it
 called, from an attribute that another function assigned, or from a file or pipe that another process wrote;
-the walk begins below the path given for the first form. The shortest way to each function counts.
+the walk begins below the path given for the first form. The shortest way to each function counts, and of
+equally short ones the latest: what an attribute holds came by the last assignment.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import stat
 import sys
 import threading
 from dataclasses import is_dataclass
-from functools import cache
+from functools import cache, partial
 from math import isclose
 from types import CodeType, FrameType
 from typing import Any
@@ -38,10 +39,10 @@ _PARTS = frozenset({"<module>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setco
 class _Form:
     """How the value looks: a number, or a text that holds one of these."""
 
-    def __init__(self, name: str, looks: list[Any]) -> None:
+    def __init__(self, name: str, patterns: list[Any]) -> None:
         self.name = name
-        self.numbers = tuple(look for look in looks if not isinstance(look, str))
-        self.texts = tuple(look for look in looks if isinstance(look, str))
+        self.numbers = tuple(pattern for pattern in patterns if not isinstance(pattern, str))
+        self.texts = tuple(pattern for pattern in patterns if isinstance(pattern, str))
         self.bytes = tuple(text.encode() for text in self.texts)
 
     def is_number(self, value: float) -> bool:
@@ -58,8 +59,8 @@ class _Visit:
     def __init__(self, frame: FrameType) -> None:
         self.frame = frame
         self.ways: dict[str, Way] = {}
-        self.has_read = False
-        """Whether it read a file or pipe."""
+        self.read: dict[str, str] = {}
+        """By device and inode, the path of each file and pipe that was open when it read one."""
 
 
 class Tracer:
@@ -68,19 +69,21 @@ class Tracer:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         with open(os.path.join(directory, "forms.json"), encoding="utf-8") as file:
-            told = json.load(file)
-        self._forms = [_Form(name, looks) for name, looks in told["forms"].items()]
+            config = json.load(file)
+        self._forms = [_Form(name, patterns) for name, patterns in config["forms"].items()]
         self._order = {form.name: place for place, form in enumerate(self._forms)}
-        self._begins: dict[str, str] = told["begins"]
+        self._begins: dict[str, str] = config["begins"]
         """By form, the beginning of the path of the functions that may have it from nowhere."""
-        self._ends: frozenset[str] = frozenset(told["ends"])
+        self._ends: frozenset[str] = frozenset(config["ends"])
         self._files = os.path.join(directory, "files")
+        self._kept = os.path.join(directory, "kept")
+        """A second name of every file and pipe that was read or written. While it has one, a file that was
+        removed does not leave its inode to another, which would then seem to hold what the first held."""
+        os.makedirs(self._kept, exist_ok=True)
         self._log = os.path.join(directory, "left.jsonl")
         self._visits: dict[int, _Visit] = {}
-        self._stored: dict[tuple[str, str, str], tuple[Way, int]] = {}
+        self._stored: dict[tuple[str, str, str], tuple[Way, threading.Thread]] = {}
         """By class (empty: any), attribute and form: the way to where it was assigned, and the thread."""
-        self._seen: dict[tuple[int, int], str] = {}
-        """Files that this process has read, by device and inode."""
         self._left: set[tuple[str, str, Way]] = set()
         self._lock = threading.RLock()
 
@@ -144,14 +147,15 @@ class Tracer:
         if hop not in way:
             way = (*way, hop)
         visit = self._visit(frame)
-        if form not in visit.ways or len(way) < len(visit.ways[form]):
-            visit.ways[form] = way
-            for owner, attribute in _assigned(frame.f_code):
-                known = self._stored.get((owner, attribute, form))
-                if known is None or len(way) < len(known[0]):
-                    self._stored[owner, attribute, form] = way, threading.get_ident()
-            if hop.split(" ")[-1] in self._ends:
-                self._leave(form, way)
+        if way == visit.ways.get(form) or len(way) > len(visit.ways.get(form, way)):
+            return
+        visit.ways[form] = way
+        for owner, attribute in _assigned(frame.f_code):
+            known = self._stored.get((owner, attribute, form))
+            if known is None or len(way) <= len(known[0]):
+                self._stored[owner, attribute, form] = way, threading.current_thread()
+        if hop.split(" ")[-1] in self._ends:
+            self._leave(form, way)
 
     def _visit(self, frame: FrameType) -> _Visit:
         visit = self._visits.get(id(frame))
@@ -167,15 +171,15 @@ class Tracer:
                 return visit.ways[form]
             earlier = [way for name, way in visit.ways.items() if self._order[name] < self._order[form]]
             if earlier:  # it made this form of another
-                self._arrive(frame, form, min(earlier, key=len))
+                self._arrive(frame, form, min(earlier, key=_length))
                 return self._visits[id(frame)].ways[form]
         return self._from_outside(frame, form)
 
     def _from_outside(self, frame: FrameType, form: str) -> Way | None:
         visit = self._visits.get(id(frame))
         way = self._from_attribute(frame, form)
-        if way is None and visit is not None and visit.frame is frame and visit.has_read:
-            way = self._from_file(form)
+        if way is None and visit is not None and visit.frame is frame and visit.read:
+            way = self._from_file(visit.read, form)
         if way is None and form in self._begins and (_hop(frame.f_code) or "").startswith(self._begins[form]):
             way = ()
         if way is None:
@@ -200,27 +204,29 @@ class Tracer:
                 waiting += [(each, loaded) for each in thing]
             elif isinstance(thing, dict):
                 waiting += [(each, loaded) for each in thing.values()]
+            elif isinstance(thing, partial):
+                waiting += [(each, loaded) for each in (*thing.args, thing.keywords)]
             elif type(thing).__module__.startswith("gputui") or "gputui_worker" in type(thing).__module__:
                 fields = getattr(type(thing), "__dataclass_fields__", ())
                 for name in {*fields, *(loaded or ())}:
                     if isinstance(getattr(type(thing), name, None), property):
                         continue
                     value = getattr(thing, name, None)
-                    if value is None or callable(value):
+                    if value is None or (callable(value) and not isinstance(value, partial)):
                         continue
                     waiting.append((value, loaded))
                     stored = self._best_stored(type(thing), name, form)
                     if stored is not None and form in self._held([value]):
                         way, thread = stored
-                        if thread != threading.get_ident():
+                        if thread is not threading.current_thread():
                             way = (*way, f"queue {type(thing).__name__}.{name} to another thread")
                         found.append(way)
-        return min(found, key=len) if found else None
+        return min(found, key=_length, default=None)
 
-    def _best_stored(self, owner: type, name: str, form: str) -> tuple[Way, int] | None:
+    def _best_stored(self, owner: type, name: str, form: str) -> tuple[Way, threading.Thread] | None:
         keys = [(kind.__name__, name, form) for kind in owner.__mro__] + [("", name, form)]
         ways = [self._stored[key] for key in keys if key in self._stored]
-        return min(ways, key=lambda stored: len(stored[0])) if ways else None
+        return min(ways, key=lambda stored: _length(stored[0]), default=None)
 
     # Files and pipes
 
@@ -238,20 +244,19 @@ class Tracer:
             self._leave(name_of_form, way)
 
     def _has_read(self, frame: FrameType) -> None:
-        self._seen.update(self._open_files(writable=False))
-        self._visit(frame).has_read = True
+        self._visit(frame).read.update(self._open_files(writable=False))
 
     def _leave(self, form: str, way: Way) -> None:
-        media = [f"{key[0]}:{key[1]}" for key in self._open_files(writable=True)]
-        if (form, ",".join(sorted(media)), way) in self._left:
+        media = sorted(self._open_files(writable=True))
+        if (form, ",".join(media), way) in self._left:
             return
-        self._left.add((form, ",".join(sorted(media)), way))
+        self._left.add((form, ",".join(media), way))
         data = json.dumps({"form": form, "media": media, "way": way}) + "\n"
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(descriptor, data.encode())
         os.close(descriptor)
 
-    def _from_file(self, form: str) -> Way | None:
+    def _from_file(self, read: dict[str, str], form: str) -> Way | None:
         found: list[Way] = []
         try:
             with open(self._log, encoding="utf-8") as file:
@@ -260,15 +265,14 @@ class Tracer:
             return None
         for line in lines:
             left = json.loads(line)
-            for medium in left["media"]:
-                device, _, inode = medium.partition(":")
-                path = self._seen.get((int(device), int(inode)))
-                name = None if path is None else self._name_of(path, form)
-                if left["form"] == form and name is not None:
-                    found.append((*left["way"], name))
-        return min(found, key=len) if found else None
+            for medium in read.keys() & left["media"] if left["form"] == form else ():
+                kind = self._kind_of(medium, form)
+                if kind:
+                    found.append((*left["way"], f"{kind} {os.path.basename(read[medium])}"))
+        return min(found, key=_length, default=None)
 
-    def _open_files(self, *, writable: bool) -> dict[tuple[int, int], str]:
+    def _open_files(self, *, writable: bool) -> dict[str, str]:
+        """By device and inode, the paths of those that this process has open to write or read."""
         found = {}
         for descriptor in os.listdir("/proc/self/fd"):
             try:
@@ -277,24 +281,28 @@ class Tracer:
                     continue
                 with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as info:
                     flags = int(info.read().split("flags:")[1].split()[0], 8)
-                status = os.stat(int(descriptor))
+                if flags & os.O_ACCMODE == (os.O_RDONLY if writable else os.O_WRONLY):
+                    continue
+                status = os.stat(path)
+                medium = f"{status.st_dev}-{status.st_ino}"
+                if not os.path.exists(os.path.join(self._kept, medium)):
+                    os.link(path, os.path.join(self._kept, medium))
+            except FileExistsError:
+                pass  # another process has just named it
             except OSError:
-                continue  # closed meanwhile
-            mode = flags & os.O_ACCMODE
-            if mode == (os.O_RDONLY if writable else os.O_WRONLY):
-                continue
-            found[status.st_dev, status.st_ino] = path
+                continue  # closed meanwhile, or removed: no other process opens it any more
+            found[medium] = path
         return found
 
-    def _name_of(self, path: str, form: str) -> str | None:
-        """`file journal.jsonl`; None for a file without the value. A pipe or database is taken to hold it."""
-        name = os.path.basename(path)
+    def _kind_of(self, medium: str, form: str) -> str:
+        """`pipe` or `file`; empty for a file without the value. A pipe or database is taken to hold it."""
+        path = os.path.join(self._kept, medium)
         if stat.S_ISFIFO(os.stat(path).st_mode):
-            return f"pipe {name}"
+            return "pipe"
         with open(path, "rb") as file:
             data = file.read()
         texts = self._forms[self._order[form]].bytes
-        return f"file {name}" if data[8:12] == b"DUCK" or any(text in data for text in texts) else None
+        return "file" if data[8:12] == b"DUCK" or any(text in data for text in texts) else ""
 
     # What holds the value
 
@@ -320,12 +328,19 @@ class Tracer:
                     waiting += thing
                 elif isinstance(thing, dict):
                     waiting += thing.values()
+                elif isinstance(thing, partial):
+                    waiting += (*thing.args, thing.keywords)
                 elif kind.__name__ in ("ndarray", "MaskedArray"):
                     waiting += thing.ravel().tolist()
                 elif kind.__module__.startswith("gputui") and is_dataclass(thing):
                     names = list(thing.__dataclass_fields__)
                     waiting += [getattr(thing, name) for name in names if hasattr(thing, name)]
         return sorted(found, key=lambda name: self._order[name])
+
+
+def _length(way: Way) -> tuple[int, Way]:
+    """The order of ways; of equally short ones found at once, the same comes first in every process."""
+    return len(way), way
 
 
 def _is_value(thing: object) -> bool:

@@ -1,4 +1,4 @@
-"""Jobs on boxes whose speeds were chosen by hand, so that every figure can be worked out on paper."""
+"""Jobs on boxes with chosen speeds, so that every result can be worked out on paper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def case_named(
     precision: str = "fp32",
     context: int = 128,
 ) -> Case:
-    """A case of 1000 units per step; of a text classifier, where it serves."""
+    """A case of 1000 units per step; a text classifier serves requests."""
     parameters: tuple[tuple[str, int | str], ...] = (("batch", 8), ("context", context), ("layers", 4))
     if workload.startswith("infer"):
         parameters = (*parameters, ("task", "text"))
@@ -63,7 +63,7 @@ def price(usd_per_hour: float, gpus: float = 0) -> Price:
 def box(
     name: str, *cases: CaseResult, usd: float | None = None, gpus: int = 0, cpu: float | None = None
 ) -> PricedSide:
-    """A box with this price, buying so many GPUs."""
+    """A box with this price and this many GPUs."""
     side = side_of_runs(name, [make_run(*cases, machine=GPU_MACHINE if gpus else CPU_MACHINE)])
     cpu_price = Missing("not stated") if cpu is None else price(cpu)
     return PricedSide(side, NO_PRICE if usd is None else price(usd, gpus), cpu_price)
@@ -103,7 +103,7 @@ def test_cheapest_and_fastest_are_named_apart() -> None:
     assert advice.gpu.startswith("a GPU costs more than the CPU")
 
 
-def test_boxes_whose_intervals_overlap_are_not_told_apart() -> None:
+def test_boxes_whose_intervals_overlap_are_not_distinguished() -> None:
     boxes = [
         box(f"{name}.db", quick(case_named("gpt_train"), speed), usd=1)
         for name, speed in (("a", 1000), ("b", 1001))
@@ -115,8 +115,8 @@ def test_boxes_whose_intervals_overlap_are_not_told_apart() -> None:
     assert advice.cheapest == Pick("b.db", "cpu", ("a.db cpu",))
 
 
-def test_boxes_that_compare_refuses_to_tell_apart_are_not_told_apart() -> None:
-    """The CPUs of one were held by others: its five times longer steps may be theirs."""
+def test_boxes_that_compare_refuses_to_tell_apart_are_not_distinguished() -> None:
+    """Other processes held the CPUs of one: its five times longer steps may be due to them."""
     case = case_named("gpt_train")
     boxes = [
         PricedSide(
@@ -154,7 +154,7 @@ def test_one_box_alone_is_neither_cheapest_nor_fastest() -> None:
     assert advice.cheapest == advice.fastest == Missing("only a.db cpu meets the job")
 
 
-def test_a_price_ten_times_lower_is_told_where_the_speeds_are_the_same() -> None:
+def test_a_price_ten_times_lower_is_reported_if_the_speeds_are_the_same() -> None:
     boxes = [
         box("dear.db", quick(case_named("gpt_train"), 1e3), usd=10),
         box("cheap.db", quick(case_named("gpt_train"), 1e3), usd=1),
@@ -262,7 +262,7 @@ def test_the_cpu_of_a_gpu_box_costs_what_a_cpu_box_is_stated_to() -> None:
     assert cpu.value == pytest.approx((36_000 + 600) * 0.0001, rel=1e-3)
 
 
-def test_one_gpu_of_eight_carries_an_eighth_of_the_price_and_it_is_said() -> None:
+def test_one_gpu_of_eight_carries_an_eighth_of_the_price_which_is_reported() -> None:
     gpu = quick(case_named("gpt_train", "gpu"), 1e4)
     whole, eighth = (
         advise(parse_job("36M tok train"), [box("a.db", gpu, usd=8, gpus=gpus)]) for gpus in (1, 8)
@@ -351,7 +351,7 @@ def test_a_box_without_the_precision_asked_for_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "choice", "said"),
+    ("job", "choice", "expected"),
     [
         ("1M img train", Choice(), "no box has measured conv_train"),
         ("1M tok train", Choice("gpt_train", "xl"), "no box has measured gpt_train xl"),
@@ -364,10 +364,10 @@ def test_a_box_without_the_precision_asked_for_is_named() -> None:
         ("9 rps", Choice(), "no box has measured infer_rps"),
     ],
 )
-def test_a_job_that_no_row_answers_is_refused(job: str, choice: Choice, said: str) -> None:
+def test_a_job_that_no_row_answers_is_refused(job: str, choice: Choice, expected: str) -> None:
     with pytest.raises(GputuiError) as caught:
         advise(parse_job(job), training_boxes(1e3, 1e4), choice)
-    assert said in caught.value.message
+    assert expected in caught.value.message
     assert caught.value.hint
     assert caught.value.exit_code == EXIT_USAGE
 
@@ -394,7 +394,7 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
 
 
 def served(per_s: float, *launches: Mapping[int, float | None], device_class: str = "cpu") -> CaseResult:
-    """A server of so many requests per second, with its p99 at each load in percent, for each launch."""
+    """A server of this many requests per second, with its p99 at each load in percent, for each launch."""
     result = quick(case_named("infer_rps", device_class), per_s, len(launches))
     return replace(
         result,
@@ -406,7 +406,7 @@ def served(per_s: float, *launches: Mapping[int, float | None], device_class: st
 
 
 FEW = -1.0
-"""A wait that too few requests were measured for; None is a queue that grew."""
+"""A wait measured on too few requests; None for a growing queue."""
 
 
 def _wait(load: int, wait_s: float | None) -> Figure:
@@ -443,7 +443,7 @@ def test_a_load_counts_only_if_every_launch_met_the_bound() -> None:
         assert load.fraction == fraction
 
 
-def test_a_bound_that_no_load_meets_is_said_with_the_wait_that_was_measured() -> None:
+def test_a_bound_that_no_load_meets_is_reported_with_the_measured_wait() -> None:
     advice = advise(parse_job("200 rps p99<5ms"), [box("a.db", served(100, WAITS), usd=1)])
 
     (offer,) = advice.offers
@@ -461,7 +461,7 @@ def test_a_load_with_too_few_requests_says_nothing_and_a_higher_one_may() -> Non
     assert load.fraction == 0.75
 
 
-def test_where_no_load_had_enough_requests_it_cannot_be_told_and_is_no_failure() -> None:
+def test_too_few_requests_at_every_load_are_inconclusive_and_not_a_failure() -> None:
     slow = served(100, {25: FEW, 50: FEW, 75: FEW, 90: FEW})
     quick_gpu = served(9000, WAITS, device_class="gpu")
     advice = advise(parse_job("200 rps p99<50ms"), [box("a.db", slow), box("b.db", quick_gpu, gpus=1)])
@@ -481,7 +481,7 @@ def test_without_a_bound_whatever_the_queue_bore_is_served() -> None:
     assert isinstance(load.wait_s, Missing)
 
 
-def test_waits_that_were_not_measured_are_said_to_be() -> None:
+def test_waits_that_were_not_measured_are_reported_as_such() -> None:
     load = load_of(quick(case_named("infer_rps"), 100), "200 rps p99<50ms")
 
     assert load == Missing("its waits under load were not measured")

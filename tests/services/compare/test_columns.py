@@ -1,4 +1,4 @@
-"""Each column of `compare` in every place that shows it."""
+"""Each column of `compare` in every format that shows it."""
 
 from __future__ import annotations
 

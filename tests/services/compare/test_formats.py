@@ -1,4 +1,4 @@
-"""`compare` as markdown, csv and a page: what they say, and that no name becomes markup or a formula."""
+"""`compare` as markdown, csv and HTML: contents, and that no name becomes markup or a formula."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.services.compare.columns import COST, ENERGY
 from gputui.services.compare.csv import comparisons_as_csv
+from gputui.services.compare.headline import Headline
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.markdown import comparisons_as_markdown, escaped
@@ -39,9 +40,11 @@ GEMM, CONV = make_case(device_class="gpu", precision="amp"), make_case("conv_tra
 HOSTILE = '<script>alert(1)</script>|`x`"onload=1 @everyone [a](http://evil)'
 STEP_S = {"a": 0.1, "b": 0.08}
 
+ANSWER = Headline(("<b>b</b> is | faster.",))
+
 
 def stored(place: Path, name: str, step_s: float, *, run_id: str, price: Price | None = None) -> Path:
-    """Two GPU cases of three launches; every block of GEMM takes the same, of CONV twice as long."""
+    """Two GPU cases of three launches; every block of GEMM takes the same time, of CONV twice as long."""
     lines = journal_lines(
         run_id=run_id,
         cases=(GEMM, CONV),
@@ -74,7 +77,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def said(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
+def printed(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
     def run(*words: str | Path) -> str:
         with pytest.raises(SystemExit) as left:
             main(["compare", *map(str, words)])
@@ -88,9 +91,9 @@ def said(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
 
 
 def test_csv_has_a_row_for_each_case_with_figures_in_base_units(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    text = said(*files, "--format", "csv")
+    text = printed(*files, "--format", "csv")
 
     assert text.count("\r\n") == 3
     assert "\n" not in text.replace("\r\n", "")
@@ -113,12 +116,12 @@ def test_csv_has_a_row_for_each_case_with_figures_in_base_units(
 
 
 def test_energy_in_csv_is_mean_power_times_seconds_per_unit(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    rows = csv.DictReader(StringIO(said(*files, "--format", "csv"), newline=""))
+    rows = csv.DictReader(StringIO(printed(*files, "--format", "csv"), newline=""))
     gemm = next(row for row in rows if row["workload"] == "gemm")
 
-    # The power of the stand-in GPU goes from 600 to 607 W and round again: 603.5 W in the mean.
+    # The power of the stand-in GPU cycles from 600 to 607 W: 603.5 W on average.
     expected = 603.5 * 0.1 * 1.001 / (2 * 1024**3)
     assert float(gemm["a_joules_per_unit"]) == pytest.approx(expected, rel=0.003)
     assert float(gemm["a_joules_per_unit_low"]) < expected < float(gemm["a_joules_per_unit_high"])
@@ -166,7 +169,7 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
 
 
 def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
-    """Every cell of cost and energy, of a first and of b second, in each place that has them."""
+    """Every cell of cost and energy, of a first and of b second, in each format that has them."""
     cells = [
         Cell(
             speed=SpeedEstimate(1e3, 1e3, 1e3, 9, 9, 3, ""),
@@ -203,11 +206,11 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
 
 
 def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
-    files: tuple[Path, Path], said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    files: tuple[Path, Path], printed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
-    text = said(*files, "--columns", "rate,ratio,n,peak,cost,energy")
+    text = printed(*files, "--columns", "rate,ratio,n,peak,cost,energy")
 
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
@@ -218,11 +221,11 @@ def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
 # markdown
 
 
-def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], said: Callable[..., str]) -> None:
-    text = said(*files, "--format", "markdown")
+def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], printed: Callable[..., str]) -> None:
+    text = printed(*files, "--format", "markdown")
     table = [line for line in text.splitlines() if line.startswith("|")]
 
-    assert table[0].startswith("| case (mini gpu) | a | b | b against a | verdict | n |")
+    assert table[0].startswith("| case (mini gpu) | a | b | b vs a | verdict | n |")
     assert set(table[1]) <= set("|-: ")
     assert re.search(r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| \+25 % \(.*\) \| faster ", text)
     assert "| cost | a | b | for |" in text
@@ -250,7 +253,7 @@ def test_names_cannot_become_markup(text: str, shown: str) -> None:
 def test_a_hostile_name_does_not_break_the_table_of_markdown() -> None:
     _, pairs = hostile_comparison(HOSTILE)
 
-    text = comparisons_as_markdown(pairs, "")  # type: ignore[arg-type]
+    text = comparisons_as_markdown(pairs, "", ANSWER)  # type: ignore[arg-type]
 
     assert "<script" not in re.sub(r"\\<", "", text)
     table = [line for line in text.splitlines() if line.startswith("|")]
@@ -290,9 +293,9 @@ class Elements(HTMLParser):
 
 
 def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    page = Elements(said(*files, "--format", "html"))
+    page = Elements(printed(*files, "--format", "html"))
 
     assert page.open == []
     for words in (
@@ -307,15 +310,15 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
     ):
         assert words in page.text, words
     labels = [attributes.get("aria-label") or "" for tag, attributes in page.all if tag == "svg"]
-    assert labels[0] == "intervals of b against a, by row"
+    assert labels[0] == "intervals of b vs a, by row"
     assert sum(label.startswith("times of blocks") for label in labels) == 2
     assert sum(label.endswith("over time") for label in labels) == 3
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(
-    files: tuple[Path, Path], said: Callable[..., str]
+    files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
-    text = said(*files, "--format", "html")
+    text = printed(*files, "--format", "html")
     page = Elements(text)
 
     assert {tag for tag, _ in page.all}.isdisjoint(
@@ -333,7 +336,7 @@ def test_a_hostile_name_is_only_text_on_the_page() -> None:
     evidence = Evidence([], trust=False)
     evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
 
-    page = Elements(comparisons_as_page(pairs, "", evidence))  # type: ignore[arg-type]
+    page = Elements(comparisons_as_page(pairs, "", ANSWER, evidence))  # type: ignore[arg-type]
 
     assert page.open == []
     assert "script" not in {tag for tag, _ in page.all}
@@ -348,7 +351,7 @@ def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks()
     evidence = Evidence([])
     evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
 
-    page = comparisons_as_page([(comparison, ())], "", evidence)
+    page = comparisons_as_page([(comparison, ())], "", ANSWER, evidence)
     many = strip_chart([Strip("a", "a launch 1", steady(0.1, 10_000))] * 12)
 
     assert page.count('aria-label="times of blocks') == 30
@@ -356,13 +359,13 @@ def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks()
 
 
 def test_what_is_written_to_a_file_is_what_would_be_printed(
-    files: tuple[Path, Path], said: Callable[..., str], tmp_path: Path
+    files: tuple[Path, Path], printed: Callable[..., str], tmp_path: Path
 ) -> None:
     for form in ("text", "csv"):
         there = tmp_path / f"out.{form}"
         there.write_text("old")
-        assert said(*files, "--format", form, "-o", there) == ""
-        assert there.read_bytes().decode() == said(*files, "--format", form)
+        assert printed(*files, "--format", form, "-o", there) == ""
+        assert there.read_bytes().decode() == printed(*files, "--format", form)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.text"]
 
 

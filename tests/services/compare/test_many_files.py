@@ -31,7 +31,7 @@ def run_id(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """Three files with two runs each; to be copied, not written to."""
+    """Three files with two runs each; to be copied, not modified."""
     place = tmp_path_factory.mktemp("made")
     for number in range(6):
         run_dir = make_journal(
@@ -112,9 +112,9 @@ SPOILED: tuple[tuple[Callable[[Path], object], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("spoiled", "told"), SPOILED)
+@pytest.mark.parametrize(("spoiled", "expected"), SPOILED)
 def test_the_one_file_at_fault_is_named_and_told_as_if_it_were_alone(
-    files: list[Path], spoiled: Callable[[Path], object], told: str
+    files: list[Path], spoiled: Callable[[Path], object], expected: str
 ) -> None:
     spoiled(files[1])
     with pytest.raises(GputuiError) as alone:
@@ -122,7 +122,7 @@ def test_the_one_file_at_fault_is_named_and_told_as_if_it_were_alone(
     with pytest.raises(GputuiError) as among:
         select_all([str(file) for file in files])
 
-    assert told in among.value.message
+    assert expected in among.value.message
     assert str(files[1]) in among.value.message
     assert (among.value.message, among.value.hint) == (alone.value.message, alone.value.hint)
 
@@ -151,7 +151,7 @@ def test_a_view_in_the_place_of_a_table_is_not_read_beside_others_either(files: 
         select_all([str(file) for file in files], trust=True)
 
 
-def test_a_file_that_is_held_is_told_with_the_holder(
+def test_a_file_that_is_held_is_reported_with_the_holder(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = holding(files[1])
@@ -195,7 +195,7 @@ def test_a_layout_that_was_seen_before_does_not_pass_for_another(files: list[Pat
 
 
 def test_rows_that_are_not_yet_in_the_file_itself_count(files: list[Path], tmp_path: Path) -> None:
-    """A killed writer leaves them in the log beside it, where the number of rows is not that of the file."""
+    """A killed writer leaves them in the log next to it, where the number of rows is not that of the file."""
     code = (
         "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]);"
         "c.execute(\"SET wal_autocheckpoint='1TB'\");"
@@ -227,7 +227,7 @@ def test_conditions_and_powers_of_many_are_those_of_each(files: list[Path]) -> N
     assert set(powers) == {run_id(n) for n in (0, 1, 4, 5)}
 
 
-def test_what_cannot_be_read_together_is_told_when_it_is_asked_for(files: list[Path]) -> None:
+def test_files_that_cannot_be_read_together_are_reported_when_they_are_needed(files: list[Path]) -> None:
     evidence = Evidence(select_all([str(file) for file in files]))
     files[1].unlink()
     evidence.read_conditions(run_id(number) for number in range(6))

@@ -74,7 +74,7 @@ def gpu_price(gpu_count: float) -> Price:
     return Price(8.0, gpu_count, "stated", "", "", "", "")
 
 
-# Of which machines
+# Machines
 
 ANOTHER = replace(CPU_MACHINE, machine_id="c1c2c3c4c5c6")
 
@@ -92,12 +92,12 @@ def test_a_verdict_of_two_machines_says_whether_it_would_hold_of_others_of_their
     assert row.verdict.word == "faster"
     assert row.holds_between_models is holds
     assert row.models_band == pytest.approx(2 * math.sqrt(2) * 0.98 * 0.10, rel=0.01)  # two of sd 10 %
-    told = list(remarks(comparison, Naming(comparison, "")))
-    assert told == ([] if holds else [f"{boxes_text(0.277)}: gemm"])
+    lines = list(remarks(comparison, Naming(comparison, "")))
+    assert lines == ([] if holds else [f"{boxes_text(0.277)}: gemm"])
     assert "may differ by 28 %" in boxes_text(0.277)
 
 
-def test_of_one_machine_and_of_rows_that_tell_nothing_it_is_not_asked() -> None:
+def test_the_machine_is_not_considered_for_sides_on_one_machine_or_rows_without_a_verdict() -> None:
     slow, fast = (make_run(measured(GEMM, *three(step_s))) for step_s in (0.12, 0.1))
     same = make_run(measured(GEMM, *three(0.12)), machine=ANOTHER)
     sides = [side_of_runs(name, [run]) for name, run in (("a", slow), ("b", fast), ("c", same))]
@@ -162,7 +162,7 @@ def test_with_by_what_only_one_value_has_is_listed_apart_and_is_no_row() -> None
 
 
 @pytest.mark.parametrize(
-    ("outcome", "reason", "told"),
+    ("outcome", "reason", "expected"),
     [
         ("oom", "", "b out of memory"),
         ("oom", "18 GiB asked for", "b out of memory: 18 GiB asked for"),
@@ -170,11 +170,11 @@ def test_with_by_what_only_one_value_has_is_listed_apart_and_is_no_row() -> None
     ],
 )
 def test_a_case_that_one_side_could_not_run_says_which_side_and_why(
-    outcome: str, reason: str, told: str
+    outcome: str, reason: str, expected: str
 ) -> None:
     row = only_row(compared(measured(GEMM, steady(0.1)), b=(unmeasured(GEMM, outcome, reason),)))
 
-    assert (row.verdict.word, row.verdict.reason) == ("not comparable", told)
+    assert (row.verdict.word, row.verdict.reason) == ("not comparable", expected)
     assert isinstance(row.estimate, Missing)
     assert row.b.result is not None
     assert row.b.result.outcome == outcome
@@ -202,7 +202,7 @@ def test_amp_that_became_another_type_is_compared_and_noted() -> None:
     assert only_row(compared(same, b=(same,))).note == ""
 
 
-# What a row says
+# The text of a row
 
 
 def test_one_launch_a_side_is_judged_by_the_prior_and_says_so() -> None:
@@ -286,7 +286,7 @@ def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
     for a, b in ((quiet, crowded), (crowded, quiet)):
         verdict = only_row(compared(a, b=(b,))).verdict
         assert verdict.word == "inconclusive"
-        assert "for 30 % of " in verdict.reason
+        assert "in 30 % of " in verdict.reason
 
 
 # Group means
@@ -357,14 +357,14 @@ def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
     for width in widths:
         cells = row_table(comparison, naming, width).rows[-1]
         assert re.search(r"^[-+\d.]+ to [-+\d.]+( %|x)$", next(cell for cell in cells[1:] if cell)), cells
-        assert "inconclusive" in cells
+        assert "can't tell" in cells
     assert short_change_text(group.mean, group.verdict) == ""
     plain = comparison_as_json(comparison)["groups"][0]
     assert (plain["verdict"], plain["reason"]) == ("inconclusive", "the interval is too wide")
 
 
 def test_contention_of_one_side_widens_its_mean_as_much_as_its_rows() -> None:
-    """What it does to the rows it does to all of them together: no average makes it smaller."""
+    """Its effect on the rows is the same for all of them: averaging does not reduce it."""
     cases = [make_case(size=f"mini-{place}") for place in range(9)]
     quiet = [measured(case, *three(0.1)) for case in cases]
     held = tuple(measured(case, *three(0.1), waited_share=0.4) for case in cases)
@@ -394,16 +394,16 @@ def test_no_form_prints_a_ratio_below_zero_or_a_lopsided_interval_as_if_it_were_
             for c, f in zip(cases, factors, strict=True)
         ),
     )
-    told = [change_text(row.estimate, row.verdict) for row in comparison.rows]
-    told += [change_text(group.mean, group.verdict) for group in comparison.groups]
-    for text in told:
+    changes = [change_text(row.estimate, row.verdict) for row in comparison.rows]
+    changes += [change_text(group.mean, group.verdict) for group in comparison.groups]
+    for text in changes:
         assert "±" not in text
         for number in re.findall(r"-[\d.]+", text):
             assert float(number) > -100, text
 
 
 def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -> None:
-    """Blocks that follow one another are merged for the interval; the figures are those of all blocks."""
+    """Autocorrelated blocks are merged for the interval; the estimates use all blocks."""
     rng = random.Random(3)
 
     def series(step_s: float, follows: float) -> list[float]:
@@ -425,7 +425,7 @@ def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -
     assert row_table(compared(a, b=(b,)), Naming(compared(a, b=(b,)), "")).rows[0][-1] == "40/40"
 
 
-# What differs
+# Differences
 
 
 def test_nothing_differs_between_two_runs_of_one_box_and_runtime() -> None:
@@ -470,8 +470,8 @@ def test_of_each_case_the_latest_run_that_measured_it_wins() -> None:
     assert chosen == {GEMM: new.summary.run_id, CONV: old.summary.run_id}
     assert side.run == new.summary
     assert side.chosen_of == 2
-    (told,) = choice_words(compare_sides(side, side_of_runs("b.db", [new])), "")
-    assert told == (
+    (message,) = choice_words(compare_sides(side, side_of_runs("b.db", [new])), "")
+    assert message == (
         f"a: of each case the newest of 2 runs ({new.summary.short_id}, {old.summary.short_id}):"
         " a.db@RUN takes another, --pool all"
     )
@@ -569,16 +569,16 @@ def test_a_side_whose_cases_have_unequal_launches_says_so() -> None:
     assert "1 to 3 launches" in side_words(side_of_runs("a.db", [run]), "", 80)
 
 
-@pytest.mark.parametrize(("launches", "said"), [(1, "--launches 3"), (3, "raise --budget")])
-def test_who_asked_for_three_launches_that_found_no_time_is_told_to_give_more(
-    launches: int, said: str
+@pytest.mark.parametrize(("launches", "expected"), [(1, "--launches 3"), (3, "raise --budget")])
+def test_a_user_who_asked_for_three_launches_without_enough_time_is_told_to_give_more(
+    launches: int, expected: str
 ) -> None:
     result = measured(make_case(), *[steady(0.1)] * launches)
     ended = tuple(replace(m, outcome="skipped", blocks=()) for m in result.measurements[1:])
     run = make_run(replace(result, measurements=(result.measurements[0], *ended)))
 
     (note,) = run_notes(run)
-    assert said in note
+    assert expected in note
 
 
 def test_a_case_that_never_had_time_is_named_with_what_gives_it_some() -> None:
@@ -760,7 +760,7 @@ def test_pooled_launches_are_paired_within_their_run_though_one_of_them_failed()
     assert all(ns == 2 * wall_ns[1][launch] for launch, ns in wall_ns[0].items())
 
 
-# Exchanged sides
+# Swapped sides
 
 MIRRORED = {"faster": "slower", "slower": "faster"}
 step_times = st.lists(st.floats(0.05, 0.2), min_size=4, max_size=12)

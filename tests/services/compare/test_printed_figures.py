@@ -1,4 +1,4 @@
-"""Every figure of a printed table follows from the stored rows, by arithmetic that shares no code with it."""
+"""Every number of a printed table follows from the stored rows, by arithmetic that shares no code with it."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def center(values: Floats) -> float:
 
 
 def widened(values: Floats) -> float:
-    """By what neighbouring blocks have in common; at most 9 blocks here, so nothing is merged."""
+    """By the autocorrelation of neighbouring blocks; at most 9 blocks here, so nothing is merged."""
     away = stats.rankdata(values) - (len(values) + 1) / 2
     r = float((away[1:] * away[:-1]).sum() / (away * away).sum())
-    r = min((len(values) * r + 1) / (len(values) - 4), 0.9)  # a short series shows too little
+    r = min((len(values) * r + 1) / (len(values) - 4), 0.9)  # a short series underestimates it
     return float(np.sqrt((1 + r) / (1 - r))) if r > 0 else 1.0
 
 
@@ -191,7 +191,7 @@ def test_rates_steps_intervals_and_costs_of_a_run_follow_from_its_blocks(files: 
 def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
     files: tuple[Path, Path],
 ) -> None:
-    text = printed("compare", *map(str, files))
+    text = printed("compare", "--verbose", *map(str, files))
     logs = []
     for case_id, case in enumerate(CASES):
         a, b = launches_of(files[0], case_id), launches_of(files[1], case_id)
@@ -210,14 +210,14 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
         assert all(map(as_percent, shown, np.expm1([middle, low, high])))
         divided_as_printed = numbers(on_b.strip()) / numbers(on_a.strip()) - 1
         assert abs(float(shown[0]) / 100 - divided_as_printed) <= 0.005 + 2 * ROUNDING
-    row = next(line for line in text.split("\n") if line.startswith("mean of 2/2 ceilings"))
+    row = next(line for line in text.split("\n") if line.startswith("peak tests, mean of 2"))
     middles = np.array([m for m, _, _ in logs])
     widths = np.array([[m - low, high - m] for m, low, high in logs])
     both = np.sqrt((widths**2).sum(axis=0) + widths.prod(axis=0)) / 2  # correlation 0.5 between two rows
     ends = [middles.mean(), middles.mean() - both[0], middles.mean() + both[1]]
-    if ends[2] < 0:  # decided
+    if ends[2] < 0:  # significant
         found = re.search(r"  ([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\) +slower", row)
-    else:  # no number stands where none is told
+    else:  # a verdict that is not significant shows no number
         found, ends = re.search(r"  ([-+\d.]+) to ([-+\d.]+) % +inconclusive", row), ends[1:]
     assert found, row
     assert all(map(as_percent, found.groups(), np.expm1(ends)))

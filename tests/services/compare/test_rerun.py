@@ -20,7 +20,7 @@ from gputui.worker.workloads import workload_named
 
 
 def real(workload: str, precision: str = "fp32", threads: str = "1", mode: str = "eager") -> Case:
-    """The case of a workload as it is declared today, on a CPU."""
+    """The case of a workload in its current version, on a CPU."""
     return case_of(workload_named(workload), "mini", Variant("cpu", precision, mode, threads))
 
 
@@ -119,7 +119,7 @@ def changed(case: Case, **parts: object) -> CaseResult:
         (done(replace(real("spin"), variant=Variant("cpu", "fp32", "compile", "1"))), "mode compile here"),
     ],
 )
-def test_what_this_version_cannot_repeat_is_told_with_the_reason(case: CaseResult, reason: str) -> None:
+def test_what_this_version_cannot_repeat_is_reported_with_the_reason(case: CaseResult, reason: str) -> None:
     assert reason in refused(case)
 
     found = repetition_of(model_of(done(real("gemm")), case))
@@ -173,17 +173,17 @@ def test_cases_of_the_given_profile_that_the_other_run_did_not_have_are_not_adde
     assert repeated(repetition_of(model_of(done(real("spin"))), given)) == [("spin", ("fp32",), ("1",))]
 
 
-def test_what_differs_is_told_as_there_and_here() -> None:
+def test_differences_are_reported_as_there_and_here() -> None:
     model = model_of(done(real("spin")))
     there = replace(model.run.summary, gputui_version="0.0.9")
     older = replace(model, run=replace(model.run, summary=there))
 
     other = replace(RUNTIME, torch_version="9.9.9")
-    told = {what: (on_a, on_b) for what, on_a, on_b in differences_here(older, GPU_MACHINE, other)}
+    differences = {what: (on_a, on_b) for what, on_a, on_b in differences_here(older, GPU_MACHINE, other)}
 
-    assert told["torch"] == (str(RUNTIME.torch_version), "9.9.9")
-    assert told["gputui"] == ("0.0.9", __version__)
-    assert told["GPU"][0] == "none"
+    assert differences["torch"] == (str(RUNTIME.torch_version), "9.9.9")
+    assert differences["gputui"] == ("0.0.9", __version__)
+    assert differences["GPU"][0] == "none"
 
 
 def test_in_the_same_place_nothing_differs() -> None:

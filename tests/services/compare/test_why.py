@@ -1,4 +1,4 @@
-"""Why, from result files: what `compare` says of profiled passes that are stored in them."""
+"""Attribution from result files: the conclusions of `compare` from stored profiled passes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def lines_of(
     passes: Sequence[ProfiledPass],
     machine: Machine = CPU_MACHINE,
 ) -> list[Line]:
-    """A run of three launches whose cases have steps of these lengths, and then the passes."""
+    """A run of three launches whose cases have steps of these lengths, followed by the passes."""
     timed = journal_lines(
         run_id=f"0194b5a0-0000-7000-8000-{next(_NUMBERS):012x}",
         cases=cases,
@@ -117,7 +117,7 @@ def both(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def said(
+def printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., str]:
     monkeypatch.chdir(tmp_path)
@@ -125,7 +125,7 @@ def said(
     def compare(*words: str | Path, columns: int = 80) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as left:
-            main(["compare", *map(str, words)])
+            main(["compare", "--verbose", *map(str, words)])
         assert left.value.code == 0
         return capsys.readouterr().out
 
@@ -136,26 +136,28 @@ def on_one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def why_of(said: Callable[..., str], *words: str | Path) -> dict[str, Any]:
-    (comparison,) = json.loads(said(*words, "--format", "json"))["comparisons"]
+def why_of(printed: Callable[..., str], *words: str | Path) -> dict[str, Any]:
+    (comparison,) = json.loads(printed(*words, "--format", "json"))["comparisons"]
     return {row["case"]: row for row in comparison["rows"]}
 
 
-def test_a_clear_difference_is_told_in_a_sentence_made_of_its_parts(
-    both: Path, said: Callable[..., str]
+def test_a_clear_difference_is_explained_in_a_sentence_made_of_its_parts(
+    both: Path, printed: Callable[..., str]
 ) -> None:
-    text = on_one_line(said(both, "--by", "precision"))
+    text = on_one_line(printed(both, "--by", "precision"))
 
     assert (
-        "why gpt_train: b's step is 50.0 ms shorter (50.0 against 100 ms, 4096 tok): gemm -64.0 ms (backward)"
+        "why gpt_train: b's step is 50.0 ms shorter (50.0 vs 100 ms, 4096 tok): gemm -64.0 ms (backward)"
         in text
     )
     assert "attention +10.0 ms (backward); casts and copies +4.00 ms (forward)" in text
     assert "confidence high" in text
 
 
-def test_a_block_lists_the_parts_their_split_and_the_sum(both: Path, said: Callable[..., str]) -> None:
-    lines = [on_one_line(line).strip() for line in said(both, "--by", "precision", columns=120).splitlines()]
+def test_a_block_lists_the_parts_their_split_and_the_sum(both: Path, printed: Callable[..., str]) -> None:
+    lines = [
+        on_one_line(line).strip() for line in printed(both, "--by", "precision", columns=120).splitlines()
+    ]
 
     assert "part of a step a b b - a more calls per call of it peak efficiency" in lines
     assert any(line.startswith("gemm 80.0 ms 16.0 ms -64.0 ms -64.0 ms") for line in lines)
@@ -163,27 +165,27 @@ def test_a_block_lists_the_parts_their_split_and_the_sum(both: Path, said: Calla
 
 
 def test_json_has_parts_that_sum_exactly_and_the_documented_keys(
-    both: Path, said: Callable[..., str]
+    both: Path, printed: Callable[..., str]
 ) -> None:
-    row = why_of(said, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]
+    row = why_of(printed, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]
     why = row["why"]
     page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
-    told = {line.split("|")[1].strip(" `"): line for line in page.splitlines() if line.startswith("| `")}
+    rows = {line.split("|")[1].strip(" `"): line for line in page.splitlines() if line.startswith("| `")}
 
     assert sum(part["difference_ns"] for part in why["parts"]) == why["difference_ns"]
     assert why["difference_ns"] == why["step_b_ns"] - why["step_a_ns"]
     for part in (*why["parts"], *why["operators"]):
         assert sum(part["split"].values()) == part["difference_ns"]
     keys = {*why, *why["parts"][0], *why["operators"][0], *why["parts"][0]["split"]}
-    assert keys <= set(re.findall(r"`(\w+)`", told["why"]))
-    assert {*row["findings"], *row["findings"]["a"][0]} <= set(re.findall(r"`(\w+)`", told["findings"]))
+    assert keys <= set(re.findall(r"`(\w+)`", rows["why"]))
+    assert {*row["findings"], *row["findings"]["a"][0]} <= set(re.findall(r"`(\w+)`", rows["findings"]))
 
 
 def test_the_peaks_that_were_measured_beside_it_tell_gain_from_loss(
-    both: Path, said: Callable[..., str]
+    both: Path, printed: Callable[..., str]
 ) -> None:
-    # Products gained 5 x by the peak of this box, and 5 x here: nothing was lost.
-    parts = why_of(said, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]["why"]["parts"]
+    # Products gained 5 x by the peak of this box, and 5 x here: no loss.
+    parts = why_of(printed, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]["why"]["parts"]
     gemm = next(part for part in parts if part["category"] == "gemm")
 
     assert gemm["peak_ns"] == pytest.approx(-64 * MS, rel=0.01)
@@ -191,79 +193,77 @@ def test_the_peaks_that_were_measured_beside_it_tell_gain_from_loss(
 
 
 def test_a_finding_of_a_side_says_what_the_step_would_take_at_best(
-    both: Path, said: Callable[..., str]
+    both: Path, printed: Callable[..., str]
 ) -> None:
-    text = on_one_line(said(both, "--by", "precision"))
+    text = on_one_line(printed(both, "--by", "precision"))
 
     assert "a matrix units unused: its products, 80 % of the step, are in fp32" in text
     assert "without that the step would take at best 36.1 ms of 100 ms" in text
 
 
-def test_two_files_explain_each_other(tmp_path: Path, said: Callable[..., str]) -> None:
+def test_two_files_explain_each_other(tmp_path: Path, printed: Callable[..., str]) -> None:
     a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
     slow = [(MM, 160.0), (ATTENTION, 20.0)], 20.0
     b = store(tmp_path, "b.db", lines_of((GPT,), (200,), (passed(0, 90, *slow),)))
 
-    text = on_one_line(said(a, b))
+    text = on_one_line(printed(a, b))
 
-    assert (
-        "b's step is 100 ms longer (200 against 100 ms, 4096 tok): gemm +80.0 ms (backward), 80 % of the lead"
-        in text
-    )
+    sentence = "b's step is 100 ms longer (200 vs 100 ms, 4096 tok): gemm +80.0 ms (backward), 80 % of the"
+    assert f"{sentence} difference" in text
 
 
-def test_what_is_the_same_has_no_block_and_json_says_why(tmp_path: Path, said: Callable[..., str]) -> None:
+def test_what_is_the_same_has_no_block_and_json_says_why(tmp_path: Path, printed: Callable[..., str]) -> None:
     a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
     b = store(tmp_path, "b.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
 
-    assert "why" not in said(a, b)
-    (row,) = why_of(said, a, b).values()
+    assert "why" not in printed(a, b)
+    (row,) = why_of(printed, a, b).values()
     assert row["why"] == {"missing": "the verdict is same: there is no difference to explain"}
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "told"),
+    ("spoilt", "expected"),
     [
         (without_result(90, 0, "the worker died of SIGKILL"), "not profiled: the worker died of SIGKILL"),
         (passed(0, 90, [(MM, 150.0)], 10.0), "the profiled step took 1.60 x the timed one"),
     ],
 )
 def test_a_pass_that_is_not_believed_explains_nothing_and_says_so(
-    tmp_path: Path, said: Callable[..., str], spoilt: ProfiledPass, told: str
+    tmp_path: Path, printed: Callable[..., str], spoilt: ProfiledPass, expected: str
 ) -> None:
     lines = lines_of((GPT, GPT_AMP), (100, 50), (spoilt, passed(1, 91, *AMP)))
 
-    text = on_one_line(said(store(tmp_path, "a.db", lines), "--by", "precision"))
+    text = on_one_line(printed(store(tmp_path, "a.db", lines), "--by", "precision"))
 
-    assert f"why gpt_train: not attributed: a: {told}" in text
+    assert f"why gpt_train: not attributed: a: {expected}" in text
     assert "gemm -" not in text
 
 
 def test_runs_without_any_profiled_pass_are_compared_in_silence(
-    tmp_path: Path, said: Callable[..., str]
+    tmp_path: Path, printed: Callable[..., str]
 ) -> None:
     lines = lines_of((GPT, GPT_AMP), (100, 50), ())
 
-    assert "why" not in said(store(tmp_path, "a.db", lines), "--by", "precision")
+    assert "why" not in printed(store(tmp_path, "a.db", lines), "--by", "precision")
 
 
 def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(
-    tmp_path: Path, said: Callable[..., str]
+    tmp_path: Path, printed: Callable[..., str]
 ) -> None:
     fp32 = make_case("gpt_train", device_class="gpu")
     amp = make_case("gpt_train", device_class="gpu", precision="amp")
     machine = replace(GPU_MACHINE, gpus=(H200,))
     lines = lines_of((fp32, amp), (100, 50), (passed(0, 90, *FP32), passed(1, 91, *AMP)), machine)
 
-    text = on_one_line(said(store(tmp_path, "a.db", lines, gpus=1), "--by", "precision"))
+    text = on_one_line(printed(store(tmp_path, "a.db", lines, gpus=1), "--by", "precision"))
 
     assert "a power-capped: a power cap held the clock down for 50 % of the time, to 1.8" in text
 
 
-def test_markdown_and_the_page_say_why_as_well(both: Path, said: Callable[..., str]) -> None:
+def test_markdown_and_the_page_say_why_as_well(both: Path, printed: Callable[..., str]) -> None:
     sentence = "b's step is 50.0 ms shorter"
-    markdown = said(both, "--by", "precision", "--format", "markdown")
-    page = said(both, "--by", "precision", "--format", "html")
+    markdown = printed(both, "--by", "precision", "--format", "markdown")
+    page = printed(both, "--by", "precision", "--format", "html")
 
     assert f"**why gpt_train:** {sentence}" in markdown
     assert "| part of a step | a | b | b - a |" in markdown

@@ -1,4 +1,4 @@
-"""What `doctor` says of boxes: pure functions of what was gathered."""
+"""The checks of `doctor`: pure functions of what was gathered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GIB = 1 << 30
 
 
 def make_box(gpus: int = 1, **changes: object) -> SystemState:
-    """A sound box with idle GPUs of its own, seen from a good terminal."""
+    """A healthy box with idle GPUs, used from a good terminal."""
     machine = make_machine(*["NVIDIA H200"] * gpus)
     machine = replace(machine, memory=replace(machine.memory, shm_bytes=8 * GIB))
     idle = dict.fromkeys(range(gpus), QUIET) | {HOST: {"load_1min": 0.1}}
@@ -113,7 +113,7 @@ def test_a_torch_without_kernels_for_this_gpu_names_it() -> None:
         ({"throttle_bits": 0x4}, "note", "POWER-CAPPED"),
     ],
 )
-def test_what_ails_a_gpu_is_said_with_the_words_of_the_panes(
+def test_findings_of_a_gpu_have_the_same_words_as_in_the_panes(
     changes: Mapping[str, Value], state: str, word: str
 ) -> None:
     seen = sample(1, processes=0, changes={0: {**QUIET, **changes}, HOST: {"load_1min": 0.1}})
@@ -147,7 +147,7 @@ def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
     assert {"GPU 0 power", "GPU 0 memory", "GPU 0 MIG"} <= {t for t, s in states(box).items() if s == "note"}
 
 
-def test_limits_of_a_container_are_told_with_what_set_them() -> None:
+def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
     machine = make_machine()
     limited = replace(
         machine,
@@ -210,7 +210,7 @@ def test_a_power_limit_is_noted_only_if_it_is_more_than_rounding_below_the_defau
     assert ("GPU 0 power" in states(box)) == is_noted
 
 
-def test_settings_that_a_gpu_does_not_tell_are_not_judged() -> None:
+def test_settings_that_a_gpu_does_not_report_are_not_judged() -> None:
     unknown = Missing("not supported")
     machine = make_machine("NVIDIA H200")
     for known in ({"power_limit_w": 400.0}, {"power_default_limit_w": 700.0}):
@@ -284,7 +284,7 @@ def test_a_driver_serves_every_torch_of_its_major_version(
     assert shown in the(box, "torch").found
 
 
-def test_a_clock_that_is_not_told_is_unknown_and_a_steady_governor_is_not_mentioned() -> None:
+def test_an_unreported_clock_is_unknown_and_a_steady_governor_is_not_mentioned() -> None:
     box = make_box(clock_source=Missing("no such file"), governor="performance")
     assert (the(box, "clock").state, the(box, "clock").found) == ("unknown", "no such file")
     assert "CPU clock" not in states(box)
@@ -359,7 +359,7 @@ def test_a_load_that_is_over_disturbs_nothing() -> None:
     assert states(make_box(0, sample=busy))["neighbours"] == "note"
 
 
-def test_one_run_in_progress_is_told_as_one() -> None:
+def test_one_run_in_progress_is_shown_in_the_singular() -> None:
     assert the(make_box(measuring=1), "in progress").found.startswith("1 run is being measured")
     assert "in progress" not in states(make_box(measuring=0))
 
@@ -376,7 +376,7 @@ def test_one_run_in_progress_is_told_as_one() -> None:
         ),
     ],
 )
-def test_a_sound_gpu_is_told_by_what_it_tells(values: Mapping[str, Value], shown: str) -> None:
+def test_a_healthy_gpu_is_described_by_what_it_reports(values: Mapping[str, Value], shown: str) -> None:
     known = dict.fromkeys(("temperature_c", "pcie_width", "ecc_uncorrected_count"), Missing("not told"))
     seen = sample(1, processes=0, changes={0: {**known, **values}})
     gpu = replace(seen.gpus[0], values={k: v for k, v in seen.gpus[0].values.items() if k in values})
@@ -392,16 +392,16 @@ def test_the_next_step_fits_the_torch_that_sees_no_gpu() -> None:
 
 
 @pytest.mark.parametrize(("term", "shown"), [("xterm", "TERM=xterm"), ("", "TERM=not set")])
-def test_the_kind_of_terminal_is_told_or_that_it_is_not_set(term: str, shown: str) -> None:
+def test_the_kind_of_terminal_is_shown_or_that_it_is_not_set(term: str, shown: str) -> None:
     assert the(make_box(terminal=Terminal(80, 24, True, "utf-8", term)), "terminal").found.endswith(shown)
 
 
-def test_what_a_box_runs_in_is_told_only_where_it_is_known() -> None:
+def test_the_platform_of_a_box_is_shown_only_if_it_is_known() -> None:
     machine = make_machine()
     inside = replace(machine, layers=(Layer("container", "docker", ("cgroup",)),))
     assert the(make_box(0, machine=inside), "runs in").found == "docker"
     assert "runs in" not in states(make_box(0, machine=replace(machine, layers=())))
 
 
-def test_a_sound_result_file_is_told_by_its_path() -> None:
+def test_an_intact_result_file_is_shown_by_its_path() -> None:
     assert the(make_box(), "result file") == Check("result file", "ok", str(DB))

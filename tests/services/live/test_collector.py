@@ -1,4 +1,4 @@
-"""The collector: one thread per GPU, no device waits for another, and nobody waits for a device."""
+"""The collector: one thread per GPU; no device waits for another, and callers never wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_S = 300.0
 
 
 class Clock:
-    """Time as a test wants it."""
+    """A manual clock."""
 
     def __init__(self) -> None:
         self.now_ns = 1_000_000_000
@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass
 class FakeGpus:
-    """GPUs that count how often they were read; a call waits while its device is held."""
+    """GPUs that count their readings; a call waits while its device is held."""
 
     listed: tuple[int, ...] = (0, 1)
     absent: Missing | None = None
@@ -76,7 +76,7 @@ class FakeGpus:
 
 
 class FakeHost:
-    """A host that is always there."""
+    """A host that always responds."""
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.clock = clock
@@ -91,7 +91,7 @@ class FakeHost:
 
 
 class FakeTable:
-    """Knows of a process what the driver does."""
+    """Reports what the driver reports about a process."""
 
     def look_up(self, uses: Sequence[GpuUse]) -> tuple[ProcessSample, ...]:
         none = Missing("not here")
@@ -99,13 +99,13 @@ class FakeTable:
 
 
 class Watched:
-    """A collector, and a way to wait for what it shows."""
+    """A collector, and a way to wait for its samples."""
 
     def __init__(self, collector: Collector, called: threading.Semaphore) -> None:
         self.collector = collector
         self._called = called
         self.called = 0
-        """How often the collector has said that something is new."""
+        """Number of times the collector reported a new sample."""
 
     def until(self, condition: Callable[[LiveSample], bool]) -> LiveSample:
         deadline = time.monotonic() + LONGEST_S
@@ -169,14 +169,14 @@ def test_samples_count_up_and_are_kept_while_nothing_changes() -> None:
     clock = Clock()
     with collecting(FakeGpus((0,)), clock=clock, interval_s=1000.0) as watched:
         first = watched.until(lambda s: power_w(s, 0) > 0 and "load_1min" in s.host.values)
-        # The host's thread may still have its last word to say on this round.
+        # The host's thread may still have to finish this round.
         watched.until(lambda _: watched.collector.latest() is watched.collector.latest())
         watched.collector.set_interval(500.0)
         later = watched.until(lambda s: power_w(s, 0) > 1)
     assert later.number > first.number
 
 
-def test_a_source_that_takes_long_to_open_is_said_to_be_opened_and_the_host_is_there() -> None:
+def test_a_source_that_takes_long_to_open_is_reported_as_opening_and_the_host_is_shown() -> None:
     clock = Clock()
     gpus = FakeGpus(opening=threading.Event())
     with collecting(gpus, clock=clock) as watched:
@@ -191,7 +191,7 @@ def test_a_source_that_takes_long_to_open_is_said_to_be_opened_and_the_host_is_t
         watched.until(lambda s: power_w(s, 0) > 0 and not s.absent)
 
 
-def test_a_source_that_has_nothing_says_why_and_is_asked_again_until_its_driver_comes() -> None:
+def test_a_source_without_devices_says_why_and_is_retried_until_its_driver_comes() -> None:
     gpus = FakeGpus(absent=Missing("the driver is not loaded"))
     with collecting(gpus) as watched:
         sample = watched.until(lambda s: gpus.opens > 2)
@@ -289,7 +289,7 @@ def test_process_lists_are_read_only_while_they_are_wanted() -> None:
         calls = len(gpus.process_calls)
         reads = gpus.reads[0]
         watched.until(lambda s: power_w(s, 0) > reads + 5)
-        # A call that had begun may have come to its end.
+        # A call that had begun may still end.
         assert len(gpus.process_calls) <= calls + 2
 
 
@@ -307,7 +307,7 @@ def test_without_gpus_there_are_no_processes_to_ask_for() -> None:
         watched.until(lambda s: s.processes == NO_GPU)
 
 
-def test_process_lists_are_dear_and_read_every_other_second_at_most() -> None:
+def test_process_lists_are_expensive_and_read_every_other_second_at_most() -> None:
     clock = Clock()
     gpus = FakeGpus((0,), clock=clock)
     with collecting(gpus, clock=clock) as watched:
@@ -329,7 +329,7 @@ def test_whoever_draws_is_woken_once_in_a_round_although_each_gpu_has_its_thread
             wanted = {n: reads + 1 for n, reads in gpus.reads.items()}
             watched.collector.set_interval(1000.0)
             watched.until(partial(has_read, wanted, host.reads + 1))
-        # On a busy machine a thread may come late, and then calls by itself.
+        # On a busy machine a thread may be late, and then calls again without being notified.
         assert watched.called - before < 3 * rounds
 
 

@@ -134,7 +134,7 @@ def test_what_leads_to_a_late_position_is_coarser_the_longer_ago_it_is(store: St
     assert times_s[-1] == 8 * 3600 - 10
     assert steps[1:] == sorted(steps[1:], reverse=True)
     assert steps[1] == 25
-    assert steps[-1] == pytest.approx(10, abs=0.01)  # no finer than readings are
+    assert steps[-1] == pytest.approx(10, abs=0.01)  # no finer than the readings
 
 
 def test_what_is_read_once_a_second_stands_among_readings_of_ten_a_second(store: Store) -> None:
@@ -252,7 +252,7 @@ def test_speeds_have_bounds() -> None:
 
 
 class Shown:
-    """A playback, and a way to wait for what it shows."""
+    """A playback, and a way to wait for its samples."""
 
     def __init__(self, db: Path) -> None:
         self.clock = Clock()

@@ -38,7 +38,7 @@ def test_a_stated_price_wins_over_the_list_and_keeps_the_instance_name() -> None
 
 
 @pytest.mark.parametrize("usd", [0.0, 1e-6, MAX_USD_PER_HOUR])
-def test_free_boxes_and_the_dearest_are_accepted(usd: float) -> None:
+def test_free_boxes_and_the_most_expensive_are_accepted(usd: float) -> None:
     price = price_of(usd, None, CPU_MACHINE)
 
     assert price is not None
@@ -100,8 +100,8 @@ def test_a_run_without_a_price_has_the_list_price_of_the_instance_it_was_on() ->
     price = price_on("g4ad.xlarge")
 
     assert isinstance(price, Price)
-    said = price_source(price)
-    assert said.startswith("aws g4ad.xlarge us-east-1 on-demand Linux 20")
+    message = price_source(price)
+    assert message.startswith("aws g4ad.xlarge us-east-1 on-demand Linux 20")
 
 
 def test_the_price_stored_with_a_run_wins_over_the_list() -> None:

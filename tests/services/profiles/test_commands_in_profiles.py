@@ -1,4 +1,4 @@
-"""Programs in profiles: read strictly, planned without torch, and the same work on every machine."""
+"""Programs in profiles: parsed strictly, planned without torch, and the same work on every machine."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_without_a_unit_a_match_is_a_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "place", "told"),
+    ("right", "wrong", "place", "expected"),
     [
         ('name = "train"', 'name = "Train it"', "command 1: name", "a-z, 0-9"),
         ('name = "train"', f'name = "{"a" * 41}"', "command 1: name", "1 to 40"),
@@ -96,15 +96,15 @@ def test_without_a_unit_a_match_is_a_step() -> None:
     ],
 )
 def test_what_is_wrong_with_a_command_is_named_with_what_is_allowed(
-    right: str, wrong: str, place: str, told: str
+    right: str, wrong: str, place: str, expected: str
 ) -> None:
     assert COMMAND.count(right) == 1
     error = refused(COMMAND.replace(right, wrong))
     assert place in error.message
-    assert told in error.hint
+    assert expected in error.hint
 
 
-def test_an_unknown_key_is_told_with_the_closest_one() -> None:
+def test_an_unknown_key_is_reported_with_the_closest_one() -> None:
     assert "did you mean 'pattern'?" in refused(COMMAND.replace("pattern", "patern")).message
 
 
@@ -116,12 +116,12 @@ def test_a_name_that_is_used_twice_is_refused() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_any_pattern_is_read_or_refused_in_one_line(pattern: str) -> None:
     literal = "".join(f"\\U{ord(c):08x}" for c in pattern)
-    told = ""
+    reported = ""
     try:
-        told = read(WHOLE + f'pattern = "{literal}"\n').commands[0].pattern
+        reported = read(WHOLE + f'pattern = "{literal}"\n').commands[0].pattern
     except GputuiError as error:
-        told = error.message
-    assert told == pattern or "command 1: sort: pattern: " in told
+        reported = error.message
+    assert reported == pattern or "command 1: sort: pattern: " in reported
 
 
 def test_a_plan_of_commands_alone_needs_no_torch_and_keeps_words_and_directory(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_three_launches_of_whole_programs_measure_their_spread() -> None:
     assert estimate.replicated
 
 
-def test_a_whole_program_of_a_class_is_not_told_from_itself_by_that_class_s_prior() -> None:
+def test_a_whole_program_of_a_class_does_not_differ_from_itself_under_that_class_s_prior() -> None:
     case = program_case(
         "command:x", 1, is_whole=True, device_class="gpu", unit="run", units=1, workload_class="training"
     )

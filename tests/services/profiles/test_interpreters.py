@@ -1,4 +1,4 @@
-"""Which Python measures: the one that was named, else the first with torch; asked once, not every time."""
+"""Choosing the Python that measures: the named one, else the first with torch; each is probed once."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ backends = _Space(
     cpu=_Space(get_cpu_capability=lambda: "AVX2"),
 )
 """
-"""As much of torch as a probe asks; counts its imports in a file."""
+"""As much of torch as a probe uses; counts its imports in a file."""
 OLD_TORCH = """
 import os
 with open(os.path.join(os.path.dirname(__file__), "imported"), "a") as file:
     file.write("x")
 __version__ = "{version}"
 """
-"""One that lacks what newer ones have."""
+"""One that lacks what newer versions have."""
 
 
 class Environment:
-    """A virtual environment with nothing in it, or with a stand-in for torch."""
+    """A virtual environment without packages, or with a stand-in for torch."""
 
     def __init__(self, place: Path, torch: str | None = TORCH, python_version: str = "") -> None:
-        """With another `python_version` than ours, all that runs in it finds that one in sys.version_info."""
+        """If `python_version` differs from ours, all that runs in it finds that one in sys.version_info."""
         venv.create(place, symlinks=True)
         self.place = place
         self.python = str(place / "bin" / "python")
@@ -70,7 +70,7 @@ def with_torch(tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
-    """An environment without torch in which gputui is made to believe it runs; no other is in reach."""
+    """An environment without torch that gputui believes to run in; no other is available."""
     environment = Environment(tmp_path / "bare", None)
     monkeypatch.setattr(sys, "executable", environment.python)
     monkeypatch.setattr("gputui.services.profiles.interpreters._USUAL_PLACES", ())
@@ -91,7 +91,7 @@ def test_what_is_not_there_is_no_executable(stated: str) -> None:
     assert "is not an executable file" in refused(stated).message
 
 
-def test_a_directory_is_told_where_its_python_would_be(with_torch: Environment) -> None:
+def test_a_directory_is_reported_with_where_its_python_would_be(with_torch: Environment) -> None:
     error = refused(str(with_torch.place))
     assert f"such as {with_torch.python}" in error.hint
 
@@ -102,7 +102,7 @@ def test_a_file_that_may_not_be_executed_is_no_executable(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("#!/bin/sh\necho first >&2; echo I am no Python >&2; exit 7\n", "exit 7: I am no Python"),
         ("#!/bin/sh\nexit 0\n", "(exit 0: no message)"),
@@ -116,9 +116,11 @@ def test_a_file_that_may_not_be_executed_is_no_executable(tmp_path: Path) -> Non
         ("no program at all", "cannot be started (Exec format error)"),
     ],
 )
-def test_a_program_that_is_no_python_is_told_with_what_it_said(tmp_path: Path, text: str, told: str) -> None:
+def test_a_program_that_is_not_a_python_is_reported_with_its_output(
+    tmp_path: Path, text: str, expected: str
+) -> None:
     error = refused(str(write_program(tmp_path / "python", text)))
-    assert told in error.message
+    assert expected in error.message
     assert error.hint == "give the path of a Python 3.10 or newer"
 
 
@@ -187,7 +189,7 @@ def test_where_every_torch_is_too_old_this_python_is_taken_for_what_needs_none(
     )
 
 
-def test_an_own_python_that_dies_when_it_is_asked_is_told_if_there_is_no_other(
+def test_gputuis_own_python_that_dies_when_probed_is_reported_if_there_is_no_other(
     bare: Environment, with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dying = Environment(tmp_path / "dying", "import os; os.abort()")
@@ -217,7 +219,7 @@ def test_a_stated_python_without_torch_is_taken_and_says_that_it_has_none(bare: 
 
 
 @pytest.mark.parametrize(
-    ("torch", "told"),
+    ("torch", "expected"),
     [
         ("import not_here_at_all", "torch needs module not_here_at_all"),
         (
@@ -226,13 +228,13 @@ def test_a_stated_python_without_torch_is_taken_and_says_that_it_has_none(bare: 
         ),
     ],
 )
-def test_a_torch_that_cannot_be_imported_is_told_with_the_reason(
-    tmp_path: Path, torch: str, told: str
+def test_a_torch_that_cannot_be_imported_is_reported_with_the_reason(
+    tmp_path: Path, torch: str, expected: str
 ) -> None:
     broken = Environment(tmp_path / "broken", torch)
     version = choose_interpreter(broken.python).interpreter.runtime.torch_version
     assert isinstance(version, Missing)
-    assert told in version.reason
+    assert expected in version.reason
 
 
 def test_a_stated_python_is_known_by_its_own_path_and_not_by_what_its_link_points_to(
@@ -294,14 +296,14 @@ def test_an_answer_is_remembered_while_nothing_changed(with_torch: Environment) 
     assert with_torch.imports() == 1
 
 
-def test_a_python_is_asked_again_once_its_torch_changed(with_torch: Environment) -> None:
+def test_a_python_is_probed_again_once_its_torch_changed(with_torch: Environment) -> None:
     choose_interpreter(with_torch.python)
     with_torch.torch_file.write_text(TORCH.replace("2.99.0", "2.100.0"))
     os.utime(with_torch.torch_file, ns=(0, with_torch.torch_file.stat().st_mtime_ns + 1_000_000_000))
     assert choose_interpreter(with_torch.python).interpreter.runtime.torch_version == "2.100.0+cpu"
 
 
-def test_a_python_is_asked_again_when_other_devices_are_visible(
+def test_a_python_is_probed_again_when_other_devices_are_visible(
     with_torch: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose_interpreter(with_torch.python)
@@ -310,7 +312,7 @@ def test_a_python_is_asked_again_when_other_devices_are_visible(
     assert with_torch.imports() == 2
 
 
-def test_a_python_whose_torch_was_removed_is_asked_again(with_torch: Environment) -> None:
+def test_a_python_whose_torch_was_removed_is_probed_again(with_torch: Environment) -> None:
     choose_interpreter(with_torch.python)
     with_torch.torch_file.unlink()
     with_torch.torch_file.with_name("imported").unlink()

@@ -1,4 +1,4 @@
-"""Profiles are read strictly: what is wrong is named, with the place and what would be right."""
+"""Profiles are parsed strictly: errors name the mistake, its position and what is allowed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("budget_s = 60", "budget = 60", ["unknown key 'budget'", "did you mean 'budget_s'?", "replicates"]),
         ("weight = 1.5", "wieght = 1.5", ["case 1: ", "'wieght'", "did you mean 'weight'?", "precisions"]),
@@ -142,15 +142,15 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place_and_what_is_allowed(
-    old: str, new: str, told: list[str]
+    old: str, new: str, expected: list[str]
 ) -> None:
     error = refused(changed(old, new))
-    for part in told:
+    for part in expected:
         assert part in f"{error.message}\n{error.hint}"
     assert len(error.message) < 300
 
 
-def test_a_workload_is_not_asked_for_what_it_does_not_have() -> None:
+def test_a_workload_is_not_given_options_that_it_does_not_have() -> None:
     head, _, spin = RIGHT.rpartition("[[case]]")
     error = refused(f"{head}[[case]]{spin.replace('fp32', 'amp')}")
     assert ("'amp'" in error.message, "this workload has fp32" in error.hint) == (True, True)
@@ -189,7 +189,7 @@ KEYS = st.sampled_from(sorted({*tomllib.loads(RIGHT), *tomllib.loads(RIGHT)["cas
 
 
 @given(KEYS, TOML_VALUES)
-def test_a_value_of_the_wrong_kind_is_told_with_its_key(key: str, value: str) -> None:
+def test_a_value_of_the_wrong_kind_is_reported_with_its_key(key: str, value: str) -> None:
     lines = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in RIGHT.split("\n")]
     if (key, value) in (("schema", "0b1"), ("version", "0b1"), ("replicates", "0b1"), ("budget_s", "0b1")):
         assert read_profile("\n".join(lines), "mine", "mine.toml").cases
@@ -211,7 +211,9 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
     assert caught.value.exit_code == EXIT_USAGE
 
 
-def test_a_file_whose_ending_was_left_away_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_name_without_its_extension_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").touch()
 

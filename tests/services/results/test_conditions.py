@@ -1,4 +1,4 @@
-"""What disturbed a case while it was timed: interleaved blocks, clocks, caps, cold devices, neighbours."""
+"""Disturbances while a case was timed: interleaved blocks, clocks, caps, cold devices, neighbours."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def alternating(a: CaseResult, b: CaseResult, gap_ns: int = 1000) -> tuple[CaseR
 
 
 def swinging(step_s: float, levels: Sequence[float]) -> tuple[float, ...]:
-    """Blocks of a launch in which others come and go."""
+    """Blocks of a launch with varying load from other processes."""
     return tuple(level * time_s for level, time_s in zip(levels, steady(step_s, len(levels)), strict=True))
 
 
@@ -160,11 +160,11 @@ def test_a_prior_of_pairs_is_never_wider_than_that_of_launches() -> None:
     ("factor", "waited_a", "waited_b", "expected"),
     [
         (2.0, 0.0, 0.0, True),
-        (2.0, 0.5, 0.0, False),  # a waited half of its time: both have the same of their own
+        (2.0, 0.5, 0.0, False),  # a waited half of its time: the rest is the same in both
         (2.0, 0.6, 0.0, False),
         (2.0, 0.3, 0.0, True),
         (0.5, 0.0, 0.5, False),
-        (0.5, 0.5, 0.0, True),  # slower in spite of waiting less
+        (0.5, 0.5, 0.0, True),  # slower despite waiting less
         (2.0, 1.0, 0.0, False),
     ],
 )
@@ -225,8 +225,8 @@ def faster_by(factor: float) -> RatioEstimate:
     [
         (1.2, 1500, 1800, True),  # the same cycles
         (1.2, 1500, 1500, False),
-        (1.2, 1800, 1500, False),  # against the clock
-        (2.0, 1500, 1800, False),  # far more than the clock
+        (1.2, 1800, 1500, False),  # opposite to the clock
+        (2.0, 1500, 1800, False),  # far more than the clock explains
         (1 / 1.2, 1800, 1500, True),
         (1.2, 0, 1800, False),
     ],
@@ -341,7 +341,7 @@ def test_only_what_was_sampled_within_the_blocks_of_a_case_counts_for_it(tmp_pat
     assert found[1] == CaseConditions(1, 12, 1800.0, 1980.0, 1.0, 0.0, 0.0, Missing("not measured"))
 
 
-def test_each_block_tells_why_its_clocks_were_held_back_and_one_without_a_sample_tells_nothing(
+def test_each_block_has_the_reason_its_clocks_were_limited_unless_it_has_no_sample(
     tmp_path: Path,
 ) -> None:
     case = make_case("gemm", device_class="gpu")

@@ -109,7 +109,7 @@ def test_a_precision_without_a_reference_does_not_count() -> None:
     assert "fp32" not in performance.text
 
 
-def test_a_cpu_has_no_reference_and_its_name_and_figures_are_told() -> None:
+def test_a_cpu_has_no_reference_and_its_name_and_figures_are_reported() -> None:
     product = at_rate(
         1.5e12, "gemm", "mini", "fp32", device_class="cpu", device_name=str(CPU_MACHINE.cpu.model)
     )

@@ -14,7 +14,7 @@ from gputui.store.selecting import check_label
 SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, independent=9, launches=1, method="")
 
 
-def test_an_interval_that_says_nothing_is_told_as_such_and_takes_little_room() -> None:
+def test_an_uninformative_interval_is_shown_as_such_and_takes_little_room() -> None:
     assert interval_words(SPEED) == "-20 to +25 %"
     assert interval_words(replace(SPEED, low=1e-4, high=1e8)) == "-99.99 to >+900 %"
     assert len(interval_words(replace(SPEED, low=1e-300, high=1e300))) == 17

@@ -1,4 +1,4 @@
-"""Results that are not a speed: from a journal through a result file to what is printed."""
+"""Results other than speed: from a journal through a result file to the output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CASE = make_case("gemm")
 
 
 def with_figures(*figures: Figure, launches: int = 1) -> list[Line]:
-    """The lines of a run of one case, the figures before the end of the launch they belong to."""
+    """The lines of a run of one case, with the metrics before the end of their launch."""
     lines: list[Line] = []
     for line in journal_lines(cases=(CASE,), skipped=(), launches=launches):
         if isinstance(line, CaseEnd):
@@ -51,9 +51,9 @@ def figures_in(db: Path) -> tuple[Figure, ...]:
         return tuple(f for case in file.run(RUN_ID).cases for m in case.measurements for f in m.figures)
 
 
-def test_figures_come_back_from_a_file_as_they_were_in_the_order_they_were_said(tmp_path: Path) -> None:
-    said = (P99, PEAK, ERRORS)
-    assert figures_in(stored(tmp_path, with_figures(*said))) == said
+def test_figures_come_back_from_a_file_as_they_were_in_the_order_they_were_reported(tmp_path: Path) -> None:
+    figures = (P99, PEAK, ERRORS)
+    assert figures_in(stored(tmp_path, with_figures(*figures))) == figures
 
 
 def test_figures_of_a_case_that_did_not_end_are_not_stored(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_a_figure_that_cannot_be_is_left_out_of_the_journal_and_named(
 
 @pytest.mark.parametrize(("combine", "value"), [("median", 2.0), ("sum", 13.0), ("max", 10.0), ("min", 1.0)])
 def test_launches_are_combined_as_the_figure_says(tmp_path: Path, combine: str, value: float) -> None:
-    said = [replace(P99, launch_id=i, combine=combine, value=v) for i, v in enumerate((10.0, 1.0, 2.0))]
-    db = stored(tmp_path, with_figures(*said, launches=3))
+    figures = [replace(P99, launch_id=i, combine=combine, value=v) for i, v in enumerate((10.0, 1.0, 2.0))]
+    db = stored(tmp_path, with_figures(*figures, launches=3))
     with open_result(db) as file:
         (figure,) = metrics_of(file.run(RUN_ID).cases[0])
     assert (figure.value, figure.low, figure.high, figure.observations, figure.launches) == (
@@ -96,8 +96,8 @@ def test_launches_are_combined_as_the_figure_says(tmp_path: Path, combine: str, 
 
 
 def test_a_launch_without_a_value_does_not_spoil_the_others(tmp_path: Path) -> None:
-    said = [replace(P99, launch_id=0, value=Missing("too few requests")), replace(P99, launch_id=1)]
-    db = stored(tmp_path, with_figures(*said, launches=2))
+    figures = [replace(P99, launch_id=0, value=Missing("too few requests")), replace(P99, launch_id=1)]
+    db = stored(tmp_path, with_figures(*figures, launches=2))
     with open_result(db) as file:
         (figure,) = metrics_of(file.run(RUN_ID).cases[0])
     assert (figure.value, figure.launches) == (0.0123, 1)
@@ -112,10 +112,10 @@ def test_a_notebook_has_the_figures_as_a_table(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def said(
+def output_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., str]:
-    """What a command prints on 80 columns; the file has three figures in two launches."""
+    """What a command prints on 80 columns; the file has three metrics in two launches."""
     second = tuple(replace(f, launch_id=1) for f in (P99, PEAK, replace(ERRORS, value=2.0)))
     db = stored(tmp_path, with_figures(P99, PEAK, ERRORS, *second, launches=2))
     stored(tmp_path, with_figures(replace(P99, value=0.05)), "b.db")
@@ -134,8 +134,8 @@ def said(
     return command
 
 
-def test_show_lists_the_figures_below_the_rates(said: Callable[..., str]) -> None:
-    table = said("show", "latest", "a.db").partition("seen in")[2]
+def test_show_lists_the_figures_below_the_rates(output_of: Callable[..., str]) -> None:
+    table = output_of("show", "latest", "a.db").partition("seen in")[2]
     rows = [" ".join(line.split()) for line in table.strip().split("\n")[:4]]
     assert rows == [
         "gemm mini cpu fp32 all cores",
@@ -145,8 +145,8 @@ def test_show_lists_the_figures_below_the_rates(said: Callable[..., str]) -> Non
     ]
 
 
-def test_json_holds_the_figures_of_a_case_and_why_one_is_absent(said: Callable[..., str]) -> None:
-    figures: list[dict[str, Any]] = json.loads(said("show", "latest", "a.db", "--json"))["cases"][0][
+def test_json_holds_the_figures_of_a_case_and_why_one_is_absent(output_of: Callable[..., str]) -> None:
+    figures: list[dict[str, Any]] = json.loads(output_of("show", "latest", "a.db", "--json"))["cases"][0][
         "figures"
     ]
     assert [f["key"] for f in figures] == ["p99_s", "peak_bytes", "errors_count"]
@@ -156,12 +156,12 @@ def test_json_holds_the_figures_of_a_case_and_why_one_is_absent(said: Callable[.
         "value": 2.0, "low": 0.0, "high": 2.0, "observations": 80, "launches": 2,
     }  # fmt: skip
     page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
-    (told,) = re.findall(r"^\| `figures` \|.*$", page, re.MULTILINE)
-    assert set(figures[0]) <= set(re.findall(r"`(\w+)`", told))
+    (message,) = re.findall(r"^\| `figures` \|.*$", page, re.MULTILINE)
+    assert set(figures[0]) <= set(re.findall(r"`(\w+)`", message))
 
 
-def test_compare_lists_figures_side_by_side_without_a_verdict(said: Callable[..., str]) -> None:
-    table = said("compare", "a.db", "b.db").partition("figures, not judged")[2]
+def test_compare_lists_figures_side_by_side_without_a_verdict(output_of: Callable[..., str]) -> None:
+    table = output_of("compare", "--verbose", "a.db", "b.db").partition("figures, not judged")[2]
     assert re.search(r"^ +p99 latency +12.3 ms +50.0 ms$", table, re.MULTILINE)
     assert re.search(r"^ +bit errors +2 +—$", table, re.MULTILINE)
 

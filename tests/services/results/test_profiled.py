@@ -1,4 +1,4 @@
-"""The profiled pass from the worker's word to the file, the screen and a notebook; and what spoils it."""
+"""The profiled pass from the worker's messages to the file, the screen and a notebook; and its failures."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_notebook_has_operators_and_breakdown_as_tables(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def said(
+def output_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., str]:
     stored(tmp_path, with_pass(PASS))
@@ -159,8 +159,8 @@ def said(
     return command
 
 
-def test_show_prints_breakdown_operators_and_memory(said: Callable[..., str]) -> None:
-    printed = said("show", "latest", "a.db", "--verbose")
+def test_show_prints_breakdown_operators_and_memory(output_of: Callable[..., str]) -> None:
+    printed = output_of("show", "latest", "a.db", "--verbose")
     assert max(map(cell_len, printed.split("\n"))) <= 80
     rows = [" ".join(line.split()) for line in printed.split("a step of ")[1].split("\n")]
     assert "compute 75 %: forward 50 %, backward 25 %" in rows
@@ -169,26 +169,26 @@ def test_show_prints_breakdown_operators_and_memory(said: Callable[..., str]) ->
     assert "at peak 100 B 50 B 200 B 300 B 10 B 5 B 665 B" in rows
 
 
-def test_the_number_of_operators_shown_is_the_users(said: Callable[..., str]) -> None:
-    assert " mm " not in said("show", "latest", "a.db", "--top", "1")
-    assert " mm " in said("show", "latest", "a.db", "--top", "2")
+def test_the_number_of_operators_shown_is_the_users(output_of: Callable[..., str]) -> None:
+    assert " mm " not in output_of("show", "latest", "a.db", "--top", "1")
+    assert " mm " in output_of("show", "latest", "a.db", "--top", "2")
 
 
-def test_json_has_the_whole_pass_and_the_timed_step_beside_it(said: Callable[..., str]) -> None:
-    cases: list[dict[str, Any]] = json.loads(said("show", "latest", "a.db", "--json"))["cases"]
+def test_json_has_the_whole_pass_and_the_timed_step_beside_it(output_of: Callable[..., str]) -> None:
+    cases: list[dict[str, Any]] = json.loads(output_of("show", "latest", "a.db", "--json"))["cases"]
     profiled = cases[0]["profiled"]
     assert profiled["operators"][0]["time_ns"] == 500
     assert profiled["memory"][1]["reserved_bytes"] == {"missing": "there is no caching allocator"}
     assert profiled["timed_step_ns"] > 0
     assert cases[1]["profiled"] is None
     page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
-    (told,) = re.findall(r"^\| `profiled` \|.*$", page, re.MULTILINE)
+    (message,) = re.findall(r"^\| `profiled` \|.*$", page, re.MULTILINE)
     keys = {*profiled, *profiled["operators"][0], *profiled["slices"][0], *profiled["memory"][0]}
-    assert keys | set(profiled["kernels"][0]) <= set(re.findall(r"`(\w+)`", told))
+    assert keys | set(profiled["kernels"][0]) <= set(re.findall(r"`(\w+)`", message))
 
 
 def scripted(tmp_path: Path, behaviour: str, *launches: list[int]) -> Plan:
-    """A plan of one timed launch and one that is profiled, whose worker does as it is told in the second."""
+    """A plan of one timed launch and a profiled one with a scripted worker."""
     script = f"""
 if json.load(open(sys.argv[3]))["purpose"] == "timed":
     for case_id in ids: measure(case_id)
@@ -204,7 +204,7 @@ else:
 
 def run_of(tmp_path: Path, behaviour: str) -> Supervised:
     run = Supervised(tmp_path / "runs", scripted(tmp_path, behaviour))
-    assert (run.end(), run.said()) == (0, "")
+    assert (run.end(), run.output()) == (0, "")
     assert [(end.status, end.reason) for end in run.lines(RunEnd)] == [("finished", "")]
     assert [(end.launch_id, end.outcome) for end in run.lines(CaseEnd)] == [(0, "ok")]
     return run
@@ -263,7 +263,7 @@ def test_profiled_launches_come_last_and_each_has_one_case() -> None:
     assert names == {"gpt_train"}
 
 
-def test_traces_are_asked_for_of_all_that_can_be_traced() -> None:
+def test_traces_are_requested_for_everything_that_can_be_traced() -> None:
     choices = Choices(only=("gemm", "conv_train"), keeps_traces=True)
     plan = resolve_plan(find_profile("quick"), make_interpreter(), make_machine(), choices)
     assert plan.keeps_traces

@@ -17,7 +17,7 @@ HOUR_US = 3_600_000_000
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four runs, the newest one failed; two carry one label."""
+    """Four runs, the newest one failed; two share a label."""
     place = tmp_path_factory.mktemp("selecting")
     runs = (
         (OLD, "box a", "finished"),
@@ -76,7 +76,7 @@ def test_a_run_is_named_by_age_id_or_label(db: Path, selector: str, run_id: str)
 
 
 @pytest.mark.parametrize(
-    ("selector", "told"),
+    ("selector", "expected"),
     [
         ("latest~4", "4 are stored"),
         ("ffff0001", "no run 'ffff0001'"),
@@ -85,8 +85,8 @@ def test_a_run_is_named_by_age_id_or_label(db: Path, selector: str, run_id: str)
         ("aaaa", "means 4 runs"),
     ],
 )
-def test_an_unknown_or_ambiguous_run_is_refused_by_name(db: Path, selector: str, told: str) -> None:
-    assert told in refused(f"{db}@{selector}").message
+def test_an_unknown_or_ambiguous_run_is_refused_by_name(db: Path, selector: str, expected: str) -> None:
+    assert expected in refused(f"{db}@{selector}").message
 
 
 def test_a_mistyped_label_is_answered_with_the_near_one(db: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_file_with_nothing_to_compare_says_how_to_measure(tmp_path: Path) -> N
     assert "gputui run" in error.hint
 
 
-def test_a_run_and_a_file_that_changed_places_are_told_apart(db: Path) -> None:
+def test_a_run_and_a_file_that_changed_places_are_distinguished(db: Path) -> None:
     with pytest.raises(GputuiError) as caught:
         run_and_file(str(db), Path("twice"))
     assert caught.value.hint == f"the run goes first: twice {db}"

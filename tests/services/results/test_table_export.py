@@ -1,4 +1,4 @@
-"""What a screen shows, saved: every sheet of a real run, as CSV and as JSON, and what hinders it."""
+"""Saving what a screen shows: every sheet of a real run, as CSV and as JSON, and its errors."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_was_not_profiled_is_no_table_and_says_why(db: Path) -> None:
     assert saving.memory_sheet(detail, detail.run.cases[0]) == Missing("it has no profiled pass")
 
 
-def test_the_name_that_is_offered_tells_run_page_and_case_and_is_safe_in_a_shell(db: Path) -> None:
+def test_the_suggested_name_contains_run_page_and_case_and_is_safe_in_a_shell(db: Path) -> None:
     detail = detail_of(db, 1)
 
     assert saving.default_name(saving.cases_sheet(detail)) == "cccc0001-cases.csv"
@@ -143,13 +143,13 @@ def test_a_sheet_is_written_in_the_form_of_its_ending(db: Path, tmp_path: Path, 
     assert path.read_bytes().decode() == form(sheet)
 
 
-def test_what_cannot_be_written_is_told_with_the_next_step_and_leaves_nothing_behind(
+def test_what_cannot_be_written_is_reported_with_the_next_step_and_leaves_nothing_behind(
     db: Path, tmp_path: Path
 ) -> None:
     sheet = saving.cases_sheet(detail_of(db, 1))
     (tmp_path / "d.csv").mkdir()
     (tmp_path / "file").write_text("x")
-    for name, said, hint in (
+    for name, reported, hint in (
         ("a.xlsx", "its ending does not say how to write it", ".csv or .json"),
         ("no/a.csv", f"there is no directory {tmp_path / 'no'}", "make it"),
         ("file/a.csv", f"{tmp_path / 'file'} is not a directory", "another path"),
@@ -157,13 +157,13 @@ def test_what_cannot_be_written_is_told_with_the_next_step_and_leaves_nothing_be
     ):
         with pytest.raises(GputuiError) as raised:
             save_sheet(tmp_path / name, sheet)
-        assert said in raised.value.message
+        assert reported in raised.value.message
         assert hint in raised.value.hint
     assert raised.value.exit_code == EXIT_NOT_STORED
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.csv", "file"]
 
 
-def test_a_full_disk_is_told(db: Path) -> None:
+def test_a_full_disk_is_reported(db: Path) -> None:
     full = Path("/dev/full")
     with pytest.raises(GputuiError) as raised:
         write(full, lambda: write_whole(full, "x" * 100_000))
@@ -172,7 +172,7 @@ def test_a_full_disk_is_told(db: Path) -> None:
     assert "free some" in raised.value.hint
 
 
-def test_a_trace_is_copied_and_said_how_to_open_and_one_that_was_not_kept_how_to_get(
+def test_saving_a_trace_says_how_to_open_it_or_how_to_get_one_that_was_not_kept(
     db: Path, tmp_path: Path
 ) -> None:
     own = tmp_path / "own.db"
@@ -190,9 +190,9 @@ def test_a_trace_is_copied_and_said_how_to_open_and_one_that_was_not_kept_how_to
     (kept / f"cccc0001-{trace_name(gpt.case.name)}").write_bytes(trace)
     for case in (gpt, None):
         target = tmp_path / "t.json.gz"
-        said = save_trace(target, detail, case)
+        reported = save_trace(target, detail, case)
         assert target.read_bytes() == trace
-        assert "https://ui.perfetto.dev" in said
+        assert "https://ui.perfetto.dev" in reported
         target.unlink()
     with pytest.raises(GputuiError, match="there is no Chrome trace of gemm"):
         save_trace(tmp_path / "t.json.gz", detail, gemm)

@@ -1,4 +1,4 @@
-"""What a terminal is sent when something happened, byte for byte, and what is worth it."""
+"""The bytes that a terminal gets when something happened, and which events are worth it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Clock:
         return self.now_s
 
 
-def test_a_failure_and_a_lack_of_memory_are_told_once_per_case_and_success_is_not() -> None:
+def test_a_failure_and_a_lack_of_memory_are_reported_once_per_case_and_success_is_not() -> None:
     clock = Clock()
     alerts = Alerts([plan()], "1a2b", clock_s=clock)
     alerts.hear(0, ended(0, "ok"))
@@ -81,20 +81,20 @@ def test_a_failure_and_a_lack_of_memory_are_told_once_per_case_and_success_is_no
 def test_fifty_failures_are_two_notices_and_the_end() -> None:
     clock = Clock()
     alerts = Alerts([plan()], "1a2b", clock_s=clock)
-    told = []
+    pending = []
     for number in range(50):
         clock.now_s = number * 0.3
         alerts.hear(0, ended(number))
-        told.append(alerts.tick())
+        pending.append(alerts.tick())
     alerts.hear(0, RunEnd("finished", "", 1, 1))
-    told.append(alerts.end())
-    said = [text for text in told if text]
-    assert len(said) == 3
-    assert said[1].endswith(", and 33 more")
-    assert said[2] == "run 1a2b finished; case 35 failed, and 14 more"
+    pending.append(alerts.end())
+    alerts_sent = [text for text in pending if text]
+    assert len(alerts_sent) == 3
+    assert alerts_sent[1].endswith(", and 33 more")
+    assert alerts_sent[2] == "run 1a2b finished; case 35 failed, and 14 more"
 
 
-def test_who_comes_late_is_told_what_happens_from_then_on() -> None:
+def test_a_late_viewer_is_told_what_happens_from_then_on() -> None:
     alerts = Alerts([plan()], "1a2b (mine)", is_late=True)
     alerts.hear(0, ended(0))
     assert alerts.tick() == ""

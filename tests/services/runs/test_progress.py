@@ -1,4 +1,4 @@
-"""How far a run has come is told by its journal alone, whenever one begins to listen."""
+"""The progress of a run follows from its journal alone, whenever one starts to read it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from gputui.services.runs.progress import (
 SECOND = 10**9
 
 
-def heard(*lines: Line, launches: int = 2) -> ProgressTracker:
-    """A run of one case in so many launches, and these lines of it."""
+def received(*lines: Line, launches: int = 2) -> ProgressTracker:
+    """A run of one case in this many launches, and these lines of it."""
     progress = ProgressTracker([make_plan(*[[0]] * launches)])
     progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 0, "0", "p", 1, 1, 1, 6.0, "", None))
     for line in lines:
@@ -52,16 +52,16 @@ def blocks(launch: int, count: int, step_ns: int = SECOND // 10) -> list[Block]:
 
 
 def test_last_words_of_a_worker_are_kept_with_the_launch_and_its_cases() -> None:
-    progress = heard(
+    progress = received(
         LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
         LaunchEnd(0, "failed", "it died\x1b[31m", -11, "Traceback:\n  in build\x07\n温度", 3 * SECOND),
         LaunchStart(1, 0, (0,), 1, 3.0, 4 * SECOND),
         LaunchEnd(1, "ok", "", 0, "", 5 * SECOND),
     )
-    (said,) = progress.picture().last_words
-    assert said.launch == f"launch 1, {progress.picture().cases[0].name}"
-    assert (said.at_s, said.outcome, said.reason) == (3.0, "failed", r"it died\x1b[31m")
-    assert said.lines == ("Traceback:", r"  in build\x07", "温度")
+    (log_end,) = progress.picture().last_words
+    assert log_end.launch == f"launch 1, {progress.picture().cases[0].name}"
+    assert (log_end.at_s, log_end.outcome, log_end.reason) == (3.0, "failed", r"it died\x1b[31m")
+    assert log_end.lines == ("Traceback:", r"  in build\x07", "温度")
 
 
 def test_a_case_goes_from_waiting_to_its_outcome() -> None:
@@ -72,15 +72,15 @@ def test_a_case_goes_from_waiting_to_its_outcome() -> None:
         CaseEnd(0, 0, "ok", "", 2, SECOND),
         LaunchEnd(0, "ok", "", 0, "", SECOND),
     ]
-    states = [heard(*lines[:count]).picture().cases[0].state for count in range(len(lines) + 1)]
+    states = [received(*lines[:count]).picture().cases[0].state for count in range(len(lines) + 1)]
     assert states == ["waiting", "starting", "warm", "timing", "timing", "ok", "ok"]
-    (case,) = heard(*lines).picture().cases
+    (case,) = received(*lines).picture().cases
     assert (case.launches_done, case.launches, case.blocks) == (1, 2, 2)
     assert case.rate
 
 
 def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
-    progress = heard(
+    progress = received(
         LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
         CaseEnd(0, 0, "ok", "", 5, SECOND),
         LaunchEnd(0, "ok", "", 0, "", SECOND),
@@ -95,8 +95,8 @@ def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
     assert event.at_s == 2.0
 
 
-def test_a_worker_that_dies_is_told_and_its_case_does_not_stay_under_way() -> None:
-    seen = heard(
+def test_a_worker_that_dies_is_reported_and_its_case_does_not_stay_in_progress() -> None:
+    seen = received(
         LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
         LaunchEnd(0, "failed", "it was killed", -9, "", 2 * SECOND),
     ).picture()
@@ -105,10 +105,10 @@ def test_a_worker_that_dies_is_told_and_its_case_does_not_stay_under_way() -> No
 
 
 def test_the_interval_comes_with_the_sixth_block_and_is_of_this_launch_alone() -> None:
-    few = heard(*blocks(0, 5)).picture().strip
+    few = received(*blocks(0, 5)).picture().strip
     assert few is not None
     assert isinstance(few.interval, Missing)
-    more = heard(*blocks(0, 30, SECOND), *blocks(1, 6, SECOND // 2)).picture().strip
+    more = received(*blocks(0, 30, SECOND), *blocks(1, 6, SECOND // 2)).picture().strip
     assert more is not None
     assert isinstance(more.interval, Interval)
     assert (more.blocks, more.centre_s, more.interval.low) == (6, 0.5, 0.5)
@@ -116,7 +116,7 @@ def test_the_interval_comes_with_the_sixth_block_and_is_of_this_launch_alone() -
 
 def test_what_is_kept_is_bounded() -> None:
     ends = [CaseEnd(0, 0, "failed", str(number), 0, SECOND) for number in range(3 * EVENTS_KEPT)]
-    seen = heard(*blocks(0, 3 * INTERVAL_BLOCKS), *ends).picture()
+    seen = received(*blocks(0, 3 * INTERVAL_BLOCKS), *ends).picture()
     assert len(seen.events) == EVENTS_KEPT
     assert seen.strip is not None
     assert (len(seen.strip.step_s), seen.strip.blocks) == (INTERVAL_BLOCKS, 3 * INTERVAL_BLOCKS)
@@ -143,7 +143,7 @@ def test_who_begins_to_listen_late_sees_what_others_see() -> None:
 
 
 def test_time_that_is_left_follows_the_pace_and_never_exceeds_the_budget() -> None:
-    progress = heard(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND))
+    progress = received(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND))
     left_s = progress.picture().left_s
     assert left_s is not None
     assert 1.9 < left_s <= 6.0 - 2.0
@@ -174,13 +174,13 @@ def test_on_the_clock_of_this_boot_a_long_silence_is_counted() -> None:
 
 @pytest.mark.parametrize("status", ["finished", "interrupted"])
 def test_after_the_last_line_it_is_being_stored(status: str) -> None:
-    seen = heard(*blocks(0, 3), RunEnd(status, "why", 0, 3 * SECOND)).picture()
+    seen = received(*blocks(0, 3), RunEnd(status, "why", 0, 3 * SECOND)).picture()
     assert seen.is_storing
     assert seen.strip is None
     assert bool(seen.events) == (status != "finished")
 
 
-def test_the_box_is_told_by_the_newest_readings_of_each_device(tmp_path: Path) -> None:
+def test_the_box_is_described_by_the_newest_readings_of_each_device(tmp_path: Path) -> None:
     assert box_now(tmp_path) == ()
     old = Reading(0, SECOND, {"power_w": 1.0})
     rows = [Reading(0, 60 * SECOND + n, {"power_w": 100.0 + n, "throttle_bits": 4}) for n in range(900)]

@@ -1,4 +1,4 @@
-"""Work in the background: what arrives, and what giving up does to a query of a real database."""
+"""Background jobs: their messages, and how cancelling one stops a query of a real database."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DEADLINE_S = 300.0
 
 
 class Ear:
-    """Hears what jobs say and how they end."""
+    """Records the progress and results of jobs."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.progress: list[str] = []
         self.outcome: object = None
         self.ended = threading.Event()
 
@@ -29,7 +29,7 @@ class Ear:
         self.ended.set()
 
     def tell(self, job: Job[Any], text: str) -> None:
-        self.told.append(text)
+        self.progress.append(text)
 
 
 def test_progress_and_then_the_result_arrive() -> None:
@@ -41,7 +41,7 @@ def test_progress_and_then_the_result_arrive() -> None:
 
     Job(work, ear.arrived, ear.tell).start()
     assert ear.ended.wait(DEADLINE_S)
-    assert (ear.told, ear.outcome) == (["adding"], 2)
+    assert (ear.progress, ear.outcome) == (["adding"], 2)
 
 
 def test_an_error_arrives_as_it_is() -> None:

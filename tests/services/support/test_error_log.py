@@ -1,4 +1,4 @@
-"""Errors that screens have told, in their file."""
+"""The log of errors that screens have shown."""
 
 from __future__ import annotations
 

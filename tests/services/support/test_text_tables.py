@@ -1,4 +1,4 @@
-"""What a Page draws is what rich would print, line by line and table by table."""
+"""Pages print the same as rich, line by line and table by table."""
 
 from __future__ import annotations
 

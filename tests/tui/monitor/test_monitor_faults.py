@@ -1,4 +1,4 @@
-"""What the Monitor screen says on a bad day."""
+"""The Monitor screen under faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def words(gpu: DeviceSample, *, now_ns: int | None = None, account: Account | No
 
 
 def account_over(seconds: int, **by_second: float) -> Account:
-    """An account of a GPU whose counters grow by so many seconds each second."""
+    """An account of a GPU whose counters grow by this many seconds each second."""
     account = Account()
     for second in range(seconds + 1):
         changes = {key: int(share * second * SECOND) for key, share in by_second.items()}
@@ -40,7 +40,7 @@ def test_a_healthy_gpu_has_no_findings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "said"),
+    ("bits", "expected"),
     [
         (0x4, ["POWER-CAPPED"]),
         (0x20, ["THERMAL"]),
@@ -53,8 +53,8 @@ def test_a_healthy_gpu_has_no_findings() -> None:
         (0x24, ["THERMAL", "POWER-CAPPED"]),
     ],
 )
-def test_throttle_reasons_are_told_in_words(bits: int, said: list[str]) -> None:
-    assert words(device(throttle_bits=bits)) == said
+def test_throttle_reasons_are_shown_in_words(bits: int, expected: list[str]) -> None:
+    assert words(device(throttle_bits=bits)) == expected
 
 
 def test_the_share_of_the_last_five_minutes_stands_beside_the_word() -> None:
@@ -63,7 +63,7 @@ def test_the_share_of_the_last_five_minutes_stands_beside_the_word() -> None:
     assert account.throttled_share("thermal") == 0
 
 
-def test_throttling_that_is_long_over_is_told_no_more() -> None:
+def test_throttling_that_is_long_over_is_no_longer_shown() -> None:
     account = Account()
     for second in range(700):
         account.add(device(float(second), throttled_thermal_ns=min(second, 100) * SECOND))
@@ -81,31 +81,31 @@ def test_without_counters_the_share_is_added_up_from_the_reasons() -> None:
     assert share == pytest.approx(0.25, abs=0.02)
 
 
-def test_a_counter_that_begins_anew_tells_nothing_rather_than_nonsense() -> None:
+def test_a_counter_that_was_reset_shows_nothing_rather_than_nonsense() -> None:
     account = Account()
     account.add(device(0.0, throttled_power_ns=50 * SECOND))
     account.add(device(1.0, throttled_power_ns=0))
     assert account.throttled_share("power") is None
 
 
-def test_a_link_trained_narrow_is_told_always_and_a_slow_one_only_while_busy() -> None:
+def test_a_link_trained_narrow_is_always_shown_and_a_slow_one_only_while_busy() -> None:
     assert words(device(pcie_width=4, sm_busy_pct=0)) == ["PCIe x4 of x16"]
     assert words(device(pcie_generation=1, sm_busy_pct=0)) == []
     assert words(device(pcie_generation=1, sm_busy_pct=95)) == ["PCIe gen1 of 5"]
     assert words(device(pcie_generation=1, sm_busy_pct=NOT_REPORTED)) == []
 
 
-def test_memory_errors_are_told() -> None:
+def test_memory_errors_are_shown() -> None:
     assert words(device(ecc_uncorrected_count=3)) == ["ECC errors 3"]
 
 
-def test_an_old_reading_tells_its_age() -> None:
+def test_an_old_reading_shows_its_age() -> None:
     gpu = device()
     assert words(gpu, now_ns=gpu.t_ns + 3 * SECOND) == ["STALE 3 s"]
     assert words(gpu, now_ns=gpu.t_ns + 2 * SECOND) == []
 
 
-def test_a_lost_a_silent_and_a_hung_gpu_are_told_apart() -> None:
+def test_a_lost_a_silent_and_a_hung_gpu_are_distinguished() -> None:
     gpu = device()
     assert words(replace(gpu, problem=LOST)) == ["LOST"]
     assert words(replace(gpu, problem=HANGS)) == ["NO READING"]
@@ -220,7 +220,7 @@ def test_values_beyond_their_limits_break_nothing() -> None:
     assert "250 %" in text
 
 
-def test_without_a_gpu_the_cause_and_the_cure_are_told_and_the_host_has_the_room() -> None:
+def test_without_a_gpu_the_cause_and_the_cure_are_shown_and_the_host_has_the_room() -> None:
     made = model(no_gpu, seconds=30)
     text = picture(made, 80, 24, 30)
     assert "libnvidia-ml.so.1 was not found" in text
@@ -313,9 +313,7 @@ def test_the_host_that_was_not_read_says_so() -> None:
 
 @pytest.mark.parametrize("count", [1, 4, 8, 16])
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
-def test_what_was_spent_and_what_of_it_was_idle_is_told_in_every_form(
-    count: int, size: tuple[int, int]
-) -> None:
+def test_the_cost_and_its_idle_share_are_shown_in_every_layout(count: int, size: tuple[int, int]) -> None:
     def idle(second: float) -> LiveSample:
         return sample(count, second, processes=40, changes={n: {"sm_busy_pct": 0} for n in range(count)})
 

@@ -1,4 +1,4 @@
-"""The command itself in a real pty, with GPUs that fail in every way the stand-in library knows."""
+"""The command in a real pty, with GPUs that fail in every way the stand-in library supports."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NOBODY = 65534
 
 
 class Box:
-    """A machine whose GPUs do what a scenario says; what is said later wins."""
+    """A machine whose GPUs follow a scenario; later lines override earlier ones."""
 
     def __init__(self, *lines: str, gpus: int = 3) -> None:
         self.environment = standin_environment("\n".join([moving_gpus(gpus, 0), *lines, ""]))
         self.scenario = Path(self.environment["GPUTUI_NVML_SCENARIO"])
 
     def now(self, *lines: str) -> None:
-        """From now on this is so too. Written at once, so that half of it is never read."""
+        """Add lines to the scenario, atomically, so that it is never read in part."""
         whole = self.scenario.with_suffix(".new")
         whole.write_text("\n".join([self.scenario.read_text(), *lines, ""]))
         whole.replace(self.scenario)
@@ -63,7 +63,7 @@ def pane(terminal: Terminal, gpu: int) -> str:
 
 
 def wait_for_pane(terminal: Terminal, gpu: int, *wanted: str) -> None:
-    """Until the pane of a GPU holds all of it."""
+    """Wait until the pane of a GPU contains all of these."""
     terminal.wait_for(lambda: all(text in pane(terminal, gpu) for text in wanted))
 
 
@@ -84,7 +84,7 @@ def snapshot(box: Box, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def box_without_library() -> Box:
-    """Also on a machine that has the real one: it is hidden behind a file that is none."""
+    """Even if the machine has the real library: an invalid file hides it."""
     box = Box()
     place = box.scenario.with_suffix(".empty")
     place.mkdir()
@@ -105,7 +105,7 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
 def begin(
     children: list[subprocess.Popen[bytes]], *words: str | bytes, user: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """A process that waits until it is ended, and is there when this returns."""
+    """A process that runs until it is ended, and is running when this returns."""
     command: Sequence[str | bytes] = ["/bin/sh", "-c", "echo; read x", *words]
     child = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user, group=user, cwd="/"
@@ -116,7 +116,7 @@ def begin(
     return child
 
 
-# Nothing to be read at the start
+# Nothing readable at the start
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_gpu_that_is_lost_while_it_is_watched_heals_when_its_driver_does() -> 
 
 
 def test_each_metric_fails_for_itself_and_heals() -> None:
-    """No permission for one, nothing at all of another, values that cannot be of a third."""
+    """No permission for one, nothing at all from another, implausible values from a third."""
     box = Box(
         "0 error nvmlDeviceGetUtilizationRates 4",
         "1 error * 3",
@@ -204,7 +204,7 @@ def test_a_gpu_whose_every_third_call_fails_is_shown_with_what_it_tells() -> Non
 
 @pytest.mark.slow
 def test_gpus_come_and_go() -> None:
-    """One is unplugged, one is added, then the driver is reloaded: nobody has to begin anew."""
+    """One is unplugged, one is added, then the driver is reloaded, all without a restart."""
     box = Box(gpus=2)
     with box.monitor() as terminal:
         wait_for_pane(terminal, 1, "H200", "busy ", "%")
@@ -287,7 +287,7 @@ HOSTILE = (
 
 
 def test_nothing_raw_of_a_name_reaches_the_terminal(children: list[subprocess.Popen[bytes]]) -> None:
-    """Of a process, of a GPU; as long as it is shown, in its question, and when all is over."""
+    """Of a process, of a GPU; while it is shown, in its question, and at the end."""
     child = begin(children, *HOSTILE)
     name = r"0 name \x1b]0;pwned\x07\x1b[2J[red]\n\xe2\x80\xae\xff\xc2\x9b5m"
     with Box(name, f"0 process {child.pid} C 2048 55", gpus=1).monitor() as terminal:
@@ -310,7 +310,7 @@ def test_nothing_raw_of_a_name_reaches_the_terminal(children: list[subprocess.Po
     assert b"pwned" in raw
 
 
-def test_processes_that_ended_are_zombies_or_belong_to_others_are_told_apart(
+def test_processes_that_ended_are_zombies_or_belong_to_others_are_distinguished(
     children: list[subprocess.Popen[bytes]],
 ) -> None:
     zombie = begin(children)
@@ -354,7 +354,7 @@ def test_a_process_is_ended_after_a_question(children: list[subprocess.Popen[byt
         leave(terminal)
 
 
-# What is kept, and terminals that can do less
+# Settings, and limited terminals
 
 
 def test_settings_are_remembered(tmp_path: Path) -> None:
@@ -490,11 +490,11 @@ def test_a_recording_is_played_back_in_the_panes(tmp_path: Path) -> None:
 
 
 def test_the_monitor_alone_loads_nothing_heavy(tmp_path: Path) -> None:
-    """What it has loaded is written down by an exit handler in its own process."""
-    told = tmp_path / "modules"
+    """An exit handler in its process writes the list of loaded modules."""
+    listing = tmp_path / "modules"
     code = (
         "import atexit, pathlib, sys;"
-        f"atexit.register(lambda: pathlib.Path({str(told)!r}).write_text(' '.join(sys.modules)));"
+        f"atexit.register(lambda: pathlib.Path({str(listing)!r}).write_text(' '.join(sys.modules)));"
         "sys.argv = ['gputui', 'monitor'];"
         "from gputui.cli import main; sys.exit(main())"
     )
@@ -503,23 +503,23 @@ def test_the_monitor_alone_loads_nothing_heavy(tmp_path: Path) -> None:
     with Terminal([sys.executable, "-c", code], 120, 40, environment=environment) as terminal:
         wait_for_pane(terminal, 0, "busy ", "%")
         leave(terminal)
-    loaded = set(told.read_text().split())
+    loaded = set(listing.read_text().split())
     assert "gputui.tui.app" in loaded
     assert not loaded & {"duckdb", "numpy", "pandas", "torch"}
 
 
-# Long ones
+# Long-running ones
 
 
 @pytest.mark.slow
 def test_a_reader_that_stops_for_20_s_misses_no_sample_and_gets_one_frame() -> None:
-    """Meanwhile the GPU was busy, and is no more: the chart tells both."""
+    """The GPU was busy while the terminal was frozen and no longer is: the chart shows both."""
     box = Box("0 sm_busy_pct 0", gpus=1)
     with box.monitor() as terminal:
         wait_for_pane(terminal, 0, "busy   0 %")
         terminal.wait_for(lambda: len(set(BRAILLE.findall(pane(terminal, 0)))) > 3)
         assert not BRAILLE.search(top_of_chart(terminal))
-        threading.Event().wait(3)  # at the beginning there are more pictures
+        threading.Event().wait(3)  # frames are more frequent at the beginning
         terminal.freeze()
         seen = len(terminal.raw)
         box.now("0 sm_busy_pct 100")
@@ -537,13 +537,13 @@ BRAILLE = re.compile("[\u2801-\u28ff]")
 
 
 def top_of_chart(terminal: Terminal) -> str:
-    """The upper half of the chart of how busy a GPU is, the bar beside it left out."""
+    """The upper half of a GPU's load chart, without the bar next to it."""
     return next(row for row in pane(terminal, 0).splitlines() if row.startswith("busy"))[30:]
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_1800_pictures_of_the_panes() -> None:
-    """Every key makes a picture; the history is full before it is looked at."""
+    """Every key draws a frame; the history is full when this is measured."""
     with Box(gpus=8).monitor("--interval", "0.2", columns=200, lines=50) as terminal:
         terminal.wait_for(lambda: "7 NVIDIA H200" in terminal.text)
         grown = []

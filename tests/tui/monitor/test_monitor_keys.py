@@ -1,4 +1,4 @@
-"""What keys, typing and clicks do to the Monitor screen."""
+"""Keys, typing and clicks on the Monitor screen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import GpuUse
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.actions import ACTIONS, OF_THE_APP, keys_table, shown_keys
-from gputui.tui.monitor.metrics import Units
+from gputui.tui.monitor.metrics import METRICS, Units
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
@@ -73,9 +73,9 @@ def test_the_last_line_names_only_keys_that_do_something_and_help_says_what_the_
     made.press("processes")
     assert footer(made) == f"{first} i Details m Metrics"
     made.press("keys")
-    told = " ".join(shown(made).split())
-    assert "why some are absent (needs a GPU)" in told
-    assert "Sort the processes by the next column (needs a process on a GPU)" in told
+    text = " ".join(shown(made).split())
+    assert "why some are absent (needs a GPU)" in text
+    assert "Sort the processes by the next column (needs a process on a GPU)" in text
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (120, 40)])
@@ -221,7 +221,7 @@ def test_when_the_selected_process_ends_its_neighbour_is_selected() -> None:
     assert selected(made) not in (None, second, first)
 
 
-def test_a_pid_given_anew_is_another_process() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     table = ProcessList("pid", descending=False, tree=False)
     table.take((process(0, 1), process(1, 1)))
     table.select(0)
@@ -400,10 +400,10 @@ def test_metrics_can_be_chosen_and_one_always_stays() -> None:
     assert "[x] busy" in shown(made)
     made.press("toggle")
     assert "[ ] busy" in shown(made)
-    for _ in range(20):
+    for _ in METRICS:
         made.press("down")
     made.press("toggle")
-    assert made.settings.metrics[-1] == "video"
+    assert made.settings.metrics[-1] == METRICS[-1].id
     made.press("back")
     assert "busy " not in shown(made).partition("host")[0]
 
@@ -418,7 +418,7 @@ def test_all_but_one_metric_can_be_switched_off() -> None:
     assert "one metric stays" in text_of(made.lines(80, 24, START))
 
 
-def test_the_selected_gpu_is_marked_and_the_last_line_tells_what_ails_it() -> None:
+def test_the_selected_gpu_is_marked_and_the_last_line_shows_its_findings() -> None:
     made = monitor(gpus=8)
     for _ in range(4):
         made.press("next-gpu")

@@ -1,4 +1,4 @@
-"""Pictures of the Monitor screen as text, and what holds for every one of them."""
+"""Pictures of the Monitor screen as text, and properties of all of them."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_all_gpus_are_visible_at_80_by_24_and_hidden_processes_counted(count: in
     )
     for device in range(count):
         assert f" {device} H200 SXM" in text
-    told = int(text.partition("more processes: ")[2].partition(" below")[0])
+    below = int(text.partition("more processes: ")[2].partition(" below")[0])
     rows = [line for line in text.splitlines() if line[:7].strip().isdigit() and " C " in line]
-    assert told + len(rows) == (12 if count < 3 else 40)
+    assert below + len(rows) == (12 if count < 3 else 40)
 
 
 def exact(lines: tuple[Line, ...], width: int, height: int) -> None:
@@ -105,7 +105,7 @@ KEYS = st.sampled_from([action.id for action in ACTIONS])
     ascii_only=st.booleans(),
     instances=st.integers(0, 7),
 )
-def test_every_line_is_exactly_as_wide_as_asked(
+def test_every_line_has_exactly_the_requested_width(
     width: int,
     height: int,
     count: int,

@@ -1,4 +1,4 @@
-"""Cells, history, charts, places and settings of the Monitor screen."""
+"""Cells, history, charts, layout and settings of the Monitor screen."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_cut_and_filled_text_has_exactly_its_width(text: str, width: int) -> Non
     st.lists(st.tuples(st.text(max_size=20), st.sampled_from(["", "dim", "warn"])), max_size=6),
     st.integers(0, 60),
 )
-def test_lines_are_as_wide_as_asked_and_neighbours_of_one_style_are_one(
+def test_lines_have_the_requested_width_and_adjacent_spans_of_one_style_are_merged(
     parts: list[tuple[str, str]], width: int
 ) -> None:
     spans = [Span(clean(text), style) for text, style in parts]
@@ -201,7 +201,7 @@ def test_amounts_are_short_and_have_their_unit() -> None:
     assert (degrees(100, Units()), degrees(100, Units("GiB", "F", ""))) == ("100 °C", "212 F")
 
 
-# Places
+# Layout
 
 
 def overlap(one: Rect, other: Rect) -> bool:
@@ -287,10 +287,10 @@ def test_without_a_file_settings_are_the_defaults(tmp_path: Path) -> None:
 def test_a_damaged_file_means_defaults_and_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "monitor.toml"
     path.write_bytes(content)
-    kept, said = load_settings(path)
+    kept, message = load_settings(path)
     assert kept == MonitorSettings()
-    assert "monitor.toml" in said
-    assert "damaged" in said
+    assert "monitor.toml" in message
+    assert "damaged" in message
 
 
 def test_what_is_out_of_range_is_left_out_and_named_and_the_rest_is_used(tmp_path: Path) -> None:
@@ -300,13 +300,13 @@ def test_what_is_out_of_range_is_left_out_and_named_and_the_rest_is_used(tmp_pat
         'memory_unit = "parsec"\ntree = 1\ncolour = "red"\n',
         encoding="utf-8",
     )
-    kept, said = load_settings(path)
+    kept, message = load_settings(path)
     assert kept == MonitorSettings(sort="cpu")
     for name in ("interval_s", "zoom_min", "metrics", "memory_unit", "tree", "colour"):
-        assert name in said
+        assert name in message
 
 
-def test_a_directory_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(GputuiError) as raised:
         save_settings(tmp_path / "file" / "monitor.toml", MonitorSettings())

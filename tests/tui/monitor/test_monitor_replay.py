@@ -1,4 +1,4 @@
-"""A stored run in the Monitor: where it stands, what keys do to it, and the charts that belong there."""
+"""A stored run in the Monitor: its position, its keys, and its charts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEEKS_NS = 5_000_000 * 10**9
 
 
 class Replayed:
-    """The monitor with a recording, and time that a test lets pass."""
+    """The monitor with a recording and a manual clock."""
 
     def __init__(self, db: Path) -> None:
         self.now_ns = WEEKS_NS
@@ -32,7 +32,7 @@ class Replayed:
         self.width, self.height = 80, 24
 
     def pass_s(self, seconds: float) -> None:
-        """As the thread of the playback does when its interval is over."""
+        """As the thread of the playback does after each interval."""
         self.now_ns += round(seconds * 1e9)
         self.playback.pause(self.playback.is_paused)
 
@@ -109,7 +109,7 @@ def test_readings_that_were_meant_to_be_far_apart_are_not_stale(replayed: Make) 
     assert "STALE" not in shown.text
 
 
-def test_the_header_tells_position_speed_and_whether_it_plays(replayed: Make) -> None:
+def test_the_header_shows_position_speed_and_whether_it_plays(replayed: Make) -> None:
     shown = replayed()
     shown.pass_s(83)
     assert "playing 1:23 of 10:00 · 1x · charts 1 min" in shown.header
@@ -127,7 +127,7 @@ def test_the_header_tells_position_speed_and_whether_it_plays(replayed: Make) ->
     assert "playing 1:26 of 10:00 · 2026-11-18 11:08:06 UTC · 0.5x" in shown.header
 
 
-def test_a_recording_of_hours_tells_hours(replayed: Make) -> None:
+def test_a_recording_of_hours_shows_hours(replayed: Make) -> None:
     shown = replayed(apart_s=10.0, seconds=7205)
     shown.pass_s(61)
     assert "playing 0:01:01 of 2:00:00" in shown.header
@@ -175,7 +175,7 @@ def test_its_end_is_marked_and_space_plays_it_again(replayed: Make) -> None:
 
 @pytest.mark.parametrize("keys", [(), ("zoom-out",) * 5], ids=["1 min", "60 min"])
 def test_a_jump_shows_what_playing_shows(replayed: Make, keys: tuple[str, ...]) -> None:
-    """Charts, energy and idle time, whether it was played, jumped to, or gone back to."""
+    """Charts, energy and idle time are the same whether it was played, jumped to, or gone back to."""
     played = replayed()
     played.press(*keys)
     for _ in range(310):

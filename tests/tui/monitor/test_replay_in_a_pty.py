@@ -1,4 +1,4 @@
-"""A stored run played in a real pty, and what screens that opened result files leave behind when they end."""
+"""A stored run played in a real pty, and the traces that screens with result files leave at exit."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def wait_for_place(terminal: Terminal, state: str, is_so: Callable[[int], bool])
 
 
 def printed_at_the_end(terminal: Terminal) -> str:
-    """What stands on the terminal behind the screen: all that was written once it was left."""
+    """The terminal's content after the screen: everything written after leaving it."""
     terminal.wait_for(lambda: not terminal.is_alternate)
     behind = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2]
     return _SEQUENCE.sub(b"", behind).decode().strip()
@@ -143,13 +143,13 @@ def test_nothing_is_printed_when_a_screen_ends(
         assert printed_at_the_end(terminal) == ""
 
 
-def test_a_run_that_cannot_be_played_is_told_in_two_lines(start: Start, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_played_is_reported_in_two_lines(start: Start, tmp_path: Path) -> None:
     run_dir = make_journal(tmp_path / "empty", machine=GPU_MACHINE)
     write_telemetry(run_dir, [])
     bare = tmp_path / "bare.db"
     store_run(bare, read_journal(run_dir), read_telemetry(run_dir))
     with start("replay", "latest", str(bare), columns=300) as terminal:
         assert terminal.ended() == 2
-        said = [line.rstrip() for line in terminal.screen.display if line.strip()]
-        assert "holds no telemetry" in said[0]
-        assert len(said) == 2
+        lines = [line.rstrip() for line in terminal.screen.display if line.strip()]
+        assert "holds no telemetry" in lines[0]
+        assert len(lines) == 2

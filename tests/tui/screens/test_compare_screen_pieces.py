@@ -1,4 +1,4 @@
-"""What the Compare screen asks of the services: requests in words, telemetry of a row, names and columns."""
+"""Functions of the Compare screen: requests as text, telemetry of a row, names and columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_value_may_stand_behind_an_equals_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ((), "no file"),
         (("--pool",), "no file"),
@@ -48,13 +48,13 @@ def test_a_value_may_stand_behind_an_equals_sign() -> None:
         (("a.db", "--format", "csv"), "--format"),
     ],
 )
-def test_words_that_ask_for_nothing_are_refused(words: tuple[str, ...], said: str) -> None:
-    with pytest.raises(GputuiError, match=said) as raised:
+def test_words_that_ask_for_nothing_are_refused(words: tuple[str, ...], expected: str) -> None:
+    with pytest.raises(GputuiError, match=expected) as raised:
         request_of(words)
     assert raised.value.hint
 
 
-def test_a_path_below_the_working_directory_is_told_from_there(
+def test_a_path_below_the_working_directory_is_shown_relative_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The Doctor screen on this very box."""
+"""The Doctor screen on this box."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:
         assert " driver " in picture(app)
 
 
-async def test_the_terminal_is_told_as_large_as_it_is_now() -> None:
+async def test_the_terminal_is_reported_with_its_current_size() -> None:
     app = make_app()
     async with app.run_test(size=(200, 50)) as pilot:
         await press(pilot, "5")

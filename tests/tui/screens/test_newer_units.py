@@ -1,4 +1,4 @@
-"""Result files whose rows or figures are in units that only a newer gputui knows."""
+"""Result files with units that only a newer gputui knows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from command_line import said
+from command_line import printed
 from journals import journal_lines, make_case, write_lines
 from shell_app import make_app, picture, press, settled
 from stored_runs import run_id_of, store
@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def with_figure(tmp_path: Path) -> Path:
-    """A file with a figure in watts."""
+    """A file with a metric in watts."""
     lines: list[Line] = []
     for line in journal_lines(cases=(make_case(),), skipped=()):
         if isinstance(line, CaseEnd):
@@ -47,11 +47,11 @@ def with_figure(tmp_path: Path) -> Path:
 def test_show_prints_an_unknown_unit_by_its_name(
     files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, err = said(capsys, "show", "latest", files[0])
+    status, out, err = printed(capsys, "show", "latest", files[0])
     assert (status, err) == (0, "")
     (row,) = [line for line in out.splitlines() if line.startswith("gpt_train") and "sample/s" in line]
     assert "±" in row
-    status, out, _ = said(capsys, "show", "latest", files[0], "--json")
+    status, out, _ = printed(capsys, "show", "latest", files[0], "--json")
     assert status == 0
     assert "sample" in {case["unit"] for case in json.loads(out)["cases"]}
 
@@ -60,7 +60,7 @@ def test_show_prints_an_unknown_unit_by_its_name(
 def test_compare_prints_an_unknown_unit_by_its_name(
     files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    status, out, err = said(capsys, "compare", *files, "--format", form)
+    status, out, err = printed(capsys, "compare", *files, "--format", form)
     assert (status, err) == (0, "")
     if form == "json":
         rows = json.loads(out)["comparisons"][0]["rows"]
@@ -74,12 +74,12 @@ def test_compare_prints_an_unknown_unit_by_its_name(
 def test_advise_leaves_out_rows_it_cannot_count(
     files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, err = said(capsys, "advise", "--job", "1M tok train", *files)
+    status, out, err = printed(capsys, "advise", "--job", "1M tok train", *files)
     assert (status, out) == (2, "")
     assert "no box has measured gpt_train" in err
     with duckdb.connect(str(files[1])) as connection:
         connection.execute("UPDATE cases SET unit = 'tok' WHERE workload = 'gpt_train'")
-    status, out, err = said(capsys, "advise", "--job", "1M tok train", files[1])
+    status, out, err = printed(capsys, "advise", "--job", "1M tok train", files[1])
     assert (status, err) == (0, ""), "what can be counted is advised on"
     assert "tok/s" in out
 
@@ -100,7 +100,7 @@ async def test_the_screens_show_an_unknown_unit_by_its_name(files: tuple[Path, P
 def test_a_figure_in_an_unknown_unit_is_shown_with_it(
     with_figure: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, err = said(capsys, "show", "latest", with_figure)
+    status, out, err = printed(capsys, "show", "latest", with_figure)
     assert (status, err) == (0, "")
     assert "power drawn" in out
     assert "312 W" in out

@@ -38,7 +38,7 @@ def labels(db: Path) -> dict[str, str]:
 
 
 async def opened(pilot: Pilot[int], *words: str) -> ResultsScreen:
-    """The Results screen, once it has read what it began with."""
+    """The Results screen, once it has read its first file."""
     await settled(pilot)
     assert isinstance(pilot.app, MonitorApp)
     pilot.app.open_screen("results", words)
@@ -106,7 +106,7 @@ async def test_files_of_the_data_directory_and_of_the_working_directory_are_list
         assert "mine.duckdb" in shown
 
 
-async def test_a_path_is_opened_by_typing_it_and_an_unreadable_one_is_told_where_it_was_asked_for(
+async def test_a_path_is_opened_by_typing_it_and_an_unreadable_one_is_reported_where_it_was_asked_for(
     db: Path,
 ) -> None:
     app = make_app()
@@ -167,7 +167,7 @@ async def test_the_key_of_the_screen_leads_to_the_first_runs_once_there_are_some
         assert screen.level == "run"
 
 
-async def test_a_file_that_vanished_is_told_and_esc_leads_to_the_files(db: Path) -> None:
+async def test_a_vanished_file_is_reported_and_esc_leads_to_the_files(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(100, 24)) as pilot:
         screen = await opened(pilot, str(db))
@@ -246,7 +246,7 @@ async def test_a_run_is_removed_only_after_yes(db: Path) -> None:
         assert "2 runs" in picture(app)
 
 
-async def test_a_run_that_somebody_else_removed_is_told_and_nothing_breaks(db: Path) -> None:
+async def test_a_run_that_somebody_else_removed_is_reported_and_nothing_breaks(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, str(db))
@@ -274,15 +274,15 @@ async def test_a_hostile_label_is_text_on_every_page(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db}@cccc0002")
-        said = HOSTILE.replace("\x1b", r"\x1b")
+        label = HOSTILE.replace("\x1b", r"\x1b")
         for _ in TABS:
-            assert said in picture(app)
+            assert label in picture(app)
             assert "\x1b" not in picture(app)
             await press(pilot, "tab")
         await press(pilot, "escape")
-        assert said in picture(app)
+        assert label in picture(app)
         await press(pilot, "down", "D")
-        assert said in " ".join(picture(app).replace("│", " ").split())
+        assert label in " ".join(picture(app).replace("│", " ").split())
 
 
 async def test_every_page_of_every_run_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) -> None:
@@ -445,7 +445,7 @@ async def test_blocks_of_a_gpu_that_nothing_is_known_of_say_so_and_have_no_marks
         assert "T slowed" not in shown
 
 
-async def test_a_part_of_the_telemetry_is_chosen_by_keys_and_read_anew(db: Path) -> None:
+async def test_a_part_of_the_telemetry_is_chosen_by_keys_and_read_again(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
@@ -483,7 +483,9 @@ async def test_a_part_of_the_telemetry_is_chosen_by_dragging_and_a_click_moves_t
         assert "the cursor, at 2.9 s" in picture(app)
 
 
-async def test_a_file_that_is_gone_when_a_part_is_read_is_told_and_what_was_at_hand_stays(db: Path) -> None:
+async def test_a_file_that_is_gone_when_a_part_is_read_is_reported_and_what_was_loaded_stays(
+    db: Path,
+) -> None:
     app = make_app()
     gone = db.with_name("gpu.db")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -496,7 +498,7 @@ async def test_a_file_that_is_gone_when_a_part_is_read_is_told_and_what_was_at_h
 
 
 async def save_as(pilot: Pilot[int], path: Path, *then: str) -> str:
-    """Press e, type a path, answer, and read the screen without its lines and edges."""
+    """Press e, type a path, answer, and return the screen without its lines and edges."""
     await press(pilot, "e")
     pilot.app.screen.query_one(Input).value = str(path)
     await press(pilot, "enter", *then)
@@ -529,7 +531,7 @@ async def test_every_tab_is_saved_under_the_name_that_is_offered(
     )
 
 
-async def test_a_file_is_replaced_only_after_yes_and_what_hinders_is_told_with_the_next_step(
+async def test_a_file_is_replaced_only_after_yes_and_obstacles_are_reported_with_the_next_step(
     db: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "cases.json"
@@ -545,15 +547,15 @@ async def test_a_file_is_replaced_only_after_yes_and_what_hinders_is_told_with_t
         assert path.read_text() == "mine"
         assert f"saved 3 rows in {path}"[:150] in await save_as(pilot, path, "y")
         assert path.read_text().startswith("{")
-        for name, said in (
+        for name, message in (
             ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: make it"),
             ("cases.xlsx", "end it in .csv or .json"),
             ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
         ):
-            assert said[:150] in await save_as(pilot, tmp_path / name)  # of a long path one line is shown
+            assert message[:150] in await save_as(pilot, tmp_path / name)  # of a long path one line is shown
 
 
-async def test_where_nothing_can_be_saved_no_name_is_asked_for(tmp_path: Path) -> None:
+async def test_where_nothing_can_be_saved_no_name_is_requested(tmp_path: Path) -> None:
     store(tmp_path / "a.db", 1, machine=GPU_MACHINE, profiled=False)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:

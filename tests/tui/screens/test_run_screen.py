@@ -1,4 +1,4 @@
-"""The Run screen as it is used: real runs of `spin`, in the app, in a pty, and against the command line."""
+"""The Run screen in use: real runs of `spin`, in the app, in a pty, and against the command line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DEADLINE_S = 300.0
 
 @pytest.fixture(autouse=True)
 def _probed_once(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The interpreter is asked once what it has: importing torch takes seconds."""
+    """The interpreter is probed only once: importing torch takes seconds."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "run-screen-cache"))
 
 
@@ -62,7 +62,7 @@ def spin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def long_spin(tmp_path: Path) -> Iterator[Path]:
-    """A profile that goes on until it is stopped; what still goes on at the end is."""
+    """A profile that runs until it is stopped; runs left at the end are stopped."""
     yield write_spin_profile(tmp_path / "long.toml", replicates=100, blocks=60)
     runs = Path(os.environ["GPUTUI_STATE"], "runs")
     if runs.is_dir() and any(runs.iterdir()):
@@ -70,7 +70,7 @@ def long_spin(tmp_path: Path) -> Iterator[Path]:
 
 
 async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
-    """Let the app work until something is true of it."""
+    """Let the app work until a condition holds."""
     end_s = monotonic() + DEADLINE_S
     while not is_so():
         assert monotonic() < end_s, shown(pilot)
@@ -84,7 +84,7 @@ def shown(pilot: Pilot[int]) -> str:
 
 
 async def choose_file(pilot: Pilot[int], profile: Path) -> None:
-    """Go to the end of the list, and name a profile there."""
+    """Go to the end of the list, and type the name of a profile."""
     app = pilot.app
     assert isinstance(app, RunScreenApp)
     model = app.run_screen.model
@@ -115,9 +115,9 @@ IDS_TIMES_AND_MEASURED = {
     "figures": {"value", "observations"},
     "blocks": {"block_index", "steps", "t_us", "start_ns", "wall_ns", "device_ns", "cpu_ns", "waited_ns"},
 }
-"""Columns of what no two runs have in common."""
+"""Columns that differ between any two runs."""
 OF_THE_MOMENT = {"telemetry", "host_telemetry", "events"}
-"""Tables of what happened to be so: their columns alone are compared."""
+"""Tables with varying contents: only their columns are compared."""
 
 
 def all_but_ids_and_times(file: Path) -> dict[str, tuple[list[str], set[tuple[object, ...]]]]:
@@ -159,7 +159,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         await until(pilot, lambda: bool(app.results))
         assert app.results == [(str(tmp_path / "tui.db"), model.ended.in_progress.run_ids)]
         await pilot.press("q")
-        await until(pilot, lambda: app.said == "")
+        await until(pilot, lambda: app.leave_message == "")
     words = shlex.split(command)
     assert words[:3] == ["gputui", "run", str(spin)]
     words[words.index(str(tmp_path / "tui.db"))] = str(tmp_path / "cli.db")
@@ -216,7 +216,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         await pilot.press("q")
         assert "the run goes on" in shown(pilot)
         await pilot.press("escape")
-        assert one.said is None
+        assert one.leave_message is None
         await pilot.press("x", "y")
         for viewer in (pilot, second):
             app = viewer.app
@@ -248,9 +248,9 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
         await pilot.press(keys[0])
         assert "the run goes on" in shown(pilot)
         await pilot.press(keys[1])
-        await until(pilot, lambda: app.said is not None)
-        assert app.said is not None
-        assert f"gputui attach {only_run_dir().name[-8:]}" in app.said
+        await until(pilot, lambda: app.leave_message is not None)
+        assert app.leave_message is not None
+        assert f"gputui attach {only_run_dir().name[-8:]}" in app.leave_message
     wait_until(lambda: (only_run_dir() / JOURNAL_NAME).exists(), "it goes on")
     assert gputui("attach", "no-such").stderr.count("in progress: ") == 1
 
@@ -339,8 +339,10 @@ def test_a_wrong_field_says_what_the_command_line_says(
     with pytest.raises(SystemExit) as left:
         main(["run", str(spin), option, text])
     assert left.value.code == checked.wrong[field].exit_code
-    told = capsys.readouterr().err
-    assert told.startswith(f"gputui: {checked.wrong[field].message}\n  {checked.wrong[field].hint}"), told
+    reported = capsys.readouterr().err
+    assert reported.startswith(f"gputui: {checked.wrong[field].message}\n  {checked.wrong[field].hint}"), (
+        reported
+    )
     assert list(checked.wrong) == [field]
 
 
@@ -354,7 +356,7 @@ def test_forty_by_ten_cells_with_the_line_of_the_screens_are_enough(place: str) 
     assert "at least 40 x 10 cells" in text_of(model, 40, 8)
 
 
-def test_of_a_run_that_ended_without_being_watched_is_said_where_it_is() -> None:
+def test_a_run_that_ended_without_being_watched_is_reported_with_its_file() -> None:
     model = choosing()
     model.know_in_progress(())
     model.know_in_progress((RUN,))
@@ -391,16 +393,16 @@ async def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
             model.form.texts[name].insert(text)
         await pilot.press("escape", "tab", "down", "down", "down", "0")
         await until(pilot, lambda: model.is_checked)
-        for said in (
+        for message in (
             "--device toaster: is not a device",
             "--only gemmm: is not a workload",
             "--precision fp64: is not a precision",
             "--launches: 0 is not in the range",
         ):
-            assert f"! {said}" in shown(pilot)
+            assert f"! {message}" in shown(pilot)
 
 
-def test_choices_that_are_wrong_only_together_are_told_where_they_were_asked_for() -> None:
+def test_choices_that_are_wrong_only_together_are_reported_where_they_were_asked_for() -> None:
     wrong = DraftChecker().check(Draft(device="cpu", only="gemm", precision="tf32")).wrong
     assert list(wrong) == ["device"]
     assert "has no case for --device cpu --only gemm --precision tf32" in wrong["device"].message
@@ -429,7 +431,7 @@ def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_
     assert "python" in DraftChecker().check(draft).wrong
 
 
-def test_a_python_without_torch_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_python_without_torch_is_reported_with_what_to_do(tmp_path: Path) -> None:
     bare = tmp_path / "bare" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     draft = Draft(profile="quick", python=str(bare))
@@ -535,7 +537,7 @@ async def test_copying_names_the_file_where_the_terminal_is_not_known_to_copy(
     assert not has_osc_52({"TERM": "xterm-256color"})
 
 
-def test_keys_are_told_once_and_the_page_holds_them(repository: Path) -> None:
+def test_keys_are_declared_once_and_the_page_lists_them(repository: Path) -> None:
     keys = [key for action in ACTIONS for key in action.key.split(",")]
     assert len(keys) == len(set(keys))
     assert keys_table() in (repository / "docs" / "run-screen.md").read_text(encoding="utf-8")
@@ -546,11 +548,11 @@ def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path
         "import sys, gputui.tui.screens.run.screen; "
         "print(sorted({'torch', 'duckdb', 'pandas'} & {name.partition('.')[0] for name in sys.modules}))"
     )
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
-    assert said == "[]\n"
+    output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
+    assert output == "[]\n"
 
 
-def test_interpreters_that_were_asked_are_remembered_until_the_user_wants_to_look_again() -> None:
+def test_probed_interpreters_are_remembered_until_the_user_refreshes() -> None:
     model = choosing(make_interpreter(cuda=None))
     model.take_requests()
     model.press("again")

@@ -1,4 +1,4 @@
-"""The part of a recording that is looked at: it stays in the recording, and the cursor in it."""
+"""The visible part of a recording stays within it, and the cursor within that part."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_timed_cases_are_gone_through_in_the_order_of_time_round_and_round() -> 
     spans = (MeasuredSpan(0, 1, 40 * S, 50 * S), MeasuredSpan(1, 0, 10 * S, 20 * S))
     window, firsts = WHOLE.at(0.0), []
     for step in (1, 1, 1, -1):
-        window = window.beside(spans, step)
+        window = window.next_span(spans, step)
         firsts.append(window.cursor_us // S)
         assert window.from_us < window.cursor_us
 

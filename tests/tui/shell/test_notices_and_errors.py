@@ -1,4 +1,4 @@
-"""The app rings for runs, whatever screen is shown, and keeps the errors that it has told."""
+"""The app notifies of runs on every screen, and logs the errors that it has shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEADLINE_S = 300.0
 
 
 @pytest.mark.slow
-def test_every_viewer_that_was_told_to_rings_on_whatever_screen_it_is(
+def test_every_viewer_with_notifications_rings_on_any_screen(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = tmp_path / "goes-on"
@@ -59,7 +59,7 @@ def test_every_viewer_that_was_told_to_rings_on_whatever_screen_it_is(
     assert (settings.notify, complaint) == (True, "")
 
 
-async def test_without_being_told_to_nothing_rings_and_the_key_turns_it_on_and_off() -> None:
+async def test_nothing_rings_by_default_and_the_key_turns_it_on_and_off() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -80,7 +80,7 @@ def test_the_setting_is_kept_and_what_is_no_yes_or_no_is_named(tmp_path: Path) -
     assert load_settings(path) == (MonitorSettings(), f"{path}: not used: notify")
 
 
-async def test_an_error_is_told_where_it_happened_and_kept_where_a_key_of_every_screen_shows_it(
+async def test_an_error_is_shown_where_it_happened_and_logged_where_a_key_of_every_screen_shows_it(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "bad.db").write_bytes(b"no result file")
@@ -89,8 +89,8 @@ async def test_an_error_is_told_where_it_happened_and_kept_where_a_key_of_every_
         await settled(pilot)
         app.open_screen("results", (str(tmp_path / "bad.db"),))
         await settled(pilot)
-        told = picture(app)
-        assert "bad.db" in told
+        shown = picture(app)
+        assert "bad.db" in shown
         await press(pilot, "1", "L")
         shown = " ".join(picture(app).split())
         assert "Errors, the newest first" in shown
@@ -119,7 +119,7 @@ async def test_a_bug_of_a_screen_is_kept_with_the_place_where_it_happened() -> N
     assert "in breaks" in kept
 
 
-async def test_a_thread_that_ends_by_a_bug_is_told_and_kept() -> None:
+async def test_a_thread_that_ends_by_a_bug_is_reported_and_logged() -> None:
     def breaks() -> None:
         raise ValueError("a bug of a thread")
 

@@ -1,4 +1,4 @@
-"""The palette: every action of the screen below and of the app, by a few letters."""
+"""The palette: every action of the current screen and of the app, searchable."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:
         pytest.param(80, True, marks=pytest.mark.slow),
     ],
 )
-async def test_the_sentence_under_the_cursor_is_told_whole_and_the_table_marks_where_it_cuts(
+async def test_the_sentence_under_the_cursor_is_shown_whole_and_the_table_marks_where_it_cuts(
     width: int, ascii_only: bool
 ) -> None:
     app = make_app(ascii_only=ascii_only)

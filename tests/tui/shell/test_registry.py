@@ -1,4 +1,4 @@
-"""The screens of the app as a whole: what is loaded when, how one is added, and what docs say of them."""
+"""The screens of the app: when they are loaded, how to add one, and their docs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) 
         assert app.screen is results
 
 
-async def test_a_run_in_progress_is_told_on_every_screen_with_the_key_that_watches_it() -> None:
+async def test_a_run_in_progress_is_shown_on_every_screen_with_the_key_that_watches_it() -> None:
     run_dir = run_directories() / run_id_of(1)
     run_dir.mkdir(parents=True)
     holder = Holder.this_process(b"k" * 32, "a.db", [run_dir])
@@ -120,7 +120,7 @@ async def test_a_run_in_progress_is_told_on_every_screen_with_the_key_that_watch
         os.close(descriptor)
 
 
-def test_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: Path) -> None:
+def test_a_user_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: Path) -> None:
     run_dir = run_directories() / run_id_of(1)
     run_dir.mkdir(parents=True)
     descriptor = take_lock(run_dir, Holder.this_process(b"k" * 32, "a.db", [run_dir]))
@@ -130,13 +130,13 @@ def test_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: Path) ->
             terminal.wait_for("1 run")
             terminal.type(b"q")
             assert terminal.ended() == 0
-            said = b"gputui: 1 run goes on; to see it again: gputui, or gputui attach"
-            terminal.wait_for(lambda: said in terminal.raw)
+            message = b"gputui: 1 run goes on; to see it again: gputui, or gputui attach"
+            terminal.wait_for(lambda: message in terminal.raw)
     finally:
         os.close(descriptor)
 
 
-def test_the_monitor_tells_of_runs_in_progress_too() -> None:
+def test_the_monitor_shows_runs_in_progress_too() -> None:
     made = MonitorModel(MonitorSettings(), title="a box of some name")
     made.name_screens(screens_line("monitor", 2))
     first = "".join(span.text for span in made.lines(120, 24, 1)[0])
@@ -191,7 +191,7 @@ async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_sho
 
 
 @pytest.mark.parametrize("runs", [1, 12])
-def test_a_narrow_first_line_tells_less_of_runs_and_still_names_every_screen(runs: int) -> None:
+def test_a_narrow_first_line_says_less_about_runs_and_still_names_every_screen(runs: int) -> None:
     made = MonitorModel(MonitorSettings(), title="a box of some name")
     made.name_screens(screens_line("monitor", runs))
     for width in range(40, 60):

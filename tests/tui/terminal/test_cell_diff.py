@@ -44,7 +44,7 @@ def strips(draw: st.DrawFn, width: int = WIDTH) -> Strip:
 
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
-    """Whole strips, some of them divided as where several widgets lie beside each other."""
+    """Whole strips, some of them divided as if several widgets were side by side."""
     rows: list[list[tuple[int, Strip]]] = []
     for _ in range(HEIGHT):
         strip = draw(strips())
@@ -67,7 +67,7 @@ def test_any_sequence_of_pictures_is_shown_as_textual_would(
     emulator.feed("left over from before" * 9)
     current: list[Sequence[tuple[int, Strip]]] = []
     for picture in shown:
-        # after the first, some rows only, as in a partial update
+        # after the first, only some rows, as in a partial update
         rows = range(HEIGHT) if not current else sorted(data.draw(st.sets(st.integers(0, HEIGHT - 1))))
         current = [picture[y] if y in rows else current[y] for y in range(HEIGHT)]
         emulator.feed(diff.diff({y: picture[y] for y in rows}))
@@ -92,7 +92,7 @@ def test_a_strip_over_half_of_a_wide_character_leaves_no_half(
 
 @st.composite
 def spans(draw: st.DrawFn) -> Line:
-    """A line that need not fill its row, nor keep within it."""
+    """A line that may be shorter or longer than its row."""
     pieces = st.lists(st.tuples(st.text(LETTERS, max_size=WIDTH), st.sampled_from(STYLES)), max_size=5)
     return tuple(Span(text, style) for text, style in draw(pieces))
 
@@ -184,7 +184,7 @@ def test_of_a_wide_character_both_halves_are_written() -> None:
     assert diff.diff(lines("a温c")) == "\x1b[1;2H温\x1b[4Gc\x1b[K"
 
 
-def test_behind_a_character_of_disputed_width_the_column_is_told() -> None:
+def test_after_a_character_of_disputed_width_the_column_is_set() -> None:
     diff = CellDiff(Depth.INDEXED, WIDTH, 1)
     assert diff.diff(lines("温度x")).endswith("\x1b[1;1H温\x1b[3G度\x1b[5Gx")
 
@@ -217,7 +217,7 @@ def test_what_counts_as_one_cell_is_one_cell_in_terminals() -> None:
         ({"TERM": "xterm-256color", "GPUTUI_LIGHT": "1", "NO_COLOR": "1"}, Depth.NONE),
     ],
 )
-def test_a_light_background_is_told_where_there_are_256_colours(
+def test_a_light_background_is_respected_where_there_are_256_colours(
     environment: dict[str, str], depth: Depth
 ) -> None:
     assert depth_of(environment) is depth
@@ -246,7 +246,7 @@ def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None
 
 
 def test_a_full_screen_of_noise_ends_the_same_as_written_afresh() -> None:
-    """Long rows, many of them, against what Textual writes: a larger picture than the generated ones."""
+    """Many long rows, against what Textual writes: a larger picture than the generated ones."""
     chance = random.Random(5)
     diff = CellDiff(Depth.TRUE, 200, 50)
     emulator = Emulator(200, 50)

@@ -1,4 +1,4 @@
-"""What is pasted is text: no key in it is obeyed."""
+"""Pasted text is text: no key in it is obeyed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANY_TEXT = st.text(st.sampled_from("ab\x1b[2013~\x01\x07\t\n\r温"), max_size=40
 
 
 def events_of(*pieces: str) -> list[object]:
-    """What the terminal's bytes come to, as they arrive."""
+    """The events for the terminal's bytes, as they arrive."""
     pastes, parser = PasteFilter(), XTermParser()
     return [event for piece in pieces for event in parser.feed(pastes.feed(piece))]
 

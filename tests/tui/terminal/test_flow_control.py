@@ -1,8 +1,8 @@
-"""When frames may be written, on a clock that the tests move."""
+"""When frames may be written, on a manual clock."""
 
 from __future__ import annotations
 
-from gputui.tui.terminal.flow_control import ASK_AGAIN_S, FrameGate
+from gputui.tui.terminal.flow_control import QUERY_AGAIN_S, FrameGate
 
 
 def test_the_first_frame_goes_at_once() -> None:
@@ -29,7 +29,7 @@ def test_a_quick_link_is_used_at_once_and_a_slow_one_half_of_the_time() -> None:
     gate.sent(4)
     gate.answered(7)
     assert not gate.may_write(9.9, False)
-    assert gate.look_again_s(9) == 1
+    assert gate.retry_in_s(9) == 1
     assert gate.may_write(10, False)
 
 
@@ -56,7 +56,7 @@ def test_a_terminal_that_never_answers_is_painted_as_fast_as_it_takes() -> None:
     gate = FrameGate(0)
     gate.sent(0)
     assert not gate.may_write(1.9, False)
-    assert gate.look_again_s(1.9) < 0.2
+    assert gate.retry_in_s(1.9) < 0.2
     assert gate.may_write(2.1, False)
     assert not gate.may_write(2.1, True)
 
@@ -66,7 +66,7 @@ def test_a_terminal_that_answered_once_is_waited_for() -> None:
     gate.answered(0.01)
     gate.sent(0.1)
     assert not gate.may_write(20, False)
-    assert not gate.ask_again(20)
+    assert not gate.query_again(20)
 
 
 def test_a_late_first_answer_ends_the_guessing() -> None:
@@ -78,14 +78,14 @@ def test_a_late_first_answer_ends_the_guessing() -> None:
     assert gate.may_write(4, True)
 
 
-def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+def test_a_lost_answer_is_queried_again() -> None:
     gate = FrameGate(0)
     gate.answered(0)
     gate.sent(0)
-    late = ASK_AGAIN_S + 1
-    assert gate.ask_again(late)
+    late = QUERY_AGAIN_S + 1
+    assert gate.query_again(late)
     gate.sent(late)
-    assert not gate.ask_again(late + 1)
+    assert not gate.query_again(late + 1)
     gate.answered(late + 0.01)
     assert gate.may_write(late + 0.01, False)
 

@@ -1,4 +1,4 @@
-"""Loading the screens leaves the interpreter as other code expects it."""
+"""Loading the screens leaves the interpreter in the state other code expects."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ print(ssl.create_default_context().verify_mode is ssl.CERT_REQUIRED)
 async def echo(reader, writer):
     writer.write(await reader.readline())
     writer.close()
-async def said():
+async def done():
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     writer.write(b"hello\\n")
     print(await reader.read())
     server.close()
-asyncio.run(said())
+asyncio.run(done())
 """
 
 

@@ -1,4 +1,4 @@
-"""What the terminal shows is what the widgets hold: after updates, dropped frames, resizes and modals."""
+"""The terminal shows what the widgets hold: after updates, dropped frames, resizes and modals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from textual.widgets import Static
 
 from gputui.tui.monitor.screen import ending_with
 from gputui.tui.terminal.cell_diff import width_of
-from gputui.tui.terminal.driver import ASK, QuietDriver
+from gputui.tui.terminal.driver import CURSOR_QUERY, QuietDriver
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.terminal.renderer import FastPaint
@@ -42,7 +42,7 @@ class PaperDriver(QuietDriver):
 
     def write(self, data: str) -> None:
         self.written.append(data)
-        self.emulator.feed(data.replace(ASK, ""))
+        self.emulator.feed(data.replace(CURSOR_QUERY, ""))
 
     def disable_input(self) -> None:
         pass
@@ -55,7 +55,7 @@ class PaperDriver(QuietDriver):
 
 
 class Pictures(FastPaint):
-    """One view, and a hook after each display; `is_direct`: its rows go past Textual's compositor."""
+    """One view, and a hook after each display; with `is_direct` its rows bypass Textual's compositor."""
 
     def __init__(self, is_direct: bool = False) -> None:
         super().__init__(Depth.TRUE)
@@ -94,7 +94,7 @@ class Pictures(FastPaint):
         return self.paper.emulator.cells() == expected.cells()
 
     def shows(self, text: str) -> bool:
-        """Whether the terminal shows a text, once it has answered what was written."""
+        """Whether the terminal shows a text, after answering all output."""
         self.answer()
         return any(text in line for line in self.paper.emulator.screen.display)
 
@@ -289,7 +289,7 @@ def test_textual_is_the_version_whose_inside_is_used() -> None:
 
 
 def test_what_is_used_of_the_inside_of_textual_is_there() -> None:
-    """A new Textual must be looked at where this fails: painting.py and quiet_input.py."""
+    """Where this fails, check the new Textual against renderer.py and driver.py."""
     from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
     from textual._parser import Parser
     from textual.app import App

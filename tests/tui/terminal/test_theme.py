@@ -1,4 +1,4 @@
-"""Every text can be read at 256 colours, on dark and on light terminals: it has a contrast of 4.5 (WCAG)."""
+"""Every text is readable at 256 colours, on dark and on light terminals: its contrast is 4.5 (WCAG)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from gputui.tui.terminal.theme import STYLES, Depth, definition
 
 LEAST = 4.5
 DARK = {"black": "#000000", "VS Code": "#1e1e1e", "Ubuntu": "#300a24", "Solarized": "#002b36"}
-"""Backgrounds of terminals as they are shipped."""
+"""Default backgrounds of terminals."""
 LIGHT = {"white": "#ffffff", "Tango": "#eeeeec", "Solarized": "#fdf6e3"}
 PLAIN = {Depth.INDEXED: "#d3d7cf", Depth.LIGHT: "#2e3436"}
-"""The terminal's own letters, of the default palettes of GNOME's."""
+"""The default text colours of GNOME's palettes."""
 NO_LETTERS = frozenset(" ━╸╺─│┌┐└┘▁▂▃▄▅▆▇█")
 
 Pair = tuple[str, str]
-"""Letters and background; empty for the terminal's own."""
+"""Text colour and background; empty for the terminal's default."""
 
 
 def shown_as(colour: Color | None) -> str:
-    """What a terminal of 256 colours makes of it."""
+    """A colour as a terminal with 256 colours shows it."""
     if colour is None or colour.is_default:
         return ""
     return colour.downgrade(ColorSystem.EIGHT_BIT).get_truecolor().hex
@@ -61,7 +61,7 @@ def least_ratio(pair: Pair, depth: Depth = Depth.INDEXED) -> float:
 
 
 def pairs_on(app: MonitorApp) -> dict[Pair, str]:
-    """Pairs that letters are drawn with, each with a text that is."""
+    """Pairs of colours that text is drawn with, each with an example."""
     return {
         pair_of(style or Style.null()): text
         for row in app.shown_rows()
@@ -131,5 +131,5 @@ async def test_every_text_of_every_screen_can_be_read(
             await press(pilot, *keys)
             found |= pairs_on(app)
     ratios = {text: (pair, least_ratio(pair, depth)) for pair, text in found.items()}
-    assert not {text: told for text, told in ratios.items() if told[1] < LEAST}
+    assert not {text: ratio for text, ratio in ratios.items() if ratio[1] < LEAST}
     assert len(found) > 5

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import format_percent, format_ratio, format_seconds
+from gputui.model.units import format_change, format_percent, format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK
 from gputui.services.compare.pairing import Cell, Row
-from gputui.services.compare.row_text import boxes_text, change_text, rate_text, time_text
+from gputui.services.compare.row_text import boxes_text, change_text, rate_text, time_text, verdict_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.throughput import launches_of
@@ -38,7 +38,7 @@ def evidence_page(
 
     `curves` are what the boxes did meanwhile, `steps` what would let the row be judged.
     """
-    lines: list[Line] = [(Span(name, "title"), Span(f"  {row.verdict.word}", _style(row)))]
+    lines: list[Line] = [(Span(name, "title"), Span(f"  {verdict_text(row.rate)}", _style(row)))]
     for text in (row.verdict.reason, row.note):
         if text:
             lines += paragraph(text, width, "warn")
@@ -51,7 +51,7 @@ def evidence_page(
     lines += values_lines(row, width)
     lines.append(())
     if isinstance(row.estimate, RatioEstimate):
-        lines += paragraph(f"b against a: {change_text(row.estimate, row.verdict)}", width)
+        lines += paragraph(f"b vs a: {change_text(row.estimate, row.verdict)}", width)
         lines += [line for text in _method(row.estimate) for line in paragraph(text, width, "dim")]
     if row.holds_between_models is False and not isinstance(row.models_band, Missing):
         lines += paragraph(boxes_text(row.models_band), width, "dim")
@@ -106,7 +106,7 @@ def _method(estimate: RatioEstimate) -> Iterator[str]:
     pairs = ", compared in pairs" if estimate.paired else ""
     launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
     yield f"{estimate.method}; n {estimate.n_a}/{estimate.n_b} blocks, {launches}{pairs}"
-    yield f"smallest ratio that would have shown: {format_ratio(estimate.resolvable)}"
+    yield f"smallest detectable difference: {format_change(estimate.resolvable)}"
     if not estimate.replicated:
         yield "the spread between launches is assumed, not measured: --launches 3 measures it"
 

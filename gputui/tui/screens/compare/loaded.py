@@ -86,7 +86,7 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
 def read_text(words: Sequence[str], width: int, job: Job[Any]) -> tuple[str, ...]:
     """The lines that `gputui compare WORDS` prints at this width. Raises as `read` does."""
     loaded = read(words, job)
-    text = comparison_text(loaded.asked, loaded.answer, "text", loaded.request.columns, width)
+    text = comparison_text(loaded.asked, loaded.answer, "text", loaded.request.columns, width, True)
     return (*map(clean_text, loaded.asked.warnings), *text.splitlines())
 
 

@@ -20,6 +20,7 @@ from gputui.tui.widgets.cells import cut, fitted
 from gputui.tui.widgets.paragraphs import paragraph
 
 _ANY_WIDTH = 10_000
+_HEADLINE_LINES = 3
 _LETTER = 3
 """Cells of a side's letter."""
 
@@ -47,7 +48,8 @@ def sides_lines(
     At most `most` lines are of sides; those that are left out are counted.
     """
     comparisons = loaded.answer.comparisons
-    lines: list[Line] = list(side_lines(comparisons[place], loaded.ignore, width))
+    headline = paragraph(clean_text(loaded.answer.headline.text), width, "title")[:_HEADLINE_LINES]
+    lines: list[Line] = [*headline, *side_lines(comparisons[place], loaded.ignore, width)]
     others = [number for number in range(len(comparisons)) if number != place]
     shown = others[: max(most - 2, 0)]
     for number in shown:

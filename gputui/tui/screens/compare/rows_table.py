@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import Estimate, Verdict
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import ComparisonColumn
-from gputui.services.compare.pairing import Cell, Comparison, Row, pairing, table_order
-from gputui.services.compare.row_text import change_text, row_name, shared_words, short_change_text
+from gputui.services.compare.pairing import MEANS, Cell, Comparison, Row, pairing, table_order
+from gputui.services.compare.row_text import (
+    change_text,
+    mean_name,
+    point_text,
+    row_name,
+    shared_words,
+    short_change_text,
+    verdict_text,
+)
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import cut, width_of
 
@@ -148,7 +157,7 @@ class _Columns:
         headings = [case, *self._for_heading(), f"a {title}".strip()]
         for place in shown:
             name = f"b {title}".strip() if is_pair else self._name(place)
-            ratio = "b against a" if is_pair else "against a"
+            ratio = "b vs a" if is_pair else "vs a"
             headings += [name, *([ratio] if form.change == "told" else [ratio, "verdict"])]
         headings += ["remarks"] if form.has_remarks else []
         cells = [self._row(rows, form, shown) for rows in self._rows]
@@ -177,9 +186,9 @@ class _Columns:
             disturbed = "" if form.has_remarks else " !" if row.flags else " *" if row.note else ""
             cells.append(self._side(row.b, form))
             if form.change == "told":
-                cells.append(_told(row.estimate, row.verdict) + disturbed)
+                cells.append(_told(row.rate) + disturbed)
             else:
-                cells += [_change(row.estimate, row.verdict, form), row.verdict.word + disturbed]
+                cells += [_change(row.estimate, row.verdict, form), verdict_text(row.rate) + disturbed]
         return [*cells, *([remarks(known)] if form.has_remarks else [])]
 
     def _side(self, cell: Cell, form: RowForm) -> str:
@@ -192,17 +201,21 @@ class _Columns:
         for group in dict.fromkeys(mean.group for one in self._comparisons for mean in one.groups):
             by_side = [next((m for m in one.groups if m.group == group), None) for one in self._comparisons]
             # with several sides the number of common rows differs from side to side
-            counted = f"{by_side[0].common}/{by_side[0].rows} " if len(by_side) == 1 and by_side[0] else ""
-            name = f"{group} mean" if form.change == "told" else f"mean of {counted}{group}"
+            only = by_side[0] if len(by_side) == 1 else None
+            name = (
+                f"{MEANS[group].removesuffix(' tests')} mean"
+                if only is None or form.change == "told"
+                else mean_name(only)
+            )
             cells = [name, *[""] * (1 + len(self._for_heading()))]
             for place in shown:
                 mean = by_side[place]
                 if mean is None or isinstance(mean.mean, Missing):
                     cells += [""] * (2 if form.change == "told" else 3)
                 elif form.change == "told":
-                    cells += ["", _told(mean.mean, mean.verdict)]
+                    cells += ["", _told(mean.rate)]
                 else:
-                    cells += ["", _change(mean.mean, mean.verdict, form), mean.verdict.word]
+                    cells += ["", _change(mean.mean, mean.verdict, form), verdict_text(mean.rate)]
             found.append(cells)
         return found
 
@@ -236,11 +249,9 @@ def _change(estimate: Estimate | Missing, verdict: Verdict, form: RowForm) -> st
     return (short_change_text if form.change == "bare" else change_text)(estimate, verdict)
 
 
-def _told(estimate: Estimate | Missing, verdict: Verdict) -> str:
-    """`slower -36 %`; of what is not said to differ, the word alone."""
-    if verdict.word not in ("faster", "slower"):
-        return verdict.word
-    return f"{verdict.word} {short_change_text(estimate, verdict)}"
+def _told(rate: Judgement) -> str:
+    """`slower -36 %`; without a difference the word alone."""
+    return f"{rate.word} {point_text(rate)}" if rate.differs else verdict_text(rate)
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputui.tui.shell.keymap import Action
 
 ACTIONS: tuple[Action, ...] = (
-    Action("look", "r", "Look again", "Look at the box again"),
+    Action("check", "r", "Look again", "Look at the box again"),
     Action("next", "n", "Next", "The next thing that is a problem or worth a note"),
     Action("previous", "p", "Before", "The one before"),
     Action("copy", "y", "Copy", "Copy the page as text"),

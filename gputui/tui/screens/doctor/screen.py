@@ -1,4 +1,4 @@
-"""The Doctor screen: what `gputui doctor` finds, the worst in sight first."""
+"""The Doctor screen: the findings of `gputui doctor`, the worst ones highlighted."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gputui.tui.widgets.lines_page import LinesPage
 _STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
 _STATE, _TOPIC = 9, 16
 _NARROW = 60
-"""Below so many cells what was found begins on a line of its own."""
+"""Below this width findings begin on a new line."""
 
 
 class DoctorScreen(ShellScreen):
-    """One page; nothing is looked at before the screen is opened."""
+    """One page; nothing is checked before the screen is opened."""
 
     ID = "doctor"
     ACTIONS = ACTIONS
@@ -37,33 +37,29 @@ class DoctorScreen(ShellScreen):
         self._box: SystemState | None = None
         self._checks: tuple[Check, ...] = ()
         self._places: tuple[int, ...] = ()
-        """Lines at which something that is not well begins."""
+        """Lines where problems and notes begin."""
 
     def compose_body(self) -> ComposeResult:
-        """The page."""
         yield LinesPage(id="checks")
 
     def on_mount(self) -> None:
-        """Look at once."""
         self.is_ready = True
         self.query_one(LinesPage).focus()
-        self.action_look()
+        self.action_check()
 
     def heading(self) -> str:
-        """What came of it."""
         if self._box is None:
             return "this box"
         return readiness(self._checks, [gpu.index for gpu in self._box.machine.gpus]).removesuffix(".")
 
     def on_resize(self) -> None:
-        """Other breaks, and another terminal to judge."""
+        """Wrap again, and check the terminal's new size."""
         if self._box is not None:
             self._judge(self._box)
         super().on_resize()
         self._draw(keeps_place=True)
 
-    def action_look(self) -> None:
-        """Look at the box again."""
+    def action_check(self) -> None:
         terminal = self._terminal
 
         def work(job: Job[SystemState]) -> SystemState:
@@ -72,19 +68,17 @@ class DoctorScreen(ShellScreen):
         self.begin(work, self._take, self._fail)
 
     def action_back(self) -> None:
-        """Out of what is being looked at, else to the monitor."""
+        """Cancel the check in progress, else go to the monitor."""
         if self.give_up():
             self.say("given up; r looks again", "dim")
         else:
             shell_of(self).open_screen("monitor")
 
     def action_next(self) -> None:
-        """To the next thing that is not well."""
         here = self.query_one(LinesPage).scroll_offset.y
         self._go(next((place for place in self._places if place > here), None))
 
     def action_previous(self) -> None:
-        """To the one before."""
         here = self.query_one(LinesPage).scroll_offset.y
         self._go(next((place for place in reversed(self._places) if place < here), None))
 
@@ -102,7 +96,7 @@ class DoctorScreen(ShellScreen):
         self._draw()
 
     def _judge(self, box: SystemState) -> None:
-        """As large as the terminal is now."""
+        """With the current size of the terminal."""
         self._box = replace(box, terminal=self._terminal)
         self._checks = judged(self._box)
 

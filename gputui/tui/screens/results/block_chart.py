@@ -1,4 +1,4 @@
-"""Times of blocks in the order they were measured, as a chart of characters."""
+"""Times of blocks in the order of measurement, as a chart of characters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
 
 _AXIS = 9
-"""Cells of the numbers at the left."""
+"""Width of the axis labels at the left."""
 _HEADROOM = 0.1
-"""Below the fastest block, as a share of the range: it must not look as if it took no time."""
+"""Below the fastest block, as a share of the range, so that it does not seem to take no time."""
 
 
 _CROWDED, _SLOWED, _CAPPED, _UNSEEN = "!", "T", "P", "?"
@@ -24,22 +24,22 @@ _WORST_FIRST = (_SLOWED, _CAPPED, _UNSEEN, "")
 
 
 class _Point:
-    """One dot column: what stands for one block or, where they are too many, for neighbours."""
+    """One dot column: one block or, if there are too many, adjacent ones."""
 
     def __init__(self, seconds: float, launch: int, is_crowded: bool, held: str) -> None:
         self.seconds = seconds
         self.launch = launch
         self.is_crowded = is_crowded
         self.held = held
-        """Why its clocks were held back: a letter, or nothing."""
+        """Why its clocks were limited: a letter, or empty."""
 
 
 def block_chart(
     case: CaseResult, reasons: Sequence[BlockReasons], width: int, rows: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
-    """Seconds per step of each block; launches, throttled and crowded blocks below; none without blocks.
+    """Seconds per step of each block; launches, throttled and crowded blocks below. Empty without blocks.
 
-    The axis does not begin at 0: it spans what was seen. A mark that no block has gets no line.
+    The axis does not begin at 0: it spans the measured range. A mark that no block has gets no line.
     """
     points = _points(case, reasons)
     room = max(width - _AXIS - 1, 10)
@@ -68,7 +68,7 @@ def block_chart(
 
 
 def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str, ...]:
-    """What the chart shows in words, what the marks below it mean and how many blocks have them."""
+    """The chart in words, the meaning of its marks and the number of blocks that have them."""
     points = _points(case, reasons)
     if not points:
         return ()
@@ -79,21 +79,21 @@ def chart_words(case: CaseResult, reasons: Sequence[BlockReasons]) -> tuple[str,
         f" median {format_seconds(median(seconds))} per step,"
         f" slowest {format_percent(max(seconds) / min(seconds) - 1)} above fastest"
     )
-    said = [summary]
+    sentences = [summary]
     on_gpu = case.case.variant.device_class == "gpu"
     if on_gpu:
-        said.append(_throttle_words(reasons, count))
+        sentences.append(_throttle_words(reasons, count))
     crowded = sum(p.is_crowded for p in points)
     if crowded:
-        said.append(
-            f"of {_counted(count, 'block')}: {_CROWDED} others held the CPUs"
+        sentences.append(
+            f"of {_counted(count, 'block')}: {_CROWDED} CPU contention"
             f" over {format_percent(CROWDED_SHARE)} of the time it wanted them in {crowded}"
         )
     elif all(block.waited_ns is None for m in case.measurements for block in m.blocks):
-        said.append("whether others held the CPUs was not recorded")
+        sentences.append("CPU contention was not recorded")
     if on_gpu:
-        said.append("whether others used the GPU is not recorded")
-    return tuple(said)
+        sentences.append("whether others used the GPU is not recorded")
+    return tuple(sentences)
 
 
 def _throttle_words(reasons: Sequence[BlockReasons], blocks: int) -> str:
@@ -145,7 +145,7 @@ def _is_crowded(block: Block) -> bool:
 
 
 def _spread(points: Sequence[_Point], most: int) -> list[_Point]:
-    """At most so many columns: a few blocks become wide, of many neighbours the slowest is seen."""
+    """At most `most` columns: a few blocks become wide; of many adjacent ones the slowest is shown."""
     if len(points) <= most:
         each = max(min(most // len(points), 8), 1)
         return [point for point in points for _ in range(each)]
@@ -159,7 +159,7 @@ def _spread(points: Sequence[_Point], most: int) -> list[_Point]:
 
 
 def _launches(pairs: Sequence[Sequence[_Point]]) -> str:
-    """The number of a launch where it begins; a bar where there is no room for it."""
+    """The number of a launch at its first column; a bar if it does not fit."""
     text = ""
     last: int | None = None
     for place, pair in enumerate(pairs):

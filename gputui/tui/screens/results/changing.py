@@ -1,4 +1,4 @@
-"""Asks for what is written to a result file: another label, or that a run is removed."""
+"""Dialogs that change a result file: label a run, or remove it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gputui.tui.shell.shell_screen import ShellScreen
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
 Change = Callable[[Callable[[], None], str], None]
-"""Does something to the file in the background, and says so afterwards."""
+"""Runs a change of the file in the background, then shows a message."""
 
 
 def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Another label for a run; one that cannot be is told."""
+    """Ask for a new label; an invalid one is reported."""
 
     def labelled(text: str | None) -> None:
         if text is None or text == run.label:
@@ -28,14 +28,14 @@ def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) 
         except GputuiError as error:
             screen.say_error(error)
             return
-        said = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
-        change(lambda: label_run(path, run.run_id, label), said)
+        message = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
+        change(lambda: label_run(path, run.run_id, label), message)
 
     screen.app.push_screen(AskText(f"Label of {run.short_id}; empty takes it away", run.label), labelled)
 
 
 def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Whether a run is to go for good."""
+    """Ask before removing a run."""
 
     def answered(is_yes: bool | None) -> None:
         if is_yes:

@@ -1,4 +1,4 @@
-"""The result files that are known of: those that were found, and those that were opened by their path."""
+"""The known result files: those found, and those opened by path."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gputui.tui.widgets.plain_table import PlainTable
 
 
 class FilesTable(PlainTable):
-    """A row for each file, the last changed first."""
+    """A row for each file, last changed first."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(FILE_HEADINGS, id=id)
         self.files: tuple[FileEntry, ...] = ()
         """The file of each row."""
         self.opened: list[Path] = []
-        """Files that were read, wherever they lie: they stay in the list."""
+        """Files that were read, wherever they are: they stay in the list."""
 
     @property
     def here(self) -> FileEntry | None:
@@ -28,11 +28,11 @@ class FilesTable(PlainTable):
 
     @property
     def sheet(self) -> Sheet:
-        """All of it, to be saved."""
+        """The whole table, to be saved."""
         return files_sheet(self.files)
 
     def hold(self, files: Sequence[FileEntry]) -> None:
-        """Show these; the cursor stays on its file."""
+        """Show these files; the cursor stays on its file."""
         here = self.here
         self.files = tuple(files)
         self.fill([file_row(entry) for entry in self.files])
@@ -41,6 +41,6 @@ class FilesTable(PlainTable):
                 self.move_cursor(row=place)
 
     def remember(self, path: Path) -> None:
-        """A file could be read: it belongs into the list from now on."""
+        """Keep a file that could be read in the list from now on."""
         if path not in self.opened:
             self.opened.append(path)

@@ -1,4 +1,4 @@
-"""What the Results screen says where nothing was ever measured."""
+"""What the Results screen shows if nothing was ever measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.tui.widgets.paragraphs import paragraph
 
 
 def first_steps(width: int, runs_in_progress: int) -> tuple[Line, ...]:
-    """What to do where nothing was ever measured."""
+    """How to measure this box."""
     can_run = any(entry.id == "run" for entry in SCREENS)
     under_way = "What is being measured now will be here when it has ended. Press 2 to watch it."
     return (

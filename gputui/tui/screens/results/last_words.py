@@ -1,4 +1,4 @@
-"""What workers had written when their launch failed, for the page of findings."""
+"""The ends of the logs of failed launches, for the page of findings."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _wrapped = partial(wrap, break_on_hyphens=False)
 
 
 def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """A heading, and for each such launch its cases, why it ended, and the end of its log."""
+    """A heading, and for each failed launch its cases, the reason, and the end of its log."""
     if not detail.last_words:
         return ()
     names = {case.case_id: case_name(case) for case in detail.run.cases}
     lines: list[Line] = [(), (Span("last words of workers", "title"),)]
-    for said in detail.last_words:
-        failed = said.launch
+    for log_end in detail.last_words:
+        failed = log_end.launch
         cases = ", ".join(names[case_id] for case_id in failed.case_ids if case_id in names)
         launch = f"launch {failed.launch_id + 1}" + (f", {cases}" if cases else "")
         why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
         about = _wrapped(f"{launch}: {why}", max(width - 1, 20), subsequent_indent="  ")
         lines += [(Span(row, "warn"),) for row in about]
-        for row in said.lines:
+        for row in log_end.lines:
             margin = " " * (_MARGIN + min(len(row) - len(row.lstrip()), 8))
             lines += [
                 (Span(margin + part),) for part in _wrapped(row.strip(), max(width - len(margin) - 1, 20))

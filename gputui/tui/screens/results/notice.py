@@ -1,4 +1,4 @@
-"""A page of words where there is no table to show: nothing here yet, being read, or cannot be read."""
+"""A page of text shown when there is no table: nothing to show yet, loading, or an error."""
 
 from __future__ import annotations
 
@@ -10,54 +10,53 @@ from gputui.tui.terminal.lines import Line
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
 
-Words = Callable[[int], tuple[Line, ...]]
+PageText = Callable[[int], tuple[Line, ...]]
 """Lines for any width."""
 
 
 class NoticePage(LinesPage):
-    """Words, what they are about, and where esc leads from them."""
+    """Text, its heading, and where esc leads."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.heading = ""
-        """What the header of the screen says."""
-        self.behind = "files"
-        """The level that esc leads to: `files`, `runs` or `monitor`."""
-        self._words: Words = nothing
+        """The title in the screen's header."""
+        self.back_to = "files"
+        """Where esc leads: `files`, `runs` or `monitor`."""
+        self._text: PageText = nothing
 
-    def tell(self, heading: str, words: Words, behind: str, width: int) -> None:
-        """Other words."""
-        self.heading, self.behind, self._words = heading, behind, words
+    def set_text(self, heading: str, text: PageText, back_to: str, width: int) -> None:
+        self.heading, self.back_to, self._text = heading, back_to, text
         self.draw(width)
 
     def draw(self, width: int) -> None:
-        """The same words in so many cells."""
-        self.show(self._words(width))
+        """Wrap the text to this width."""
+        self.show(self._text(width))
 
 
 def nothing(width: int) -> tuple[Line, ...]:
-    """What is said while something is read: the line for messages tells of it."""
+    """Shown while loading: the line for messages reports progress."""
     return ()
 
 
-def look_again(width: int) -> tuple[Line, ...]:
-    """What to do where the list of files was given up."""
+def how_to_list_again(width: int) -> tuple[Line, ...]:
+    """Shown after listing the files was cancelled."""
     return paragraph("press r to look again", width)
 
 
-def no_run_in(path: Path) -> Words:
-    """What to do with a file that holds nothing."""
+def no_runs(path: Path) -> PageText:
+    """Shown for a file without runs."""
     return lambda width: (
         *paragraph(f"{path} holds no run yet.", width),
         *paragraph(f"measure into it: gputui run quick --db {path}", width, "dim"),
     )
 
 
-def went_wrong(message: str, hint: str) -> Words:
-    """What happened, and what to do next."""
+def error_text(message: str, hint: str) -> PageText:
+    """An error and what to do next."""
 
-    def words(width: int) -> tuple[Line, ...]:
+    def text(width: int) -> tuple[Line, ...]:
         lines = paragraph(clean_text(message), width, "warn")
         return (*lines, (), *paragraph(clean_text(hint), width)) if hint else lines
 
-    return words
+    return text

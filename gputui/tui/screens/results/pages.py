@@ -1,4 +1,4 @@
-"""The pages of one run: lines made from what the services tell of it."""
+"""The pages of one run, as lines."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ PARTS: tuple[tuple[str, str, Callable[[MemoryPoint], int]], ...] = (
 """Letter in the bars, name, and bytes of each part of the memory."""
 _LEAST_SHARE = 0.001
 _MEMORY_CELLS = 79
-"""Of the table of who held how much."""
+"""Width of the table of memory by part."""
 _BELOW_BLOCKS = 4
-"""Lines of the chart of blocks below its columns, at most, and an empty one."""
+"""Lines below the columns of the chart of blocks, at most, and an empty one."""
 
 
 def blocks_page(
     detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
-    """The times of a case's blocks, and what its device did meanwhile."""
+    """The times of a case's blocks, and the state of its device meanwhile."""
     reasons = detail.reasons.get(case.case_id, ())
     foot: list[Line] = []
     for words in chart_words(case, reasons):
@@ -56,8 +56,10 @@ def blocks_page(
             foot += paragraph(
                 f"launch {measurement.launch_id + 1}: {measurement.outcome}: {measurement.reason}", width
             )
-    seen = detail.conditions.get(case.case_id)
-    foot += paragraph(" · ".join(_conditions(seen)) if seen else "no telemetry of its blocks", width)
+    conditions = detail.conditions.get(case.case_id)
+    foot += paragraph(
+        " · ".join(_conditions(conditions)) if conditions else "no telemetry of its blocks", width
+    )
     rows = max(min(height - _BELOW_BLOCKS - len(foot), 12), 4)
     chart = block_chart(case, reasons, width, rows, ascii_only=ascii_only)
     if not chart:
@@ -65,27 +67,27 @@ def blocks_page(
     return (*chart, (), *foot)
 
 
-def _conditions(seen: CaseConditions) -> Iterator[str]:
-    """Clock, throttling and warmth while the case was timed."""
-    if not isinstance(seen.clock_median_mhz, Missing):
-        most = seen.clock_most_mhz
+def _conditions(conditions: CaseConditions) -> Iterator[str]:
+    """Clock, throttling and warm-up while the case was timed."""
+    if not isinstance(conditions.clock_median_mhz, Missing):
+        most = conditions.clock_most_mhz
         of = "" if isinstance(most, Missing) else f" of {most:.0f}"
-        yield f"clock {seen.clock_median_mhz:.0f}{of} MHz"
+        yield f"clock {conditions.clock_median_mhz:.0f}{of} MHz"
     for share, word in (
-        (seen.slowed_share, "slowed by heat or a power brake"),
-        (seen.power_capped_share, "power-capped"),
-        (seen.cold_share, "still warming up"),
-        (seen.shared_share, "another process on its GPU"),
+        (conditions.slowed_share, "slowed by heat or a power brake"),
+        (conditions.power_capped_share, "power-capped"),
+        (conditions.cold_share, "still warming up"),
+        (conditions.shared_share, "another process on its GPU"),
     ):
         if not isinstance(share, Missing) and share > 0:
             yield f"{word} {format_percent(share)} of the time"
-    yield f"{seen.samples} samples during its blocks"
+    yield f"{conditions.samples} samples during its blocks"
 
 
 def step_page(
     detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
-    """Where a step goes, a bar for each kind of time."""
+    """The step breakdown, with a bar for each kind of time."""
     breakdown = breakdown_for(detail, case)
     if isinstance(breakdown, Missing):
         return not_profiled(breakdown.reason, width)
@@ -116,7 +118,7 @@ def step_page(
 def memory_page(
     detail: RunDetail, case: CaseResult, width: int, height: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
-    """Who held the memory at the points of a step, as a bar and as numbers."""
+    """Memory by part at the points of a step, as bars and numbers."""
     found = detail.passes.get(case.case_id)
     if found is None:
         return not_profiled("it has no profiled pass", width)
@@ -155,7 +157,7 @@ def _cells(name: str) -> int:
 
 
 def _stack(point: MemoryPoint, most: int, width: int) -> str:
-    """The parts side by side, a letter for each; their ends are rounded, so that the whole fits."""
+    """The parts side by side, as letters; their ends are rounded, so that the sum fits."""
     text, so_far = "", 0
     for letter, _, of in PARTS:
         so_far += of(point)
@@ -165,7 +167,6 @@ def _stack(point: MemoryPoint, most: int, width: int) -> str:
 
 
 def not_sampled(width: int) -> tuple[Line, ...]:
-    """Why there is no telemetry."""
     return paragraph(
         "nothing was sampled during this run: a run samples the box by itself where the driver or /proc"
         " can be read",
@@ -174,7 +175,7 @@ def not_sampled(width: int) -> tuple[Line, ...]:
 
 
 def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """Run, box and runtime, and what is known of each part of it."""
+    """Run, box and runtime with all their details."""
     lines = [line for text in run_heading(detail.run) for line in paragraph(text, width, indent=9)]
     summary = detail.run.summary
     rest = (
@@ -186,7 +187,7 @@ def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
 
 
 def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """Whether the box is normal, what holds steps back, what a reader must know, and what happened."""
+    """Expected performance, bottlenecks, remarks and events."""
     lines: list[Line] = []
     for performance in performance_checks(detail.run):
         lines += paragraph(performance.text, width, "title" if performance.word != "NO REFERENCE" else "")
@@ -210,18 +211,18 @@ def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
 
 
 def breakdown_for(detail: RunDetail, case: CaseResult) -> StepBreakdown | Missing:
-    """The profiled pass of a case made ready; Missing with the reason."""
+    """The step breakdown of a case; Missing with the reason."""
     found = detail.passes.get(case.case_id)
     return Missing("it has no profiled pass") if found is None else breakdown_of(found, case)
 
 
 def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
-    """How long a profiled step took, against the timed."""
-    said = f"a step: {format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
+    """How long a profiled step took, compared to the timed ones."""
+    text = f"a step: {format_seconds(breakdown.step_ns * 1e-9)} in {found.steps} profiled steps"
     if isinstance(breakdown.inflation, Missing):
-        return said
+        return text
     doubt = "" if is_believed(breakdown) else ": so much that shares are rough"
-    return f"{said}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
+    return f"{text}, {format_ratio(breakdown.inflation)} of the timed{doubt}"
 
 
 def not_profiled(reason: str, width: int) -> tuple[Line, ...]:

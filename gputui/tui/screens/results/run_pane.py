@@ -42,7 +42,7 @@ TABS = ("cases", "blocks", "operators", "step", "memory", "telemetry", "environm
 OF_A_CASE = ("blocks", "operators", "step", "memory")
 """Tabs that show one case."""
 _WIDE, _NAME_CELLS = 100, 26
-"""Below this width names of operators are cut: time and share are worth more."""
+"""Below this width names of operators are cut, to leave room for time and share."""
 _SHORT_TABS = {
     "operators": "Ops",
     "memory": "Mem",
@@ -51,26 +51,27 @@ _SHORT_TABS = {
     "findings": "Find",
 }
 _TABS_CELLS, _CLOSE_TABS_CELLS = sum(len(name) + 2 for name in TABS), 48
-"""Below the first width tabs have short names, below the second one blank between them: all are in sight."""
+"""Below the first width tabs have short names, below the second one blank between them, so that all are
+visible."""
 _ROWS_ABOVE_AND_BELOW = 6
-"""Lines of the screen that are not the page's."""
+"""Lines of the screen outside the page."""
 
 
 class RunPane(Vertical):
-    """The pages of a run; the case that is shown stays the same from tab to tab as far as it has them."""
+    """The pages of a run; all tabs show the same case, if they have it."""
 
     def __init__(
         self,
-        tell: Callable[[str, str], None],
+        show_message: Callable[[str, str], None],
         read_window: Callable[[RunDetail, TimeWindow], None],
         id: str | None = None,
     ) -> None:
-        """`tell` puts a text in a style of the theme into the line for messages.
+        """`show_message` shows a text in a style of the theme in the line for messages.
 
-        `read_window` reads the telemetry of a part of the run; `take_series` gets it.
+        `read_window` reads the telemetry of a part of the run and passes it to `take_series`.
         """
         super().__init__(id=id)
-        self._tell = tell
+        self._show_message = show_message
         self._read_window = read_window
         self._series: tuple[TelemetrySeries, ...] = ()
         self._window: TimeWindow | None = None
@@ -90,7 +91,6 @@ class RunPane(Vertical):
         )
 
     def compose(self) -> ComposeResult:
-        """Tabs, and the page of the one that is chosen."""
         yield self._tabs
         yield self._switcher
 
@@ -101,11 +101,11 @@ class RunPane(Vertical):
 
     @property
     def body(self) -> Widget:
-        """What has the keys."""
+        """The widget to focus."""
         return self.query_one(f"#{self._switcher.current}")
 
     def show(self, detail: RunDetail) -> None:
-        """Another run, from its first tab."""
+        """Show another run, from its first tab."""
         self.detail = detail
         self._case_rows = case_rows(detail.run)
         self._case_id, self.operator_filter = 0, ""
@@ -115,7 +115,7 @@ class RunPane(Vertical):
         self.show_tab(TABS[0])
 
     def on_resize(self) -> None:
-        """As many letters of the tabs as there is room for."""
+        """Fit the names of the tabs to the width."""
         width = self.screen.size.width
         for tab in self._tabs.query(Tab):
             name = str(tab.id)
@@ -128,14 +128,14 @@ class RunPane(Vertical):
         self.draw()
 
     def step_tab(self, step: int) -> None:
-        """Go on by so many tabs, round and round."""
+        """Move by this many tabs, wrapping around."""
         self.show_tab(TABS[(TABS.index(self.tab) + step) % len(TABS)])
 
     def step_case(self, step: int) -> None:
-        """Go on by so many of the cases that have something on this tab, or were timed."""
+        """Move by this many cases that have something on this tab, or were timed."""
         if self.tab == "telemetry" and self.detail is not None and self.detail.spans:
             spans = self.detail.spans
-            self.look(lambda window: window.beside(spans, step))
+            self.change_window(lambda window: window.next_span(spans, step))
         there = self._cases_for(self.tab)
         if self.tab not in OF_A_CASE or len(there) < 2:
             return
@@ -144,8 +144,8 @@ class RunPane(Vertical):
         self._case_id = there[(place + step) % len(there)].case_id
         self.draw()
 
-    def look(self, change: Callable[[TimeWindow], TimeWindow]) -> None:
-        """At another part of the telemetry: what is at hand is drawn at once, what it lacks is read."""
+    def change_window(self, change: Callable[[TimeWindow], TimeWindow]) -> None:
+        """Change the window of the telemetry: draw what is loaded at once, read what is missing."""
         detail, before = self.detail, self._window
         if self.tab != "telemetry" or detail is None or before is None:
             return
@@ -157,23 +157,22 @@ class RunPane(Vertical):
         self._draw_telemetry(keeps_place=True)
 
     def step_cursor(self, cells: int) -> None:
-        """Move the cursor of the telemetry by so many cells."""
         wide = chart_place(self.screen.size.width).cells or 1
-        self.look(lambda window: window.stepped(cells / wide))
+        self.change_window(lambda window: window.stepped(cells / wide))
 
     def take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
-        """What was read for a window, if it is still the one that is looked at."""
+        """Show what was read for a window, if it is still the current one."""
         shown = self._window
         if shown is not None and (shown.from_us, shown.to_us) == (window.from_us, window.to_us):
             self._series = series
             self._draw_telemetry(keeps_place=True)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Where a part of the telemetry may begin."""
+        """Remember where a selection of telemetry may begin."""
         self._pressed_at = event.screen_x if self.tab == "telemetry" else None
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """From where it was pressed to here, or the cursor to where it was clicked."""
+        """Zoom to the selection, or move the cursor to the clicked position."""
         pressed, self._pressed_at = self._pressed_at, None
         if pressed is None:
             return
@@ -188,29 +187,29 @@ class RunPane(Vertical):
             ends = (window.at(share).cursor_us for share in (first, last))
             return window.between(*ends)
 
-        self.look(chosen)
+        self.change_window(chosen)
 
     def sort(self) -> None:
-        """Operators by the next of OPERATOR_ORDERS."""
+        """Sort operators by the next of OPERATOR_ORDERS."""
         if self.tab == "operators":
             self._order = (self._order + 1) % len(OPERATOR_ORDERS)
             self.draw()
 
     def group(self) -> None:
-        """Operators by the next of GROUPS."""
+        """Group operators by the next of GROUPS."""
         if self.tab == "operators":
             self._group = (self._group + 1) % len(GROUPS)
             self.draw()
 
     def filter_operators(self, text: str) -> None:
-        """Only those that hold a text; the keys stay where they are."""
+        """Show only operators that contain a text; the focus does not change."""
         self.operator_filter = text
         case = self._case_for("operators")
         if self.detail is not None and case is not None:
             self._fill_operators(self.detail, case)
 
     def draw(self) -> None:
-        """The page of the tab, at the width there is."""
+        """Draw the page of the tab for the current width."""
         detail = self.detail
         if detail is None:
             return
@@ -226,27 +225,25 @@ class RunPane(Vertical):
             else:
                 self._page.show(self._lines_of(detail, name, case))
         if name in OF_A_CASE and case is not None:
-            self._tell(self._case_words(case), "accent")
+            self._show_message(self._case_words(case), "accent")
         elif name == "cases":
-            self._tell_case_row()
+            self._describe_case_row()
         else:
-            self._tell("", "")
+            self._show_message("", "")
         self.body.focus()
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
-        """A tab was clicked, or a key moved on."""
         event.stop()
         if self.display:
             self.draw()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """What has no room in the row of a case stands below."""
         event.stop()
         if self.tab == "cases" and self.display and self.detail is not None:
-            self._tell_case_row()
+            self._describe_case_row()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Of a case, its blocks."""
+        """Open the blocks of a case."""
         event.stop()
         place = event.cursor_row
         if event.data_table is self._cases and place < len(self._case_rows):
@@ -254,7 +251,7 @@ class RunPane(Vertical):
             self.show_tab("blocks")
 
     def sheet(self) -> Sheet | Missing:
-        """What the tab shows, to be saved; Missing with the reason where that is no table."""
+        """What the tab shows, to be saved; Missing with the reason where that is not a table."""
         detail, name, case = self.detail, self.tab, self.shown_case
         if detail is None:
             return Missing("no run is shown")
@@ -286,14 +283,14 @@ class RunPane(Vertical):
 
     @property
     def shown_case(self) -> CaseResult | None:
-        """The case that the tab is about, if it is about one."""
+        """The case that the tab shows, if it shows one."""
         return self._case_for(self.tab) if self.tab in OF_A_CASE else None
 
-    def _tell_case_row(self) -> None:
+    def _describe_case_row(self) -> None:
         place = self._cases.cursor_row
         if place < len(self._case_rows):
             cells = self._case_rows[place].cells
-            self._tell(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
+            self._show_message(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
 
     def _case_words(self, case: CaseResult) -> str:
         there = self._cases_for(self.tab)

@@ -20,25 +20,25 @@ from gputui.tui.widgets.plain_table import PlainTable
 
 _MARK, _LABEL = RUN_HEADINGS.index(""), RUN_HEADINGS.index("label")
 _WIDE, _LABEL_CELLS = 100, 14
-"""From this width on labels are shown whole; below it status and box are worth more."""
+"""From this width on labels are shown in full; below it status and box take precedence."""
 
 
 class RunsTable(PlainTable):
-    """A row for each run that holds the filter; marks are kept from file to file."""
+    """A row for each run that matches the filter; marks are kept across files."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(RUN_HEADINGS, id=id)
-        self.held: FileRuns | None = None
-        """What the file holds; None before one was read."""
+        self.contents: FileRuns | None = None
+        """The contents of the file; None before one was read."""
         self.shown: list[RunSummary] = []
         """The run of each row."""
         self.marked: list[tuple[Path, str]] = []
-        """File and id, in the order they were marked in."""
+        """File and id, in the order of marking."""
         self.filter_text = ""
         self._order = 0
         self._cells: dict[str, tuple[str, ...]] = {}
         """Of each run, without its mark."""
-        self._held_when: tuple[int, int] = (0, 0)
+        self._read_state: tuple[int, int] = (0, 0)
 
     @property
     def here(self) -> RunSummary | None:
@@ -47,46 +47,46 @@ class RunsTable(PlainTable):
 
     @property
     def heading(self) -> str:
-        """File, how many runs are shown and how, and how many are marked."""
-        if self.held is None:
+        """File, number of runs shown and their order, and the number of marked ones."""
+        if self.contents is None:
             return ""
         marks = f", {len(self.marked)} marked" if self.marked else ""
         count = len(self.shown)
-        of = f" of {len(self.held.runs)} holding {self.filter_text}," if self.filter_text else ""
+        of = f" of {len(self.contents.runs)} holding {self.filter_text}," if self.filter_text else ""
         of = of or (" run" if count == 1 else " runs")
-        return f"{self.held.path.name}: {count}{of} by {RUN_ORDERS[self._order][0]}{marks}"
+        return f"{self.contents.path.name}: {count}{of} by {RUN_ORDERS[self._order][0]}{marks}"
 
     @property
     def sheet(self) -> Sheet:
-        """The runs that are shown, in their order, to be saved."""
-        assert self.held is not None
-        return runs_sheet(self.held.path, self.shown)
+        """The visible runs, in their order, to be saved."""
+        assert self.contents is not None
+        return runs_sheet(self.contents.path, self.shown)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the file has been changed since it was read."""
-        return self.held is not None and _changed(self.held.path) != self._held_when
+        """Whether the file has changed since it was read."""
+        return self.contents is not None and _changed(self.contents.path) != self._read_state
 
     def expect(self, path: Path) -> None:
-        """A file will be read now: what changes from here on may not be in what `hold` gets."""
-        self._held_when = _changed(path)
+        """A file is about to be read: later changes may be missing from what `hold` gets."""
+        self._read_state = _changed(path)
 
-    def hold(self, held: FileRuns) -> None:
-        """Show what a file holds; marks of runs that are no longer in it are taken away."""
-        there = {run.run_id for run in held.runs}
-        self.marked = [key for key in self.marked if key[0] != held.path or key[1] in there]
-        self.held = held
-        self._cells = {run.run_id: run_row(run) for run in held.runs}
+    def hold(self, contents: FileRuns) -> None:
+        """Show the contents of a file; marks of runs that no longer exist are removed."""
+        there = {run.run_id for run in contents.runs}
+        self.marked = [key for key in self.marked if key[0] != contents.path or key[1] in there]
+        self.contents = contents
+        self._cells = {run.run_id: run_row(run) for run in contents.runs}
         self.draw()
 
     def draw(self, keeps: str = "") -> None:
-        """The rows anew, in the columns that the width has room for, the cursor on the run of this id."""
-        held = self.held
-        if held is None:
+        """Draw the rows in the columns that fit the width, with the cursor on the run of this id."""
+        contents = self.contents
+        if contents is None:
             return
         rows = (
             (run, (self._mark_of(run), *self._cells[run.run_id]))
-            for run in sorted_runs(held.runs, self._order)
+            for run in sorted_runs(contents.runs, self._order)
         )
         kept = [(run, cells) for run, cells in rows if holds_text(cells, self.filter_text)]
         self.shown = [run for run, _ in kept]
@@ -102,17 +102,17 @@ class RunsTable(PlainTable):
         self.draw(here.run_id if here else "")
 
     def sort_by_next(self) -> None:
-        """By the next of RUN_ORDERS."""
+        """Sort by the next of RUN_ORDERS."""
         here = self.here
         self._order = (self._order + 1) % len(RUN_ORDERS)
         self.draw(here.run_id if here else "")
 
     def mark(self) -> None:
-        """Mark the run under the cursor, or take its mark away, and go on to the next row."""
+        """Mark or unmark the run under the cursor, and go on to the next row."""
         run = self.here
-        if run is None or self.held is None:
+        if run is None or self.contents is None:
             return
-        key = (self.held.path, run.run_id)
+        key = (self.contents.path, run.run_id)
         if key in self.marked:
             self.marked.remove(key)
         else:
@@ -122,12 +122,12 @@ class RunsTable(PlainTable):
         self.action_cursor_down()
 
     def _mark_of(self, run: RunSummary) -> str:
-        key = (self.held.path, run.run_id) if self.held else None
+        key = (self.contents.path, run.run_id) if self.contents else None
         return f"{MARK}{self.marked.index(key) + 1}" if key in self.marked else ""
 
 
 def _changed(path: Path) -> tuple[int, int]:
-    """When a file was changed last, and its size; it is not opened."""
+    """Modification time and size of a file, without opening it."""
     try:
         found = path.stat()
     except OSError:

@@ -20,22 +20,21 @@ from gputui.tui.shell.save_dialog import ask_and_save
 from gputui.tui.shell.shell_screen import ShellScreen
 
 
-def tell_nothing(screen: ShellScreen, why: str) -> None:
-    """Before a name is asked for in vain."""
+def report_nothing(screen: ShellScreen, why: str) -> None:
     screen.say(f"there is nothing to save here: {why}", "warn")
 
 
 def ask_for_list(screen: ShellScreen, sheet: Sheet) -> None:
-    """A path for the table of files or runs, unless it is empty."""
+    """Ask for a path for the table of files or runs, unless it is empty."""
     if not sheet.rows:
-        tell_nothing(screen, "no row is shown")
+        report_nothing(screen, "no row is shown")
         return
     question = f"Save the {sheet.what} as .csv or .json"
     ask_and_save(screen, question, default_name(sheet), lambda path: save_sheet(path, sheet))
 
 
 def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
-    """A path for the table of the tab that is shown, or for the Chrome trace, unless there is neither."""
+    """Ask for a path for the table of the tab, or for the Chrome trace, unless there is neither."""
     sheet, case = pane.sheet(), pane.shown_case
     if isinstance(sheet, Sheet) and not sheet.rows:
         sheet = Missing("no row is shown")
@@ -43,7 +42,7 @@ def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
         try:
             trace_of(detail, case)
         except GputuiError:
-            tell_nothing(screen, sheet.reason)
+            report_nothing(screen, sheet.reason)
             return
     question, name = f"Save the Chrome trace as {TRACE_ENDING}", f"trace{TRACE_ENDING}"
     if isinstance(sheet, Sheet):

@@ -30,10 +30,17 @@ from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.changing import ask_label, ask_removal
 from gputui.tui.screens.results.files_table import FilesTable
 from gputui.tui.screens.results.first_steps import first_steps
-from gputui.tui.screens.results.notice import NoticePage, Words, look_again, no_run_in, nothing, went_wrong
+from gputui.tui.screens.results.notice import (
+    NoticePage,
+    PageText,
+    error_text,
+    how_to_list_again,
+    no_runs,
+    nothing,
+)
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
-from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, tell_nothing
+from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, report_nothing
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.widgets.app_context import shell_of
@@ -61,7 +68,7 @@ _HINTS = {
 
 
 class ResultsScreen(ShellScreen):
-    """Files, runs, one run; each level is left by esc."""
+    """Files, runs, one run; esc goes back one level."""
 
     ID = "results"
     ACTIONS = ACTIONS
@@ -82,7 +89,6 @@ class ResultsScreen(ShellScreen):
         self._words: tuple[str, ...] = ()
 
     def compose_body(self) -> ComposeResult:
-        """The three levels, and the page for what cannot be shown."""
         with ContentSwitcher(initial="notice", id="level"):
             yield self._files_table
             yield self._runs_table
@@ -93,7 +99,6 @@ class ResultsScreen(ShellScreen):
         yield field
 
     def on_mount(self) -> None:
-        """What it was opened for, else where it begins."""
         self.is_ready = True
         if self._words:
             self.show_words(self._words)
@@ -113,7 +118,6 @@ class ResultsScreen(ShellScreen):
         return str(self.query_one("#level", ContentSwitcher).current)
 
     def heading(self) -> str:
-        """Where one is."""
         match self.level:
             case "files":
                 return "result files"
@@ -125,7 +129,6 @@ class ResultsScreen(ShellScreen):
         return self._page.heading
 
     def hints(self) -> tuple[str, ...]:
-        """The keys of the level, and of the tab."""
         if self.level != "run":
             return _HINTS[self.level]
         tab = self._pane.tab
@@ -136,12 +139,12 @@ class ResultsScreen(ShellScreen):
     # files
 
     def _begin(self) -> None:
-        """With the runs of the default file if there is one, else with the files."""
+        """Show the runs of the default file if it exists, else the files."""
         default = expanded(default_result_file()).absolute()
         self._list_files(opens=default if default.is_file() else None)
 
     def _list_files(self, opens: Path | None = None) -> None:
-        self._notice("looking for result files", behind="monitor")
+        self._notice("looking for result files", back_to="monitor")
         self.begin(
             lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
             lambda files: self._take_files(files, opens),
@@ -156,32 +159,32 @@ class ResultsScreen(ShellScreen):
             self._show_level("files")
         else:
             runs = shell_of(self).runs_in_progress
-            self._notice("no result files", lambda width: first_steps(width, runs), behind="monitor")
+            self._notice("no result files", lambda width: first_steps(width, runs), back_to="monitor")
 
     # runs
 
     def open_file(self, path: Path, run: str = "") -> None:
-        """Read the runs of a file in the background, and show them, or the one that is named."""
+        """Read the runs of a file in the background, and show them, or the run named."""
         self._notice(path.name)
-        self._read_runs(path, lambda held: self._take_runs(held, run))
+        self._read_runs(path, lambda contents: self._take_runs(contents, run))
 
     def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
         self._runs_table.expect(path)
         self._page.heading = path.name
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
-    def _take_runs(self, held: FileRuns, run: str) -> None:
-        self._runs_table.hold(held)
-        self._files_table.remember(held.path)
-        for warning in held.warnings:
+    def _take_runs(self, contents: FileRuns, run: str) -> None:
+        self._runs_table.hold(contents)
+        self._files_table.remember(contents.path)
+        for warning in contents.warnings:
             self.say(warning, "warn")
-        if not held.runs:
-            self._notice(held.path.name, no_run_in(held.path))
+        if not contents.runs:
+            self._notice(contents.path.name, no_runs(contents.path))
             return
         self._show_level("runs")
         if run:
             try:
-                self._open_run(find_run(held.runs, run))
+                self._open_run(find_run(contents.runs, run))
             except GputuiError as error:
                 self.say_error(error)
 
@@ -194,10 +197,12 @@ class ResultsScreen(ShellScreen):
     # one run
 
     def _open_run(self, run: RunSummary) -> None:
-        held = self._runs_table.held
-        assert held is not None
-        self._notice(f"{run.short_id} {run.label}", behind="runs")
-        self.begin(lambda job: read_detail(held.path, run.run_id, job), self._take_detail, self._notice_error)
+        contents = self._runs_table.contents
+        assert contents is not None
+        self._notice(f"{run.short_id} {run.label}", back_to="runs")
+        self.begin(
+            lambda job: read_detail(contents.path, run.run_id, job), self._take_detail, self._notice_error
+        )
 
     def _take_detail(self, detail: RunDetail) -> None:
         self._show_level("run")
@@ -214,10 +219,10 @@ class ResultsScreen(ShellScreen):
     # keys
 
     def action_enter(self) -> None:
-        """Where no table has the keys there is nothing to open."""
+        """Does nothing: the focused table handles the key."""
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Enter, or a click on the row under the cursor."""
+        """Enter, or a click on the selected row."""
         event.stop()
         match event.data_table:
             case FilesTable(here=FileEntry(path=path)):
@@ -226,7 +231,7 @@ class ResultsScreen(ShellScreen):
                 self._open_run(run)
 
     def action_back(self) -> None:
-        """Out of the filter, out of what is being read, or one level up; from the top to the monitor."""
+        """Close the filter, cancel reading, or go up one level; from the top level to the monitor."""
         field = self.query_one("#filter", Input)
         if field.has_class("-shown"):
             field.value = ""
@@ -241,26 +246,24 @@ class ResultsScreen(ShellScreen):
             self._filter_runs("")
         elif self.level == "runs":
             self._list_files()
-        elif self.level == "notice" and self._page.behind == "runs":
+        elif self.level == "notice" and self._page.back_to == "runs":
             self._leave_notice()
-        elif self.level == "notice" and self._page.behind == "files":
+        elif self.level == "notice" and self._page.back_to == "files":
             self._list_files()
         else:
             shell_of(self).open_screen("monitor")
 
     def _leave_notice(self) -> None:
-        """To the level before, if it has something to show."""
-        held = self._runs_table.held
-        if self._page.behind == "runs" and held is not None and held.runs:
+        """Return to the previous level, if it has something to show."""
+        contents = self._runs_table.contents
+        if self._page.back_to == "runs" and contents is not None and contents.runs:
             self._show_level("runs")
         elif self._files_table.files:
             self._show_level("files")
         else:
-            self._notice("result files", look_again, behind="monitor")
+            self._notice("result files", how_to_list_again, back_to="monitor")
 
     def action_open_path(self) -> None:
-        """Ask for a path."""
-
         def opened(text: str | None) -> None:
             if text and text.strip():
                 path, run = split_selector(text.strip())
@@ -269,16 +272,14 @@ class ResultsScreen(ShellScreen):
         self.app.push_screen(AskText("Path of a result file, or F@RUN"), opened)
 
     def action_reload(self) -> None:
-        """Read again what is shown."""
         if self.level == "run" and self._pane.detail is not None:
             self._open_run(self._pane.detail.run.summary)
-        elif self.level == "runs" and self._runs_table.held is not None:
-            self.open_file(self._runs_table.held.path)
+        elif self.level == "runs" and self._runs_table.contents is not None:
+            self.open_file(self._runs_table.contents.path)
         else:
             self._list_files()
 
     def action_filter(self) -> None:
-        """Type a filter."""
         if self.level == "runs" or (self.level == "run" and self._pane.tab == "operators"):
             field = self.query_one("#filter", Input)
             field.value = self._runs_table.filter_text if self.level == "runs" else self._pane.operator_filter
@@ -286,7 +287,7 @@ class ResultsScreen(ShellScreen):
             field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Each letter counts at once."""
+        """Filter with each letter."""
         if not event.input.has_class("-shown"):
             return
         if self.level == "runs":
@@ -295,7 +296,6 @@ class ResultsScreen(ShellScreen):
             self._pane.filter_operators(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The filter is kept."""
         self._close_filter()
 
     def _filter_runs(self, text: str) -> None:
@@ -308,7 +308,6 @@ class ResultsScreen(ShellScreen):
         self._focus_body()
 
     def action_sort(self) -> None:
-        """By the next column."""
         if self.level == "runs":
             self._runs_table.sort_by_next()
             self.refresh_lines()
@@ -316,18 +315,15 @@ class ResultsScreen(ShellScreen):
             self._pane.sort()
 
     def action_group(self) -> None:
-        """By the next of GROUPS."""
         if self.level == "run":
             self._pane.group()
 
     def action_mark(self) -> None:
-        """Mark the run under the cursor, or take its mark away."""
         if self.level == "runs":
             self._runs_table.mark()
             self.refresh_lines()
 
     def action_compare(self) -> None:
-        """Compare what is marked."""
         if len(self._runs_table.marked) < 2:
             self.say(
                 "mark two runs with space first, the baseline first; marks are kept across files", "warn"
@@ -337,19 +333,17 @@ class ResultsScreen(ShellScreen):
         shell_of(self).open_screen("compare", words)
 
     def action_label(self) -> None:
-        """Ask for another label."""
-        run, held = self._run_here, self._runs_table.held
-        if run is not None and held is not None:
-            ask_label(self, held.path, run, partial(self._change, held.path))
+        run, contents = self._run_here, self._runs_table.contents
+        if run is not None and contents is not None:
+            ask_label(self, contents.path, run, partial(self._change, contents.path))
 
     def action_delete(self) -> None:
-        """Ask, then remove the run."""
-        run, held = self._run_here, self._runs_table.held
-        if run is not None and held is not None:
-            ask_removal(self, held.path, run, partial(self._change, held.path))
+        run, contents = self._run_here, self._runs_table.contents
+        if run is not None and contents is not None:
+            ask_removal(self, contents.path, run, partial(self._change, contents.path))
 
-    def _change(self, path: Path, change: Callable[[], None], said: str) -> None:
-        """Write to the file in the background, and show what it holds then."""
+    def _change(self, path: Path, change: Callable[[], None], message: str) -> None:
+        """Write to the file in the background, then show its new contents."""
 
         def work(job: Job[FileRuns]) -> FileRuns:
             change()
@@ -357,7 +351,7 @@ class ResultsScreen(ShellScreen):
 
         def done(now: FileRuns) -> None:
             self._take_runs(now, "")
-            self.say(f"{said} in {path.name}", "good")
+            self.say(f"{message} in {path.name}", "good")
 
         def failed(message: str, hint: str) -> None:
             self.say(f"{message}: {hint}", "warn")
@@ -365,27 +359,22 @@ class ResultsScreen(ShellScreen):
         self.begin(work, done, failed, writes=True)
 
     def action_next_tab(self) -> None:
-        """The next page of a run."""
         if self.level == "run":
             self._pane.step_tab(1)
 
     def action_previous_tab(self) -> None:
-        """The page before."""
         if self.level == "run":
             self._pane.step_tab(-1)
 
     def action_next_case(self) -> None:
-        """The next case of the tab."""
         if self.level == "run":
             self._pane.step_case(1)
 
     def action_previous_case(self) -> None:
-        """The case before."""
         if self.level == "run":
             self._pane.step_case(-1)
 
     def action_save(self) -> None:
-        """Ask where to save the table, or the trace of the run."""
         detail = self._pane.detail
         if self.level == "run" and detail is not None:
             ask_for_tab(self, detail, self._pane)
@@ -394,38 +383,30 @@ class ResultsScreen(ShellScreen):
         elif self.level == "files":
             ask_for_list(self, self._files_table.sheet)
         else:
-            tell_nothing(self, "no table is shown")
+            report_nothing(self, "no table is shown")
 
     def action_zoom_in(self) -> None:
-        """Half as much telemetry."""
-        self._pane.look(lambda window: window.zoomed(0.5))
+        self._pane.change_window(lambda window: window.zoomed(0.5))
 
     def action_zoom_out(self) -> None:
-        """Twice as much."""
-        self._pane.look(lambda window: window.zoomed(2.0))
+        self._pane.change_window(lambda window: window.zoomed(2.0))
 
     def action_whole(self) -> None:
-        """All of it."""
-        self._pane.look(lambda window: window.whole())
+        self._pane.change_window(lambda window: window.whole())
 
     def action_earlier(self) -> None:
-        """The cursor a cell to the left."""
         self._pane.step_cursor(-1)
 
     def action_later(self) -> None:
-        """The cursor a cell to the right."""
         self._pane.step_cursor(1)
 
     def action_move_back(self) -> None:
-        """Half a picture earlier."""
-        self._pane.look(lambda window: window.moved(-0.5))
+        self._pane.change_window(lambda window: window.moved(-0.5))
 
     def action_move_on(self) -> None:
-        """Half a picture later."""
-        self._pane.look(lambda window: window.moved(0.5))
+        self._pane.change_window(lambda window: window.moved(0.5))
 
     def on_resize(self) -> None:
-        """Tables and pages are cut to the width."""
         self.call_after_refresh(self._draw_again)
 
     def _draw_again(self) -> None:
@@ -438,30 +419,30 @@ class ResultsScreen(ShellScreen):
             self._page.draw(self.size.width)
 
     def on_screen_resume(self) -> None:
-        """Shown again: what was stored in the meantime is there."""
+        """Update the tables with what was stored in the meantime."""
         super().on_screen_resume()
         if not self.is_ready or self.is_busy:
             return
-        held = self._runs_table.held
-        if self.level == "runs" and held is not None and self._runs_table.is_outdated:
+        contents = self._runs_table.contents
+        if self.level == "runs" and contents is not None and self._runs_table.is_outdated:
             here = self._run_here
-            self._read_runs(held.path, lambda now: self._take_again(now, here))
+            self._read_runs(contents.path, lambda now: self._take_again(now, here))
         elif self.level == "files":
             self.begin(
                 lambda job: recent_files(Path.cwd(), tuple(self._files_table.opened)),
                 lambda files: self._take_files(files, None),
                 self._notice_error,
             )
-        elif self.level == "notice" and self._page.behind == "monitor":
+        elif self.level == "notice" and self._page.back_to == "monitor":
             self._begin()
 
-    def _take_again(self, held: FileRuns, here: RunSummary | None) -> None:
-        self._take_runs(held, "")
+    def _take_again(self, contents: FileRuns, here: RunSummary | None) -> None:
+        self._take_runs(contents, "")
         if here is not None and self.level == "runs":
             self._runs_table.draw(here.run_id)
             self.refresh_lines()
 
-    # pieces
+    # views
 
     def _show_level(self, name: str) -> None:
         self.query_one("#level", ContentSwitcher).current = name
@@ -472,14 +453,14 @@ class ResultsScreen(ShellScreen):
         level = self.level
         (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
 
-    def _notice(self, heading: str, words: Words = nothing, behind: str = "files") -> None:
-        """Words where there is no table to show; `behind` is where esc leads."""
-        self._page.tell(heading, words, behind, self.size.width)
+    def _notice(self, heading: str, words: PageText = nothing, back_to: str = "files") -> None:
+        """Show a text instead of a table; `back_to` is where esc leads."""
+        self._page.set_text(heading, words, back_to, self.size.width)
         self._show_level("notice")
 
     def _notice_error(self, message: str, hint: str) -> None:
-        behind = {"run": "runs", "runs": "files"}.get(self.level, self._page.behind)
-        self._notice(self._page.heading, went_wrong(message, hint), behind)
+        back_to = {"run": "runs", "runs": "files"}.get(self.level, self._page.back_to)
+        self._notice(self._page.heading, error_text(message, hint), back_to)
 
 
 SCREEN = ResultsScreen

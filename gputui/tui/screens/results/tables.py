@@ -1,4 +1,4 @@
-"""Rows of the Results screen's tables: plain text, made from what the services tell."""
+"""Rows of the Results screen's tables, as plain text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RUN_ORDERS: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("status", lambda run: run.status),
     ("device", device_words),
 )
-"""What runs can be sorted by; equal ones the newest first."""
+"""Orders of runs; equal ones newest first."""
 OPERATOR_ORDERS: tuple[tuple[str, Callable[[Operator], object]], ...] = (
     ("time", lambda row: -row.time_ns),
     ("calls", lambda row: -row.calls),
@@ -47,7 +47,7 @@ MARK = "*"
 
 
 def file_row(entry: FileEntry) -> tuple[str, ...]:
-    """One file: name, size, when it was last changed, directory."""
+    """Name, size, time of the last change, directory."""
     changed = datetime.fromtimestamp(entry.modified_s)
     name = f"{entry.path.name} (default)" if entry.is_default else entry.path.name
     return (
@@ -64,7 +64,7 @@ def run_row(run: RunSummary) -> tuple[str, ...]:
 
 
 def holds_text(cells: Sequence[str], wanted: str) -> bool:
-    """Whether any cell holds the text, whatever its case."""
+    """Whether any cell contains the text, ignoring case."""
     return any(wanted.casefold() in cell.casefold() for cell in cells)
 
 
@@ -77,14 +77,14 @@ def sorted_runs(runs: Sequence[RunSummary], order: int) -> list[RunSummary]:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One line of the table of cases: a case, or a figure of the case above."""
+    """A row of the table of cases: a case, or a metric of the case above."""
 
     case: CaseResult
     cells: tuple[str, ...]
 
 
 def case_rows(run: Run) -> list[CaseRow]:
-    """Each case with its figures below it, those that were not to be run here last."""
+    """Each case with its metrics below it; those that were not to be run here come last."""
     rows: list[CaseRow] = []
     for case in measured_first(run.cases):
         speed = speed_of(case)
@@ -99,13 +99,13 @@ def case_rows(run: Run) -> list[CaseRow]:
             )
         rows.append(CaseRow(case, cells))
         for metric in metrics_of(case):
-            said = (f"  {metric.title}", metric_text(metric), "", "", f"seen in {metric_range(metric)}")
-            rows.append(CaseRow(case, said))
+            cells = (f"  {metric.title}", metric_text(metric), "", "", f"seen in {metric_range(metric)}")
+            rows.append(CaseRow(case, cells))
     return rows
 
 
 def _flags(case: CaseResult) -> str:
-    """What a reader must know of a figure, in a word or two."""
+    """Remarks on a result, in a word or two."""
     flags = []
     if case.outcome != "ok":
         flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
@@ -121,7 +121,7 @@ def _flags(case: CaseResult) -> str:
 
 
 def chosen_operators(rows: Sequence[Operator], group: int, order: int, wanted: str) -> list[Operator]:
-    """Operators that hold a text, one by one or added up, in one of OPERATOR_ORDERS."""
+    """Operators that contain a text, individually or grouped, in one of OPERATOR_ORDERS."""
     kept = [r for r in rows if holds_text((r.operator, r.phase, r.category, r.shapes), wanted)]
     if GROUPS[group] != "operator":
         kept = _added_up(kept, GROUPS[group])

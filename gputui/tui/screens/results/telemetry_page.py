@@ -1,4 +1,4 @@
-"""What the box did during a run or a part of it: numbers and a course of each metric."""
+"""Telemetry of a run or a part of it: numbers and a chart of each metric."""
 
 from __future__ import annotations
 
@@ -21,38 +21,37 @@ from gputui.tui.widgets.paragraphs import paragraph
 
 CURSOR, TIMED = "v", "-"
 _NAME, _NUMBER = 26, 10
-"""Cells of a metric's name, and of each number behind it."""
+"""Width of a metric's name, and of each number after it."""
 _NARROW, _WIDE = 67, 100
-"""Below the first width there is room for the median alone, from the second on also for the value at the
-cursor."""
+"""Below the first width only the median fits; from the second on also the value at the cursor."""
 _LEAST_CHART, _MOST_CHART = 8, 120
 _SCROLLBAR = 1
 _HOLD_US = 1_500_000
-"""A value is drawn on for so long: outside of blocks the sampler reads once a second."""
+"""A value is extended for this long: outside of blocks the sampler reads once a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartPlace:
-    """Where on the page the courses are drawn."""
+    """Where the charts are on the page."""
 
     left: int
     cells: int
-    """0 if there is no room for them."""
+    """0 if they do not fit."""
 
     def share_at(self, x: int) -> float:
-        """What part of the course lies left of a cell's middle; below 0 or above 1 beside it."""
+        """The share of the chart to the left of a cell's centre; below 0 or above 1 outside."""
         return (x - self.left + 0.5) / self.cells if self.cells else -1.0
 
 
 def chart_place(width: int) -> ChartPlace:
-    """Where the courses are drawn on a page of this width."""
+    """Where the charts are on a page of this width."""
     left = _NAME + _NUMBER * len(_headings(width)) + 2
     cells = min(width - left - _SCROLLBAR, _MOST_CHART)
     return ChartPlace(left, cells if cells >= _LEAST_CHART else 0)
 
 
 def _headings(width: int) -> tuple[str, ...]:
-    """The numbers that a page of this width has room for."""
+    """The numbers that fit on a page of this width."""
     if width < _NARROW:
         return ("median",)
     return ("least", "median", "most", *((CURSOR,) if width >= _WIDE else ()))
@@ -61,9 +60,9 @@ def _headings(width: int) -> tuple[str, ...]:
 def telemetry_page(
     detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int, *, ascii_only: bool
 ) -> tuple[Line, ...]:
-    """Least, median and most of each metric of each device within a window, and its course.
+    """Minimum, median and maximum of each metric of each device within a window, and its chart.
 
-    Of `series` only what lies in the window is drawn.
+    Only the part of `series` within the window is drawn.
     """
     place = chart_place(width)
     parts = [_Part(one, window, 2 * place.cells) for one in series]
@@ -87,7 +86,7 @@ def telemetry_page(
 
 
 class _Part:
-    """The pieces of a series that lie in a window."""
+    """The samples of a series within a window."""
 
     def __init__(self, series: TelemetrySeries, window: TimeWindow, dots: int) -> None:
         t_us = series.t_us
@@ -102,15 +101,15 @@ class _Part:
         self._here = self._pieces(window.cursor_us, window.cursor_us + 1)
 
     def chart(self, column: Sequence[float]) -> list[float]:
-        """The highest value in each dot of the course; NaN where nothing was measured."""
+        """The highest value in each dot of the chart; NaN where nothing was measured."""
         return [_highest(column[start:end]) for start, end in self._dots]
 
     def here(self, column: Sequence[float]) -> float:
-        """The value at the cursor, likewise."""
+        """The value at the cursor; NaN where nothing was measured."""
         return _highest(column[slice(*self._here)])
 
     def _pieces(self, from_us: float, to_us: float) -> tuple[int, int]:
-        """Those that end between two instants, else the one before if it is not too old."""
+        """Indices of the samples that end between two instants, else of the one before if it is recent."""
         t_us = self.series.t_us
         start, end = bisect_left(t_us, from_us), bisect_left(t_us, to_us)
         is_held = start == end and start > 0 and from_us - t_us[start - 1] <= self._hold_us
@@ -141,7 +140,7 @@ def _metric_lines(
 
 
 def _chart(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
-    """One row of a chart over the time of the window, from the least to the most; gaps stay empty."""
+    """One row of a chart over the window, from minimum to maximum; gaps stay empty."""
     values = part.chart(column)
     finite = [v for v in column[part.start : part.end] if math.isfinite(v)]
     low, high = min(finite), max(finite)
@@ -151,7 +150,7 @@ def _chart(part: _Part, column: Sequence[float], *, ascii_only: bool) -> str:
 
 
 def _ruler(detail: RunDetail, window: TimeWindow, cells: int) -> str:
-    """Where cases were timed, and the cursor."""
+    """Marks where cases were timed, and the cursor."""
     marks = [" "] * cells
     for span in detail.spans:
         first = max(_cell_of(span.first_utc_us, window, cells), 0)
@@ -176,13 +175,13 @@ def _span_words(window: TimeWindow, pieces: int) -> str:
 
 
 def _cursor_words(detail: RunDetail, window: TimeWindow) -> str:
-    """When the cursor is, and what was timed then."""
-    said = f"{CURSOR} is the cursor, at {_moment(window.cursor_us - window.whole_from_us)}"
+    """The time at the cursor, and what was timed then."""
+    text = f"{CURSOR} is the cursor, at {_moment(window.cursor_us - window.whole_from_us)}"
     cases = {case.case_id: case for case in detail.run.cases}
     for span in detail.spans:
         if span.first_utc_us <= window.cursor_us <= span.last_utc_us and span.case_id in cases:
-            return f"{said}: {case_name(cases[span.case_id])}, launch {span.launch_id + 1}"
-    return f"{said}; {TIMED} where a case was timed" if detail.spans else said
+            return f"{text}: {case_name(cases[span.case_id])}, launch {span.launch_id + 1}"
+    return f"{text}; {TIMED} where a case was timed" if detail.spans else text
 
 
 def _moment(since_us: int) -> str:

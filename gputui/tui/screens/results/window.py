@@ -1,4 +1,4 @@
-"""The part of a recording that is looked at, and a cursor in it."""
+"""The visible part of a recording, and a cursor in it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from gputui.store.reading import MeasuredSpan, TelemetrySeries
 
 LEAST_US = 1_000_000
-"""The shortest part: samples are a tenth of a second apart at best."""
+"""The shortest part: samples are at least a tenth of a second apart."""
 _MARGIN = 0.05
-"""Beside a span that is jumped to, as a share of it."""
+"""Around a span that is jumped to, as a share of it."""
 
 _ALL_BUT = 0.999
-"""Of the whole: as much as that is taken for all of it, so that halves double to the whole again."""
+"""From this share of the whole on, all of it is shown, so that doubling ends at the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +28,21 @@ class TimeWindow:
 
     @classmethod
     def over_all(cls, series: Sequence[TelemetrySeries]) -> TimeWindow:
-        """The whole of what was sampled, the cursor in its middle; of at least LEAST_US."""
+        """The whole of what was sampled, with the cursor in its middle; at least LEAST_US long."""
         first_us = min(s.first_us for s in series)
         last_us = max(max(s.t_us[-1] for s in series), first_us + LEAST_US)
         return cls(first_us, last_us, first_us, last_us, (first_us + last_us) // 2)
 
     @property
     def span_us(self) -> int:
-        """How much is looked at."""
         return self.to_us - self.from_us
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left out."""
         return (self.from_us, self.to_us) == (self.whole_from_us, self.whole_to_us)
 
     def zoomed(self, factor: float) -> TimeWindow:
-        """So many times as much, with the cursor in the same place of the picture."""
+        """This many times as long, with the cursor at the same place on the screen."""
         span_us = max(round(self.span_us * factor), LEAST_US)
         if factor > 1 and span_us >= _ALL_BUT * (self.whole_to_us - self.whole_from_us):
             return self.whole()
@@ -52,12 +50,12 @@ class TimeWindow:
         return self._placed(self.cursor_us - before_us, span_us)
 
     def moved(self, share: float) -> TimeWindow:
-        """Later by a share of what is looked at, or earlier; the cursor goes with it."""
+        """Moved by a share of its length, positive for later; the cursor moves with it."""
         step_us = round(self.span_us * share)
         return replace(self, cursor_us=self.cursor_us + step_us)._placed(self.from_us + step_us, self.span_us)
 
     def stepped(self, share: float) -> TimeWindow:
-        """The cursor later by a share of what is looked at, or earlier; at an end the picture moves on."""
+        """The cursor moved by a share of the length, positive for later; past an end the window follows."""
         wanted_us = self.cursor_us + round(self.span_us * share)
         cursor_us = min(max(wanted_us, self.whole_from_us), self.whole_to_us)
         there = replace(self, cursor_us=cursor_us)
@@ -66,7 +64,7 @@ class TimeWindow:
         return there._placed(cursor_us - self.span_us // 2, self.span_us)
 
     def at(self, share: float) -> TimeWindow:
-        """The cursor at a share of the picture, from its left."""
+        """The cursor at a share of the window, from its left."""
         return replace(self, cursor_us=self.from_us + round(self.span_us * min(max(share, 0.0), 1.0)))
 
     def between(self, first_us: int, last_us: int) -> TimeWindow:
@@ -75,7 +73,7 @@ class TimeWindow:
         return replace(self, cursor_us=first_us)._placed(first_us, max(last_us - first_us, LEAST_US))
 
     def over(self, span: MeasuredSpan) -> TimeWindow:
-        """All of a span with a little at its sides, the cursor where it begins."""
+        """A whole span with a small margin, the cursor at its beginning."""
         margin_us = round((span.last_utc_us - span.first_utc_us) * _MARGIN)
         shown = self.between(span.first_utc_us - margin_us, span.last_utc_us + margin_us)
         return replace(shown, cursor_us=min(max(span.first_utc_us, shown.from_us), shown.to_us))
@@ -84,8 +82,8 @@ class TimeWindow:
         """All of it; the cursor stays."""
         return replace(self, from_us=self.whole_from_us, to_us=self.whole_to_us)
 
-    def beside(self, spans: Sequence[MeasuredSpan], step: int) -> TimeWindow:
-        """The next of these spans after the cursor, or the one before it, round and round."""
+    def next_span(self, spans: Sequence[MeasuredSpan], step: int) -> TimeWindow:
+        """The next of these spans after the cursor, or the one before it, wrapping around."""
         firsts = sorted(spans, key=lambda span: span.first_utc_us)
         if step > 0:
             found = next((s for s in firsts if s.first_utc_us > self.cursor_us), firsts[0])

@@ -1,4 +1,4 @@
-"""How panes are to look at one moment, and the charts they keep from one picture to the next."""
+"""What panes need to draw a frame, and the charts they keep from one frame to the next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEARLY_FULL = 0.95
 
 
 class ChartPool:
-    """Charts by place and size: those of the last picture are kept, others are let go."""
+    """Charts by position and size; those that the last frame did not use are dropped."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[object, ...], Chart] = {}
@@ -37,13 +37,13 @@ class ChartPool:
         return kept
 
     def turn(self) -> None:
-        """The picture is complete."""
+        """Call it after each frame."""
         self._last, self._now = self._now, {}
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """All that panes need beside a sample."""
+class PaneContext:
+    """What panes need besides a sample."""
 
     now_ns: int
     span_ns: int
@@ -56,17 +56,17 @@ class Look:
     charts: ChartPool
     ascii_only: bool
     stale_after_s: float
-    """A reading this old is told to be so."""
+    """Readings older than this are marked as stale."""
 
 
 def metric_lines(
-    look: Look, device: DeviceSample, metric: PaneMetric, width: int, rows: int = 1
+    context: PaneContext, device: DeviceSample, metric: PaneMetric, width: int, rows: int = 1
 ) -> list[Line]:
-    """One metric: its name, its value, a bar, its history and what it is to be compared with."""
+    """One metric: its name, value, bar, chart and a note with a reference value."""
     values = device.values
     amount = metric.amount(values)
-    shown = metric.show(values, look.units)
-    series = look.history.series(device.device, metric.id)
+    shown = metric.show(values, context.units)
+    series = context.history.series(device.device, metric.id)
     label = Span(f"{metric.label[:6]:<7}", "dim")
     text = cut(shown.text, 10)
     value = Span(text + " " * (11 - width_of(text)), "dim" if device.problem is not None else "")
@@ -79,23 +79,23 @@ def metric_lines(
     bar_width = 10 if width >= 74 else 0
     chart_width = width - 18 - (note_width + 2 if note_width else 0) - (bar_width + 2 if bar_width else 0)
     high = metric.high(values)
-    ceiling = high if high is not None and high > 0 else _ceiling(series, look)
+    ceiling = high if high is not None and high > 0 else _ceiling(series, context)
     drawn: Sequence[str] = ()
     if chart_width > 0:
-        chart = look.charts.chart(
-            (device.device, metric.id), chart_width, rows, look.span_ns, ascii_only=look.ascii_only
+        chart = context.charts.chart(
+            (device.device, metric.id), chart_width, rows, context.span_ns, ascii_only=context.ascii_only
         )
-        drawn = chart.draw(series, look.now_ns, ceiling)
+        drawn = chart.draw(series, context.now_ns, ceiling)
     spans = [label, value]
     lead = 18
     if bar_width:
-        filled, rest = bar(amount, high or 0.0, bar_width, ascii_only=look.ascii_only)
+        filled, rest = bar(amount, high or 0.0, bar_width, ascii_only=context.ascii_only)
         is_full = metric.warns and amount is not None and bool(high) and amount / (high or 1.0) >= NEARLY_FULL
         spans += [Span(filled, "warn" if is_full else "accent"), Span(rest + "  ", "dim")]
         lead += bar_width + 2
     if not drawn:
         return [fitted(spans, width), *[fitted((), width)] * (rows - 1)]
-    # The parts have exact widths, so that nothing needs to be measured again.
+    # The parts have exact widths, so measuring again is unnecessary.
     spans.append(Span(drawn[0], "chart"))
     if note_width:
         spans.append(Span("  " + left(_note(clean(shown.note), note_width), note_width), "dim"))
@@ -112,15 +112,15 @@ def _note(text: str, width: int) -> str:
     return cut(text, width)
 
 
-def _ceiling(series: Series | None, look: Look) -> float:
+def _ceiling(series: Series | None, context: PaneContext) -> float:
     if series is None:
         return 1.0
-    bucket = series.over(look.now_ns - look.span_ns, look.now_ns + 1, look.span_ns)
+    bucket = series.over(context.now_ns - context.span_ns, context.now_ns + 1, context.span_ns)
     return round_ceiling(bucket.greatest) if bucket is not None else 1.0
 
 
 def findings_spans(findings: Sequence[GpuFinding], *, brief: bool = False) -> list[Span]:
-    """Words of health, the worst first."""
+    """The short names of findings, worst first."""
     spans: list[Span] = []
     for finding in findings:
         if spans:
@@ -138,25 +138,25 @@ def device_title(device: DeviceSample) -> str:
 
 
 def profile_text(device: DeviceSample) -> str:
-    """`1g.10gb`; the driver's name of an instance where it does not tell the profile."""
+    """`1g.10gb`; the driver's name of an instance if its profile is unknown."""
     return clean(device.mig_profile or word(device.values, "name")[:256]).strip() or "instance"
 
 
 def instances_text(device: DeviceSample, count: int) -> str:
-    """`5 slices` of a GPU that is divided by MIG; empty for a whole one."""
+    """`5 slices` for a GPU divided by MIG; empty for a whole one."""
     if count:
         return counted(count, "slice")
     return "MIG without slices" if device.values.get("mig_mode") == 1 else ""
 
 
 def is_full(device: DeviceSample) -> bool:
-    """Whether hardly any memory is left."""
+    """Whether hardly any memory is free."""
     used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
     return used is not None and total is not None and total > 0 and used / total >= NEARLY_FULL
 
 
 def instance_state(device: DeviceSample, findings: Sequence[GpuFinding]) -> list[Span]:
-    """What stands at the end of an instance's row."""
+    """The end of an instance's row."""
     if device.problem is not None:
         return [Span(clean(device.problem.reason), "alarm")]
     spans = findings_spans(findings, brief=True)
@@ -170,12 +170,12 @@ def instance_state(device: DeviceSample, findings: Sequence[GpuFinding]) -> list
     )
 
 
-def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> str:
-    """What one GPU has used: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`.
+def account_text(context: PaneContext, accounts: Sequence[Account], gpus_of_box: int) -> str:
+    """The account of one GPU: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`.
 
     Of several: `all GPUs 35 min · 9.10 MJ · $21.40, idle 41 min of GPU time = $3.14`.
     """
-    ledger = look.ledger
+    ledger = context.ledger
     are_several = len(accounts) > 1
     parts = [("all GPUs " if are_several else "since start ") + _elapsed(ledger.elapsed_ns)]
     if any(account.has_energy for account in accounts):
@@ -196,9 +196,9 @@ def account_text(look: Look, accounts: Sequence[Account], gpus_of_box: int) -> s
     return " · ".join([*parts, _usd(cost) + idle])
 
 
-def used_in_short(look: Look, accounts: Sequence[Account]) -> str:
-    """What all GPUs of the box have used, in few cells: `$2.68, idle $0.31`, or `1.30 MJ` without a price."""
-    ledger = look.ledger
+def used_in_short(context: PaneContext, accounts: Sequence[Account]) -> str:
+    """The account of all GPUs, abbreviated: `$2.68, idle $0.31`, or `1.30 MJ` without a price."""
+    ledger = context.ledger
     cost = ledger.cost_usd(ledger.elapsed_ns)
     if cost is not None:
         idle_ns = sum(account.idle_ns for account in accounts)

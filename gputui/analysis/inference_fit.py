@@ -1,0 +1,313 @@
+"""Will a language model fit for inference: weights, KV cache and activations on each of n GPUs.
+
+The model is a decoder of LLaMA's blocks, as `gputui.worker.models.llama` has them, with grouped queries
+(Ainslie et al. 2023, arXiv 2305.13245). Weights and cache stay where they are, so that only activations
+come and go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from gputui.analysis.fit import FRAGMENTED, OVERHEAD_BYTES, greatest
+
+PREFILL_TOKENS = 8192
+"""Most tokens in one forward pass: vLLM's server cuts prompts into chunks (`max_num_batched_tokens`), by
+default of 8192 tokens on GPUs of 70 GiB and more, of 2048 on others."""
+MOST_BATCH = 2**20
+MOST_CONTEXT = 2**24
+INT4_GROUP = 128
+"""Weights that share a scale in int4: GPTQ (arXiv 2210.17323) and AWQ (arXiv 2306.00978)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """How a weight is stored."""
+
+    name: str
+    title: str
+    bits: int
+    other_bytes: int
+    """Of each number that is not quantized: embedding, head, norms and activations."""
+    scale_bits: int = 0
+    """Of the scale, and zero point, that a group of weights shares; 0 without quantization."""
+    group: int | None = None
+    """Weights of one output that share a scale; None: all of them."""
+
+
+WEIGHT_FORMATS: dict[str, WeightFormat] = {
+    f.name: f
+    for f in (
+        WeightFormat("fp32", "32-bit weights", 32, 4),
+        WeightFormat("fp16", "16-bit weights", 16, 2),
+        WeightFormat("bf16", "16-bit weights", 16, 2),
+        WeightFormat("fp8", "8-bit weights with a scale per output", 8, 2, 32),
+        WeightFormat("int8", "8-bit weights with a scale per output", 8, 2, 32),
+        WeightFormat("int4", "4-bit weights with a scale per 128", 4, 2, 20, INT4_GROUP),
+    )
+}
+"""fp8 and int8 have one scale per output, as torch's rowwise `scaled_mm` takes them (ScaledBlas.cpp) and
+LLM.int8() has them (arXiv 2208.07339). int4 has a 16-bit scale and a 4-bit zero point per group, 0.16 bits
+per weight, as GPTQ counts. Embedding, head and norms stay in 16 bits, as these methods leave them."""
+CACHE_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+"""Of one number of the KV cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """The shape of a language model."""
+
+    name: str
+    """Of a published model; empty where it was stated."""
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    """Heads of keys and values; `heads` without grouped queries, 1 with one for all (arXiv 1911.02150)."""
+    head_dim: int
+    hidden: int
+    """Width of the gated MLP."""
+    vocabulary: int
+    context: int
+    """Most tokens it was trained for."""
+    is_tied: bool = False
+    """True: the head is the embedding."""
+    source: str = ""
+
+    @property
+    def matrices(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of each product of a block: q, k, v, the projection, gate, up, down."""
+        attention, cached = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return (
+            (self.width, attention),
+            (self.width, cached),
+            (self.width, cached),
+            (attention, self.width),
+            (self.width, self.hidden),
+            (self.width, self.hidden),
+            (self.hidden, self.width),
+        )
+
+    @property
+    def block_weights(self) -> int:
+        """Weights of all blocks' products."""
+        return self.layers * sum(inputs * outputs for inputs, outputs in self.matrices)
+
+    @property
+    def end_weights(self) -> int:
+        """Weights of the embedding and the head."""
+        return self.vocabulary * self.width * (1 if self.is_tied else 2)
+
+    @property
+    def norm_weights(self) -> int:
+        """Weights of all norms: two per block and the last."""
+        return (2 * self.layers + 1) * self.width
+
+    @property
+    def parameters(self) -> int:
+        """All weights; biases and norms of single heads, which few models have, are left out."""
+        return self.block_weights + self.end_weights + self.norm_weights
+
+    def scales(self, group: int | None) -> int:
+        """Groups of weights that share a scale, in all blocks."""
+        return self.layers * sum(
+            outputs * math.ceil(inputs / (group or inputs)) for inputs, outputs in self.matrices
+        )
+
+
+def decoder(
+    layers: int,
+    width: int,
+    vocabulary: int,
+    head_dim: int | None = None,
+    kv_heads: int | None = None,
+    context: int = 8192,
+) -> Decoder:
+    """A shape that was stated: heads of 128 numbers where they fill the width, an MLP of 8/3 of the width.
+
+    The MLP is rounded up to 256, as LLaMA's is (arXiv 2302.13971, section 2.2).
+    """
+    head_dim = head_dim or (128 if width % 128 == 0 else width)
+    heads = max(width // head_dim, 1)
+    hidden = 256 * math.ceil(8 * width / 3 / 256)
+    return Decoder("", layers, width, heads, kv_heads or heads, head_dim, hidden, vocabulary, context)
+
+
+_LLAMA_2 = "Touvron et al. 2023, arXiv 2307.09288"
+_LLAMA_3 = "Llama team 2024, arXiv 2407.21783, table 3"
+_LLAMA_32 = "Meta, config.json of Llama 3.2"
+_QWEN = "Qwen team 2024, arXiv 2412.15115, table 1, and config.json"
+DECODERS: tuple[Decoder, ...] = (
+    Decoder("Qwen2.5 0.5B", 24, 896, 14, 2, 64, 4864, 151936, 32768, True, _QWEN),
+    Decoder("Llama 3.2 1B", 16, 2048, 32, 8, 64, 8192, 128256, 131072, True, _LLAMA_32),
+    Decoder("Llama 3.2 3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072, True, _LLAMA_32),
+    Decoder("Llama 2 7B", 32, 4096, 32, 32, 128, 11008, 32000, 4096, False, _LLAMA_2),
+    Decoder("Llama 3.1 8B", 32, 4096, 32, 8, 128, 14336, 128256, 131072, False, _LLAMA_3),
+    Decoder("Llama 2 13B", 40, 5120, 40, 40, 128, 13824, 32000, 4096, False, _LLAMA_2),
+    Decoder("Qwen2.5 14B", 48, 5120, 40, 8, 128, 13824, 152064, 131072, False, _QWEN),
+    Decoder("Qwen2.5 32B", 64, 5120, 40, 8, 128, 27648, 152064, 131072, False, _QWEN),
+    Decoder("Llama 3.1 70B", 80, 8192, 64, 8, 128, 28672, 128256, 131072, False, _LLAMA_3),
+    Decoder("Llama 3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256, 131072, False, _LLAMA_3),
+)
+
+
+def nearest_decoder(params: int) -> Decoder:
+    """The published shape whose number of weights is nearest, by ratio."""
+    return min(DECODERS, key=lambda d: abs(math.log(d.parameters / params)))
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What is to be served, and how."""
+
+    params: int
+    weights: WeightFormat
+    cache: str
+    """One of CACHE_BYTES."""
+    model: Decoder
+    batch: int
+    """Sequences at a time."""
+    context: int
+    """Tokens of each, prompt and answer together."""
+    gpus: int = 1
+    """Over which products and heads are split (tensor parallelism)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceParts:
+    """Bytes on each GPU."""
+
+    weights: int
+    cache: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return self.weights + self.cache + self.activations
+
+
+INFERENCE_PART_TITLES: dict[str, str] = {
+    "weights": "weights",
+    "cache": "KV cache",
+    "activations": "activations",
+}
+
+
+def weight_bytes(serving: Serving) -> int:
+    """Weights and their scales on each GPU.
+
+    Products, embedding and head are split evenly over the GPUs and norms are on each, as Megatron-LM does
+    it (Shoeybi et al. 2019, arXiv 1909.08053, section 3). Heads of keys and values that are fewer than the
+    GPUs are on several. Scales are in proportion where `params` is not the shape's number.
+    """
+    model, form, gpus = serving.model, serving.weights, serving.gpus
+    blocks = max(serving.params - model.end_weights - model.norm_weights, 0)
+    share = blocks / model.block_weights
+    scales = model.scales(form.group) * form.scale_bits if form.scale_bits else 0
+    repeated = gpus * math.ceil(model.kv_heads / gpus) / model.kv_heads - 1
+    keys_and_values = 2 * model.layers * model.width * model.kv_heads * model.head_dim / model.block_weights
+    bits = share * (model.block_weights * form.bits + scales) * (1 + repeated * keys_and_values)
+    others = (serving.params - blocks - model.norm_weights) / gpus + model.norm_weights
+    return math.ceil(bits / 8 / gpus + max(others, 0) * form.other_bytes)
+
+
+def cache_bytes(serving: Serving) -> int:
+    """Keys and values of all tokens on each GPU: 2 x layers x KV heads x head size x bytes x tokens x batch.
+
+    Kwon et al. 2023, arXiv 2309.06180, section 3, with KV heads in place of heads. A GPU has its share of the
+    KV heads and no less than one. A paged cache rounds each sequence up to its page, of 16 tokens in vLLM,
+    which is left out.
+    """
+    model = serving.model
+    heads = math.ceil(model.kv_heads / serving.gpus)
+    per_token = 2 * model.layers * heads * model.head_dim * CACHE_BYTES[serving.cache]
+    return per_token * serving.context * serving.batch
+
+
+def activation_bytes(serving: Serving, tokens: int | None = None) -> int:
+    """The most that one forward pass of so many tokens holds on each GPU; of None, of the largest chunk.
+
+    Counted in `gputui.worker.models.llama`, in the MLP of a layer, d numbers wide: the layer's input and the
+    sum after attention (2 d), q, k and v, what attention gave, and 4 h: gate and up, the activated gate, and
+    what goes into the last product. Each layer uses the same memory again. Attention is fused and keeps no
+    matrix of tokens x tokens. Or, if that is more, the fp32 scores of each sequence's last token.
+    """
+    model, gpus = serving.model, serving.gpus
+    if tokens is None:
+        tokens = min(serving.batch * serving.context, max(PREFILL_TOKENS, serving.batch))
+    heads = 2 * model.heads + 2 * math.ceil(model.kv_heads / gpus) * gpus
+    split = math.ceil((heads * model.head_dim + 4 * model.hidden) / gpus)
+    in_a_layer = tokens * (2 * model.width + split) * serving.weights.other_bytes
+    return max(in_a_layer, serving.batch * model.vocabulary * 4)
+
+
+def inference_parts(serving: Serving) -> InferenceParts:
+    """Weights, cache and activations on each GPU."""
+    return InferenceParts(weight_bytes(serving), cache_bytes(serving), activation_bytes(serving))
+
+
+def needed_for_inference(serving: Serving) -> tuple[int, int]:
+    """Memory each GPU must have, from what is surely needed to what is surely enough.
+
+    The same overhead as of a training; only activations fragment, as the rest is allocated once.
+    """
+    parts = inference_parts(serving)
+    low, high = OVERHEAD_BYTES
+    return parts.total + low, parts.total + math.ceil(parts.activations * FRAGMENTED) + high
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceFit:
+    """Whether a model fits into one size of memory."""
+
+    memory_bytes: int
+    word: str
+    """`fits`, `tight` (only if overhead is low), `several GPUs` (more than stated), `does not fit`."""
+    gpus: int
+    """The fewest on which it surely fits, and no fewer than stated; as stated where it does not."""
+    needed_bytes: tuple[int, int]
+    """On each of these, least and most."""
+    largest_batch: int
+    """On these GPUs with the stated context; 0 where not even one sequence fits."""
+    longest_context: int
+    """On these GPUs with the stated batch; 0 where not even one token fits. By memory alone."""
+
+
+def possible_gpus(model: Decoder) -> tuple[int, ...]:
+    """Numbers of GPUs over which the heads split evenly, as tensor parallelism needs."""
+    return tuple(n for n in range(1, model.heads + 1) if model.heads % n == 0)
+
+
+def fit_inference(serving: Serving, memory_bytes: int) -> InferenceFit:
+    """Try it on as many GPUs as stated, then on more."""
+
+    def found(word: str, on: Serving) -> InferenceFit:
+        return InferenceFit(
+            memory_bytes,
+            word,
+            on.gpus,
+            needed_for_inference(on),
+            _most(on, "batch", memory_bytes, MOST_BATCH),
+            _most(on, "context", memory_bytes, MOST_CONTEXT),
+        )
+
+    low, high = needed_for_inference(serving)
+    if high <= memory_bytes:
+        return found("fits", serving)
+    if low <= memory_bytes:
+        return found("tight", serving)
+    for gpus in possible_gpus(serving.model):
+        on = replace(serving, gpus=gpus)
+        if gpus > serving.gpus and needed_for_inference(on)[1] <= memory_bytes:
+            return found("several GPUs", on)
+    return found("does not fit", serving)
+
+
+def _most(serving: Serving, what: str, memory_bytes: int, most: int) -> int:
+    def fits(number: int) -> bool:
+        changed = replace(serving, **{what: number})  # type: ignore[arg-type]
+        return needed_for_inference(changed)[1] <= memory_bytes
+
+    return greatest(fits, most)

@@ -1,0 +1,318 @@
+"""On which GPUs something fits, which of them people rent, and what the cheapest costs."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from gputui.analysis.fit import GIB, Fit, Tricks
+from gputui.analysis.inference_fit import InferenceFit
+from gputui.errors import GputuiError
+from gputui.facts.gpus import memory_of, rows_named
+from gputui.facts.instances import cheapest_instance, most_rented
+from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
+from gputui.model.absent import Missing
+from gputui.model.units import format_bytes, format_usd, three_digits
+
+SHOWN_FIRST = 10
+"""GPUs that are shown without `--all`."""
+_NEAR = 5
+_HOLDS = ("fits", "tight", "with tricks", "several GPUs")
+_MULTIPLIERS = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+_AMOUNT = re.compile(r"([0-9.]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
+
+AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The cheapest instance with as many GPUs of one kind as are needed."""
+
+    name: str
+    """Of the GPU."""
+    instance: InstanceRow
+    usd_per_hour: float
+    """For the whole instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuClass(Generic[AnyFit]):
+    """GPUs of one size of memory, and what fits there."""
+
+    memory_gib: float
+    """As sold."""
+    memory_bytes: int
+    """As `facts.gpus.memory_of` has it, of each of them."""
+    is_estimated: bool
+    """True where the driver's figure is not known."""
+    names: tuple[str, ...]
+    fit: AnyFit
+    offers: tuple[Offer, ...]
+    """For each name that can be rented in the number that the fit needs; none where it does not fit."""
+
+    def offer(self, name: str) -> Offer | None:
+        """The cheapest instance with GPUs of one name."""
+        return next((offer for offer in self.offers if offer.name == name), None)
+
+
+def shown_first(names: Iterable[str]) -> frozenset[str]:
+    """Of these GPUs the ten to show first: those that people rent first (`facts.instances.most_rented`)."""
+    return frozenset(_by_rent(names)[:SHOWN_FIRST])
+
+
+def _by_rent(names: Iterable[str]) -> list[str]:
+    rank = {name: place for place, name in enumerate(most_rented())}
+    return sorted(names, key=lambda name: rank.get(name, len(rank)))
+
+
+def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
+    """The GPUs that are asked about: all whose memory is known, or those that a name means.
+
+    Raises GputuiError for a name that means none, or one of unknown memory.
+    """
+    known = tuple(row for row in gpu_rows() if not isinstance(memory_of(row), Missing))
+    if name is None:
+        return known
+    meant = rows_named(name)
+    if meant:
+        sized = tuple(row for row in meant if not isinstance(memory_of(row), Missing))
+        if not sized:
+            raise GputuiError(
+                f"--gpu: {meant[0].name} comes with different memory sizes",
+                "name it with its size: gputui fit --all lists every GPU",
+            )
+        return sized
+    names = {row.name.lower(): row.name for row in known}
+    close = difflib.get_close_matches(name.lower(), names, n=_NEAR, cutoff=0.4)
+    close += [n for n in names if n not in close and name.strip() and name.strip().lower() in n]
+    listed = ", ".join(names[n] for n in close[:_NEAR])
+    raise GputuiError(
+        f"--gpu: unknown GPU {name!r}",
+        f"did you mean {listed}?" if listed else "gputui fit --all lists every GPU",
+    )
+
+
+def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], AnyFit]) -> tuple[GpuClass[AnyFit], ...]:
+    """GPUs of the same memory together, the smallest first; `fit_of` takes bytes of one GPU."""
+    by_size: dict[tuple[int, float, bool], list[str]] = {}
+    for row in rows:
+        size = memory_of(row)
+        if not isinstance(size, Missing) and row.memory_gib is not None:
+            key = (size, row.memory_gib, row.nvml_memory_mib is None)
+            by_size.setdefault(key, []).append(row.name)
+    classes = []
+    for (size, memory_gib, is_estimated), names in sorted(by_size.items()):
+        found = fit_of(size)
+        offers = [_offer(name, found.gpus) for name in names] if found.word in _HOLDS else []
+        told = tuple(offer for offer in offers if offer is not None)
+        classes.append(GpuClass(memory_gib, size, is_estimated, tuple(names), found, told))
+    return tuple(classes)
+
+
+def _offer(name: str, gpus: int) -> Offer | None:
+    found = cheapest_instance(name, gpus)
+    return None if found is None else Offer(name, *found)
+
+
+def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[GpuClass[AnyFit], ...]:
+    """Those GPUs of the classes that `rows` has, without classes that are then empty."""
+    kept = {row.name for row in rows}
+    few = (
+        GpuClass(
+            one.memory_gib,
+            one.memory_bytes,
+            one.is_estimated,
+            tuple(name for name in one.names if name in kept),
+            one.fit,
+            tuple(offer for offer in one.offers if offer.name in kept),
+        )
+        for one in classes
+    )
+    return tuple(one for one in few if one.names)
+
+
+def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass[AnyFit], Offer] | None:
+    """The lowest price at which something with one of these words can be rented; `tight` only with tricks."""
+    sure = (one for one in classes if one.fit.word != "tight" or in_words(one.fit))
+    offers = ((one, offer) for one in sure if one.fit.word in words for offer in one.offers)
+    return min(offers, key=lambda pair: pair[1].usd_per_hour, default=None)
+
+
+def fewest_gpus(classes: Iterable[GpuClass[AnyFit]]) -> GpuClass[AnyFit] | None:
+    """Of the sizes of which several are enough the one that needs the fewest, and the smallest of these."""
+    several = [one for one in classes if one.fit.word == "several GPUs"]
+    return min(several, key=lambda one: (one.fit.gpus, one.memory_bytes), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said before anything else."""
+
+    text: str
+    names: frozenset[str]
+    """Of the GPUs it names."""
+
+
+def headline(
+    subject: str,
+    asked: Sequence[GpuClass[AnyFit]],
+    everywhere: Sequence[GpuClass[AnyFit]],
+    needs_bytes: tuple[int, int],
+    is_named: bool,
+    stated_gpus: int = 1,
+) -> Answer:
+    """The answer in a sentence or two: whether it fits, how much of which GPU, at what price.
+
+    `asked` are the GPUs that were named, `everywhere` all of them; `needs_bytes` is for one GPU, or each of
+    as many as were stated, without a trick, least and most.
+    """
+    low, high = (format_bytes(size) for size in needs_bytes)
+    if stated_gpus > 1:
+        high += " on each" if not is_named else f" on each of {stated_gpus}"
+    if is_named:
+        return _on_these(subject, asked, everywhere, low, high)
+    whole, tricked = cheapest(everywhere, "fits"), cheapest(everywhere, "with tricks", "tight")
+    if whole is None:
+        holds = _cheapest_that_holds(everywhere)
+        verb = "Does not fit on one GPU" if tricked is None else "Does not fit as it is"
+        if stated_gpus > 1:
+            verb = f"Does not fit on {stated_gpus} GPUs"
+        return Answer(f"{verb}: {subject} needs {high}. {holds.text}", holds.names)
+    text, names = f"Fits: {subject}. The cheapest that holds it: {_priced(*whole)}.", {whole[1].name}
+    if tricked is not None and tricked[1].usd_per_hour < whole[1].usd_per_hour:
+        text += f" With {in_words(tricked[0].fit)}: {_priced(*tricked)}."
+        names.add(tricked[1].name)
+    return Answer(text, frozenset(names))
+
+
+def _on_these(
+    subject: str,
+    asked: Sequence[GpuClass[AnyFit]],
+    everywhere: Sequence[GpuClass[AnyFit]],
+    low: str,
+    high: str,
+) -> Answer:
+    """Of the GPUs that were named, about the cheapest of those that hold it best."""
+    word = min((one.fit.word for one in asked), key=(*_HOLDS, "does not fit").index)
+    alike = [one for one in asked if one.fit.word == word]
+    offered = min(
+        ((one, offer) for one in alike for offer in one.offers),
+        key=lambda pair: pair[1].usd_per_hour,
+        default=None,
+    )
+    best = offered[0] if offered else fewest_gpus(alike) or alike[0]
+    name = offered[1].name if offered else _by_rent(best.names)[0]
+    price = f", from {_price(*offered)}" if offered else ""
+    fit, how, memory = best.fit, in_words(best.fit), format_bytes(best.memory_bytes)
+    if word in ("fits", "with tricks"):
+        verb = f"Fits with {how}" if how else "Fits"
+        text = f"{verb}: {subject} on {_counted(fit.gpus, name)}, {_used(best)}{price}."
+        return Answer(text, frozenset([name]))
+    if word == "tight":
+        surely = f" With {how} it fits for sure{price}." if how else ""
+        text = f"Tight: {subject} needs {low} to {high}, {_one(name)} has {memory}.{surely}"
+        return Answer(text, frozenset([name]))
+    text = f"Does not fit: {subject} needs {high}, {_one(name)} has {memory}."
+    if word == "several GPUs":
+        text += f" It fits on {fit.gpus} with {how}{price}."
+    holds = _cheapest_that_holds(everywhere)
+    if offered and holds.names == {name}:
+        return Answer(text, holds.names)
+    return Answer(f"{text} {holds.text}", holds.names | {name})
+
+
+def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> Answer:
+    found = cheapest(everywhere, "fits") or cheapest(everywhere, "tight", "with tricks", "several GPUs")
+    if found is not None:
+        how = in_words(found[0].fit)
+        text = f"The cheapest that holds it: {_priced(*found)}{f', with {how}' if how else ''}."
+        return Answer(text, frozenset([found[1].name]))
+    several = fewest_gpus(everywhere)
+    if several is not None:
+        name = _by_rent(several.names)[0]
+        text = f"It takes {_counted(several.fit.gpus, name)}, with {in_words(several.fit)}."
+        return Answer(text, frozenset([name]))
+    return Answer("Take a smaller model, batch or context, or fewer bits per weight.", frozenset())
+
+
+def _priced(one: GpuClass[AnyFit], offer: Offer) -> str:
+    return f"{_counted(one.fit.gpus, offer.name)} at {_price(one, offer)}, {_used(one)}"
+
+
+def _price(one: GpuClass[AnyFit], offer: Offer) -> str:
+    instance = offer.instance
+    of = f" for {instance.gpu_count:g} of them" if instance.gpu_count > one.fit.gpus else ""
+    return f"{format_usd(offer.usd_per_hour)}/h{of} ({instance.provider})"
+
+
+def _used(one: GpuClass[AnyFit]) -> str:
+    each = " each" if one.fit.gpus > 1 else ""
+    return f"{three_digits(one.fit.needed_bytes[1] / GIB)} of {format_bytes(one.memory_bytes)}{each}"
+
+
+def _one(name: str) -> str:
+    return f"an {name}" if name[0] in "AHLRMI8" and not name.startswith(("Laptop", "Radeon")) else f"a {name}"
+
+
+def _counted(gpus: int, name: str) -> str:
+    return _one(name) if gpus == 1 else f"{gpus} x {name}"
+
+
+def in_words(fit: Fit | InferenceFit) -> str:
+    """`checkpointing and 4 micro-batches`; empty where nothing is needed."""
+    if isinstance(fit, InferenceFit):
+        return "tensor parallelism" if fit.word == "several GPUs" else ""
+    words = []
+    tricks: Tricks = fit.tricks
+    if tricks.gpus > 1:
+        words.append("FSDP")
+    if tricks.checkpoint:
+        words.append("checkpointing")
+    if tricks.offload:
+        words.append("offloaded activations")
+    if tricks.pieces > 1:
+        words.append(f"{tricks.pieces} micro-batches")
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
+    """`7e9`, `7B`, `124M`, `2048` as a number. Raises GputuiError with the option's name."""
+    found = _AMOUNT.fullmatch(text.strip().replace("_", ""))
+    try:
+        value = float(found[1]) * _MULTIPLIERS[found[2].lower()] if found else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value != round(value):
+        raise GputuiError(f"{option}: must be a whole number, got {text!r}", "such as 2048, 7e9, 124M or 7B")
+    if not least <= value <= most:
+        raise GputuiError(f"{option}: {text} is out of range", f"from {least} to {_as_typed(most)}")
+    return round(value)
+
+
+def one_of(option: str, text: str, known: Iterable[str], more: str = "") -> str:
+    """The name among those known. Raises GputuiError that lists them, and `more`."""
+    names = list(known)
+    if text.strip().lower() in names:
+        return text.strip().lower()
+    close = difflib.get_close_matches(text.lower(), names, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    raise GputuiError(
+        f"{option}: unknown {option.lstrip('-')} {text!r}", f"{meant}one of {', '.join(names)}{more}"
+    )
+
+
+def short_number(number: int) -> str:
+    """`7B`, `124M`, `70.6B` of a number of weights."""
+    for scale, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if number >= scale * 0.9995:
+            return f"{number / scale:.3g}{unit}"
+    return f"{number}"
+
+
+def _as_typed(number: int) -> str:
+    """Every digit of a limit; of a power of ten too long to be counted `1e14`, which may be typed, too."""
+    return f"{number}" if number < 10**9 else f"{number:.0e}".replace("+", "")

@@ -1,0 +1,102 @@
+"""What was written to be registered is registered: a forgotten name in a tuple is an error that names it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gputui.cli import COMMANDS
+from gputui.services.compare import columns
+from gputui.services.live.collector import live_sources
+from gputui.sources import base
+from gputui.sources.registry import SOURCES
+from gputui.tui.shell.registry import SCREENS
+from gputui.worker.workloads import WORKLOADS
+
+
+def defined_in(path: Path) -> dict[str, ast.stmt]:
+    """The functions, classes and assignments of a module's top level, by name."""
+    found: dict[str, ast.stmt] = {}
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id: node for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def unlisted_workloads(package: Path) -> Iterator[str]:
+    for path in (package / "worker" / "workloads").glob("*.py"):
+        if "WORKLOAD" in defined_in(path):
+            module = importlib.import_module(f"gputui.worker.workloads.{path.stem}")
+            if module.WORKLOAD not in WORKLOADS:
+                yield path.name
+
+
+def unlisted_screens(package: Path) -> Iterator[str]:
+    made = {path.parent.name for path in (package / "tui" / "screens").glob("*/screen.py")}
+    yield from made - {entry.id for entry in SCREENS}
+
+
+def unlisted_commands(package: Path) -> Iterator[str]:
+    made = {path.stem for path in (package / "cli").glob("*.py") if "command" in defined_in(path)}
+    yield from made - {command.module for command in COMMANDS}
+
+
+def unlisted_checks(package: Path) -> Iterator[str]:
+    path = package / "services" / "doctor" / "checks.py"
+    used = {node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)}
+    for name, node in defined_in(path).items():
+        returned = node.returns if isinstance(node, ast.FunctionDef) else None
+        if returned and ast.unparse(returned) == "Iterator[Check]" and name not in used:
+            yield name
+
+
+def unlisted_columns(package: Path) -> Iterator[str]:
+    for name, value in vars(columns).items():
+        if isinstance(value, columns.ComparisonColumn) and value not in columns.COLUMNS:
+            yield name
+
+
+def unlisted_sources(package: Path) -> Iterator[str]:
+    protocols = defined_in(package / "sources" / "base.py")
+    of_runs, live = (methods_of(protocols[kind.__name__]) for kind in (base.Source, base.LiveSource))
+    listed = {source.__name__ for source in SOURCES} | set(live_sources.__code__.co_names)
+    for path in (package / "sources").rglob("*.py"):
+        for name, node in defined_in(path).items():
+            has = methods_of(node)
+            if name not in listed | set(protocols) and (has >= of_runs or has >= live):
+                yield name
+
+
+def methods_of(node: ast.stmt) -> set[str]:
+    if not isinstance(node, ast.ClassDef):
+        return set()
+    return {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize(
+    ("unlisted", "registry"),
+    [
+        (unlisted_workloads, "WORKLOADS in gputui/worker/workloads/__init__.py"),
+        (unlisted_screens, "SCREENS in gputui/tui/shell/registry.py"),
+        (unlisted_commands, "COMMANDS in gputui/cli/__init__.py"),
+        (unlisted_checks, "CHECKS in gputui/services/doctor/checks.py"),
+        (unlisted_columns, "COLUMNS in gputui/services/compare/columns.py"),
+        (
+            unlisted_sources,
+            "SOURCES in gputui/sources/registry.py, or live_sources in gputui/services/live/collector.py",
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_nothing_is_written_and_then_not_registered(
+    unlisted: Callable[[Path], Iterable[str]], registry: str, repository: Path
+) -> None:
+    missing = sorted(unlisted(repository / "gputui"))
+    assert missing == [], f"add {', '.join(missing)} to {registry}"

@@ -1,0 +1,260 @@
+"""Memory of inference by formula: against published figures, and against the model that `decode` runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any  # JSON
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.analysis.fit import GIB
+from gputui.analysis.inference_fit import (
+    CACHE_BYTES,
+    DECODERS,
+    MOST_BATCH,
+    MOST_CONTEXT,
+    WEIGHT_FORMATS,
+    Decoder,
+    Serving,
+    activation_bytes,
+    cache_bytes,
+    fit_inference,
+    inference_parts,
+    nearest_decoder,
+    needed_for_inference,
+    possible_gpus,
+    weight_bytes,
+)
+from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.services.advise.inference_fit import InferenceWish, inference_report
+from gputui.worker.workloads.decode import WORKLOAD
+
+PROGRAM = Path(__file__).parents[2] / "makers" / "measured_decode.py"
+DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
+SIZES = {name: dict(size.parameters) for name, size in WORKLOAD.sizes.items()}
+NARROW = {
+    "layers": 4,
+    "heads": 8,
+    "width": 512,
+    "hidden": 1376,
+    "vocabulary": 4000,
+    "cache": 512,
+    "prompt": 512,
+    "batch": 4,
+}
+PASSES: tuple[tuple[dict[str, Any], str], ...] = tuple(
+    (parameters, dtype) for parameters in (SIZES["mini"], SIZES["mini-b8"], NARROW) for dtype in DTYPES
+)
+
+
+@cache
+def measured() -> tuple[list[dict[str, int]], list[dict[str, int]]]:
+    """What the model keeps at every size of `decode`, and of PASSES what a prompt needs, in one process."""
+    asked: list[dict[str, Any]] = [
+        {"parameters": parameters, "dtype": dtype, "device": "meta"}
+        for parameters in SIZES.values()
+        for dtype in DTYPES
+    ]
+    asked += [{"parameters": parameters, "dtype": dtype} for parameters, dtype in PASSES]
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *map(json.dumps, asked)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found[: -len(PASSES)], found[-len(PASSES) :]
+
+
+def serving_of(p: dict[str, Any], dtype: str) -> Serving:
+    heads = p["heads"]
+    model = Decoder(
+        "",
+        p["layers"],
+        p["width"],
+        heads,
+        heads,
+        p["width"] // heads,
+        p["hidden"],
+        p["vocabulary"],
+        p["cache"],
+    )
+    name = DTYPES[dtype]
+    return Serving(model.parameters, WEIGHT_FORMATS[name], name, model, p["batch"], p["cache"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_and_cache_are_those_of_the_model_of_decode_to_the_byte(size: str, dtype: str) -> None:
+    place = list(SIZES).index(size) * len(DTYPES) + list(DTYPES).index(dtype)
+    found = measured()[0][place]
+    serving = serving_of(SIZES[size], dtype)
+    assert weight_bytes(serving) == found["weights"]
+    assert cache_bytes(serving) == found["cache"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(PASSES)))
+def test_activations_are_those_of_a_prompt_that_decode_reads(number: int) -> None:
+    p, dtype = PASSES[number]
+    found = measured()[1][number]
+    serving = serving_of(p, dtype)
+    assert found["weights"] == weight_bytes(serving)
+    assert found["cache"] == cache_bytes(serving)
+    # `decode` masks its static cache, which no fused causal attention does: a row of it for each token
+    rows = p["prompt"] * (p["cache"] + serving.model.head_dim) * serving.weights.other_bytes
+    computed = activation_bytes(serving, p["batch"] * p["prompt"])
+    assert computed + rows == pytest.approx(found["temporary"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "cache_kib_per_token"),
+    [
+        ("Llama 2 7B", 6.738, 512),
+        ("Llama 3.1 8B", 8.030, 128),
+        ("Llama 2 13B", 13.016, 800),  # as OPT-13B, the example of arXiv 2309.06180, section 3
+        ("Llama 3.1 70B", 70.554, 320),
+        ("Llama 3.1 405B", 405.854, 504),
+        ("Qwen2.5 32B", 32.764, 256),
+    ],
+)
+def test_published_shapes_have_the_weights_and_the_cache_that_are_published(
+    name: str, billions: float, cache_kib_per_token: int
+) -> None:
+    model = next(m for m in DECODERS if m.name == name)
+    assert model.parameters / 1e9 == pytest.approx(billions, rel=1e-4)
+    assert nearest_decoder(model.parameters) is model
+    one = Serving(model.parameters, WEIGHT_FORMATS["bf16"], "bf16", model, 1, 1)
+    assert cache_bytes(one) == cache_kib_per_token * 1024
+
+
+def serving(name: str = "Llama 3.1 8B", precision: str = "bf16", **more: Any) -> Serving:
+    model = next(m for m in DECODERS if m.name == name)
+    made = Serving(model.parameters, WEIGHT_FORMATS[precision], "bf16", model, 1, 8192)
+    return replace(made, **more)
+
+
+@pytest.mark.parametrize(("precision", "gib"), [("bf16", 14.9595), ("int4", 5.344)])
+def test_weights_of_llama_3_1_8b_are_as_large_as_vllm_logs_them_whole_and_as_awq(
+    precision: str, gib: float
+) -> None:
+    assert weight_bytes(serving(precision=precision)) / GIB == pytest.approx(gib, rel=0.002)
+
+
+def test_scales_of_int4_take_the_extra_bits_that_gptq_counts_and_of_int8_far_fewer() -> None:
+    one = serving()
+    products = one.model.block_weights
+
+    def bits_per_weight(precision: str) -> float:
+        others = 2 * (one.params - products)
+        return 8 * (weight_bytes(serving(precision=precision)) - others) / products
+
+    assert bits_per_weight("int4") == pytest.approx(4 + 20 / 128)
+    assert 8 < bits_per_weight("int8") == bits_per_weight("fp8") < 8.02
+    assert bits_per_weight("bf16") == 16
+
+
+def test_grouped_queries_and_bytes_of_the_cache_scale_it() -> None:
+    grouped = serving()
+    ungrouped = replace(grouped, model=replace(grouped.model, kv_heads=grouped.model.heads))
+    assert cache_bytes(ungrouped) == 4 * cache_bytes(grouped)
+    assert 2 * cache_bytes(replace(grouped, cache="fp8")) == cache_bytes(grouped)
+    assert cache_bytes(replace(grouped, batch=3, context=5)) == 15 * 128 * 1024
+
+
+def test_tensor_parallel_gpus_share_weights_and_cache_but_not_norms_and_single_heads() -> None:
+    whole = serving()
+    norms = 2 * whole.model.norm_weights
+    for gpus in (2, 4, 8):
+        part = replace(whole, gpus=gpus)
+        assert weight_bytes(part) - norms == pytest.approx((weight_bytes(whole) - norms) / gpus, abs=1)
+        assert cache_bytes(part) == cache_bytes(whole) // gpus
+    sixteen, eight = replace(whole, gpus=16), replace(whole, gpus=8)
+    assert cache_bytes(sixteen) == cache_bytes(eight)  # 8 KV heads: each is on two GPUs
+    assert weight_bytes(sixteen) > weight_bytes(eight) / 2
+
+
+servings = st.builds(
+    lambda model, precision, cache, batch, context: Serving(
+        model.parameters, WEIGHT_FORMATS[precision], cache, model, batch, context
+    ),
+    st.sampled_from(DECODERS),
+    st.sampled_from(list(WEIGHT_FORMATS)),
+    st.sampled_from(list(CACHE_BYTES)),
+    st.integers(1, 256),
+    st.integers(1, 131072),
+)
+
+
+@settings(deadline=None, derandomize=True)
+@given(servings, st.integers(6, 288))
+def test_what_fits_does_and_one_more_sequence_or_token_does_not(wanted: Serving, gib: int) -> None:
+    memory = gib * GIB
+    found = fit_inference(wanted, memory)
+    on = replace(wanted, gpus=found.gpus)
+    low, high = found.needed_bytes
+    assert (low, high) == needed_for_inference(on)
+    assert inference_parts(on).total < low < high
+    assert found.gpus in possible_gpus(wanted.model)
+    if found.word in ("fits", "several GPUs"):
+        assert high <= memory
+        assert found.largest_batch >= wanted.batch
+        assert found.longest_context >= wanted.context
+    else:
+        assert high > memory
+        assert found.largest_batch < wanted.batch
+    assert (found.gpus > 1) == (found.word == "several GPUs")
+    one_more = replace(on, batch=found.largest_batch + 1)
+    assert found.largest_batch == MOST_BATCH or needed_for_inference(one_more)[1] > memory
+    one_longer = replace(on, context=found.longest_context + 1)
+    assert found.longest_context == MOST_CONTEXT or needed_for_inference(one_longer)[1] > memory
+
+
+def test_what_was_not_stated_is_taken_from_a_published_model_and_noted() -> None:
+    found = inference_report(InferenceWish(params="8B"))
+    assert found.serving.model.name == "Llama 3.1 8B"
+    assert found.serving.params == 8 * 10**9
+    assert found.notes == ("32 layers x 8 KV heads x 128 as in Llama 3.1 8B", "8192 tokens")
+    long = inference_report(InferenceWish(params="8B", context="1e6"))
+    assert "trained for 131072 tokens" in long.notes[-1]
+    stated = inference_report(InferenceWish(layers="32", width="4096", kv_heads="8", vocabulary="32000"))
+    assert stated.serving.model.heads == 32
+    assert cache_bytes(stated.serving) == cache_bytes(found.serving)
+    far = inference_report(InferenceWish(params="1e13"))
+    assert any("a guess" in note for note in far.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        ({"params": None}, "the size of the model is missing", "--params"),
+        ({"params": "many"}, "--params: must be a whole number, got 'many'", "8e9|7e9"),
+        ({"precision": "int3"}, "--precision: unknown precision 'int3'", "did you mean int"),
+        ({"precision": "amp"}, "--precision: unknown precision 'amp'", "without --infer also amp"),
+        ({"cache_precision": "int4"}, "--kv-precision: unknown kv-precision 'int4'", "one of fp32"),
+        ({"gpus": "3"}, "--gpus 3: 32 attention heads do not split evenly", "one of 1, 2, 4, 8, 16, 32"),
+        ({"gpus": "0"}, "--gpus: 0 is out of range", "from 1"),
+        ({"kv_heads": "5"}, "--kv-heads 5: does not divide the 32 attention heads", "one of 1, 2"),
+        ({"layers": "12"}, "--layers and --width", "both"),
+        ({"layers": "12", "width": "100", "head_dim": "64"}, "--head-dim 64: does not divide", "64"),
+        ({"gpu": "H210"}, "--gpu: unknown GPU 'H210'", "H200"),
+        ({"context": "-1"}, "--context: must", "2048"),
+    ],
+)
+def test_each_bad_value_is_an_error_that_names_it(
+    change: dict[str, str | None], message: str, hint: str
+) -> None:
+    with pytest.raises(GputuiError) as caught:
+        inference_report(replace(InferenceWish(params="8B"), **change))  # type: ignore[arg-type]
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.message.startswith(message)
+    assert any(part in caught.value.hint for part in hint.split("|"))
