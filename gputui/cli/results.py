@@ -24,7 +24,7 @@ from gputui.model.units import (
     format_usd,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import case_order, run_headline
+from gputui.services.results.headline import case_order, run_headline, size_order
 from gputui.services.results.labels import (
     case_name,
     interval_words,
@@ -97,7 +97,7 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
         headings, *lines = _brief(page, rows, run)
         page.table(headings, lines, right=(1, 2, 3))
     metrics = _metric_rows(run)
-    has_metrics = room is None or len(rows) + len(metrics) + 2 <= room
+    has_metrics = not metrics or room is None or len(rows) + len(metrics) + 2 <= room
     if metrics and has_metrics:
         page.line()
         page.table(_METRIC_HEADINGS, metrics, right=(1,))
@@ -112,16 +112,22 @@ def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None
 
 
 def case_rows(measured: _Speeds, room: int | None) -> _Speeds:
-    """All if they fit; else the case of the headline, then those on a GPU, then the most important."""
+    """All if they fit; else the case of the headline, then those on a GPU, of each workload the largest."""
     if room is None or len(measured) <= room:
         return measured
-    ordered = sorted(measured, key=lambda pair: case_order(pair[0].case))
-    kept = [
-        id(case) for case, _ in sorted(ordered, key=lambda pair: pair[0].case.variant.device_class != "gpu")
-    ]
-    first = id(ordered[0][0])
-    kept = [first, *(place for place in kept if place != first)][:room]
-    return [pair for pair in measured if id(pair[0]) in kept]
+    sizes: dict[tuple[str, str], int] = {}
+    for case in (result.case for result, _ in measured):
+        key = case.work.workload, case.variant.device_class
+        sizes[key] = min(sizes.get(key, size_order(case)), size_order(case))
+    main = min(measured, key=lambda pair: case_order(pair[0].case))
+
+    def place(pair: tuple[CaseResult, SpeedEstimate]) -> tuple[bool, bool, bool, tuple[int, ...]]:
+        case = pair[0].case
+        is_largest = size_order(case) == sizes[case.work.workload, case.variant.device_class]
+        return pair is not main, case.variant.device_class != "gpu", not is_largest, case_order(case)
+
+    kept = {id(pair) for pair in sorted(measured, key=place)[:room]}
+    return [pair for pair in measured if id(pair) in kept]
 
 
 def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:

@@ -213,14 +213,10 @@ def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen:
 def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
     """Name what would disturb the measurement; on a terminal, ask. Raises GputuiError if the answer is no."""
     from gputui.cli.doctor import lines_of
-    from gputui.machine import join_gpu, nvml_addresses
-    from gputui.services.doctor.disturbances import disturbances
+    from gputui.services.doctor.disturbances import disturbances, gpus_of
 
     launches = [launch for request in prepared.requests for launch in request.plan.launches]
-    devices = {launch.device for launch in launches if launch.device.device_class == "gpu"}
-    addresses = nvml_addresses() if devices else ()
-    gpus = {join_gpu(addresses, device.visible, device.pci_address) for device in devices}
-    found = disturbances(prepared.machine, {index for index in gpus if not isinstance(index, Missing)})
+    found = disturbances(prepared.machine, gpus_of(launches, prepared.machine))
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 80
     for check in found:
         for line in lines_of(check, width):

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputui.analysis.health import BUSY_PCT, CONTENTION, GpuFinding, foreign_processes, health
+from gputui.machine import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Machine
+from gputui.model.plan import PlannedLaunch
 from gputui.services.live.snapshot import take_snapshot
 
 State = Literal["ok", "note", "problem", "unknown"]
@@ -48,6 +50,20 @@ def disturbances(
     checks += gpu_checks([gpu for gpu in sample.gpus if gpu.device in gpus], sample, current_user())
     checks += power_limit_checks(machine, gpus)
     return tuple(check for check in checks if check.state in ("note", "problem"))
+
+
+def gpus_of(launches: Iterable[PlannedLaunch], machine: Machine) -> set[int]:
+    """The driver's numbers of the GPUs that these launches use; all, where one of them is not known."""
+    devices = {launch.device for launch in launches if launch.device.device_class == "gpu"}
+    addresses = nvml_addresses() if devices else ()
+    found: set[int] = set()
+    for device in devices:
+        for visible in device.visible.split(","):
+            index = join_gpu(addresses, visible, device.pci_address)
+            if isinstance(index, Missing):
+                return {gpu.index for gpu in machine.gpus}
+            found.add(index)
+    return found
 
 
 def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:

@@ -53,10 +53,15 @@ def case_order(case: Case) -> tuple[int, ...]:
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
         variant.mode != "eager",
-        index_in(_SIZES, case.work.size.partition("-")[0]),
+        size_order(case),
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
     )
+
+
+def size_order(case: Case) -> int:
+    """Sorts the largest size first."""
+    return index_in(_SIZES, case.work.size.partition("-")[0])
 
 
 def index_in(order: Sequence[str], value: str) -> int:

@@ -12,12 +12,14 @@ from monitor_samples import sample
 
 from gputui.analysis.health import BUSY_PCT
 from gputui.errors import GputuiError
+from gputui.machine import GpuAddress
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Layer
+from gputui.model.plan import PlannedDevice, PlannedLaunch
 from gputui.services.doctor.checks import SystemState, Terminal, judged, readiness
-from gputui.services.doctor.disturbances import Check, State, disturbances
+from gputui.services.doctor.disturbances import Check, State, disturbances, gpus_of
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
 QUIET: Mapping[str, Value] = {
@@ -332,6 +334,22 @@ def test_before_a_run_only_its_own_gpus_and_the_load_are_named_in_the_words_of_d
     by_doctor = {check.topic: check.found for check in judged(box)}
     assert found(0, 1).items() <= by_doctor.items()
     assert found(0)["GPU 0 heat"] == "84 °C before anything is measured, slowed from 87 °C on"
+
+
+def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addresses = [GpuAddress(index, f"GPU-ab{index}", "", ()) for index in range(3)]
+    monkeypatch.setattr("gputui.services.doctor.disturbances.nvml_addresses", lambda: addresses)
+    machine = make_box(3).machine
+
+    def launch(visible: str, device_class: str = "gpu") -> PlannedLaunch:
+        return PlannedLaunch(0, 0, (0,), PlannedDevice(device_class, "cuda", "H200", visible, ""), 1, 1.0)
+
+    assert gpus_of([launch("GPU-ab1"), launch("", "cpu")], machine) == {1}
+    assert gpus_of([launch("GPU-ab2,GPU-ab0")], machine) == {0, 2}
+    assert gpus_of([launch("1")], machine) == {0, 1, 2}
+    assert gpus_of([launch("", "cpu")], machine) == set()
 
 
 def test_a_load_that_is_over_disturbs_nothing() -> None:
