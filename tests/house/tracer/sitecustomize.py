@@ -1,12 +1,12 @@
-# ruff: noqa: PTH118, PTH119, PTH123, PTH115, PTH116, PTH208
+# ruff: noqa: PTH103, PTH110, PTH118, PTH119, PTH123, PTH115, PTH116, PTH208
 """Follows a planted value through every function of gputui in this process.
 
 Python imports this file by its name. It works where GPUTUI_WALK names a directory with `forms.json`: how the
 value looks on its way, each form a name with a list of texts or numbers. A function has the value when an
 argument or a returned object holds it in one of these forms. It got it from its caller, from a function it
 called, from an attribute that another function assigned, or from a file or pipe that another process wrote;
-the walk begins below the path given for the first form. The shortest way to each function counts, and of equally
-short ones the latest: what an attribute holds came by the last assignment.
+the walk begins below the path given for the first form. The shortest way to each function counts, and of
+equally short ones the latest: what an attribute holds came by the last assignment.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class Tracer:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Called by Python at every call and return."""
+        if sys.is_finalizing():
+            return  # a daemon thread that Python ended may have the lock
         if event == "c_call":
             name = argument.__name__
             if name in (_WRITES, _READS):
@@ -260,7 +262,7 @@ class Tracer:
         found: list[Way] = []
         try:
             with open(self._log, encoding="utf-8") as file:
-                lines = file.read().splitlines()
+                lines = file.read().split("\n")[:-1]  # without one that is being written
         except FileNotFoundError:
             return None
         for line in lines:
