@@ -89,6 +89,8 @@ class Tracer:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Called by Python at every call and return."""
+        if sys.is_finalizing():
+            return  # a daemon thread that Python ended may have the lock
         if event == "c_call":
             name = argument.__name__
             if name in (_WRITES, _READS):
@@ -260,7 +262,7 @@ class Tracer:
         found: list[Way] = []
         try:
             with open(self._log, encoding="utf-8") as file:
-                lines = file.read().splitlines()
+                lines = file.read().split("\n")[:-1]  # without one that is being written
         except FileNotFoundError:
             return None
         for line in lines:
