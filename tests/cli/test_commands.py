@@ -91,7 +91,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, bare_python: Path) -> Watc
     link = place / "other-python"
     link.symlink_to(bare_python)
     ours, theirs = pty.openpty()
-    words = ["run", "spin.toml", "--db", "a.db", "--label", "[b]two[/b]", "--price", "1.5", "--json"]
+    words = ["run", "--yes", "spin.toml", "--db", "a.db", "--label", "[b]two[/b]", "--price", "1.5", "--json"]
     words += ["--python", str(bare_python), "--python", str(link)]
     with (place / "results.json").open("wb") as results:
         run = subprocess.Popen(

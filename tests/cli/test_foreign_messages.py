@@ -174,6 +174,7 @@ def test_show_says_where_the_messages_are_only_where_they_are(tmp_path: Path) ->
     (run_dir,) = run_directories().iterdir()
     there = "".join(gputui("show", "latest", tmp_path / "a.db").stdout.split())
     assert f"logsofitsworkers,withthemessages:{run_dir / 'logs'}" in there
-    elsewhere = gputui("show", "latest", tmp_path / "a.db", env={"GPUTUI_STATE": str(tmp_path / "other")})
+    shown = ("show", "latest", tmp_path / "a.db", "--verbose")
+    elsewhere = gputui(*shown, env={"GPUTUI_STATE": str(tmp_path / "other")})
     assert "logs of its workers" not in elsewhere.stdout
     assert LOG in " ".join(elsewhere.stdout.split())

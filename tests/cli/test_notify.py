@@ -24,7 +24,7 @@ def test_a_failure_and_the_end_ring_on_a_terminal(
     monkeypatch.setenv("TERM", "tmux-256color" if has_tmux else "xterm-256color")
     if has_tmux:
         monkeypatch.setenv("TMUX", "/tmp/nowhere,1,0")
-    terminal = Terminal("run", fails, "--notify", "--db", fails.with_name("a.db"))
+    terminal = Terminal("run", "--yes", fails, "--notify", "--db", fails.with_name("a.db"))
     assert terminal.end() == 1
     name = only_run_dir().name[-8:].encode()
     failed, finished = b"run %s: command:bad cpu failed" % name, b"run %s finished" % name
@@ -42,7 +42,7 @@ def test_where_is_no_terminal_nothing_is_sent_and_without_the_option_neither(
     monkeypatch.setenv("TERM", "xterm-256color")
     done = gputui("run", fails, "--notify", "--db", fails.with_name("a.db"))
     assert done.returncode == 1
-    terminal = Terminal("run", fails, "--db", fails.with_name("a.db"))
+    terminal = Terminal("run", "--yes", fails, "--db", fails.with_name("a.db"))
     assert terminal.end() == 1
     for output in (done.stdout.encode(), done.stderr.encode(), terminal.seen):
         assert b"\x07" not in output

@@ -82,7 +82,7 @@ def test_the_line_names_run_case_and_block_and_is_rewritten_at_most_once_a_secon
     rate = format_rate(speed_of_launch(case, measurement.blocks), case.unit)
     name = f"[2] {case.name}"
     assert drawn == [
-        f"0:00 ~120:00 left {name}: block 1, {rate}",
-        f"0:01 ~119:58 left {name}: block 4, {rate}",
+        f"0:00 ~0:03 left {name}: block 1, {rate}",
+        f"0:01 ~0:03 left {name}: block 4, {rate}",
     ]
     assert last == ""

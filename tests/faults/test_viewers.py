@@ -115,7 +115,7 @@ def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(tmp_path: Pa
     db = tmp_path / "a.db"
     if command == "attach":
         detached(profile, db)
-    viewer = Terminal("attach") if command == "attach" else Terminal("run", profile, "--db", db)
+    viewer = Terminal("attach") if command == "attach" else Terminal("run", "--yes", profile, "--db", db)
     viewer.wait_for(b"block")
     viewer.close()
     assert viewer.end() == 129
@@ -129,7 +129,7 @@ def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(tmp_path: Pa
 def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_path: Path) -> None:
     profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
-    viewer = Terminal("run", profile, "--db", db)
+    viewer = Terminal("run", "--yes", profile, "--db", db)
     viewer.wait_for(b"block")
     viewer.type(b"\x1c")
     assert viewer.end() == 0
@@ -145,7 +145,7 @@ def test_ctrl_backslash_leaves_the_run_and_ctrl_c_in_another_viewer_ends_it(tmp_
 def test_a_viewer_outlives_its_supervisor_and_stores_what_is_finished(tmp_path: Path) -> None:
     profile = write_long_profile(tmp_path / "spin.toml")
     db = tmp_path / "a.db"
-    viewer = start_gputui("run", profile, "--db", db)
+    viewer = start_gputui("run", "--yes", profile, "--db", db)
     wait_until(lambda: (tmp_path / "spin.toml").exists() and _has_run(), "no run")
     run_dir = only_run_dir()
     wait_for_launch(run_dir, 2)

@@ -286,7 +286,7 @@ def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
     for a, b in ((quiet, crowded), (crowded, quiet)):
         verdict = only_row(compared(a, b=(b,))).verdict
         assert verdict.word == "inconclusive"
-        assert "in 30 % of " in verdict.reason
+        assert "for 30 % of " in verdict.reason
 
 
 # Group means
