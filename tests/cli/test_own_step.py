@@ -49,7 +49,7 @@ def test_a_step_is_measured_stored_and_compared_like_ours(step: Path, tmp_path: 
         step.write_text(STEP.replace("version=1", f"version={version}"))
         done = gputui("run", step, "--db", tmp_path / f"{name}.db", "--launches", "1", "--blocks", "5")
         assert done.returncode == 0, done.stderr
-        assert "step:hashing mini cpu fp32 all cores" in done.stdout
+        assert "step:hashing " in done.stdout
     (case,) = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert case["speed"]["units_per_s"] > 0
     compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
