@@ -31,23 +31,27 @@ from gputui.services.results.labels import (
 
 def side_words(side: Side, ignore: str, width: int) -> str:
     """A side in one line: name, box, torch, price, launches, day; the last are dropped if it is narrow."""
+    parts = [part for part in side_parts(side, ignore) if part]
+    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
+        parts.pop()
+    return "  ".join(parts)
+
+
+def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
+    """A side's name, box, torch, price, launches and day; empty where unknown."""
     run = side.run
     launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
     few, most = min(launches), max(launches)
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
-    parts = [
+    return (
         side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
         where + device_words(run),
         torch_words(run),
         "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
         f"{most} launch{'es' if most != 1 else ''}" if few == most else f"{few} to {most} launches",
         day(run),
-    ]
-    parts = [part for part in parts if part]
-    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
-        parts.pop()
-    return "  ".join(parts)
+    )
 
 
 def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gputui.analysis.attribution import Attribution
 from gputui.model.case import Case
-from gputui.model.units import counted, format_usd
+from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.forest import forest_axis
 from gputui.services.compare.headline import main_row
@@ -34,6 +34,7 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import (
     Naming,
     TextTable,
@@ -172,12 +173,8 @@ def _next_lines(answer: Answer, comparison: Comparison) -> list[str]:
     """What would settle the main case, as a command for each box; else how many rows are open."""
     steps = answer.headline.steps
     if steps:
-        minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
-        usd = [step.usd for step in steps]
-        money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
-        each = " on each box" if len(steps) > 1 else f" on the box of {steps[0].box}"
         return [
-            f"to tell, about {minutes} min{each}{money}:",
+            f"to tell, {effort_words(steps)}:",
             *(f"{step.box}$ {step.command}" for step in steps),
         ]
     undecided = [row for row in comparison.rows if row.rate.word == "inconclusive"]

@@ -16,12 +16,12 @@ from gputui.model.journal import Price
 from gputui.services.compare.csv import comparisons_as_csv
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
+from gputui.services.compare.html_elements import safe
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.markdown import comparisons_as_markdown, escaped
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.compare.row_text import change_text, verdict_text
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.svg import safe
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 
@@ -68,7 +68,8 @@ def test_every_form_says_the_same_of_a_row(
 
     assert "".join(headline.text.split()) in "".join(wide.split())
     assert escaped(headline.text) in markdown
-    assert safe(headline.text).encode("ascii", "xmlcharrefreplace").decode() in page
+    for sentence in headline.sentences:
+        assert safe(sentence).encode("ascii", "xmlcharrefreplace").decode() in page
     for row, row_json, line in zip(comparison.rows, plain["rows"], lines, strict=True):
         name, change, word = (
             row.case.work.workload,
