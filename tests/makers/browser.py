@@ -25,20 +25,24 @@ OVERLAPS = """
     if (!node.textContent.trim() || !node.parentElement.checkVisibility()) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
-    for (const box of range.getClientRects())
-      if (box.width > 1 && box.height > 1) words.push([node.textContent.trim(), box]);
+    const within = node.parentElement.closest('.wide')?.getBoundingClientRect();
+    for (const {left, top, right, bottom} of range.getClientRects()) {
+      const box = within ? {left: Math.max(left, within.left), right: Math.min(right, within.right), top, bottom}
+        : {left, right, top, bottom};
+      if (box.right - box.left > 1 && bottom - top > 1) words.push([node.textContent.trim(), box]);
+    }
   }
   for (let i = 0; i < words.length; i++) for (let j = i + 1; j < words.length; j++) {
     const [a, b] = [words[i][1], words[j][1]];
     const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
     const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-    if (across > 1 && down > 0.3 * Math.min(a.height, b.height))
+    if (across > 1 && down > 0.3 * Math.min(a.bottom - a.top, b.bottom - b.top))
       found.push(words[i][0] + ' | ' + words[j][0]);
   }
   return found;
 })()
 """
-"""Pairs of texts whose boxes cover each other."""
+"""Pairs of texts whose boxes cover each other, as far as a table that scrolls shows them."""
 OUTSIDE = """
 (() => {
   const found = [];

@@ -17,7 +17,7 @@ from gputui.services.compare.html_elements import safe
 
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _TICKS_BELOW = (0.99, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
-_BETWEEN_TICKS_PCT = 13.0
+_BETWEEN_TICKS_PCT = 14.0
 """Of the axis: a label has room in it on a phone."""
 _AT_THE_END_PCT = 6.0
 """A label nearer to an end of the axis would stick out."""
