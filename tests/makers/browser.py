@@ -27,8 +27,8 @@ OVERLAPS = """
     range.selectNodeContents(node);
     const within = node.parentElement.closest('.wide')?.getBoundingClientRect();
     for (const {left, top, right, bottom} of range.getClientRects()) {
-      const box = within ? {left: Math.max(left, within.left), right: Math.min(right, within.right), top, bottom}
-        : {left, right, top, bottom};
+      const box = {left, right, top, bottom};
+      if (within) box.left = Math.max(left, within.left), box.right = Math.min(right, within.right);
       if (box.right - box.left > 1 && bottom - top > 1) words.push([node.textContent.trim(), box]);
     }
   }
