@@ -37,6 +37,7 @@ BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %
 FALSE_DISCOVERY_RATE = 0.05
 LAUNCHES_MEASURED = 3  # from this many launches a side, their spread is measured, not assumed
 _BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % needs
+MOST_RUNS = 10
 MOST_LAUNCHES = 20  # more are not worth it: a difference that needs them is too small to matter
 _Z = normal_quantile(0.975)
 ONE_RUN = Spread(0.0, math.inf)
@@ -668,6 +669,18 @@ def launches_needed(estimate: RatioEstimate, limit: float) -> int | Missing:
     if left * MOST_LAUNCHES < launches * needed:
         return Missing(f"it takes more than {MOST_LAUNCHES} launches a side")
     return math.ceil(launches * needed / left)
+
+
+def runs_needed(estimate: RatioEstimate, limit: float) -> int | Missing:
+    """How many times the runs of each side, of as many launches, would tell the ratio from `limit`.
+
+    Missing if that is more than anybody should wait for.
+    """
+    half = math.log(estimate.high / estimate.low) / 2
+    distance = abs(math.log(estimate.ratio / limit))
+    if distance * math.sqrt(MOST_RUNS) < half:
+        return Missing(f"it takes more than {MOST_RUNS} times the runs")
+    return math.ceil((half / distance) ** 2)
 
 
 def _prior_method(a: _Side, b: _Side) -> str:

@@ -1,8 +1,8 @@
 """False calls, coverage and power of `compare` by simulation: moderated variances beside what they replaced.
 
-Tables of twelve rows of two boxes; blocks scatter within launches, launches within runs, and runs within a box,
-where a run moves all its rows alike. Before: Welch's t from three launches, else an assumed launch sd of 10 %,
-and nothing for runs.
+Tables of twelve rows of two boxes; blocks scatter within launches, launches within runs, and runs within a
+box, where a run moves all its rows alike. Before: Welch's t from three launches, else an assumed launch sd of
+10 %, and nothing for runs.
 
     python tests/benchmarks/power.py [--tables 300] [--only 'three launches']
 """
@@ -188,9 +188,7 @@ def now(a: Box, b: Box, setting: Setting) -> Judged:
 
 def _known(one: Box, setting: Setting, name: str) -> tuple[list[Spread | None], Spread]:
     scatters = [[launch_scatter(row.tolist(), prior_sd=TABLE_SD) for row in run] for run in one]
-    by_run = [
-        {row: s for row, s in enumerate(of_run) if isinstance(s, Scatter)} for of_run in scatters
-    ]
+    by_run = [{row: s for row, s in enumerate(of_run) if isinstance(s, Scatter)} for of_run in scatters]
     relative = [
         {row: replace(s, variance=s.variance / TABLE_SD**2) for row, s in of_run.items()}
         for of_run in by_run
@@ -252,7 +250,7 @@ def before(a: Box, b: Box, setting: Setting) -> Judged:
     ]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _rounded(df: float) -> float:
     return round(df, 2)
 

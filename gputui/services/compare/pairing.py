@@ -97,7 +97,7 @@ class SideCase:
     @property
     def run_spread(self) -> Spread:
         """Of the mean of its launches, because they are of one run, or of a few that were pooled."""
-        launches = Counter(m.launch_id // _MORE_THAN_LAUNCHES for m in self.result.measurements)
+        launches = _launches_by_run(self.result)
         share = math.fsum(count**2 for count in launches.values()) / max(launches.total(), 1) ** 2
         spread = self.variation.run_spread(self.result)
         return replace(spread, variance=spread.variance * share)
@@ -479,6 +479,16 @@ def _latest_cases(runs: Iterable[Run]) -> tuple[SideCase, ...]:
 def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
     latest = _latest_cases(runs)
     return tuple(_pooled(case, runs) for case in latest) if pool else latest
+
+
+def runs_in(result: CaseResult) -> int:
+    """How many runs the launches of a case are from."""
+    return max(len(_launches_by_run(result)), 1)
+
+
+def _launches_by_run(result: CaseResult) -> Counter[int]:
+    measured = (m for m in result.measurements if m.outcome == "ok")
+    return Counter(m.launch_id // _MORE_THAN_LAUNCHES for m in measured)
 
 
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
