@@ -108,7 +108,7 @@ def test_a_right_profile_is_read_as_it_is_written() -> None:
         ('["mini", "base"]', '"mini"', ["case 1: gemm: sizes: 'mini'", "a list of mini, base, large"]),
         ('["mini", "base"]', '[["mini"]]', ["case 1: gemm: sizes: ['mini']", "mini, base, large"]),
         ("budget_s = 60", "budget_s = 0", ["budget_s: 0", "a number from 1 to 86400"]),
-        ("budget_s = 60", "budget_s = 60\nstartup_share = 2", ["startup_share: 2", "a number from 0.01 to 1"]),
+        ("budget_s = 60", "budget_s = 60\nstartup_share = 2", ["startup_share: 2", "from 0.01 to 1"]),
         ("budget_s = 60", "budget_s = -60", ["budget_s: -60", "from 1 to 86400"]),
         ("budget_s = 60", "budget_s = nan", ["budget_s: nan", "from 1 to 86400"]),
         ("budget_s = 60", "budget_s = inf", ["budget_s: inf", "from 1 to 86400"]),
