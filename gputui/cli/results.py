@@ -36,7 +36,7 @@ from gputui.services.results.labels import (
     short_case_name,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import uses_of
+from gputui.services.results.roofline import peak_share, uses_of
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.text_tables import Page, add_row, flowing, table, table_width
 
@@ -135,15 +135,15 @@ def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
     there is no room."""
     common = shared_case_words(case.case for case, _ in measured)
     unsaid = [*common, "gpu"]  # beside cases on a CPU the others need no word
-    shares = [_peak_share(case, run) for case, _ in measured]
+    shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
     columns = [
         [f"case ({' '.join(common)})" if common else "case"]
         + [short_case_name(case.case, unsaid, is_short=True) for case, _ in measured],
         ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
         ["95 %", *(interval_words(speed) for _, speed in measured)],
     ]
-    peaks = ["of peak", *(share[1] if share else "—" for share in shares)]
-    bars = ["", *("━" * round(min(share[0], 1.0) * _BAR) if share else "" for share in shares)]
+    peaks = ["of peak", *(share.text if share else "—" for share in shares)]
+    bars = ["", *("━" * round(min(share.share, 1.0) * _BAR) if share else "" for share in shares)]
     costs = _costs(measured, run.summary.price)
     with_peaks = [*columns, peaks] if any(shares) else columns
     with_costs = [*with_peaks, costs] if any(costs[1:]) else with_peaks
@@ -153,24 +153,6 @@ def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
         if table_width(lines, page.encoding) <= page.width:
             break
     return lines
-
-
-def _peak_share(case: CaseResult, run: Run) -> tuple[float, str] | None:
-    """The larger of the shares of compute and memory that it used, and that in words.
-
-    Of the data sheet's peaks; where those are not known, of this box's peak tests: `61 % of gemm`.
-    """
-    uses = uses_of(case, run.cases, run.summary.machine)
-    of_sheet = [(use.of_sheet, "") for use in uses if not isinstance(use.of_sheet, Missing)]
-    of_test = [
-        (use.of_measured, " of gemm" if use.unit == "flop" else " of membw")
-        for use in uses
-        if not isinstance(use.of_measured, Missing)
-    ]
-    if not of_sheet and not of_test:
-        return None
-    share, of = max(of_sheet or of_test)
-    return share, f"{format_percent(share)}{of}"
 
 
 def _costs(measured: _Speeds, price: Price | Missing) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, monotonic_ns
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
@@ -21,6 +21,7 @@ from gputui.services.results.labels import case_name, interval_words, outcome_wo
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
+from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.process import (
     LiveRun,
@@ -31,7 +32,7 @@ from gputui.services.runs.process import (
     stop,
     wait_until_begun,
 )
-from gputui.services.runs.progress import LogTail, ProgressTracker, box_now
+from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
 from gputui.services.support.error_log import keep_error
@@ -210,6 +211,7 @@ class BackgroundTasks:
         holder = read_holder(runs[0].run_dir)
         is_here = holder is not None and holder.boot_id == boot_id()
         progress = ProgressTracker(plans, is_of_this_clock=is_here)
+        histories = [HistoryReader(run.run_dir) for run in runs] if is_here else []
         told_s = 0.0
         for index, line in follow(runs, TELL_EVERY_S):
             if ends.is_set():
@@ -218,8 +220,8 @@ class BackgroundTasks:
                 progress.hear(index, line)
             if monotonic() - told_s >= TELL_EVERY_S and (line is None or told_s):
                 told_s = monotonic()
-                self._show_progress(runs, progress, ends, is_here=is_here)
-        self._show_progress(runs, progress, ends, is_here=is_here)
+                self._show_progress(runs, progress, ends, histories)
+        self._show_progress(runs, progress, ends, histories)
         ended = _finished(runs, progress, group)
         self._started.pop(run_id, None)
         if ended.wrong is not None:
@@ -227,12 +229,18 @@ class BackgroundTasks:
         self._say_unless(ends, lambda model: model.know_ended(ended))
 
     def _show_progress(
-        self, runs: tuple[LiveRun, ...], progress: ProgressTracker, ends: threading.Event, *, is_here: bool
+        self,
+        runs: tuple[LiveRun, ...],
+        progress: ProgressTracker,
+        ends: threading.Event,
+        histories: Sequence[HistoryReader],
     ) -> None:
-        under_way = next((run for index, run in enumerate(runs) if index not in progress.ended), runs[-1])
+        """`histories` of the runs; empty if they are not of this boot, so that their clock is another."""
+        under_way = next((index for index in range(len(runs)) if index not in progress.ended), len(runs) - 1)
         picture = progress.picture()
         words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
-        picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
+        devices = histories[under_way].poll(monotonic_ns()) if histories else ()
+        picture = replace(picture, devices=devices, last_words=words)
         self._say_unless(ends, lambda model: model.know_progress(runs[0].run_id, picture))
 
     def _in_full(self, said: LogTail, run: LiveRun) -> LogTail:
