@@ -23,7 +23,7 @@ class Depth(IntEnum):
 FAMILIES: tuple[str, ...] = ("compute", "memory", "power", "clock", "link")
 """What a figure is about, by hue; `clock` is also for temperatures, `link` also for the host.
 
-The name alone is for figures and gauges. With a tone from 1 to TONES (`compute 1`) it is for the body of a chart.
+The name alone is for figures and gauges; with a tone from 1 to TONES (`compute 1`), for the body of a chart.
 """
 TONES = 4
 """Tones of a chart's body, from its lowest row (1) to its highest."""
@@ -103,7 +103,7 @@ _SELECTED: Mapping[Depth, tuple[str, str]] = {
     Depth.TRUE: ("#eeeeee", "on #262626"),
     Depth.LIGHT: ("color(16)", "on color(254)"),
 }
-"""Plain text and background of the selected row. Both are set: either alone may equal the terminal's other one."""
+"""Plain text and background of the selected row; both, because the terminal's own text may be as dark."""
 
 
 def _mixed(low: str, high: str, share: float) -> str:

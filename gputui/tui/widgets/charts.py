@@ -1,7 +1,6 @@
 """Charts, gauges and histories made of characters.
 
-What is made of blocks and lines is translated by `in_ascii`, with the rest of its line; braille has a version of its
-own.
+Blocks and lines are translated by `in_ascii`, with the rest of their line; braille has a separate version.
 """
 
 from __future__ import annotations
@@ -137,8 +136,8 @@ def gauge(value: float | None, high: float, width: int) -> tuple[str, str]:
 def area(values: Sequence[float | None], high: float, rows: int = 1) -> tuple[str, ...]:
     """Values as columns that rise from below, a row of characters per line, top first.
 
-    The lowest eighth shows that there is a reading, so 0 has it and None has not. An eighth above a full column
-    stays free, so that it does not touch the row above.
+    The lowest eighth shows that there is a reading: 0 has it, None has not. The highest stays free, so that a
+    full column does not touch the row above.
     """
     eighths = [0 if value is None else level_of(value, high, 8 * rows - 1) for value in values]
     columns = [_column(level, rows) for level in eighths]
@@ -146,7 +145,7 @@ def area(values: Sequence[float | None], high: float, rows: int = 1) -> tuple[st
 
 
 def body_styles(family: str, rows: int) -> tuple[str, ...]:
-    """The style of each row of an area, top first: a tone that rises softly, the lowest where there is one row."""
+    """The style of each row of an area, top first: tones that rise softly; a single row has the lowest."""
     if rows == 1:
         return (f"{family} 1",)
     return tuple(f"{family} {1 + round(row / (rows - 1) * (TONES - 1))}" for row in reversed(range(rows)))

@@ -1,4 +1,4 @@
-"""Every text is readable at 256 colours and more, on dark and on light terminals: its contrast is 4.5 (WCAG)."""
+"""Every text is readable on dark and on light terminals, from 256 colours on: its contrast is 4.5 (WCAG)."""
 
 from __future__ import annotations
 
