@@ -31,7 +31,7 @@ from gputui.model.result import CaseResult, Measurement
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_rate, format_spread
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S
-from gputui.services.results.labels import interval_words
+from gputui.services.results.labels import interval_words, shared_case_words, short_case_name
 from gputui.services.results.roofline import PeakShare, peak_share
 from gputui.services.results.throughput import speed_of
 from gputui.services.runs.device_history import DeviceHistory
@@ -160,6 +160,8 @@ class CaseProgress:
     """What it reaches of a peak; None if that is unknown."""
     of_launch: float = 0.0
     """How much of the launch in progress is done, 0 to 1."""
+    short_name: str = ""
+    """Without the words that all cases of its run share."""
 
     @property
     def is_now(self) -> bool:
@@ -242,7 +244,9 @@ class ProgressSnapshot:
     machine: Machine | None = None
     """The box, once the journal has it."""
     under_test: int | None = None
-    """Index of the GPU on which a worker is at work, HOST for the CPU; None between launches."""
+    """Index of the GPU on which a worker is or was last at work, HOST for the CPU; None before the first."""
+    shared_words: str = ""
+    """The words that the names of all cases share, as `mini cpu`."""
     devices: tuple[DeviceHistory, ...] | Missing = ()
     """What the sampler has read, the host first."""
     last_words: tuple[LogTail, ...] = ()
@@ -335,6 +339,7 @@ class ProgressTracker:
         self._plans = plans
         self._started_ns: dict[int, int] = {}
         self._machines: dict[int, Machine] = {}
+        self._under_test: int | None = None
         self._rates: dict[tuple[int, int], _Rate] = {}
         self._timed: tuple[int, int] | None = None
         self._events: list[Happened] = []
@@ -360,6 +365,9 @@ class ProgressTracker:
             for case in plan.cases
         }
 
+        planned = [case.case for case in self._cases.values() if case.launches]
+        self._shared = shared_case_words(planned) if len(planned) > 1 else []
+
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
         self.pace.hear(index, line)
@@ -375,6 +383,10 @@ class ProgressTracker:
             state = "profiling" if line.purpose == PROFILED else "starting"
             for case_id in line.case_ids:
                 self._become(index, case_id, state)
+                planned = self._cases.get((index, case_id))
+                if planned is not None:
+                    on_gpu = planned.case.variant.device_class == "gpu"
+                    self._under_test = planned.device_index if on_gpu else HOST
             names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
             self._launched[index, line.launch_id] = names
         elif isinstance(line, CaseWarm):
@@ -419,7 +431,8 @@ class ProgressTracker:
             is_storing=is_storing,
             share_done=1.0 if is_storing else _share(passed_s, left_s),
             machine=self._machines.get(self._now[0] if self._now else 0),
-            under_test=self._under_test(),
+            under_test=self._under_test,
+            shared_words=" ".join(self._shared),
             last_words=tuple(self._last_words),
         )
 
@@ -427,14 +440,6 @@ class ProgressTracker:
     def _now(self) -> tuple[int, int] | None:
         """Run and number of a case that a worker is executing."""
         return next((key for key, case in self._cases.items() if case.is_now), None)
-
-    def _under_test(self) -> int | None:
-        if self._now is None:
-            return None
-        case = self._cases[self._now]
-        if case.case.variant.device_class == "gpu":
-            return case.device_index
-        return HOST
 
     def _progress_of(self, index: int, case_id: int) -> CaseProgress:
         case, rate = self._cases[index, case_id], self._rate(index, case_id)
@@ -450,6 +455,7 @@ class ProgressTracker:
             rate.spread,
             rate.peak,
             case.of_launch,
+            self._short_name(index, case_id),
         )
 
     def _launched_case(self, index: int, case_id: int, launch_id: int) -> _Launched | None:
@@ -487,8 +493,8 @@ class ProgressTracker:
             return
         rate = self._rate(index, line.case_id)
         words = " ".join(filter(None, (rate.rate, rate.spread)))
-        launch = f" after launch {case.done} of {case.launches}" if case.done < case.launches else ""
-        self._note(index, line.t_ns, "info", f"{name} ok{launch}: {words}" if words else f"{name} ok{launch}")
+        done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {case.launches} ok"
+        self._note(index, line.t_ns, "info", f"{done}, {words}" if words else done)
 
     def _end_launch(self, index: int, line: LaunchEnd) -> None:
         for (run, _), case in self._cases.items():
@@ -524,8 +530,16 @@ class ProgressTracker:
         del self._events[:-EVENTS_KEPT]
 
     def _name(self, index: int, case_id: int) -> str:
-        name = clean_text(self._plans[index].cases[case_id].case.name)
-        return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
+        return self._numbered(index, self._plans[index].cases[case_id].case.name)
+
+    def _short_name(self, index: int, case_id: int) -> str:
+        """Without what all cases share; beside cases on a CPU the others need no word."""
+        case = self._plans[index].cases[case_id].case
+        return self._numbered(index, short_case_name(case, (*self._shared, "gpu"), is_short=True))
+
+    def _numbered(self, index: int, name: str) -> str:
+        """With the number of its run, if there are several."""
+        return clean_text(name) if len(self._plans) == 1 else f"[{index + 1}] {clean_text(name)}"
 
     def _rate(self, index: int, case_id: int) -> _Rate:
         """From all launches of a case, computed anew only when it has more blocks or another outcome."""

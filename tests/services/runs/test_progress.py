@@ -94,7 +94,7 @@ def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
     seen = progress.picture()
     assert seen.cases[0].state == "ok"
     ended, event = seen.events
-    assert ended.message.endswith("ok after launch 1 of 2")
+    assert ended.message.endswith(": launch 1 of 2 ok")
     assert event.message.endswith(r"failed: it broke\x1b[31m")
     assert event.at_s == 2.0
 
@@ -191,8 +191,9 @@ def test_a_case_shows_the_rate_and_the_interval_that_the_table_of_results_will_s
     stored: list[Measurement] = []
     for launch in range(2):
         timed = blocks(launch, 12, SECOND // (10 + launch))
-        for line in (*timed, CaseEnd(launch, 0, "ok", "", 12, SECOND)):
-            tracker.hear(0, line)
+        for block in timed:
+            tracker.hear(0, block)
+        tracker.hear(0, CaseEnd(launch, 0, "ok", "", 12, SECOND))
         stored.append(_measurement(launch, tuple(timed)))
         (shown,) = tracker.picture().cases
         speed = speed_of(CaseResult(0, case, None, "", "ok", "", tuple(stored)))
