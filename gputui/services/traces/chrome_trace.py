@@ -6,12 +6,13 @@ import gzip
 import json
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from io import BufferedReader
 from json.decoder import JSONDecodeError
 from pathlib import Path
-from typing import Any, BinaryIO  # Any: JSON that is not yet checked
+from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
 from gputui.worker.profiling.step_breakdown import TraceEvent
@@ -49,9 +50,16 @@ _KINDS = {
 KINDS = ("op", "range", "runtime", "kernel", "copy", "memset", "overhead")
 _NUMBER_OF = {kind: number for number, kind in enumerate(KINDS)}
 _ON_HOST = ("op", "range", "runtime", "overhead")
-_OLD_RANGES = ("ProfilerStep#", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel.forward", "nccl:")
+_OLD_RANGES = (
+    "ProfilerStep#",
+    "Optimizer.",
+    "enumerate(DataLoader)",
+    "DistributedDataParallel.forward",
+    "nccl:",
+)
 """Ranges that old traces list among the operators."""
 _SCALARS = ("Scalar", "ScalarList", "")
+_Scan = Callable[[str, int], tuple[Any, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class Trace:
 
     base_ns: int = 0
     """The earliest start, on the clock of the trace."""
+    epoch_ns: int = 0
+    """What that clock lacks to nanoseconds since 1970."""
     kind: array[int] = field(default_factory=lambda: array("b"))
     """Index into KINDS."""
     name: array[int] = field(default_factory=lambda: array("i"))
@@ -131,15 +141,17 @@ class Trace:
 def read_trace(path: Path, seen: Callable[[int, int], object] | None = None) -> Trace:
     """The events of a trace file, gzipped or not.
 
-    `seen` is called with the bytes of the file that were read and all there are. A file that ends in the middle is
-    read as far as it is whole. Raises GputuiError if it cannot be read or is no trace.
+    `seen` is called with the bytes of the file that were read and all there are. A file that ends in the
+    middle is read as far as it is whole. Raises GputuiError if it cannot be read or is no trace.
     """
     reading = _Reading(path)
     try:
         for event in _events_of(path, reading, seen):
             reading.take(event)
     except OSError as error:
-        raise GputuiError(f"{path} cannot be read: {error.strerror or error}", "check its path and rights") from error
+        raise GputuiError(
+            f"{path} cannot be read: {error.strerror or error}", "check its path and rights"
+        ) from error
     return reading.finished()
 
 
@@ -187,7 +199,13 @@ class _Reading:
         self._append(event, kind, name, start_ns, length_ns, arguments if isinstance(arguments, dict) else {})
 
     def _append(
-        self, event: dict[str, Any], kind: str, name: str, start_ns: int, length_ns: int, arguments: dict[str, Any]
+        self,
+        event: dict[str, Any],
+        kind: str,
+        name: str,
+        start_ns: int,
+        length_ns: int,
+        arguments: dict[str, Any],
     ) -> None:
         trace = self.trace
         on_host = kind in _ON_HOST
@@ -212,7 +230,9 @@ class _Reading:
             trace.thread.append(0)
             trace.device.append(_small(arguments.get("device", event.get("pid"))))
             trace.stream.append(_whole(arguments.get("stream")))
-        trace.correlation.append(0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation")))
+        trace.correlation.append(
+            0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
+        )
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
         trace.inputs.append(self._inputs(arguments) if kind == "op" else 0)
 
@@ -222,11 +242,15 @@ class _Reading:
         if not isinstance(dims, list) or not isinstance(types, list):
             return 0
         kept = [
-            (d, t) for d, t in zip(dims, types, strict=False) if isinstance(d, list) and d and t not in _SCALARS
+            (d, t)
+            for d, t in zip(dims, types, strict=False)
+            if isinstance(d, list) and d and t not in _SCALARS
         ]
         key = (
             ",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES],
-            ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[:_LONGEST_SHAPES],
+            ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
+                :_LONGEST_SHAPES
+            ],
         )
         number = self._shape.get(key)
         if number is None:
@@ -241,7 +265,10 @@ class _Reading:
             return
         if _whole(arguments.get("Device Type")) == 0:
             return  # of the host
-        allocated, reserved = _whole(arguments.get("Total Allocated")), _whole(arguments.get("Total Reserved"))
+        allocated, reserved = (
+            _whole(arguments.get("Total Allocated")),
+            _whole(arguments.get("Total Reserved")),
+        )
         trace = self.trace
         trace.peak_allocated_bytes = max(trace.peak_allocated_bytes or 0, allocated)
         trace.peak_reserved_bytes = max(trace.peak_reserved_bytes or 0, reserved)
@@ -264,7 +291,9 @@ class _Reading:
                 column[index] = t_ns - trace.base_ns
         self._take_head()
         for why, count in self._dropped.items():
-            self.damage.append(f"{count} {'events' if count > 1 else 'event'} left out: {'each ' if count > 1 else ''}{why}")
+            self.damage.append(
+                f"{count} {'events' if count > 1 else 'event'} left out: {'each ' if count > 1 else ''}{why}"
+            )
         trace.damage = tuple(self.damage)
         return trace
 
@@ -278,9 +307,16 @@ class _Reading:
             rank, ranks = distributed.get("rank"), distributed.get("world_size")
             trace.rank = rank if isinstance(rank, int) else None
             trace.ranks = ranks if isinstance(ranks, int) else None
+        epoch_ns = head.get("baseTimeNanoseconds")
+        trace.epoch_ns = epoch_ns if isinstance(epoch_ns, int) and 0 < epoch_ns < 2**62 else 0
         trace.versions = {
             key: str(head[key])
-            for key in ("cuda_runtime_version", "cuda_driver_version", "hip_runtime_version", "hip_driver_version")
+            for key in (
+                "cuda_runtime_version",
+                "cuda_driver_version",
+                "hip_runtime_version",
+                "hip_driver_version",
+            )
             if isinstance(head.get(key), int)
         }
 
@@ -298,7 +334,7 @@ def _device(described: dict[str, Any]) -> TraceDevice:
 
 def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object] | None) -> Iterator[Any]:
     """Each entry of `traceEvents`, and the rest of the document into `reading.head`."""
-    scan = json.JSONDecoder(parse_float=str, strict=False).scan_once
+    scan: _Scan = json.JSONDecoder(parse_float=str, strict=False).raw_decode
     text = _Text(path, reading, seen)
     if not text.more():
         raise GputuiError(f"{path} is empty", "name a trace written by export_chrome_trace")
@@ -307,9 +343,7 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
     if opening == "[":
         at += 1
     elif opening == "{":
-        at = yield from _head(path, text, at, scan, reading)
-        if at < 0:
-            return
+        at = _head(path, text, at, scan, reading)
     else:
         raise GputuiError(
             f"{path} is not JSON: it begins with {text.buffer[at : at + 20]!r}",
@@ -340,15 +374,15 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
         at = text.forgotten(at)
 
 
-def _head(
-    path: Path, text: _Text, at: int, scan: Callable[[str, int], tuple[Any, int]], reading: _Reading
-) -> Iterator[Any]:
-    """The members before `traceEvents`; returns the place of its first entry, or -1 if there is none."""
+def _head(path: Path, text: _Text, at: int, scan: _Scan, reading: _Reading) -> int:
+    """The members before `traceEvents`; returns the place of its first entry."""
     at = text.past_space(at + 1)
     while text.buffer[at : at + 1] not in ("}", ""):
         key = text.scanned(scan, at)
         if key is None or not isinstance(key[0], str):
-            raise GputuiError(f"{path} is not JSON: it cannot be read near its start", "export the trace once more")
+            raise GputuiError(
+                f"{path} is not JSON: it cannot be read near its start", "export the trace once more"
+            )
         at = text.past_space(key[1], ":")
         if key[0] == "traceEvents" and text.buffer[at : at + 1] == "[":
             return at + 1
@@ -363,10 +397,9 @@ def _head(
         f"{path} is not a trace of torch.profiler: it has no traceEvents",
         "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
     )
-    yield  # a generator, as its caller delegates to it
 
 
-def _tail(text: _Text, at: int, scan: Callable[[str, int], tuple[Any, int]], reading: _Reading) -> None:
+def _tail(text: _Text, at: int, scan: _Scan, reading: _Reading) -> None:
     """The members after `traceEvents`; whatever cannot be read there is not needed."""
     while True:
         at = text.past_space(at, ",")
@@ -391,10 +424,12 @@ class _Text:
         self._path = path
         self._reading = reading
         self._seen = seen
-        self._file: BinaryIO = path.open("rb")
+        self._file = path.open("rb")
         self._size = path.stat().st_size
-        is_gzip = self._file.peek(2)[:2] == b"\x1f\x8b"  # type: ignore[attr-defined]
-        self._source: BinaryIO = gzip.GzipFile(fileobj=self._file) if is_gzip else self._file  # type: ignore[assignment]
+        is_gzip = self._file.peek(2)[:2] == b"\x1f\x8b"
+        self._source: gzip.GzipFile | BufferedReader = (
+            gzip.GzipFile(fileobj=self._file) if is_gzip else self._file
+        )
         self._rest = b""
         self._is_over = False
 
@@ -436,7 +471,7 @@ class _Text:
             if at < end or not self.more():
                 return at
 
-    def scanned(self, scan: Callable[[str, int], tuple[Any, int]], at: int) -> tuple[Any, int] | None:
+    def scanned(self, scan: _Scan, at: int) -> tuple[Any, int] | None:
         """The value at `at` and the place behind it; None if it is not whole."""
         while True:
             try:
@@ -480,7 +515,7 @@ def _ns(microseconds: object) -> int | None:
         return microseconds * 1000
     if not isinstance(microseconds, str):
         return None
-    whole, point, part = microseconds.partition(".")
+    whole, _, part = microseconds.partition(".")
     try:
         if len(part) <= 3 and "e" not in part and "E" not in whole:
             sign = -1 if whole.startswith("-") else 1

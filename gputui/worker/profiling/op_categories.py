@@ -8,7 +8,7 @@ import re
 _ANYWHERE: tuple[tuple[str, str], ...] = (
     (
         "communication",
-        "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter All2All all_to_all",
+        "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter All2All",
     ),
     ("fused", "CompiledFx CompiledFunction Torch-Compiled triton_ inductor:: cpp_fused"),
     ("optimizer", "_fused_adam _fused_sgd _fused_adagrad _foreach_ _amp_ Optimizer."),
@@ -77,11 +77,11 @@ _OF_KERNELS: tuple[tuple[str, str], ...] = (
     ),
     (
         "elementwise",
-        r"elementwise|act_and_mul|silu|gelu|relu|swiglu|dropout|bernoulli|distribution|pointwise|sampl|tensor_op"
-        r"|scalepackedtensor|optensor",
+        r"elementwise|act_and_mul|silu|gelu|relu|swiglu|dropout|bernoulli|distribution|pointwise|sampl|tensor",
     ),
 )
-"""Category, and a pattern that may occur anywhere in a kernel's name, in lower case; the first match decides."""
+"""Category, and a pattern that may occur anywhere in a kernel's name, in lower case; the first match
+decides."""
 _MAKERS = ("native_", "thnn_", "cudnn_", "mkldnn_", "miopen_", "mps_")
 _OUR_NAMESPACES = ("aten::", "prims::", "torchvision::", "quantized::")
 _CASTS = frozenset(("aten::to", "aten::_to_copy"))

@@ -22,8 +22,8 @@ KERNEL_GAP_NS = 5_000
 TraceLens's idle analysis (how-to/analyze-idle-time)."""
 MOST_ROWS = 400
 LAUNCH_LATENCY_NS = 20_000
-"""Work that begins later than this after its launch returned waited for something else than the host. Launches take 2 to
-15 us to arrive on the GPUs of the traces that were looked at (V100 to MI300X)."""
+"""Work that begins later than this after its launch returned waited for something else than the host.
+Launches take 2 to 15 us to arrive on the GPUs of the traces that were looked at (V100 to MI300X)."""
 _ENGINE_FRAME = "autograd::engine::evaluate_function: "
 _SYNC_WORDS = ("Synchronize", "StreamWait", "EventQuery")
 _LAUNCH_WORDS = ("Launch", "Memcpy", "Memset", "launch")
@@ -35,8 +35,8 @@ class TraceEvent:
 
     name: str
     kind: str
-    """`op`, `range` (a marked stretch of the host), `runtime` (a call of the driver), `overhead` (of the profiler, on
-    the host), `kernel`, `copy` or `memset`."""
+    """`op`, `range` (a marked stretch of the host), `runtime` (a call of the driver), `overhead` (of the
+    profiler, on the host), `kernel`, `copy` or `memset`."""
     start_ns: int
     end_ns: int
     thread: int = 0
@@ -101,8 +101,8 @@ class Partition:
     unmatched_ns: int
     """Device time of work whose launch is not in the trace."""
     stand_in_ns: int = 0
-    """Device time of work whose launch is known, but lies in no operator: launches of graphs, custom backward functions,
-    fused optimizers, kernels of other compilers. A row stands in for the operator."""
+    """Device time of work whose launch is known, but lies in no operator: launches of graphs, custom backward
+    functions, fused optimizers, kernels of other compilers. A row stands in for the operator."""
 
 
 @dataclass
@@ -221,8 +221,8 @@ class PartitionInParts:
         )
 
     def _add_host(self, thread: _Thread, start_ns: int, end_ns: int) -> None:
-        """A part of a CPU's window: the exclusive time of each event of the stepping thread, and the gaps between
-        them."""
+        """A part of a CPU's window: the exclusive time of each event of the stepping thread, and the gaps
+        between them."""
         for node in thread.nodes:
             if node.owner is None:
                 self._slices[node.phase, "idle", node.cause] += node.own_ns
@@ -303,7 +303,12 @@ class PartitionInParts:
     def _kernel_rows(self) -> tuple[KernelRow, ...]:
         rows = [
             KernelRow(
-                name, time_class, self._kernels_by[name, time_class].most_common(1)[0][0], len(ns), sum(ns), max(ns)
+                name,
+                time_class,
+                self._kernels_by[name, time_class].most_common(1)[0][0],
+                len(ns),
+                sum(ns),
+                max(ns),
             )
             for (name, time_class), ns in self._kernels.items()
         ]
@@ -320,10 +325,12 @@ def _threads(events: Sequence[TraceEvent], start_ns: int, end_ns: int) -> dict[i
 def _is_elsewhere(call: TraceEvent, open_nodes: Sequence[_Node]) -> bool:
     """Whether a driver call was made by another thread than the one it is filed under.
 
-    In the profiler's own lists, calls of threads without operators carry the number of the thread that profiles. A call
-    in an operator names that operator.
+    In the profiler's own lists, calls of threads without operators carry the number of the thread that
+    profiles. A call in an operator names that operator.
     """
-    return call.kind == "runtime" and not call.operator and any(node.event.kind == "op" for node in open_nodes)
+    return (
+        call.kind == "runtime" and not call.operator and any(node.event.kind == "op" for node in open_nodes)
+    )
 
 
 def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
@@ -371,7 +378,8 @@ def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, b
     """`before` is the phase of the previous event: a bare driver call belongs to it."""
     alone = before if event.kind == "runtime" else "forward"
     phase = _phase_of(event) or (parent.phase if parent else alone)
-    node = _Node(event, start_ns, end_ns, phase, _cause_of(event), None, parent.frame if parent else None)
+    cause = "data_wait" if phase == "data" else _cause_of(event)
+    node = _Node(event, start_ns, end_ns, phase, cause, None, parent.frame if parent else None)
     if event.kind == "overhead":
         return node
     around = parent.owner if parent else None
@@ -380,9 +388,7 @@ def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, b
         node.frame = node
     starts = _is_graph_launch(event) or (event.kind == "op" and not is_frame)
     if starts and (
-        around is None
-        or _is_graph_launch(event)
-        or (is_cast(event.name) and not is_cast(around.event.name))
+        around is None or _is_graph_launch(event) or (is_cast(event.name) and not is_cast(around.event.name))
     ):
         node.owner = node
     else:
@@ -413,8 +419,6 @@ def _cause_of(event: TraceEvent) -> str:
         if any(word in event.name for word in _SYNC_WORDS):
             return "sync"
         return "launch" if any(word in event.name for word in _LAUNCH_WORDS) else "runtime_api"
-    if event.name.startswith("enumerate(DataLoader)"):
-        return "data_wait"
     return "python" if event.kind == "range" else "dispatch"
 
 
@@ -449,8 +453,8 @@ def class_of(event: TraceEvent) -> str:
 
 
 def _launch_of(node: _Node) -> _Launch:
-    """What the work launched in a host event is credited to: the operator around it, else the nearest frame of autograd
-    or range."""
+    """What the work launched in a host event is credited to: the operator around it, else the nearest frame
+    of autograd or range."""
     if node.owner is not None:
         event = node.owner.event
         is_graph = _is_graph_launch(event)
@@ -464,8 +468,8 @@ def _launch_of(node: _Node) -> _Launch:
 def _launch_for(
     event: TraceEvent, nodes: Mapping[int, _Node], launches: Mapping[int, _Launch]
 ) -> _Launch | None:
-    """Of a piece of device work: by its graph's launch, else by the operator that the trace names, else by the call that
-    launched it."""
+    """Of a piece of device work: by its graph's launch, else by the operator that the trace names, else by
+    the call that launched it."""
     launch = launches.get(event.correlation) if event.correlation else None
     if launch is not None and launch.is_graph:
         return launch
@@ -516,13 +520,15 @@ def _idle(
 ) -> Iterator[tuple[str, str, int]]:
     """Phase, cause and length of each stretch in which nothing ran on the device.
 
-    If the launch of the next work returned long before it began, the host had done its part: the device waited for
-    another stream, a peer or its own queue.
+    If the launch of the next work returned long before it began, the host had done its part: the device
+    waited for another stream, a peer or its own queue.
     """
     host = _host_states(threads.values(), start_ns, end_ns)
     at_host = 0
     for gap_start_ns, gap_end_ns, next_work in _device_gaps(device, start_ns, end_ns, following):
-        launch = launches.get(next_work.correlation) if next_work is not None and next_work.correlation else None
+        launch = (
+            launches.get(next_work.correlation) if next_work is not None and next_work.correlation else None
+        )
         while at_host < len(host) and host[at_host][1] <= gap_start_ns:
             at_host += 1
         by_host_until_ns = gap_end_ns
@@ -623,7 +629,9 @@ def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums])
         first = max(by_category, key=lambda category: by_category[category].time_ns)
         for category, sums in by_category.items():
             own = of_host if category == first else _Sums()
-            split.append((key, category, _Sums(own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels)))
+            split.append(
+                (key, category, _Sums(own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels))
+            )
     split.sort(key=lambda item: (-item[2].time_ns, -item[2].cpu_ns, item[0], item[1]))
     rows = [
         OperatorRow(phase, category, name, shapes, dtypes, s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)
