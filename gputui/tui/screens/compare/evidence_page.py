@@ -9,7 +9,7 @@ from gputui.model.absent import Missing
 from gputui.model.units import format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK
 from gputui.services.compare.pairing import Cell, Row
-from gputui.services.compare.row_text import change_text, rate_text, time_text
+from gputui.services.compare.row_text import change_text, figure_line, rate_text, time_text
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.tui.screens.compare.evidence_parts import block_lines, sure_lines, title_line
@@ -46,8 +46,10 @@ def evidence_page(
     lines += _values(row, width)
     lines.append(())
     if isinstance(row.estimate, RatioEstimate):
-        lines += paragraph(f"b vs a: {change_text(row.estimate, row.verdict)}", width)
+        lines += paragraph(f"b vs a: {change_text(row.rate)}", width)
     lines += sure_lines(row, width)
+    for figure in row.figures:
+        lines += paragraph(figure_line(figure), width, indent=2)
     lines += why_lines(why, width)
     lines += [(), *telemetry_lines(curves, width)]
     return tuple(lines)

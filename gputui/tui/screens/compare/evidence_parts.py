@@ -31,9 +31,10 @@ from gputui.services.compare.why_text import time_text as nanoseconds_text
 from gputui.services.results.throughput import launches_of
 from gputui.tui.screens.compare.rows_table import style_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, line_width, right, width_of
+from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
 from gputui.tui.widgets.charts import area, gauge
 from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import section
 
 SIDES = (("a", "compute"), ("b", "power"))
 """Their letters, and the families of their charts."""
@@ -47,27 +48,13 @@ _SHARE = 7
 
 def title_line(row: Row, name: str, width: int, hint: str = "") -> Line:
     """`── gpt_train base amp  36 % slower (34 to 38) ────── enter: all of it ──`."""
-    change = judgement_text(row.rate)
-    spans = [
-        Span("── ", "track"),
-        Span(name, "title"),
-        Span("  "),
-        Span(change, style_of(row.rate)),
-        Span(" "),
-    ]
-    end = [Span(f" {hint} ", "dim"), Span("──", "track")] if hint else []
-    rule = width - line_width((*spans, *end))
-    if rule < 2:
-        end, rule = [], width - line_width(tuple(spans))
-    return fitted((*spans, Span("─" * max(rule, 0), "track"), *end), width)
+    title = (Span(f"{name}  ", "title"), Span(judgement_text(row.rate), style_of(row.rate)))
+    return section(title, width, (Span(hint, "dim"),) if hint else ())
 
 
 def heading_line(text: str, width: int, note: str = "") -> Line:
     """A heading in a rule."""
-    spans = [Span("── ", "track"), Span(text, "title"), Span(" ")]
-    end = [Span(f" {note} ", "dim"), Span("──", "track")] if note else []
-    rule = max(width - line_width((*spans, *end)), 0)
-    return fitted((*spans, Span("─" * rule, "track"), *end), width)
+    return section((Span(text, "title"),), width, (Span(note, "dim"),) if note else ())
 
 
 def value_lines(row: Row, width: int) -> list[Line]:

@@ -429,12 +429,12 @@ def _change(item: _Item, place: int, has_interval: bool, has_mark: bool) -> Span
         mean = item.means[place]
         if mean is None or item.judgement(place) is None:
             return Span("")
-        whole = change_text(mean.mean, mean.verdict) if has_interval else mean_point_text(mean.rate)
+        whole = change_text(mean.rate) if has_interval else mean_point_text(mean.rate)
         return Span(whole + (" " if has_mark else ""), style_of(mean.rate) if mean.rate.differs else "dim")
     row = item.rows[place]
     if row is None or row.rate.ratio is None:
         return Span(_ABSENT + (" " if has_mark else ""), "dim")
-    text = change_text(row.estimate, row.verdict) if has_interval else point_text(row.rate)
+    text = change_text(row.rate) if has_interval else point_text(row.rate)
     doubt = "" if not has_mark else " " if row.rate.is_decided else "?"
     return Span(text + doubt, f"{style_of(row.rate)}" if row.rate.differs else "")
 
