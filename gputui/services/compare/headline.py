@@ -19,7 +19,9 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.pairing import Cell, Comparison, GroupMean, Row
+from gputui.services.compare.pairing import Comparison, GroupMean, Row
+from gputui.services.compare.ranking import Ranked, by_speed, tied
+from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import Step, settling_steps
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
@@ -96,7 +98,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     sentences = [_out_of_memory(comparison, main)]
     name = subject(main, comparison.rows)
     if main.rate.is_decided:
-        sentences.append(f"{name}: b is {_phrase(main)}{_because(main, whys)}.")
+        sentences.append(f"{name}: b is {change_phrase(main)}{_because(main, whys)}.")
         steps: tuple[Step, ...] = ()
     else:
         cost = f"; b is {_cost_phrase(main)}" if main.cost.differs else ""
@@ -111,25 +113,16 @@ def subject(row: Row, rows: Sequence[Row]) -> str:
     return case_subject(row.case, [r.case for r in rows if not isinstance(r.estimate, Missing)])
 
 
-def _phrase(row: Row) -> str:
+def change_phrase(row: Row) -> str:
     """`36 % slower (34 to 38) and 22 % cheaper per token`."""
-    rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else size_words(row.rate)
+    rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else judgement_text(row.rate)
     return f"{rate} and {_cost_phrase(row)}" if row.cost.is_decided else rate
 
 
 def _cost_phrase(row: Row) -> str:
     if row.cost.word == "same":
         return f"costs the same per {RATES[row.case.unit].noun}"
-    return f"{size_words(row.cost, with_ends=False)} per {RATES[row.case.unit].noun}"
-
-
-def size_words(judgement: Judgement, *, with_ends: bool = True) -> str:
-    """How much, and which way, of what differs: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`."""
-    if judgement.ratio is None:
-        return judgement.word
-    size, ends = format_size_of_change(*judgement.ratio)
-    comparative = "as fast" if size.endswith("x") and judgement.word == "faster" else judgement.word
-    return f"{size} {comparative} ({ends})" if with_ends else f"{size} {comparative}"
+    return f"{judgement_text(row.cost, with_interval=False)} per {RATES[row.case.unit].noun}"
 
 
 def ends_words(judgement: Judgement) -> str:
@@ -159,7 +152,7 @@ def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
         return ""
     better = "b" if _told_by(main, found).verdict.word == "faster" else "a"
     take = f": take {better} for that" if is_against else ""
-    return f"{subject(found, rows)}: b is {_phrase(found)}{take}."
+    return f"{subject(found, rows)}: b is {change_phrase(found)}{take}."
 
 
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
@@ -260,7 +253,7 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     others = []
     for comparison, _ in known[1:]:
         rate, where = rates[id(comparison)], _WITH[ignore](comparison.b.name)
-        what = size_words(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
+        what = judgement_text(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
         others.append(f"{where[0].upper()}{where[1:]}: {what}.")
     return Headline((*first.sentences, *others), first.steps)
 
@@ -275,15 +268,6 @@ def _means(comparison: Comparison) -> list[GroupMean]:
     order = ("training", "inference", "ceilings", "host")
     known = [group for group in comparison.groups if not isinstance(group.mean, Missing)]
     return sorted(known, key=lambda group: index_in(order, group.group))
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    name: str
-    cell: Cell
-    low: float
-    high: float
-    """Of what is ranked: the smallest comes first."""
 
 
 def main_of_all(comparisons: Sequence[Comparison]) -> Row | None:
@@ -302,20 +286,15 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         )
     cells = [(_short(comparisons[0].a.name), main.a)]
     cells += [(_short(c.b.name), row.b) for c in comparisons if (row := same_case(main, c)) is not None]
-    speeds = [
-        _Ranked(name, cell, -cell.speed.high, -cell.speed.low)
-        for name, cell in cells
-        if isinstance(cell.speed, SpeedEstimate)
-    ]
-    tiers = [f"{_tier(tied)} {_rates(tied, main)}" for tied in _tied(speeds)]
+    tiers = [f"{_tier(tier)} {_rates(tier, main)}" for tier in by_speed(cells)]
     sentences = [f"{subject(main, comparisons[0].rows)}, fastest first: {', then '.join(tiers)}."]
     costs = [
-        _Ranked(name, cell, cell.cost.low, cell.cost.high)
+        Ranked(name, cell, cell.cost.low, cell.cost.high)
         for name, cell in cells
         if isinstance(cell.cost, Cost)
     ]
     if len(costs) > 1:
-        cheapest = ", then ".join(_tier(tied) for tied in _tied(costs))
+        cheapest = ", then ".join(map(_tier, tied(costs)))
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
 
@@ -332,23 +311,12 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
     )
 
 
-def _tied(sides: Iterable[_Ranked]) -> list[list[_Ranked]]:
-    """In order; whoever overlaps with the first of a tier is in it."""
-    tiers: list[list[_Ranked]] = []
-    for side in sorted(sides, key=lambda side: side.low + side.high):
-        if tiers and side.low <= tiers[-1][0].high:
-            tiers[-1].append(side)
-        else:
-            tiers.append([side])
-    return tiers
+def _tier(tier: Sequence[Ranked]) -> str:
+    names = listed([side.name for side in tier])
+    return names if len(tier) == 1 else f"{names} (not told apart)"
 
 
-def _tier(tied: Sequence[_Ranked]) -> str:
-    names = listed([side.name for side in tied])
-    return names if len(tied) == 1 else f"{names} (not told apart)"
-
-
-def _rates(tied: Sequence[_Ranked], main: Row) -> str:
-    rates = [s.cell.speed.units_per_s for s in tied if isinstance(s.cell.speed, SpeedEstimate)]
+def _rates(tier: Sequence[Ranked], main: Row) -> str:
+    rates = [s.cell.speed.units_per_s for s in tier if isinstance(s.cell.speed, SpeedEstimate)]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"

@@ -13,7 +13,7 @@ from gputui.analysis.attribution import Attribution
 from gputui.model.case import Case
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
-from gputui.services.compare.forest import forest_axis
+from gputui.services.compare.forest import forest_axis, mark_of
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import (
@@ -48,7 +48,7 @@ from gputui.services.compare.tables import (
 )
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
-from gputui.services.support.text_tables import Page, console_on, table_width
+from gputui.services.support.text_tables import Page, Pieces, console_on, table_width
 
 _LEAST_WIDE = 100
 """Columns of the terminal from which a wide table is tried."""
@@ -58,6 +58,16 @@ _LINES_AROUND = 4
 _FOREST_PLACE = 4
 _LEAST_FOREST, _WIDEST_FOREST = 9, 40
 """Columns that drawn intervals take."""
+
+
+_STYLES = {
+    "faster": "green",
+    "cheaper": "green",
+    "slower": "yellow",
+    "dearer": "yellow",
+    "inconclusive": "cyan",
+}
+"""Of verdicts and what is drawn of them: colours of the user's own palette."""
 
 
 def comparison_as_text(
@@ -248,13 +258,25 @@ def _write_forest(
     if not has_cost:
         headings, lines = headings[:-1], [line[:-1] for line in lines]
     cells = min(page.width - table_width((headings, *lines), page.encoding) - 1, _WIDEST_FOREST)
+    painted: dict[tuple[int, int], Pieces] = {}
     if cells >= _LEAST_FOREST:
         axis = forest_axis([row.rate for row in rows], cells)
         headings.insert(_FOREST_PLACE, axis.heading())
-        for line, rate in zip(lines, judged, strict=True):
+        for place, (line, rate) in enumerate(zip(lines, judged, strict=True)):
             line.insert(_FOREST_PLACE, axis.drawn(rate))
+            ((*pieces,),) = axis.lines([(mark_of(rate), rate)])
+            painted[place, _FOREST_PLACE] = [
+                (text, "not bold dim" if one is None else _STYLES.get(one.word, "")) for text, one in pieces
+            ]
+    for place, (line, rate) in enumerate(zip(lines, judged, strict=True)):
+        painted[place, 3] = [(line[3], _STYLES.get(rate.word, "") if rate.differs else "")]
+        verdict = headings.index("verdict")
+        painted[place, verdict] = [(line[verdict], _STYLES.get(rate.word, ""))]
+    for place, row in enumerate(rows if has_cost else ()):
+        if row.cost.differs:
+            painted[place, len(headings) - 1] = [(lines[place][-1], _STYLES[row.cost.word])]
     styles = ["bold" if row.rate.differs else "" for row in rows] + ["italic"] * (len(lines) - len(rows))
-    page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles)
+    page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles, painted)
 
 
 def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
