@@ -25,7 +25,7 @@ from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import Step, settling_steps
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.headline import TITLES, case_order, case_subject, index_in
+from gputui.services.results.headline import as_sentence, case_order, case_subject, index_in, title_of
 
 _RUNS = {
     "training": "training runs",
@@ -74,7 +74,8 @@ def headline_of(
     comparison, why = comparisons[0], whys[0]
     main = main_row(comparison.rows)
     if main is None:
-        return Headline((_out_of_memory(comparison, None) or _NOTHING,))
+        failed = _only_on_one(comparison, None)
+        return Headline((_failure_sentence(failed, comparison.rows) if failed else _NOTHING,))
     return (
         _of_values(comparison, main, ignore, evidence)
         if ignore
@@ -95,8 +96,9 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
-    sentences = [_out_of_memory(comparison, main)]
-    name = subject(main, comparison.rows)
+    failed = _only_on_one(comparison, main)
+    sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
+    name = as_sentence(subject(main, comparison.rows, failed))
     if main.rate.is_decided:
         sentences.append(f"{name}: b is {change_phrase(main)}{_because(main, whys)}.")
         steps: tuple[Step, ...] = ()
@@ -108,9 +110,10 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     return Headline(tuple(filter(None, sentences)), steps)
 
 
-def subject(row: Row, rows: Sequence[Row]) -> str:
-    """What was measured, with as many words as tell it from the other rows: `GPT training with amp`."""
-    return case_subject(row.case, [r.case for r in rows if not isinstance(r.estimate, Missing)])
+def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
+    """What was measured, with as many words as tell it from other rows, comparable or `named`."""
+    others = [r.case for r in rows if r is named or not isinstance(r.estimate, Missing)]
+    return case_subject(row.case, others)
 
 
 def change_phrase(row: Row) -> str:
@@ -152,7 +155,7 @@ def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
         return ""
     better = "b" if _told_by(main, found).verdict.word == "faster" else "a"
     take = f": take {better} for that" if is_against else ""
-    return f"{subject(found, rows)}: b is {change_phrase(found)}{take}."
+    return f"{as_sentence(subject(found, rows))}: b is {change_phrase(found)}{take}."
 
 
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
@@ -188,19 +191,37 @@ def _log(judgement: Judgement) -> float:
     return math.log(judgement.estimate.ratio) if isinstance(judgement.estimate, Estimate) else 0.0
 
 
-def _out_of_memory(comparison: Comparison, main: Row | None) -> str:
-    """A case that matters more than the main one, and that only one side has the memory for."""
+_FAILS = {"oom": "runs out of memory", "failed": "fails"}
+
+
+def _only_on_one(comparison: Comparison, main: Row | None) -> Row | None:
+    """A case that matters more than the main one, and that failed or ran out of memory on one side."""
     for row in sorted(comparison.rows, key=lambda row: case_order(row.case)):
-        if row is main:
-            return ""
-        for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
-            if cell.result is None or cell.result.outcome != "oom" or isinstance(other.speed, Missing):
-                continue
-            name = subject(row, [*comparison.rows, row])
-            size = "" if f"({row.case.work.size})" in name else f" ({row.case.work.size})"
-            rate = format_rate(other.speed.units_per_s, row.case.unit)
-            return f"{name}{size}: {letters[0]} runs out of memory, {letters[1]} does {rate}."
+        if row is main or _failing(row):
+            return None if row is main else row
+    return None
+
+
+def _failing(row: Row) -> str:
+    """`ab` if a failed where b has a speed, `ba` if it is the other way round; empty otherwise."""
+    for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
+        is_failure = cell.result is not None and cell.result.outcome in _FAILS
+        if is_failure and isinstance(other.speed, SpeedEstimate):
+            return letters
     return ""
+
+
+def _failure_sentence(row: Row, rows: Sequence[Row]) -> str:
+    """`GPT training (xl): b runs out of memory, a does 5.10k tok/s.`"""
+    letters = _failing(row)
+    cells = {"a": row.a, "b": row.b}
+    result, speed = cells[letters[0]].result, cells[letters[1]].speed
+    if result is None or isinstance(speed, Missing):
+        raise ValueError("one side failed and the other has a speed")
+    name, size = as_sentence(subject(row, rows, row)), f"({row.case.work.size})"
+    named = name if size in name or row.case.is_program else f"{name} {size}"
+    rate = format_rate(speed.units_per_s, row.case.unit)
+    return f"{named}: {letters[0]} {_FAILS[result.outcome]}, {letters[1]} does {rate}."
 
 
 def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidence) -> Headline:
@@ -223,7 +244,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
         words = {row.rate.word for row in rows if row.case.work.workload == workload}
-        title = TITLES.get(workload, workload)
+        title = title_of(workload)
         if words == {"faster"}:
             kinds["faster"].append(title)
         elif words & {"slower", "same"} and "faster" not in words:
@@ -237,7 +258,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
     ]
     rest = ", ".join(filter(None, said))
-    sentence = f"{first[0].upper()}{first[1:]}{': ' if rest else ''}{rest}."
+    sentence = as_sentence(f"{first}{': ' if rest else ''}{rest}.")
     return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))
 
 
@@ -254,7 +275,7 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     for comparison, _ in known[1:]:
         rate, where = rates[id(comparison)], _WITH[ignore](comparison.b.name)
         what = judgement_text(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
-        others.append(f"{where[0].upper()}{where[1:]}: {what}.")
+        others.append(as_sentence(f"{where}: {what}."))
     return Headline((*first.sentences, *others), first.steps)
 
 
@@ -286,8 +307,8 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         )
     cells = [(_short(comparisons[0].a.name), main.a)]
     cells += [(_short(c.b.name), row.b) for c in comparisons if (row := same_case(main, c)) is not None]
-    tiers = [f"{_tier(tier)} {_rates(tier, main)}" for tier in by_speed(cells)]
-    sentences = [f"{subject(main, comparisons[0].rows)}, fastest first: {', then '.join(tiers)}."]
+    tiers = [f"{_tier(tier)} at {_rates(tier, main)}" for tier in by_speed(cells)]
+    sentences = [f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."]
     costs = [
         Ranked(name, cell, cell.cost.low, cell.cost.high)
         for name, cell in cells
@@ -313,7 +334,7 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
 
 def _tier(tier: Sequence[Ranked]) -> str:
     names = listed([side.name for side in tier])
-    return names if len(tier) == 1 else f"{names} (not told apart)"
+    return names if len(tier) == 1 else f"{names} (a tie)"
 
 
 def _rates(tier: Sequence[Ranked], main: Row) -> str:
