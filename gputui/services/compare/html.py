@@ -126,7 +126,7 @@ def _marks(comparison: Comparison, naming: Naming) -> Iterable[IntervalMark]:
     for row in comparison.rows:
         if isinstance(row.estimate, RatioEstimate):
             estimate = row.estimate
-            told = change_text(estimate, row.verdict)
+            told = change_text(row.rate)
             yield IntervalMark(
                 naming.name(row), row.verdict.word, told, estimate.ratio, estimate.low, estimate.high
             )

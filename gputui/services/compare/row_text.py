@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.judgement import Judgement
-from gputui.analysis.verdict import Estimate, GeometricMean, SpeedEstimate, Verdict
+from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import (
     format_change,
@@ -19,10 +19,11 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.compare.pairing import MEANS, Cell, Comparison, GroupMean, Row, Side
+from gputui.services.compare.pairing import MEANS, Cell, Comparison, FigureRow, GroupMean, Row, Side
 from gputui.services.results.labels import (
     day,
     device_words,
+    metric_text,
     shared_case_words,
     short_case_name,
     torch_words,
@@ -160,26 +161,41 @@ def mean_name(group: GroupMean) -> str:
     return f"{MEANS[group.group]}, mean of {of}"
 
 
-def change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
+def change_text(judgement: Judgement) -> str:
     """B against A with its interval: `-36 % (-38 to -34)`; only the interval of an undecided mean."""
-    if isinstance(estimate, Missing):
+    if judgement.ratio is None:
         return "—"
-    ends = format_change_interval(estimate.low, estimate.high, estimate.ratio)
-    if isinstance(estimate, GeometricMean) and not is_told(verdict):
-        return f"{ends} %" if format_change(estimate.ratio).endswith("%") else f"{ends}x"
-    return f"{format_change(estimate.ratio)} ({ends})"
+    ratio, low, high = judgement.ratio
+    ends = format_change_interval(low, high, ratio)
+    if isinstance(judgement.estimate, GeometricMean) and not judgement.is_decided:
+        return f"{ends} %" if format_change(ratio).endswith("%") else f"{ends}x"
+    return f"{format_change(ratio)} ({ends})"
 
 
-def short_change_text(estimate: Estimate | Missing, verdict: Verdict) -> str:
+def short_change_text(judgement: Judgement) -> str:
     """`change_text` without the interval; empty if the verdict is open."""
-    if isinstance(estimate, Missing):
+    if judgement.ratio is None:
         return "—"
-    return format_change(estimate.ratio) if is_told(verdict) else ""
+    return point_text(judgement) if judgement.is_decided else ""
 
 
-def is_told(verdict: Verdict) -> bool:
-    """Whether the verdict is faster, slower or the same."""
-    return verdict.word in ("faster", "slower", "same")
+def figure_values(figure: FigureRow) -> tuple[str, str]:
+    """A figure of both sides with its unit, `—` where a side has none."""
+    a, b = ("—" if isinstance(side, Missing) else metric_text(side) for side in (figure.a, figure.b))
+    return a, b
+
+
+def figure_verdict(figure: FigureRow) -> str:
+    """`lower`, `same`, or why there is no verdict."""
+    judged = figure.judgement
+    return judged.reason if judged.word == "not comparable" else verdict_text(judged)
+
+
+def figure_line(figure: FigureRow) -> str:
+    """`p99 latency: 12.3 ms on a, 9.84 ms on b: -20 % (-25 to -15) lower`."""
+    a, b = figure_values(figure)
+    change = "" if figure.judgement.ratio is None else f"{change_text(figure.judgement)} "
+    return f"{figure.title}: {a} on a, {b} on b: {change}{figure_verdict(figure)}"
 
 
 def boxes_text(band: float) -> str:

@@ -12,14 +12,15 @@ from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
+    change_text,
     common_words,
+    figure_values,
+    figure_verdict,
     mean_name,
     row_name,
     unmeasured_words,
     verdict_text,
 )
-from gputui.services.results.labels import metric_text
-from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import IMPOSSIBLE
 
 
@@ -108,19 +109,16 @@ def _is_absent(comparison: Comparison, column: ComparisonColumn) -> bool:
 
 
 def metric_table(comparison: Comparison, naming: Naming) -> TextTable | None:
-    """Metrics other than speed, side by side and without a verdict; None if there are none."""
-    rows: list[tuple[str, str, str]] = []
+    """Results other than speed, below their case, with their verdicts; None if there are none."""
+    rows: list[tuple[str, ...]] = []
     for row in comparison.rows:
-        sides = [
-            {f.key: f for f in metrics_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
+        if row.figures:
+            rows.append((naming.name(row), "", "", "", ""))
+        rows += [
+            (f"  {one.title}", *figure_values(one), change_text(one.judgement), figure_verdict(one))
+            for one in row.figures
         ]
-        found = {**sides[1], **sides[0]}
-        if found:
-            rows.append((naming.name(row), "", ""))
-        for key, metric in found.items():
-            on_a, on_b = (metric_text(side[key]) if key in side else "—" for side in sides)
-            rows.append((f"  {metric.title}", on_a, on_b))
-    return TextTable(("figures, not judged", "a", "b"), tuple(rows), (1, 2)) if rows else None
+    return TextTable(("figure", "a", "b", "b vs a", "verdict"), tuple(rows), (1, 2, 3)) if rows else None
 
 
 def column_table(column: ComparisonColumn, comparison: Comparison, naming: Naming) -> TextTable | None:

@@ -236,7 +236,7 @@ def _write_forest(
         [
             row_name(row, common, ignore, is_short=True),
             *rates_text(row),
-            change_text(row.rate.estimate, row.verdict) if is_wide else point_text(row.rate),
+            change_text(row.rate) if is_wide else point_text(row.rate),
             verdict_text(row.rate),
             point_text(row.cost),
         ]
@@ -245,7 +245,7 @@ def _write_forest(
     for group in comparison.groups if with_means else ():
         if group.rate.ratio is not None and group.common > 1:
             judged.append(group.rate)
-            change = change_text(group.mean, group.verdict) if is_wide else mean_point_text(group.rate)
+            change = change_text(group.rate) if is_wide else mean_point_text(group.rate)
             lines.append([mean_name(group), "", "", change, verdict_text(group.rate), ""])
     headings = [f"case ({' '.join(common)})" if common else "case", "a", "b", "b vs a", "verdict", "cost"]
     if not has_cost:

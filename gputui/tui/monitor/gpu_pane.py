@@ -27,7 +27,7 @@ from gputui.tui.monitor.pane_context import (
 )
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled
-from gputui.tui.widgets.charts import bar
+from gputui.tui.widgets.charts import gauge
 from gputui.tui.widgets.wrapping import wrapped
 
 TWO_METRICS = 104
@@ -151,7 +151,7 @@ def _metrics(context: PaneContext, device: DeviceSample, width: int, room: int) 
 def instance_line(
     context: PaneContext, instance: DeviceSample, findings: Sequence[GpuFinding], width: int, *, is_last: bool
 ) -> Line:
-    """A MIG instance in one row: `├ 0:1 1g.10gb   sm 61 %  ⣿⣿⣿⣿⣿⣿⡇⠤⠤⠤  6.3 of 9.8 GiB`."""
+    """A MIG instance in one row: `├ 0:1 1g.10gb   sm 61 %  ━━━━━━╸───  6.3 of 9.8 GiB`."""
     values = instance.values
     used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
     spans = [
@@ -164,10 +164,10 @@ def instance_line(
         chart_width = min(max(width - _OUTSIDE_CHART, 0), 40)
         if chart_width >= 8:
             key = (instance.device, "sm")
-            chart = context.charts.chart(key, chart_width, 1, context.span_ns, ascii_only=context.ascii_only)
+            chart = context.charts.chart(key, chart_width, 1, context.span_ns)
             drawn = chart.draw(context.history.series(*key), context.now_ns, 100.0)[0]
             spans += [Span(drawn, "chart"), Span("  ")]
-        filled, rest = bar(used, total or 0.0, 10, ascii_only=context.ascii_only)
+        filled, rest = gauge(used, total or 0.0, 10)
         spans += [Span(filled, "warn" if is_full(instance) else "accent"), Span(rest, "dim"), Span("  ")]
     spans.append(Span(memory_of(used, total, context.units) + "  "))
     return fitted((*spans, *instance_state(instance, findings)), width)

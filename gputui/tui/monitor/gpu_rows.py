@@ -115,7 +115,7 @@ def _busy_and_memory(
     spans = [Span(f"{percent(number(device.values, key)):>5.5} ", style)]
     if columns.chart:
         place = (device.device, metric)
-        chart = context.charts.chart(place, columns.chart, 1, context.span_ns, ascii_only=context.ascii_only)
+        chart = context.charts.chart(place, columns.chart, 1, context.span_ns)
         drawn = chart.draw(context.history.series(*place), context.now_ns, 100.0)[0]
         spans += [Span(drawn, "chart"), Span(" ")]
     if columns.memory < 18:

@@ -13,7 +13,7 @@ from gputui.tui.monitor.accounts import IDLE_PCT, Account, Ledger
 from gputui.tui.monitor.metrics import PaneMetric, Units, number, word
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, width_of
-from gputui.tui.widgets.charts import Chart, bar, round_ceiling
+from gputui.tui.widgets.charts import Chart, gauge, round_ceiling
 from gputui.tui.widgets.history import History, Series
 
 NEARLY_FULL = 0.95
@@ -27,12 +27,12 @@ class ChartPool:
         self._last: dict[tuple[object, ...], Chart] = {}
         self._now: dict[tuple[object, ...], Chart] = {}
 
-    def chart(self, key: tuple[int, str], width: int, rows: int, span_ns: int, *, ascii_only: bool) -> Chart:
+    def chart(self, key: tuple[int, str], width: int, rows: int, span_ns: int) -> Chart:
         """The chart of a metric of a device in this size."""
         full = (*key, width, rows, span_ns)
         kept = self._now.get(full) or self._last.get(full)
         if kept is None:
-            kept = Chart(width, rows, span_ns, ascii_only=ascii_only)
+            kept = Chart(width, rows, span_ns)
         self._now[full] = kept
         return kept
 
@@ -82,14 +82,12 @@ def metric_lines(
     ceiling = high if high is not None and high > 0 else _ceiling(series, context)
     drawn: Sequence[str] = ()
     if chart_width > 0:
-        chart = context.charts.chart(
-            (device.device, metric.id), chart_width, rows, context.span_ns, ascii_only=context.ascii_only
-        )
+        chart = context.charts.chart((device.device, metric.id), chart_width, rows, context.span_ns)
         drawn = chart.draw(series, context.now_ns, ceiling)
     spans = [label, value]
     lead = 18
     if bar_width:
-        filled, rest = bar(amount, high or 0.0, bar_width, ascii_only=context.ascii_only)
+        filled, rest = gauge(amount, high or 0.0, bar_width)
         is_full = metric.warns and amount is not None and bool(high) and amount / (high or 1.0) >= NEARLY_FULL
         spans += [Span(filled, "warn" if is_full else "accent"), Span(rest + "  ", "dim")]
         lead += bar_width + 2

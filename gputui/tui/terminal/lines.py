@@ -12,7 +12,7 @@ class Span:
     text: str
     """Safe to show: no control characters. Its width is counted in cells."""
     style: str = ""
-    """A name of the theme; empty is plain. In use: dim, title, accent, good, warn, alarm, chart, selected."""
+    """A name of the theme (`theme.STYLES`); empty is plain."""
 
 
 Line = tuple[Span, ...]

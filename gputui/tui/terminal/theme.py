@@ -20,78 +20,159 @@ class Depth(IntEnum):
     """The 256 on a light background: text is dark."""
 
 
-_ANSI: Mapping[str, str] = {
-    "": "",
-    "dim": "bright_black",
-    "title": "bold",
-    "accent": "cyan",
-    "good": "green",
-    "warn": "yellow",
-    "alarm": "bold bright_red",
-    "chart": "cyan",
-    "selected": "reverse",
+FAMILIES: tuple[str, ...] = ("compute", "memory", "power", "clock", "link")
+"""What a figure is about, by hue; `clock` is also for temperatures, `link` also for the host.
+
+The name alone is for figures and gauges; with a tone from 1 to TONES (`compute 1`), for the body of a chart.
+"""
+TONES = 4
+"""Tones of a chart's body, from its lowest row (1) to its highest."""
+SELECTED = " selected"
+"""Behind the name of a style: the same in the selected row."""
+
+_WORDS: Mapping[Depth, Mapping[str, str]] = {
+    Depth.NONE: {"title": "bold", "accent": "bold", "warn": "underline", "alarm": "bold reverse"},
+    Depth.ANSI: {
+        "title": "bold",
+        "track": "bright_black",
+        "accent": "cyan",
+        "compute": "cyan",
+        "memory": "magenta",
+        "power": "green",
+        "good": "green",
+        "warn": "yellow",
+        "alarm": "bold bright_red",
+    },
+    Depth.INDEXED: {
+        "dim": "color(246)",
+        "title": "bold",
+        "track": "color(240)",
+        "accent": "color(80)",
+        "compute": "color(74)",
+        "memory": "color(140)",
+        "power": "color(107)",
+        "clock": "color(175)",
+        "link": "color(109)",
+        "good": "color(77)",
+        "warn": "color(214)",
+        "alarm": "bold color(203)",
+    },
+    Depth.TRUE: {
+        "dim": "#949494",
+        "title": "bold",
+        "track": "#585858",
+        "accent": "#5fd7d7",
+        "compute": "#5fafd7",
+        "memory": "#af87d7",
+        "power": "#87af5f",
+        "clock": "#d787af",
+        "link": "#87afaf",
+        "good": "#5fd75f",
+        "warn": "#ffaf00",
+        "alarm": "bold #ff5f5f",
+    },
+    Depth.LIGHT: {
+        "dim": "color(239)",
+        "title": "bold",
+        "track": "color(248)",
+        "accent": "color(23)",
+        "compute": "color(24)",
+        "memory": "color(54)",
+        "power": "color(22)",
+        "clock": "color(89)",
+        "link": "color(23)",
+        "good": "color(22)",
+        "warn": "color(58)",
+        "alarm": "bold color(124)",
+    },
 }
-_INDEXED: Mapping[str, str] = {
-    "": "",
-    "dim": "color(246)",
-    "title": "bold",
-    "accent": "color(80)",
-    "good": "color(77)",
-    "warn": "color(214)",
-    "alarm": "bold color(203)",
-    "chart": "color(74)",
-    "selected": "bold color(231) on color(24)",
+"""Styles of letters, and of tracks and rules, which are never letters."""
+_MID_TONES: Mapping[str, str] = {
+    "compute": "#5f87af",
+    "memory": "#875faf",
+    "power": "#5f875f",
+    "clock": "#af5f87",
+    "link": "#5f8787",
 }
-_TRUE: Mapping[str, str] = {
-    "": "",
-    "dim": "#949494",
-    "title": "bold",
-    "accent": "#5fd7d7",
-    "good": "#5fd75f",
-    "warn": "#ffaf00",
-    "alarm": "bold #ff5f5f",
-    "chart": "#5fafd7",
-    "selected": "bold #ffffff on #005f87",
+"""Of the lowest rows of charts; each is one of the 256."""
+_MID_NUMBERS: Mapping[str, int] = {"compute": 67, "memory": 97, "power": 65, "clock": 132, "link": 66}
+_SELECTED: Mapping[Depth, tuple[str, str]] = {
+    Depth.NONE: ("", "reverse"),
+    Depth.ANSI: ("", "reverse"),
+    Depth.INDEXED: ("color(255)", "on color(235)"),
+    Depth.TRUE: ("#eeeeee", "on #262626"),
+    Depth.LIGHT: ("color(16)", "on color(254)"),
 }
-_LIGHT: Mapping[str, str] = {
-    "": "",
-    "dim": "color(241)",
-    "title": "bold",
-    "accent": "color(23)",
-    "good": "color(22)",
-    "warn": "color(94)",
-    "alarm": "bold color(124)",
-    "chart": "color(25)",
-    "selected": "bold color(231) on color(24)",
-}
-_NONE: Mapping[str, str] = {
-    "": "",
-    "dim": "",
-    "title": "bold",
-    "accent": "bold",
-    "good": "",
-    "warn": "underline",
-    "alarm": "bold reverse",
-    "chart": "",
-    "selected": "reverse",
-}
-_BY_DEPTH: Mapping[Depth, Mapping[str, str]] = {
-    Depth.NONE: _NONE,
-    Depth.ANSI: _ANSI,
-    Depth.INDEXED: _INDEXED,
-    Depth.TRUE: _TRUE,
-    Depth.LIGHT: _LIGHT,
-}
+"""Plain text and background of the selected row; both, because the terminal's own text may be as dark."""
+
+
+def _mixed(low: str, high: str, share: float) -> str:
+    parts = ((int(low[at : at + 2], 16), int(high[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in parts)
+
+
+def _body(family: str, tone: int, depth: Depth) -> str:
+    """A tone of a chart's body: 24 bits rise in four steps, 256 colours in two, the others not at all."""
+    if depth is Depth.TRUE:
+        return _mixed(_MID_TONES[family], _WORDS[depth][family], (tone - 1) / (TONES - 1))
+    if depth is Depth.LIGHT or (depth is Depth.INDEXED and tone <= TONES // 2):
+        return f"color({_MID_NUMBERS[family]})"
+    return _WORDS[depth].get(family, "")
+
+
+def _selected(style: str, depth: Depth) -> str:
+    plain, background = _SELECTED[depth]
+    if depth in (Depth.NONE, Depth.ANSI):
+        weight = "bold" if "bold" in style else ""
+        return f"{weight} {background}".strip()
+    coloured = style if style and style != "bold" else f"{style} {plain}".strip()
+    return f"{coloured} {background}"
+
+
+LETTERS: tuple[str, ...] = (
+    "",
+    "dim",
+    "title",
+    "accent",
+    *FAMILIES,
+    "good",
+    "warn",
+    "alarm",
+)
+"""Styles that letters may have; each also exists in the selected row."""
+SHAPES: tuple[str, ...] = (
+    "track",
+    "chart",
+    *(f"{family} {tone}" for family in FAMILIES for tone in range(1, TONES + 1)),
+)
+"""Styles of tracks, rules and bodies of charts, whose contrast is lower."""
+STYLES: tuple[str, ...] = (*LETTERS, *(name + SELECTED for name in LETTERS), "selected", *SHAPES)
+"""All style names that a span may have."""
+
+
+def definition(style: str, depth: Depth) -> str:
+    """A style at a depth, as Rich writes styles; an unknown name is plain."""
+    if style == "selected":
+        return _selected("bold", depth)
+    if style.endswith(SELECTED):
+        return _selected(definition(style.removesuffix(SELECTED), depth), depth)
+    if style == "chart":
+        return _body("compute", TONES, depth)
+    family, _, tone = style.partition(" ")
+    return _body(family, int(tone), depth) if tone else _WORDS[depth].get(style, "")
+
+
 WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
     Depth.NONE: dict.fromkeys(
-        ("accent", "good", "warn", "alarm", "dim", "selected", "selected on"), "ansi_default"
+        ("accent", "good", "warn", "alarm", "dim", "track", "selected", "selected on"), "ansi_default"
     ),
     Depth.ANSI: {
         "accent": "ansi_cyan",
         "good": "ansi_green",
         "warn": "ansi_yellow",
         "alarm": "ansi_bright_red",
-        "dim": "ansi_bright_black",
+        "dim": "ansi_default",
+        "track": "ansi_bright_black",
         "selected": "ansi_default",
         "selected on": "ansi_default",
     },
@@ -101,6 +182,7 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "warn": "#ffaf00",
         "alarm": "#ff5f5f",
         "dim": "#949494",
+        "track": "#585858",
         "selected": "#ffffff",
         "selected on": "#005f87",
     },
@@ -110,27 +192,26 @@ WIDGET_COLOURS: Mapping[Depth, Mapping[str, str]] = {
         "warn": "#ffaf00",
         "alarm": "#ff5f5f",
         "dim": "#949494",
+        "track": "#585858",
         "selected": "#ffffff",
         "selected on": "#005f87",
     },
     Depth.LIGHT: {
         "accent": "#005f5f",
         "good": "#005f00",
-        "warn": "#875f00",
+        "warn": "#5f5f00",
         "alarm": "#af0000",
-        "dim": "#626262",
+        "dim": "#4e4e4e",
+        "track": "#a8a8a8",
         "selected": "#ffffff",
         "selected on": "#005f87",
     },
 }
 """For stock widgets, as Textual writes colours: each is one of the 256, at any depth."""
-STYLES: tuple[str, ...] = tuple(_ANSI)
-"""All style names that a span may have."""
 
 
-def definition(style: str, depth: Depth) -> str:
-    """A style at a depth, as Rich writes styles; an unknown name is plain."""
-    return _BY_DEPTH[depth].get(style, "")
+COLOURLESS: tuple[str, ...] = ("dumb", "vt1", "vt2", "vt3")
+"""Beginnings of the names of terminals without colours: `vt100`, `vt220`."""
 
 
 def depth_of(environment: Mapping[str, str]) -> Depth:
@@ -145,7 +226,7 @@ def depth_of(environment: Mapping[str, str]) -> Depth:
 
 
 def _shown_by(environment: Mapping[str, str]) -> Depth:
-    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+    if environment.get("NO_COLOR") or environment.get("TERM", "").startswith(COLOURLESS):
         return Depth.NONE
     depths = {"standard": Depth.ANSI, "256": Depth.INDEXED, "truecolor": Depth.TRUE}
     wanted = depths.get(environment.get("TEXTUAL_COLOR_SYSTEM", ""))

@@ -1,11 +1,15 @@
-"""Charts and bars made of characters: braille, or ASCII for terminals without it."""
+"""Charts, gauges and histories made of characters.
+
+Blocks and lines are translated by `in_ascii`, with the rest of their line; braille has a separate version.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from gputui.tui.widgets.history import SECOND_NS, Ring, Series
+from gputui.tui.terminal.theme import TONES
+from gputui.tui.widgets.history import SECOND_NS, Series
 
 STEP_NS = 5 * SECOND_NS
 """A chart moves at most this often once it is half full: moving it sends all of it again."""
@@ -18,6 +22,9 @@ _BRAILLE = 0x2800
 _LEFT_FILLED = tuple(sum(_LEFT[:dots]) for dots in range(5))
 _RIGHT_FILLED = tuple(sum(_RIGHT[:dots]) for dots in range(5))
 _ASCII = " .:-=+*#@"
+BLOCKS = " ▁▂▃▄▅▆▇█"
+"""By eighths of a cell."""
+NO_READING = "┄"
 _HEAT = "▁▂▃▄▅▆▇█"
 _ASCII_HEAT = "0123456789"
 
@@ -44,18 +51,23 @@ def ascii_glyph(older: int, newer: int, rows: int) -> Glyph:
     return tuple(_ASCII[min(max(2 * (level - 4 * row), 0), 8)] for row in reversed(range(rows)))
 
 
-class Chart:
-    """The recent past of one series as rows of characters, newest at the right.
+def _column(level: int, rows: int) -> Glyph:
+    """A column of blocks filled to a number of eighths."""
+    return tuple(BLOCKS[min(max(level - 8 * row, 0), 8)] for row in reversed(range(rows)))
 
-    Cells lie on a fixed time grid, so a past cell never changes: it is drawn once and kept. A value of 0 has
-    the lowest dot, a gap has none.
+
+class Chart:
+    """The recent past of one series as an area, newest at the right.
+
+    Cells lie on a fixed time grid, so a past cell never changes: it is drawn once and kept.
     """
 
-    def __init__(self, width: int, rows: int, span_ns: int, *, ascii_only: bool = False) -> None:
+    def __init__(self, width: int, rows: int, span_ns: int, late_ns: int = 0) -> None:
+        """`late_ns` moves the grid: charts side by side then move at different times."""
         self.width = width
         self.rows = rows
         self.span_ns = span_ns
-        self._make: Callable[[int, int, int], Glyph] = ascii_glyph if ascii_only else braille_glyph
+        self._late_ns = late_ns
         self._kept: list[Glyph] = []
         """Cells that will not change any more, oldest first."""
         self._first = 0
@@ -81,25 +93,28 @@ class Chart:
         first = last - self.width + 1
         glyphs = self._kept[first - self._first :] if first >= self._first else []
         for cell in range(first + len(glyphs), last + 1):
-            glyphs.append(self._make(self._level(ring, 2 * cell), self._level(ring, 2 * cell + 1), self.rows))
+            mean = ring.mean_over(self._begin_ns(cell), self._begin_ns(cell + 1))
+            level = 0 if mean is None else level_of(mean, high, 8 * self.rows - 1)
+            glyphs.append(_column(level, self.rows))
         self._drawn = tuple(map("".join, zip(*glyphs, strict=True)))
-        settled = ((settled_ns + 1) * self.width - 1) // self.span_ns  # cells that end no later than this
-        self._kept, self._first = glyphs[: max(settled - first, 0)], first
+        settled = self._cell_of(settled_ns + 1) - 1  # the last cell that ends no later than this
+        self._kept, self._first = glyphs[: max(settled - first + 1, 0)], first
         self._seen = seen
         return self._drawn
 
+    def _begin_ns(self, cell: int) -> int:
+        return cell * self.span_ns // self.width - self._late_ns
+
+    def _cell_of(self, t_ns: int) -> int:
+        return (t_ns + self._late_ns) * self.width // self.span_ns
+
     def _last_cell(self, first_ns: int, now_ns: int) -> tuple[int, bool]:
         """The newest cell to draw, and whether its interval is still open."""
-        current = now_ns * self.width // self.span_ns
+        current = self._cell_of(now_ns)
         step = -(-STEP_NS * self.width // self.span_ns)
         if step <= 1 or now_ns - first_ns < self.span_ns // 2:
             return current, True
         return current // step * step - 1, False
-
-    def _level(self, ring: Ring, half: int) -> int:
-        halves = 2 * self.width
-        mean = ring.mean_over(half * self.span_ns // halves, (half + 1) * self.span_ns // halves)
-        return GAP if mean is None else level_of(mean, self._high, 4 * self.rows)
 
 
 def level_of(value: float, high: float, dots: int) -> int:
@@ -109,16 +124,31 @@ def level_of(value: float, high: float, dots: int) -> int:
     return min(max(round(value / high * dots), 1), dots)
 
 
-def bar(value: float | None, high: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
-    """A bar and the empty rest of its track, together `width` cells."""
+def gauge(value: float | None, high: float, width: int) -> tuple[str, str]:
+    """A gauge and the rest of its track, together `width` cells; without a reading the track is dotted."""
     if value is None or high <= 0 or width <= 0:
-        return "", " " * max(width, 0)
+        return "", NO_READING * max(width, 0)
     halves = min(max(round(value / high * 2 * width), 0), 2 * width)
-    if ascii_only:
-        filled = "#" * (halves // 2)
-        return filled, "." * (width - len(filled))
-    filled = "⣿" * (halves // 2) + "⡇" * (halves % 2)
-    return filled, "⠤" * (width - len(filled))
+    filled = "━" * (halves // 2) + "╸" * (halves % 2)
+    return filled, "─" * (width - len(filled))
+
+
+def area(values: Sequence[float | None], high: float, rows: int = 1) -> tuple[str, ...]:
+    """Values as columns that rise from below, a row of characters per line, top first.
+
+    The lowest eighth shows that there is a reading: 0 has it, None has not. The highest stays free, so that a
+    full column does not touch the row above.
+    """
+    eighths = [0 if value is None else level_of(value, high, 8 * rows - 1) for value in values]
+    columns = [_column(level, rows) for level in eighths]
+    return tuple("".join(column[row] for column in columns) for row in range(rows))
+
+
+def body_styles(family: str, rows: int) -> tuple[str, ...]:
+    """The style of each row of an area, top first: tones that rise softly; a single row has the lowest."""
+    if rows == 1:
+        return (f"{family} 1",)
+    return tuple(f"{family} {1 + round(row / (rows - 1) * (TONES - 1))}" for row in reversed(range(rows)))
 
 
 def heat(values: Sequence[float | None], high: float, *, ascii_only: bool = False) -> str:

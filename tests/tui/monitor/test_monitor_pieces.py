@@ -20,8 +20,19 @@ from gputui.tui.monitor.metrics import METRICS, Units, degrees, gigahertz, memor
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, line_width, right, ruled, width_of
-from gputui.tui.widgets.charts import Chart, ascii_glyph, bar, braille_glyph, heat, level_of, round_ceiling
+from gputui.tui.widgets.charts import (
+    Chart,
+    area,
+    ascii_glyph,
+    braille_glyph,
+    gauge,
+    heat,
+    level_of,
+    round_ceiling,
+)
 from gputui.tui.widgets.history import RINGS, History, Series
+from gputui.tui.widgets.load import Load, SteadyLoads
+from gputui.tui.widgets.plain_ascii import text_in_ascii
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -155,30 +166,58 @@ def test_levels_fill_from_below_and_zero_has_a_dot() -> None:
     st.integers(1, 4),
     st.sampled_from([1, 2, 5, 10, 30, 60]),
     st.lists(st.floats(0, 200), min_size=1, max_size=60),
-    st.booleans(),
+    st.integers(0, 5 * SECOND),
 )
 def test_charts_have_their_size_and_a_cached_one_is_what_a_fresh_one_is(
-    width: int, rows: int, minutes: int, values: list[float], ascii_only: bool
+    width: int, rows: int, minutes: int, values: list[float], late_ns: int
 ) -> None:
     series = Series()
-    kept = Chart(width, rows, minutes * MINUTE, ascii_only=ascii_only)
+    kept = Chart(width, rows, minutes * MINUTE, late_ns)
     for number, value in enumerate(values):
         now = 10_000 * SECOND + number * SECOND
         series.add(now, value, 3 * SECOND)
         drawn = kept.draw(series, now, 100.0)
         assert [cell_len(row) for row in drawn] == [width] * rows
-        assert drawn == Chart(width, rows, minutes * MINUTE, ascii_only=ascii_only).draw(series, now, 100.0)
+        assert drawn == Chart(width, rows, minutes * MINUTE, late_ns).draw(series, now, 100.0)
         assert kept.draw(series, now, 100.0) is drawn
 
 
-def test_bars_and_heat_stay_in_their_room() -> None:
-    assert bar(50, 100, 10) == ("⣿⣿⣿⣿⣿", "⠤⠤⠤⠤⠤")
-    assert bar(250, 100, 10) == ("⣿" * 10, "")
-    assert bar(5, 0, 10) == ("", " " * 10)
-    assert bar(None, 100, 4) == ("", "    ")
-    assert bar(50, 100, 4, ascii_only=True) == ("##", "..")
+def test_gauges_and_heat_stay_in_their_room() -> None:
+    assert gauge(50, 100, 10) == ("━━━━━", "─────")
+    assert gauge(45, 100, 10) == ("━━━━╸", "─────")
+    assert gauge(250, 100, 10) == ("━" * 10, "")
+    assert gauge(5, 0, 10) == ("", "┄" * 10)
+    assert gauge(None, 100, 4) == ("", "┄┄┄┄")
+    assert text_in_ascii("".join(gauge(45, 100, 10))) == "=====-----"
     assert heat((0, 50, 100, 250, None), 100) == "▁▄██?"
     assert heat((0, 100), 100, ascii_only=True) == "09"
+
+
+def test_an_area_rises_from_below_and_leaves_an_eighth_free_at_its_top() -> None:
+    assert area((0, 50, 100, 250, None), 100) == ("▁▄▇▇ ",)
+    assert area((0, 50, 100), 100, rows=2) == ("  ▇", "▁██")
+    assert text_in_ascii("▁▂▃▄▅▆▇█") == ".,:;+x*#"
+
+
+def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
+    loads = SteadyLoads()
+
+    def steps(*values: float, start: int) -> list[Load]:
+        return [
+            loads.at("memory", value, (start + second) * SECOND, limit_from=90.0)
+            for second, value in enumerate(values)
+        ]
+
+    assert steps(80, 89, 91, 89, 91, 91, 91, start=0) == [Load.WORKING] * 7
+    assert steps(91, start=7) == [Load.NEAR_LIMIT]  # for three seconds
+    assert steps(89, 87, start=8) == [Load.NEAR_LIMIT, Load.WORKING]  # clearly below
+    assert steps(93, start=10) == [Load.NEAR_LIMIT]
+    assert steps(4.5, start=11) == [Load.NEAR_LIMIT]
+    assert steps(2.5, start=12) == [Load.IDLE]
+
+
+def test_a_load_has_the_hue_of_its_family_until_it_is_near_a_limit() -> None:
+    assert [Load(step).style("memory") for step in range(4)] == ["dim", "memory", "warn", "alarm"]
 
 
 @pytest.mark.parametrize(("value", "top"), [(0, 1), (3, 5), (5, 5), (5.1, 10), (1e9, 1e9), (1.1e9, 2e9)])

@@ -225,9 +225,10 @@ def test_a_light_background_is_respected_where_there_are_256_colours(
 
 @pytest.mark.parametrize("depth", Depth)
 def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None:
-    line = tuple(Span(f"{name or 'plain'} ", name) for name in STYLES)
-    diff = CellDiff(depth, 80, 1)
-    written = diff.diff({0: [(0, strip_of(line, 80, depth))]})
+    words = [name.replace(" ", "-") or "plain" for name in STYLES]
+    line = tuple(Span(f"{word} ", name) for word, name in zip(words, STYLES, strict=True))
+    diff = CellDiff(depth, 800, 1)
+    written = diff.diff({0: [(0, strip_of(line, 800, depth))]})
     assert ("38;2;" in written) == (depth is Depth.TRUE)
     assert ("38;5;" in written) == (depth in (Depth.INDEXED, Depth.LIGHT))
     numbers = {
@@ -240,9 +241,9 @@ def test_each_style_is_written_in_the_colours_of_its_depth(depth: Depth) -> None
         assert numbers <= {0, 1, 4, 7}
     if depth is Depth.ANSI:
         assert numbers <= {0, 1, 7, *range(30, 38), *range(90, 98)}
-    emulator = Emulator(80, 1)
+    emulator = Emulator(800, 1)
     emulator.feed(written)
-    assert emulator.screen.display[0].split() == [name or "plain" for name in STYLES]
+    assert emulator.screen.display[0].split() == words
 
 
 def test_a_full_screen_of_noise_ends_the_same_as_written_afresh() -> None:

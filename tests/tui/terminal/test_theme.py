@@ -1,4 +1,4 @@
-"""Every text is readable at 256 colours, on dark and on light terminals: its contrast is 4.5 (WCAG)."""
+"""Every text is readable on dark and on light terminals, from 256 colours on: its contrast is 4.5 (WCAG)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,32 @@ from shell_app import make_app, press, settled
 
 from gputui.tui.app import MonitorApp
 from gputui.tui.terminal.cell_diff import rich_style
-from gputui.tui.terminal.theme import STYLES, Depth, definition
+from gputui.tui.terminal.theme import (
+    LETTERS,
+    SELECTED,
+    SHAPES,
+    STYLES,
+    WIDGET_COLOURS,
+    Depth,
+    definition,
+    depth_of,
+)
+from gputui.tui.widgets.charts import body_styles
+from gputui.tui.widgets.plain_ascii import wants_ascii
 
 LEAST = 4.5
-DARK = {"black": "#000000", "VS Code": "#1e1e1e", "Ubuntu": "#300a24", "Solarized": "#002b36"}
+DARK = {
+    "black": "#000000",
+    "ink": "#14171c",
+    "VS Code": "#1e1e1e",
+    "Ubuntu": "#300a24",
+    "Solarized": "#002b36",
+}
 """Default backgrounds of terminals."""
-LIGHT = {"white": "#ffffff", "Tango": "#eeeeec", "Solarized": "#fdf6e3"}
-PLAIN = {Depth.INDEXED: "#d3d7cf", Depth.LIGHT: "#2e3436"}
+LIGHT = {"white": "#ffffff", "Tango": "#d3d7cf", "Solarized": "#fdf6e3"}
+PLAIN = {Depth.INDEXED: "#d3d7cf", Depth.TRUE: "#d3d7cf", Depth.LIGHT: "#2e3436"}
 """The default text colours of GNOME's palettes."""
-NO_LETTERS = frozenset(" ━╸╺─│┌┐└┘▁▂▃▄▅▆▇█")
+NO_LETTERS = frozenset(" ━╸╺─┄│├└┌┐┘▁▂▃▄▅▆▇█")
 
 Pair = tuple[str, str]
 """Text colour and background; empty for the terminal's default."""
@@ -35,6 +52,13 @@ def shown_as(colour: Color | None) -> str:
     if colour is None or colour.is_default:
         return ""
     return colour.downgrade(ColorSystem.EIGHT_BIT).get_truecolor().hex
+
+
+def shown_exactly(style: Style) -> Pair:
+    """The colours of a style at 24 bits, or by number."""
+    colours = (style.color, style.bgcolor)
+    text, behind = ("" if c is None or c.is_default else c.get_truecolor().hex for c in colours)
+    return text, behind
 
 
 def ratio(one: str, other: str) -> float:
@@ -56,7 +80,7 @@ def pair_of(style: Style) -> Pair:
 
 def least_ratio(pair: Pair, depth: Depth = Depth.INDEXED) -> float:
     letters, background = pair
-    grounds = DARK if depth is Depth.INDEXED else LIGHT
+    grounds = LIGHT if depth is Depth.LIGHT else DARK
     return min(ratio(letters or PLAIN[depth], background or behind) for behind in grounds.values())
 
 
@@ -95,9 +119,52 @@ def walk() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("depth", PLAIN)
-@pytest.mark.parametrize("style", STYLES)
-def test_every_style_of_the_theme_can_be_read(style: str, depth: Depth) -> None:
-    assert least_ratio(pair_of(Style.parse(definition(style, depth))), depth) >= LEAST
+@pytest.mark.parametrize("style", [*LETTERS, *(name + SELECTED for name in LETTERS), "selected"])
+def test_every_style_of_letters_can_be_read(style: str, depth: Depth) -> None:
+    assert least_ratio(shown_exactly(Style.parse(definition(style, depth))), depth) >= LEAST
+
+
+@pytest.mark.parametrize("style", SHAPES)
+def test_every_shape_can_be_seen(style: str) -> None:
+    for depth in PLAIN:
+        least = 1.5 if style == "track" else 2.5
+        assert least_ratio(shown_exactly(Style.parse(definition(style, depth))), depth) >= least
+
+
+def test_with_sixteen_colours_letters_never_use_bright_black() -> None:
+    faint = {style for style in STYLES if "bright_black" in definition(style, Depth.ANSI)}
+    assert faint == {"track"}
+    assert definition("dim", Depth.ANSI) == ""
+    assert WIDGET_COLOURS[Depth.ANSI]["dim"] == "ansi_default"
+
+
+def test_every_style_is_known_and_without_colours_uses_none() -> None:
+    for depth in Depth:
+        for style in STYLES:
+            parsed = Style.parse(definition(style, depth))
+            assert depth is not Depth.NONE or (parsed.color, parsed.bgcolor) == (None, None)
+    assert definition("alarm" + SELECTED, Depth.ANSI) == "bold reverse"
+    assert definition("warn" + SELECTED, Depth.INDEXED) == "color(214) on color(235)"
+
+
+def test_a_chart_of_several_rows_rises_from_its_mid_tone_to_its_full_tone() -> None:
+    tones = [definition(style, Depth.TRUE) for style in body_styles("compute", 4)]
+    assert (tones[0], tones[-1]) == (definition("compute", Depth.TRUE), "#5f87af")
+    assert len(set(tones)) == 4
+    assert len({definition(style, Depth.INDEXED) for style in body_styles("compute", 8)}) == 2
+    assert body_styles("power", 1) == ("power 1",)
+
+
+@pytest.mark.parametrize("term", ["linux", "vt100", "vt220", "dumb"])
+def test_terminals_whose_fonts_lack_blocks_get_ascii(term: str) -> None:
+    assert wants_ascii({"TERM": term})
+    assert not wants_ascii({"TERM": term, "GPUTUI_ASCII": "0"})
+    assert depth_of({"TERM": term}) is (Depth.ANSI if term == "linux" else Depth.NONE)
+
+
+def test_other_terminals_get_blocks() -> None:
+    assert not wants_ascii({"TERM": "xterm-256color"})
+    assert wants_ascii({"TERM": "xterm-256color", "GPUTUI_ASCII": "1"})
 
 
 @pytest.mark.parametrize("keys", [(), ("details",), ("metrics",), ("keys",), ("filter",), ("tree", "end")])
@@ -118,7 +185,7 @@ def test_every_text_of_the_monitor_can_be_read(keys: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", PLAIN)
+@pytest.mark.parametrize("depth", [Depth.INDEXED, Depth.LIGHT])
 async def test_every_text_of_every_screen_can_be_read(
     depth: Depth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,14 @@ from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent, format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK
 from gputui.services.compare.pairing import Cell, Row
-from gputui.services.compare.row_text import boxes_text, change_text, rate_text, time_text, verdict_text
+from gputui.services.compare.row_text import (
+    boxes_text,
+    change_text,
+    figure_line,
+    rate_text,
+    time_text,
+    verdict_text,
+)
 from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.throughput import launches_of
@@ -51,10 +58,12 @@ def evidence_page(
     lines += values_lines(row, width)
     lines.append(())
     if isinstance(row.estimate, RatioEstimate):
-        lines += paragraph(f"b vs a: {change_text(row.estimate, row.verdict)}", width)
+        lines += paragraph(f"b vs a: {change_text(row.rate)}", width)
         lines += [line for text in _method(row.estimate) for line in paragraph(text, width, "dim")]
     if row.holds_between_models is False and not isinstance(row.models_band, Missing):
         lines += paragraph(boxes_text(row.models_band), width, "dim")
+    for figure in row.figures:
+        lines += paragraph(figure_line(figure), width, indent=2)
     for flag in row.flags:
         lines += paragraph(
             f"! {flag.side} {flag.word}: {format_percent(flag.share)} of the time", width, "warn"

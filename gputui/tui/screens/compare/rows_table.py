@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.judgement import Judgement
-from gputui.analysis.verdict import Estimate, Verdict
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import ComparisonColumn
 from gputui.services.compare.pairing import MEANS, Cell, Comparison, Row, pairing, table_order
@@ -188,7 +187,7 @@ class _Columns:
             if form.change == "told":
                 cells.append(_told(row.rate) + disturbed)
             else:
-                cells += [_change(row.estimate, row.verdict, form), verdict_text(row.rate) + disturbed]
+                cells += [_change(row.rate, form), verdict_text(row.rate) + disturbed]
         return [*cells, *([remarks(known)] if form.has_remarks else [])]
 
     def _side(self, cell: Cell, form: RowForm) -> str:
@@ -215,7 +214,7 @@ class _Columns:
                 elif form.change == "told":
                     cells += ["", _told(mean.rate)]
                 else:
-                    cells += ["", _change(mean.mean, mean.verdict, form), verdict_text(mean.rate)]
+                    cells += ["", _change(mean.rate, form), verdict_text(mean.rate)]
             found.append(cells)
         return found
 
@@ -245,8 +244,8 @@ def remarks(row: Row) -> str:
     return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))
 
 
-def _change(estimate: Estimate | Missing, verdict: Verdict, form: RowForm) -> str:
-    return (short_change_text if form.change == "bare" else change_text)(estimate, verdict)
+def _change(rate: Judgement, form: RowForm) -> str:
+    return (short_change_text if form.change == "bare" else change_text)(rate)
 
 
 def _told(rate: Judgement) -> str:

@@ -17,7 +17,7 @@ from gputui.store.reading import CaseConditions
 from gputui.tui.screens.results.block_chart import block_chart, chart_words
 from gputui.tui.screens.results.last_words import last_words
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import bar
+from gputui.tui.widgets.charts import gauge
 from gputui.tui.widgets.paragraphs import paragraph
 
 POINTS = {
@@ -97,7 +97,7 @@ def step_page(
     for share in breakdown.shares:
         if share.share < _LEAST_SHARE:
             continue
-        full, rest = bar(share.share, 1.0, room, ascii_only=ascii_only)
+        full, rest = gauge(share.share, 1.0, room)
         lines.append(
             (
                 Span(f"{share.name[:22]:22} "),

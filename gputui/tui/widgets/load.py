@@ -1,0 +1,64 @@
+"""How loaded something is, in four steps of colour that change only when the state does."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+SETTLED_NS = 3_000_000_000
+"""A change counts after this time, or at once if it goes CLEARLY beyond."""
+CLEARLY = 2.0
+"""In points of the figure."""
+IDLE_BELOW = 5.0
+"""Per cent; a gauge below it is idle."""
+FULL_FROM = 90.0
+"""Per cent of a memory, from which on it is near its limit."""
+
+
+class Load(IntEnum):
+    """Steps of load. Busy is not near a limit: it is what one pays for."""
+
+    IDLE = 0
+    WORKING = 1
+    NEAR_LIMIT = 2
+    FAILED = 3
+
+    def style(self, family: str) -> str:
+        """The style of figures and gauges of a family of hue."""
+        return ("dim", family, "warn", "alarm")[self]
+
+
+def load_of(value: float, idle_below: float = IDLE_BELOW, limit_from: float | None = None) -> Load:
+    """The step of a figure; without a limit, it is never near one."""
+    if limit_from is not None and value >= limit_from:
+        return Load.NEAR_LIMIT
+    return Load.IDLE if value < idle_below else Load.WORKING
+
+
+class SteadyLoads:
+    """The steps of several figures; each keeps its step until another lasts or is clearly reached."""
+
+    def __init__(self) -> None:
+        self._kept: dict[object, Load] = {}
+        self._other_since_ns: dict[object, int] = {}
+
+    def at(
+        self,
+        key: object,
+        value: float,
+        now_ns: int,
+        idle_below: float = IDLE_BELOW,
+        limit_from: float | None = None,
+    ) -> Load:
+        """The step to show for the figure with this key; `now_ns` never goes back, except in a replay."""
+        found = load_of(value, idle_below, limit_from)
+        kept = self._kept.setdefault(key, found)
+        if found is kept:
+            self._other_since_ns.pop(key, None)
+            return kept
+        since_ns = self._other_since_ns.setdefault(key, now_ns)
+        towards = -CLEARLY if found > kept else CLEARLY
+        is_clear = load_of(value + towards, idle_below, limit_from) is found
+        if is_clear or not 0 <= now_ns - since_ns < SETTLED_NS:
+            self._kept[key] = found
+            del self._other_since_ns[key]
+        return self._kept[key]
