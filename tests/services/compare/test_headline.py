@@ -141,7 +141,7 @@ def test_a_failure_on_one_side_comes_first_as_well() -> None:
 
 def test_what_neither_side_measured_is_no_failure_of_one() -> None:
     a, b = (run_of({DECODE: s}, 0.0, unmeasured(GPT, "oom")) for s in (0.01, 0.02))
-    assert headline(a, b).text == "Text generation: b is 50 % slower (49.9 to 50.1)."
+    assert headline(a, b).text == "Text generation: b is 50 % slower (49.6 to 50.4)."
 
 
 def test_own_steps_and_programs_are_named_as_a_person_would() -> None:
