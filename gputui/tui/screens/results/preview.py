@@ -50,6 +50,7 @@ _LEAST_SHARE = 0.01
 _CHARTS = (("power_w", "power", "W", 1.0), ("sm_clock_mhz", "clock", "GHz", 1e-3))
 _HOST_CHARTS = (("cpu_busy_pct", "CPU used", "%", 1.0), ("cpu_clock_mhz", "clock", "GHz", 1e-3))
 _CHART_ROWS = 3
+_LEAST_REMARK = 16
 
 
 def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
@@ -165,7 +166,7 @@ def stacked_bar(parts: Sequence[tuple[str, float]], width: int) -> list[Line]:
     cells_of[cells_of.index(max(cells_of))] -= max(sum(cells_of) - room, 0)
     bar: list[Span] = []
     for count, style in zip(cells_of, styles, strict=False):
-        bar += [Span("█" * count, style), Span(" ")]
+        bar += [*((Span(" "),) if bar else ()), Span("█" * count, style)]
     lines: list[Line] = [fitted(bar, width)]
     half = width // 2
     cells: list[Line] = [
@@ -275,10 +276,11 @@ def cases_lines(run: Run, width: int, height: int) -> list[Line]:
     if sum(columns) + 2 * len(columns) > width:
         columns.pop()
     lines: list[Line] = [section((Span("cases", "title"),), width, (Span("enter: all of it", "dim"),))]
+    has_remarks = width - sum(columns) - 2 * len(columns) >= _LEAST_REMARK
     for place, cells in enumerate((CASE_HEADINGS, *shown)):
         figures = zip(cells[1:], columns[1:], strict=False)
         texts = [left(cells[0], columns[0]), *(right(text, wide) for text, wide in figures)]
-        remark = cells[-1] if place else ""
+        remark = cells[-1] if place and has_remarks else ""
         style = "dim" if place == 0 else ""
         lines.append(fitted((Span("  " + "  ".join(texts), style), Span(f"  {remark}", "dim")), width))
     if len(shown) < len(rows):
