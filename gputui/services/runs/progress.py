@@ -17,6 +17,7 @@ from gputui.model.journal import (
     CaseWarm,
     Event,
     LaunchEnd,
+    LaunchesLeftOut,
     LaunchStart,
     Line,
     MachineFound,
@@ -76,7 +77,7 @@ class TimeLeft:
             if self._is_of_this_clock:
                 self._begun_ns = min(self._started_ns.values())
         elif not self._is_of_this_clock and isinstance(
-            line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | Event | RunEnd
+            line, LaunchStart | CaseWarm | CaseEnd | LaunchEnd | LaunchesLeftOut | Event | RunEnd
         ):
             passed_ns = line.t_ns - self._started_ns.get(index, line.t_ns)
             self._begun_ns = time.monotonic_ns() - passed_ns
@@ -86,6 +87,9 @@ class TimeLeft:
             self._done_s += self._waiting_s[index].pop(line.launch_id, 0.0)
             self._taken_s = self._at_s(index, line.t_ns)
             self._now_s = None
+        elif isinstance(line, LaunchesLeftOut):
+            for launch_id in line.launch_ids:
+                self._waiting_s[index].pop(launch_id, None)
 
     @property
     def begun_ns(self) -> int:
@@ -410,6 +414,8 @@ class ProgressTracker:
             self._end_launch(index, line)
         elif isinstance(line, Event):
             self._note(index, line.t_ns, line.level, line.message)
+        elif isinstance(line, LaunchesLeftOut):
+            self._leave_out(index, line)
         elif isinstance(line, RunEnd):
             self.ended[index] = line
             self._timed = None
@@ -520,6 +526,13 @@ class ProgressTracker:
             )
             self._last_words.append(tail)
             del self._last_words[:-LAST_WORDS_KEPT]
+
+    def _leave_out(self, index: int, line: LaunchesLeftOut) -> None:
+        for launch in self._plans[index].launches:
+            if launch.launch_id in line.launch_ids and launch.purpose != PROFILED:
+                for case_id in launch.case_ids:
+                    self._cases[index, case_id].launches -= 1
+        self._note(index, line.t_ns, "info", line.message)
 
     def _since_start_s(self, index: int, t_ns: int) -> float:
         return max(t_ns - self._started_ns.get(index, 0), 0) / 1e9

@@ -31,10 +31,10 @@ from gputui.services.compare.pairing import (
     telling_dimension,
 )
 from gputui.services.compare.row_text import (
+    both_text,
     boxes_text,
     change_text,
     choice_words,
-    short_change_text,
     side_words,
 )
 from gputui.services.compare.tables import Naming, remarks, row_table
@@ -281,12 +281,12 @@ def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
     launches = [steady(0.1, 12)] * 3
     quiet, crowded = measured(GEMM, *launches), measured(GEMM, *launches, waited_share=0.3)
 
-    assert only_row(compared(quiet, b=(quiet,))).verdict.word == "same"
-    assert only_row(compared(crowded, b=(crowded,))).verdict.word == "same"
+    narrow = [ratio_of(only_row(compared(one, b=(one,)))) for one in (quiet, crowded)]
     for a, b in ((quiet, crowded), (crowded, quiet)):
-        verdict = only_row(compared(a, b=(b,))).verdict
-        assert verdict.word == "inconclusive"
-        assert "for 30 % of " in verdict.reason
+        row = only_row(compared(a, b=(b,)))
+        assert row.verdict.word == "inconclusive"
+        assert "for 30 % of " in row.verdict.reason
+        assert all(ratio_of(row).resolvable > 1.3 * one.resolvable for one in narrow)
 
 
 # Group means
@@ -329,7 +329,7 @@ def mean_of(comparison: Comparison) -> GroupMean:
 
 
 def test_a_mean_is_judged_by_its_own_interval_as_a_row_is() -> None:
-    cases = [make_case(size=f"mini-{place}") for place in range(4)]
+    cases = [make_case(size=f"mini-{place}", device_class="gpu") for place in range(4)]
 
     def against(*factors: float) -> GroupMean:
         b = tuple(measured(c, *three(0.1 * f)) for c, f in zip(cases, factors, strict=True))
@@ -358,7 +358,7 @@ def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
         cells = row_table(comparison, naming, width).rows[-1]
         assert re.search(r"^[-+\d.]+ to [-+\d.]+( %|x)$", next(cell for cell in cells[1:] if cell)), cells
         assert "can't tell" in cells
-    assert short_change_text(group.mean, group.verdict) == ""
+    assert both_text(group.rate) == "can't tell"
     plain = comparison_as_json(comparison)["groups"][0]
     assert (plain["verdict"], plain["reason"]) == ("inconclusive", "the interval is too wide")
 
@@ -373,7 +373,7 @@ def test_contention_of_one_side_widens_its_mean_as_much_as_its_rows() -> None:
 
     assert isinstance(group.mean, GeometricMean)
     assert group.mean.high > 1 / 0.6
-    assert group.mean.low == pytest.approx(1.0, abs=0.02)
+    assert group.mean.low == pytest.approx(1.0, abs=0.06)
 
 
 @given(
@@ -394,8 +394,8 @@ def test_no_form_prints_a_ratio_below_zero_or_a_lopsided_interval_as_if_it_were_
             for c, f in zip(cases, factors, strict=True)
         ),
     )
-    changes = [change_text(row.estimate, row.verdict) for row in comparison.rows]
-    changes += [change_text(group.mean, group.verdict) for group in comparison.groups]
+    changes = [change_text(row.rate) for row in comparison.rows]
+    changes += [change_text(group.rate) for group in comparison.groups]
     for text in changes:
         assert "±" not in text
         for number in re.findall(r"-[\d.]+", text):
