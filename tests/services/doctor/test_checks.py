@@ -410,7 +410,7 @@ def test_an_intact_result_file_is_shown_by_its_path() -> None:
 def test_groups_and_their_checks_come_worst_first_and_equal_gpus_are_one_line() -> None:
     lost = [Check("GPU 7", "problem", "LOST: it fell off the bus", "take another box")]
     groups = grouped([*judged(make_box(7)), *lost])
-    assert [(group.name, group.verdict) for group in groups][0] == ("GPUs", "1 fault")
+    assert (groups[0].name, groups[0].verdict) == ("GPUs", "1 fault")
     assert {group.name: group.verdict for group in groups[1:]} == {
         "software": "all ok",
         "results": "all ok",
