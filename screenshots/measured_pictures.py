@@ -284,7 +284,7 @@ async def _looking_back(camera: _Camera) -> None:
     screen = camera.app.screen
     assert isinstance(screen, CompareScreen)
     await camera.take("compare-rows")
-    await camera.press(*["down"] * _telling_row(screen), "enter")
+    await camera.press("home", *["down"] * _telling_row(screen), "enter")
     await camera.take("compare-evidence")
     await camera.open("doctor")
     await camera.take("doctor")

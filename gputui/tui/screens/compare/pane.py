@@ -29,7 +29,7 @@ from gputui.tui.screens.compare.evidence_parts import (
     why_lines,
 )
 from gputui.tui.screens.compare.loaded import Loaded
-from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of
+from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, style_of
 from gputui.tui.screens.compare.sides_pane import sides_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.terminal.lines import Line, Span
@@ -123,7 +123,7 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         lines = []
     lines += [title_line(row, shown.name, width), (), *value_table(row, width)]
     if row.verdict.reason:
-        lines += [(), *paragraph(row.verdict.reason, width, "warn")]
+        lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
     if blocks := block_lines(row, width, 2):
         lines += [(), (Span("times of blocks", "dim"),), *blocks]
     if step := step_text(shown.why):
