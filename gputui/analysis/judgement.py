@@ -159,8 +159,7 @@ def work_per_joule(rate: Estimate | Missing, a: Energy | Missing, b: Energy | Mi
         high=math.exp(center + half),
         df=math.inf,
         replicated=False,
-        prior_half_width=half,
-        shown_half_width=half,
+        run_share=0.0,
         contended_low=1.0,
         contended_high=1.0,
     )

@@ -46,6 +46,11 @@ PAIRED_SD: dict[tuple[str, str], float] = {
 }
 """Of the log ratio of two cases between launches in which both were interleaved."""
 
+UNKNOWN_RUN_SD = 0.02
+
+RUN_SD: dict[str, float] = {"cpu": 0.02, "gpu": 0.003}
+"""Between runs on one machine, by device class; common to the rows of a run."""
+
 UNKNOWN_INSTANCE_SD = 0.10
 
 INSTANCE_SD: dict[tuple[str, str], float] = {
@@ -79,6 +84,11 @@ def paired_prior_sd(device_class: str, workload_class: str) -> float:
     """
     known = PAIRED_SD.get((device_class, workload_class))
     return launch_prior_sd(device_class, workload_class) if known is None else known
+
+
+def run_prior_sd(device_class: str) -> float:
+    """The standard deviation of the log time between runs on one machine, apart from that of launches."""
+    return RUN_SD.get(device_class, UNKNOWN_RUN_SD)
 
 
 def instance_prior_sd(device_class: str, workload_class: str) -> float:

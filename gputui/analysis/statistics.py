@@ -56,10 +56,10 @@ def lag1_autocorrelation(values: Sequence[float]) -> float:
     ones."""
     if len(values) < 4:
         return 0.0
-    mean = math.fsum(values) / len(values)
-    away = [value - mean for value in values]
+    middle = mean(values)
+    away = [value - middle for value in values]
     spread = math.fsum(x * x for x in away)
-    if _is_rounding(spread, mean, len(values)):
+    if _is_rounding(spread, middle, len(values)):
         return 0.0
     return math.fsum(x * y for x, y in itertools.pairwise(away)) / spread
 
@@ -103,9 +103,21 @@ def dependence_factor(blocks: Sequence[float]) -> float:
     return math.sqrt((1 + r) / (1 - r)) if r > 0 else 1.0
 
 
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean of at least 1 value."""
+    return math.fsum(values) / len(values)
+
+
 def sample_sd(values: Sequence[float]) -> float:
     """The standard deviation of a sample of at least 2 values."""
-    return math.sqrt(_variance(values))
+    return math.sqrt(sample_variance(values))
+
+
+def sample_variance(values: Sequence[float]) -> float:
+    """The variance of a sample of at least 2 values; 0 for values that differ by rounding only."""
+    middle = mean(values)
+    spread = math.fsum((value - middle) ** 2 for value in values)
+    return 0.0 if _is_rounding(spread, middle, len(values)) else spread / (len(values) - 1)
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
@@ -140,19 +152,15 @@ def hodges_lehmann_shift(x: Sequence[float], y: Sequence[float]) -> Interval | M
     return Interval(_middle_of(pairs), pairs.smallest(critical), pairs.smallest(pairs.count + 1 - critical))
 
 
-def welch(
-    x: Sequence[float], y: Sequence[float], *, least_variance_x: float = 0.0, least_variance_y: float = 0.0
-) -> TInterval | Missing:
+def welch(x: Sequence[float], y: Sequence[float]) -> TInterval | Missing:
     """How far the mean of y lies above that of x, by Welch's t; Missing below 2 values on a side.
 
-    Sample variances below the given least ones are raised to them. Degrees of freedom by
-    Welch–Satterthwaite.
+    Degrees of freedom by Welch–Satterthwaite.
     """
     if min(len(x), len(y)) < 2:
         return Missing("only 1 value on a side: its spread is unknown")
-    part_x = max(_variance(x), least_variance_x) / len(x)
-    part_y = max(_variance(y), least_variance_y) / len(y)
-    difference = math.fsum(y) / len(y) - math.fsum(x) / len(x)
+    part_x, part_y = sample_variance(x) / len(x), sample_variance(y) / len(y)
+    difference = mean(y) - mean(x)
     total = part_x + part_y
     if total == 0:
         return TInterval(difference, 0.0, float(len(x) + len(y) - 2))
@@ -171,7 +179,7 @@ def location_error(values: Sequence[float]) -> float:
         return 0.0
     interval = hodges_lehmann_interval(values)
     if isinstance(interval, Missing):
-        error = math.sqrt(_variance(values) / len(values))
+        error = math.sqrt(sample_variance(values) / len(values))
     else:
         error = (interval.high - interval.low) / (2 * normal_quantile(1 - _ALPHA / 2))
     return error * dependence_factor(values)
@@ -236,12 +244,6 @@ def _by_counting(count_up_to: Callable[[float], int], low: float, high: float, r
         else:
             low = middle
     return high
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    spread = math.fsum((value - mean) ** 2 for value in values)
-    return 0.0 if _is_rounding(spread, mean, len(values)) else spread / (len(values) - 1)
 
 
 def _is_rounding(spread: float, mean: float, count: int) -> bool:

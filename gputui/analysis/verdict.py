@@ -1,10 +1,10 @@
 """How much faster one side is, how certain that is, and the word for it.
 
-Two families of rows share a table. With 3 launches or more on both sides, the spread between launches is
-measured: p-values are calibrated, and Benjamini–Hochberg over these rows keeps the share of false finds at 5
-%. Elsewhere the spread is a worst-case prior; each such row is right at least 95 times in 100 by its interval
-alone, and does not enter Benjamini–Hochberg, since with an assumed sd of 10 % a true 1.5 x among ten rows (p
-= 0.005) would be rejected every second time.
+Two families of rows share a table. Where the spread between launches is known on both sides, from 3 launches
+or from the other rows of the box, p-values are calibrated, and Benjamini–Hochberg over these rows keeps the
+share of false finds at 5 %. Elsewhere the spread is a worst-case prior; each such row is right at least 95
+times in 100 by its interval alone, and does not enter Benjamini–Hochberg, since with an assumed sd of 10 % a
+true 1.5 x among ten rows (p = 0.005) would be rejected every second time.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from functools import cached_property
 from typing import Any, TypeVar  # Any: a cache of several kinds of things
 
 from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
+from gputui.analysis.spread import ROW_CORRELATION, Scatter, Spread, together
 from gputui.analysis.statistics import (
     dependence_factor,
     hodges_lehmann,
     hodges_lehmann_shift,
     lag1_autocorrelation,
     location_error,
-    median,
+    mean,
     merged_until_independent,
     sample_sd,
+    sample_variance,
     welch,
 )
 from gputui.model.absent import Missing
@@ -35,9 +37,11 @@ BAND = 0.01  # criterion takes 1 %, nvbench's comparison 0.5 %
 FALSE_DISCOVERY_RATE = 0.05
 LAUNCHES_MEASURED = 3  # from this many launches a side, their spread is measured, not assumed
 _BLOCKS_FOR_RANKS = 4  # 4 against 4 is the least that a rank interval of 95 % needs
+MOST_RUNS = 10
 MOST_LAUNCHES = 20  # more are not worth it: a difference that needs them is too small to matter
-_ROW_CORRELATION = 0.5  # see geometric_mean
 _Z = normal_quantile(0.975)
+ONE_RUN = Spread(0.0, math.inf)
+"""Between cases of one run nothing varies from run to run."""
 _MOST_WAITED = 0.999  # a share of 1 would leave a step no time at all
 _MOST_BLOCKS_KEPT = 1000  # of one side: 512 of them are 40 MiB at most
 _Launches = tuple[tuple[float, ...], ...]
@@ -55,11 +59,9 @@ class Estimate:
     df: float
     """Degrees of freedom of the interval; infinite where it is normal."""
     replicated: bool
-    """The spread between launches was measured on both sides."""
-    prior_half_width: float
-    """Half the interval of the log ratio if launches vary by the prior."""
-    shown_half_width: float
-    """As above if they vary only by what they show; 0 if that was not measured."""
+    """The spread between launches is known on both sides: from 3 launches, or from other rows of the box."""
+    run_share: float
+    """Of the variance, 0 to 1: what comes from run to run, which launches of one run do not average out."""
     contended_low: float
     """The factor, at most 1, by which CPU contention alone moves the lower end; see
     `widened_by_contention`."""
@@ -82,29 +84,10 @@ class Estimate:
         middle, half = self._log_interval()
         return _p(abs(middle) - math.log1p(band), half, self.df)
 
-    def p_for_table(self, band: float, prior_scale: float = 1.0) -> float:
-        """The p that enters Benjamini–Hochberg: of Welch's t and of the prior the smaller, doubled.
-
-        Welch's t pays for not knowing the spread: with 3 launches a side p seldom falls far enough for a long
-        table (t is 5.6 at p = 0.005), where the prior would do. Doubling (Bonferroni) pays for the choice.
-        `prior_scale` is how many times the prior launches of this table vary; what the row itself shows
-        counts if it is more. The interval, which must exclude the band as well, stays that of Welch.
-        """
-        middle, _ = self._log_interval()
-        return self._p_for_table(abs(middle) - math.log1p(band), prior_scale)
-
-    def p_slower_for_table(self, limit: float, prior_scale: float = 1.0) -> float:
-        """As `p_for_table`, against one limit of the ratio, for a claim that the whole interval lies below
-        it."""
+    def p_slower(self, limit: float) -> float:
+        """The two-sided p that the ratio is `limit`, against a smaller one."""
         middle, half = self._log_interval()
-        distance = math.log(limit) - middle
-        return self._p_for_table(distance, prior_scale) if self.replicated else _p(distance, half, self.df)
-
-    def _p_for_table(self, distance: float, prior_scale: float) -> float:
-        _, half = self._log_interval()
-        by_prior = max(prior_scale * self.prior_half_width, self.shown_half_width)
-        by_prior += math.log(self.contended_high / self.contended_low) / 2
-        return min(1.0, 2 * min(_p(distance, half, self.df), _p(distance, by_prior, math.inf)))
+        return _p(math.log(limit) - middle, half, self.df)
 
     def _log_interval(self) -> tuple[float, float]:
         """Middle and half-width of the interval on the log scale.
@@ -128,7 +111,7 @@ class RatioEstimate(Estimate):
     launches_a: int
     launches_b: int
     method: str
-    """`welch on launch medians`, or `this run only, launch prior 10 %`."""
+    """`welch on launch medians`, `moderated t on launch medians`, or `this run only, launch prior 10 %`."""
     autocorrelation: float
     """Lag-1, of the launch where it is furthest from 0, before merging."""
     resolvable: float
@@ -185,6 +168,11 @@ class _Side:
     prior_sd: float
 
     @cached_property
+    def shown_variance(self) -> float:
+        """Of a launch's center, as 2 launches or more show it; at least what their blocks do."""
+        return max(sample_variance(self.locations), self.error_variance)
+
+    @cached_property
     def blocks(self) -> int:
         return sum(len(launch) for launch in self.logs)
 
@@ -199,7 +187,7 @@ class _Side:
     @cached_property
     def centre(self) -> float:
         """Mean of the launches' centers: all launches weigh the same, however many blocks they have."""
-        return math.fsum(self.locations) / self.launches
+        return mean(self.locations)
 
     @property
     def assumed_variance(self) -> float:
@@ -207,6 +195,17 @@ class _Side:
         more."""
         sd = max(self.prior_sd, sample_sd(self.locations) if self.launches > 1 else 0.0)
         return sd**2 / self.launches
+
+    def known(self, spread: Spread | None) -> Spread | None:
+        """Variance of the side's center due to differing launches; None where it can only be assumed.
+
+        `spread`: between launches, as the box's rows show it. Three launches that agree by luck do not make
+        an interval of no width: at least the error of their blocks counts.
+        """
+        if spread is None and self.launches < LAUNCHES_MEASURED:
+            return None
+        one = Spread(self.shown_variance, self.launches - 1.0) if spread is None else spread
+        return replace(one, variance=max(one.variance, self.error_variance) / self.launches)
 
     @cached_property
     def error_variance(self) -> float:
@@ -227,15 +226,20 @@ def compare_launches(
     prior_sd_a: float,
     prior_sd_b: float,
     launch_is_block: bool = False,
+    spread_a: Spread | None = None,
+    spread_b: Spread | None = None,
+    runs: Spread = ONE_RUN,
 ) -> RatioEstimate | Missing:
     """How fast B is against A, from the block times of each launch in seconds per unit of work.
 
-    From 3 launches a side: Welch's t on the launches' Hodges–Lehmann centres of log block times; a sample
-    variance below the mean squared standard error within a launch is raised to it, so that three launches
-    that agree by luck do not make an interval of no width. With fewer: Hodges–Lehmann shift of the pooled
-    log block times (Welch's t where blocks are too few for ranks), its half-width and 1.96 times the sd of
-    the launch priors in quadrature; the priors give way to launches that show more. Missing
+    `spread_a` and `spread_b`: how much one launch varies, as the rows of each box show it; without them
+    what 3 launches or more show. Then Student's t on the difference of the mean of the launches'
+    Hodges–Lehmann centres of log block times. If neither is there on a side: Hodges–Lehmann shift of the
+    pooled log block times (Welch's t where blocks are too few for ranks), its half-width and 1.96 times the
+    sd of the launch priors in quadrature; the priors give way to launches that show more. Missing
     if a side has no block or only one.
+
+    `runs`: the variance of the difference because the sides are two runs; no number of launches lowers it.
 
     `launch_is_block`: whole programs were timed, one block per launch. What blocks would tell of the spread
     is that of launches then, so one block will do; with fewer than 3 launches the priors are all there is.
@@ -244,39 +248,33 @@ def compare_launches(
     for name, side in (("a", side_a), ("b", side_b)):
         if side.blocks < (1 if launch_is_block else 2):
             return Missing(f"{'only 1 block' if side.blocks else 'no block'} in {name}")
-    replicated = min(side_a.launches, side_b.launches) >= LAUNCHES_MEASURED
-    if replicated:
-        shift = welch(
-            side_b.locations,
-            side_a.locations,
-            least_variance_x=side_b.error_variance,
-            least_variance_y=side_a.error_variance,
-        )
-        if isinstance(shift, Missing):
-            return shift
-        center, df, method = shift.estimate, shift.df, "welch on launch medians"
-        below = above = shift.half_width
-        prior_half = _Z * math.sqrt(
-            math.fsum(side.prior_sd**2 / side.launches + side.within_variance for side in (side_a, side_b))
-        )
-        shown_half = _Z * shift.standard_error
+    known_a, known_b = side_a.known(spread_a), side_b.known(spread_b)
+    replicated = known_a is not None and known_b is not None
+    if known_a is not None and known_b is not None:
+        total = together((together((known_a, known_b)), runs))
+        center, df, variance = _centre(side_a, side_b), total.df, total.variance
+        below = above = t_quantile(0.975, df) * math.sqrt(variance)
+        method = f"{'welch' if spread_a is spread_b is None else 'moderated t'} on launch medians"
     else:
         if launch_is_block:
             center, within_below, within_above = _centre(side_a, side_b), 0.0, 0.0
         else:
             center, within_below, within_above = _within(side_a, side_b)
-        between = _Z * math.sqrt(side_a.assumed_variance + side_b.assumed_variance)
+        assumed = [
+            side.assumed_variance if known is None or spread is None else known.variance
+            for side, known, spread in ((side_a, known_a, spread_a), (side_b, known_b, spread_b))
+        ]
+        between = _Z * math.sqrt(math.fsum(assumed) + runs.variance)
         below, above = math.hypot(within_below, between), math.hypot(within_above, between)
-        prior_half, shown_half = max(below, above), 0.0
         df, method = math.inf, _prior_method(side_a, side_b)
+        variance = (max(below, above) / _Z) ** 2
     return RatioEstimate(
         ratio=math.exp(center),
         low=math.exp(center - below),
         high=math.exp(center + above),
         df=df,
         replicated=replicated,
-        prior_half_width=prior_half,
-        shown_half_width=shown_half,
+        run_share=runs.variance / variance if variance else 0.0,
         contended_low=1.0,
         contended_high=1.0,
         n_a=side_a.timed,
@@ -291,8 +289,26 @@ def compare_launches(
     )
 
 
+def launch_scatter(launches: Sequence[Sequence[float]], *, prior_sd: float) -> Scatter | Missing:
+    """How far the launches of one case in one run lie from each other, by their log times.
+
+    At least what their blocks show. `prior_sd` is that of `compare_launches`, which then finds the launches
+    prepared. Missing below 2 launches.
+    """
+    side = _prepare(launches, prior_sd)
+    if side.launches < 2:
+        return Missing("fewer than 2 launches")
+    return Scatter(side.shown_variance, side.launches - 1.0)
+
+
+def log_time(launches: Sequence[Sequence[float]], *, prior_sd: float) -> float | Missing:
+    """The mean of the launches' log times; Missing if none has a block."""
+    side = _prepare(launches, prior_sd)
+    return side.centre if side.launches else Missing("no block")
+
+
 def compare_pairs(
-    launches: Sequence[Sequence[tuple[float, float]]], *, prior_sd: float
+    launches: Sequence[Sequence[tuple[float, float]]], *, prior_sd: float, spread: Spread | None = None
 ) -> RatioEstimate | Missing:
     """How fast B is against A where both were interleaved in the same launches, block by block.
 
@@ -300,7 +316,8 @@ def compare_pairs(
     and the moment do to both alike falls out of their ratio. From 3 launches: Student's t on the launches'
     Hodges–Lehmann centres of log ratios, their variance at least what their blocks show; with fewer
     their mean, its error widened in quadrature by `prior_sd`, how much the log ratio varies between such
-    launches. Missing below two pairs.
+    launches. `spread`: how much it varies as the box's paired rows show it, in place of both. Missing below
+    two pairs.
     """
     measured = [[math.log(a / b) for a, b in launch] for launch in launches if launch]
     logs = [merged_until_independent(launch) for launch in measured]
@@ -309,20 +326,20 @@ def compare_pairs(
         return Missing("fewer than 2 pairs of blocks")
     locations = [hodges_lehmann(launch) for launch in measured]
     count = len(logs)
-    error_variance = math.fsum(location_error(launch) ** 2 for launch in logs) / count
-    shown_sd = sample_sd(locations) if count > 1 else 0.0
-    replicated = count >= LAUNCHES_MEASURED
-    center = math.fsum(locations) / count
+    error_variance = mean([location_error(launch) ** 2 for launch in logs])
+    shown_variance = sample_variance(locations) if count > 1 else 0.0
+    replicated = spread is not None or count >= LAUNCHES_MEASURED
+    center = mean(locations)
     if replicated:
-        df, error = float(count - 1), math.sqrt(max(shown_sd**2, error_variance) / count)
-        half, shown_half = t_quantile(0.975, df) * error, _Z * error
-        by_prior = _Z * math.sqrt((prior_sd**2 + error_variance) / count)
-        method = "t on ratios of paired blocks by launch"
+        known = spread or Spread(shown_variance, count - 1.0)
+        df = known.df
+        half = t_quantile(0.975, df) * math.sqrt(max(known.variance, error_variance) / count)
+        method = f"{'t' if spread is None else 'moderated t'} on ratios of paired blocks by launch"
     else:
-        by_prior = _Z * math.sqrt((max(prior_sd, shown_sd) ** 2 + error_variance) / count)
-        df, half, shown_half = math.inf, by_prior, 0.0
-        runs = "this run only" if count == 1 else f"{count} launches"
-        method = f"{runs}, blocks in pairs, launch prior {_percent(prior_sd)}"
+        half = _Z * math.sqrt((max(prior_sd**2, shown_variance) + error_variance) / count)
+        df = math.inf
+        of_runs = "this run only" if count == 1 else f"{count} launches"
+        method = f"{of_runs}, blocks in pairs, launch prior {_percent(prior_sd)}"
     timed = sum(map(len, measured))
     return RatioEstimate(
         ratio=math.exp(center),
@@ -330,8 +347,7 @@ def compare_pairs(
         high=math.exp(center + half),
         df=df,
         replicated=replicated,
-        prior_half_width=by_prior,
-        shown_half_width=shown_half,
+        run_share=0.0,
         contended_low=1.0,
         contended_high=1.0,
         n_a=timed,
@@ -360,7 +376,6 @@ def with_ratio_of_speeds(pairs: RatioEstimate, a: SpeedEstimate, b: SpeedEstimat
         ratio=ratio,
         low=low,
         high=high,
-        prior_half_width=pairs.prior_half_width + math.log(wider) / 2,
         n_a=a.blocks,
         n_b=b.blocks,
         resolvable=pairs.resolvable * math.sqrt(wider),
@@ -418,8 +433,7 @@ def judge(
         for row, estimate in enumerate(estimates)
         if not isinstance(estimate, Missing) and estimate.replicated
     }
-    scale = _prior_scale([e for e in replicated.values() if isinstance(e, RatioEstimate)])
-    tested = {row: estimate.p_for_table(bands[row], scale) for row, estimate in replicated.items()}
+    tested = {row: estimate.p_beyond(bands[row]) for row, estimate in replicated.items()}
     limit = _benjamini_hochberg_limit(list(tested.values()), false_discovery_rate)
     verdicts = []
     for row, estimate in enumerate(estimates):
@@ -445,8 +459,7 @@ def are_slower(estimates: Sequence[Estimate], limit: float, error_rate: float = 
     The whole interval lies below it, and Holm's steps keep the chance of a single false one in the whole
     table at `error_rate`. Holm 1979, https://www.jstor.org/stable/4615733.
     """
-    scale = _prior_scale([e for e in estimates if isinstance(e, RatioEstimate) and e.replicated])
-    p_values = [estimate.p_slower_for_table(limit, scale) for estimate in estimates]
+    p_values = [estimate.p_slower(limit) for estimate in estimates]
     found = [False] * len(estimates)
     for step, place in enumerate(sorted(range(len(estimates)), key=p_values.__getitem__)):
         if p_values[place] > error_rate / (len(estimates) - step):
@@ -460,14 +473,16 @@ def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missin
 
     Half-widths on the log scale are combined as standard deviations are, with a correlation of 0.5 between
     rows: cases of one run share the box's clocks, heat and neighbours, so independence would be too narrow;
-    that they err wholly together is too wide. What contention does to them it does to all together.
+    that they err wholly together is too wide. What runs and contention do to them they do to all together.
     """
     if not estimates:
         return Missing("no row in common")
     count = len(estimates)
     center = math.fsum(math.log(e.ratio) for e in estimates) / count
-    below = _combined([math.log(e.ratio * e.contended_low / e.low) for e in estimates])
-    above = _combined([math.log(e.high / e.contended_high / e.ratio) for e in estimates])
+    below, _ = _combined([(math.log(e.ratio * e.contended_low / e.low), e.run_share) for e in estimates])
+    above, run_share = _combined(
+        [(math.log(e.high / e.contended_high / e.ratio), e.run_share) for e in estimates]
+    )
     contended_low = math.fsum(math.log(e.contended_low) for e in estimates) / count
     contended_high = math.fsum(math.log(e.contended_high) for e in estimates) / count
     return GeometricMean(
@@ -476,8 +491,7 @@ def geometric_mean(estimates: Sequence[RatioEstimate]) -> GeometricMean | Missin
         high=math.exp(center + above + contended_high),
         df=min(e.df for e in estimates),
         replicated=all(e.replicated for e in estimates),
-        prior_half_width=_combined([e.prior_half_width for e in estimates]),
-        shown_half_width=_combined([e.shown_half_width for e in estimates]),
+        run_share=run_share,
         contended_low=math.exp(contended_low),
         contended_high=math.exp(contended_high),
         rows=count,
@@ -490,18 +504,31 @@ def launch_centre(block_times: Sequence[float]) -> float:
 
 
 def estimate_speed(
-    launches: Sequence[Sequence[float]], *, prior_sd: float, waited: float = 0.0
+    launches: Sequence[Sequence[float]],
+    *,
+    prior_sd: float,
+    waited: float = 0.0,
+    spread: Spread | None = None,
 ) -> SpeedEstimate | Missing:
     """How fast one side is, from the block times of each launch in seconds per unit of work.
 
     The median of the launches' centres would waste data at 3 to 5 launches, so it is their mean, with
-    Student's t over launches; below 3 launches the pooled centre, widened by the launch prior.
+    Student's t over launches; below 3 launches the pooled centre, widened by the launch prior. `spread`: how
+    much one launch varies, as the rows of the box show it, in place of both. The interval is of this run.
 
     `waited`: the share of the time in which others held its CPUs. It may be as much faster without them, as
     in `widened_by_contention`.
     """
     speed = _kept(_estimated, launches, prior_sd)
-    if isinstance(speed, Missing) or waited <= 0:
+    if isinstance(speed, Missing):
+        return speed
+    known = None if spread is None else _prepare(launches, prior_sd).known(spread)
+    if known is not None:
+        factor = math.exp(t_quantile(0.975, known.df) * math.sqrt(known.variance))
+        center = speed.units_per_s
+        method = "moderated t on launch medians"
+        speed = replace(speed, low=center / factor, high=center * factor, method=method)
+    if waited <= 0:
         return speed
     return replace(speed, high=speed.high / (1 - min(waited, _MOST_WAITED)))
 
@@ -512,8 +539,7 @@ def _estimated(launches: _Launches, prior_sd: float) -> SpeedEstimate | Missing:
         return Missing("no block")
     if side.launches >= LAUNCHES_MEASURED:
         center = side.centre
-        variance = max(sample_sd(side.locations) ** 2, side.error_variance) / side.launches
-        half = t_quantile(0.975, side.launches - 1) * math.sqrt(variance)
+        half = t_quantile(0.975, side.launches - 1) * math.sqrt(side.shown_variance / side.launches)
         method = "t on launch medians"
     else:
         center = side.centre
@@ -598,22 +624,6 @@ def _p(distance: float, half: float, df: float) -> float:
     return 2 * t_cdf(-t_quantile(0.975, df) * distance / half, df) if half > 0 else 0.0
 
 
-def _prior_scale(estimates: Sequence[RatioEstimate]) -> float:
-    """How many times the prior launches of a table vary, at least 1.
-
-    A row alone tells little of it; all together do. A prior that is too small would let chance through the
-    whole table: with launches that vary by twice the prior, 3 a side and 20 rows of equals, a table in
-    three had a false find. The median over rows, so that one loud case does not widen the others; by
-    Wilson & Hilferty's median of chi squared, https://doi.org/10.1073/pnas.17.12.684.
-    """
-    ratios = [
-        (estimate.shown_half_width / estimate.prior_half_width) ** 2 / (1 - 2 / (9 * estimate.df)) ** 3
-        for estimate in estimates
-        if estimate.prior_half_width > 0
-    ]
-    return math.sqrt(max(1.0, median(ratios))) if ratios else 1.0
-
-
 def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
     """The largest p that counts as a find; below 0 if none does. Benjamini & Hochberg 1995."""
     kept = -1.0
@@ -632,7 +642,7 @@ def _why_inconclusive(estimate: Estimate, band: float) -> str:
         return f"only {fewest} blocks in {'a' if estimate.independent_a == fewest else 'b'}"
     needed = launches_needed(estimate, nearest_edge(estimate, band))
     if isinstance(needed, Missing):
-        return f"too near to ±{_percent(band)} to tell with {MOST_LAUNCHES} launches a side"
+        return f"too near to ±{_percent(band)} to tell: {needed.reason}"
     about = "about " if estimate.replicated else ""
     return f"the interval is too wide: needs {about}{needed} launches a side"
 
@@ -645,17 +655,32 @@ def nearest_edge(estimate: Estimate, band: float = BAND) -> float:
 def launches_needed(estimate: RatioEstimate, limit: float) -> int | Missing:
     """Launches a side after which the interval would be expected not to hold `limit`, a ratio, any more.
 
-    Where the spread between launches was not measured, as many as measure it. Missing if more are needed
-    than anybody should wait for.
+    Where the spread between launches is not known, as many as measure it. Missing if more are needed
+    than anybody should wait for, or if what differs from run to run alone holds the limit.
     """
     if not estimate.replicated:
         return LAUNCHES_MEASURED
     launches = min(estimate.launches_a, estimate.launches_b)
     half = math.log(estimate.high / estimate.low) / 2
+    left = math.log(estimate.ratio / limit) ** 2 - half**2 * estimate.run_share
+    if left <= 0 and estimate.run_share > 0:
+        return Missing("runs of one box differ by more than that")
+    needed = half**2 * (1 - estimate.run_share)
+    if left * MOST_LAUNCHES < launches * needed:
+        return Missing(f"it takes more than {MOST_LAUNCHES} launches a side")
+    return math.ceil(launches * needed / left)
+
+
+def runs_needed(estimate: RatioEstimate, limit: float) -> int | Missing:
+    """How many times the runs of each side, of as many launches, would tell the ratio from `limit`.
+
+    Missing if that is more than anybody should wait for.
+    """
+    half = math.log(estimate.high / estimate.low) / 2
     distance = abs(math.log(estimate.ratio / limit))
-    if distance * math.sqrt(MOST_LAUNCHES / launches) < half:
-        return Missing(f"more than {MOST_LAUNCHES} launches a side")
-    return math.ceil(launches * (half / distance) ** 2)
+    if distance * math.sqrt(MOST_RUNS) < half:
+        return Missing(f"it takes more than {MOST_RUNS} times the runs")
+    return math.ceil((half / distance) ** 2)
 
 
 def _prior_method(a: _Side, b: _Side) -> str:
@@ -671,10 +696,13 @@ def _prior_method(a: _Side, b: _Side) -> str:
     return f"{runs}, launch priors {_percent(a.prior_sd)} and {_percent(b.prior_sd)}"
 
 
-def _combined(halves: Sequence[float]) -> float:
-    squares = math.fsum(half * half for half in halves)
-    together = math.fsum(halves) ** 2
-    return math.sqrt(_ROW_CORRELATION * together + (1 - _ROW_CORRELATION) * squares) / len(halves)
+def _combined(halves: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The half-width of a mean from those of its rows, each with the share of runs in it; and that share."""
+    runs = math.fsum(half * math.sqrt(share) for half, share in halves) ** 2
+    launches = [half * math.sqrt(max(0.0, 1 - share)) for half, share in halves]
+    squares = math.fsum(half * half for half in launches)
+    total = runs + ROW_CORRELATION * math.fsum(launches) ** 2 + (1 - ROW_CORRELATION) * squares
+    return math.sqrt(total) / len(halves), runs / total if total else 0.0
 
 
 def _percent(fraction: float) -> str:

@@ -62,8 +62,11 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     version = chosen.interpreter.runtime.torch_version
     torch = f"torch {version.reason}" if isinstance(version, Missing) else f"torch {version}"
     click.echo(f"{profile.name}: {profile.question}")
-    launches = f"{profile.replicates} launch{'es' if profile.replicates > 1 else ''}"
-    click.echo(f"at most {format_seconds(profile.budget_s)}, {launches} per case")
+    launches = f"{profile.replicates} launch{'es' if profile.replicates > 1 else ''} per case"
+    if profile.startup_share is not None:
+        share = f"{100 * profile.startup_share:.0f} %"
+        launches = f"up to {launches}, fewer if starting them would take more than {share} of that"
+    click.echo(f"at most {format_seconds(profile.budget_s)}, {launches}")
     python_version = chosen.interpreter.runtime.python_version
     click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")
     for found in chosen.passed_over:

@@ -17,6 +17,7 @@ from gputui.model.journal import (
     CaseWarm,
     Event,
     LaunchEnd,
+    LaunchesLeftOut,
     LaunchStart,
     Line,
     RunEnd,
@@ -108,6 +109,8 @@ class Progress:
                     print(f"    {row}", file=sys.stderr, flush=True)
         elif isinstance(line, Event):
             self.say(f"{self._elapsed()} {line.level}: {line.message}")
+        elif isinstance(line, LaunchesLeftOut):
+            self.say(f"{self._elapsed()} {line.message}")
         elif isinstance(line, RunEnd):
             self._now = "storing"
             if line.status != "finished":

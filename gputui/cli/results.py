@@ -9,20 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
-    cost_unit,
     counted,
     format_percent,
     format_rate,
     format_seconds,
-    format_usd,
 )
+from gputui.services.results.costs import cost_cells
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order, run_headline, size_order
 from gputui.services.results.labels import (
@@ -38,8 +36,8 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import uses_of
-from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.roofline import peak_share, uses_of
+from gputui.services.results.throughput import speed_of
 from gputui.services.support.text_tables import Page, add_row, flowing, table, table_width
 
 _LEAST_ROWS = 3
@@ -158,16 +156,16 @@ def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
     there is no room."""
     common = shared_case_words(case.case for case, _ in measured)
     unsaid = [*common, "gpu"]  # beside cases on a CPU the others need no word
-    shares = [_peak_share(case, run) for case, _ in measured]
+    shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
     columns = [
         [f"case ({' '.join(common)})" if common else "case"]
         + [short_case_name(case.case, unsaid, is_short=True) for case, _ in measured],
         ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
         ["95 %", *(interval_words(speed) for _, speed in measured)],
     ]
-    peaks = ["of peak", *(share[1] if share else "—" for share in shares)]
-    bars = ["", *("━" * round(min(share[0], 1.0) * _BAR) if share else "" for share in shares)]
-    costs = _costs(measured, run.summary.price)
+    peaks = ["of peak", *(share.text if share else "—" for share in shares)]
+    bars = ["", *("━" * round(min(share.share, 1.0) * _BAR) if share else "" for share in shares)]
+    costs = cost_cells(measured, run.summary.price)
     with_peaks = [*columns, peaks] if any(shares) else columns
     with_costs = [*with_peaks, costs] if any(costs[1:]) else with_peaks
     with_bars = [*with_peaks, [f"{bar:{_BAR}}" for bar in bars], *with_costs[len(with_peaks) :]]
@@ -176,45 +174,6 @@ def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
         if table_width(lines, page.encoding) <= page.width:
             break
     return lines
-
-
-def _peak_share(case: CaseResult, run: Run) -> tuple[float, str] | None:
-    """The larger of the shares of compute and memory that it used, and that in words.
-
-    Of the data sheet's peaks; where those are not known, of this box's peak tests: `61 % of gemm`.
-    """
-    uses = uses_of(case, run.cases, run.summary.machine)
-    of_sheet = [(use.of_sheet, "") for use in uses if not isinstance(use.of_sheet, Missing)]
-    of_test = [
-        (use.of_measured, " of gemm" if use.unit == "flop" else " of membw")
-        for use in uses
-        if not isinstance(use.of_measured, Missing)
-    ]
-    if not of_sheet and not of_test:
-        return None
-    share, of = max(of_sheet or of_test)
-    return share, f"{format_percent(share)}{of}"
-
-
-def _costs(measured: _Speeds, price: Price | Missing) -> list[str]:
-    """Heading and `$4.52 per Gtok`, one unit per workload; empty where there is no price."""
-    found = [(case.case, cost_of(case, price)) for case, _ in measured]
-    priced = [(case, cost) for case, cost in found if isinstance(cost, Cost)]
-    least: dict[str, float] = {}
-    for case, cost in priced:
-        name = case.work.workload
-        least[name] = min(least.get(name, cost.usd_per_million), cost.usd_per_million)
-    shares = {cost.share for _, cost in priced}
-    is_one_share = len(shares) == 1 and shares != {1.0}
-    cells = [f"cost ({format_percent(min(shares))} share)" if is_one_share else "cost"]
-    for case, known in found:
-        if not isinstance(known, Cost):
-            cells.append("")
-            continue
-        millions, name = cost_unit(least[case.work.workload], case.unit)
-        share = f" ({format_percent(known.share)} share)" if known.is_share and not is_one_share else ""
-        cells.append(f"{format_usd(known.usd_per_million * millions)} per {name}{share}")
-    return cells
 
 
 def _by_outcome(run: Run) -> tuple[list[tuple[CaseResult, SpeedEstimate]], dict[str, list[str]]]:
@@ -322,7 +281,7 @@ def _table(out: Console, measured: _Speeds, price: Price | Missing) -> Table:
         ["95 %", *(interval_words(speed) for _, speed in measured)],
         ["blocks", *(_blocks_text(speed) for _, speed in measured)],
     ]
-    costs = _costs(measured, price)
+    costs = cost_cells(measured, price)
     columns += [costs] if any(costs[1:]) else []
     named = [["case", *(case_name(case) for case, _ in measured)], *columns[1:]]
     is_wide = table_width(list(zip(*named, strict=True)), out.encoding) <= out.width

@@ -250,8 +250,9 @@ def _announce(plan: Plan, chosen: Chosen, target: Path) -> None:
     torch = "no torch" if isinstance(runtime.torch_version, Missing) else f"torch {runtime.torch_version}"
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
+    up_to = "up to " if plan.startup_share is not None and plan.replicates > 1 else ""
     click.echo(
-        f"{plan.profile}: {counted(to_run, 'case')} in {counted(len(plan.launches), 'launch')},"
+        f"{plan.profile}: {counted(to_run, 'case')} in {up_to}{counted(len(plan.launches), 'launch')},"
         f" about {format_seconds(sum(expected_s(plan, launch) for launch in plan.launches))},"
         f" at most {plan.budget_s:.0f} s" + (f"; {left_out} cannot run here" if left_out else ""),
         err=True,

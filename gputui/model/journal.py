@@ -220,6 +220,15 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchesLeftOut:
+    """Planned launches that will not be executed: the run found that it can do without them, or must."""
+
+    launch_ids: tuple[int, ...]
+    message: str
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnd:
     """The supervisor is done."""
 
@@ -260,6 +269,7 @@ Line = (
     | CaseEnd
     | LaunchEnd
     | Event
+    | LaunchesLeftOut
     | RunEnd
     | Stored
 )
@@ -278,6 +288,7 @@ LINE_KINDS: tuple[type[Line], ...] = (
     CaseEnd,
     LaunchEnd,
     Event,
+    LaunchesLeftOut,
     RunEnd,
     Stored,
 )

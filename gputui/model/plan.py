@@ -17,6 +17,8 @@ from gputui.model.case import Case, Variant, Work
 PLAN_SCHEMA = 1
 TIMED = "timed"
 PROFILED = "profiled"
+TRACE_PROFILE = "trace"
+"""In place of a profile: the run is an imported trace."""
 MIN_BLOCKS = 5
 """A launch with fewer is not a measurement; the worker, which imports nothing of ours, repeats this
 number."""
@@ -106,6 +108,11 @@ class Plan:
     """A case with this many blocks in a launch is done; also the limit of its warm-up."""
     keeps_traces: bool = False
     """Whether profiled launches leave Chrome traces in the run directory."""
+    startup_share: float | None = None
+    """The share of the budget that starts may take, above 0 to 1: cases get as many launches as start in that
+    time, at least one. None: all that are planned."""
+    looks: tuple[int, ...] = ()
+    """After so many launches per case, rising, the run asks which cases need no more; empty: never."""
 
     def command_of(self, case_id: int) -> PlannedCommand | None:
         """The program of a case; None if it is a workload."""
@@ -128,6 +135,7 @@ class Plan:
             plain["cases"] = tuple(planned_case_from_plain(c) for c in plain["cases"])
             plain["launches"] = tuple(_launch(launch) for launch in plain["launches"])
             plain["interpreter"] = tuple(plain["interpreter"])
+            plain["looks"] = tuple(plain.get("looks", ()))
             plain["commands"] = tuple(
                 PlannedCommand(**{**command, "argv": tuple(command["argv"])})
                 for command in plain.get("commands", ())

@@ -1,8 +1,12 @@
-"""Divides a run's budget among its launches."""
+"""Divides a run's budget among its launches, and says how many of them its starts leave room for."""
 
 from __future__ import annotations
 
-from gputui.model.plan import Plan, PlannedLaunch
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from gputui.model.plan import TIMED, Plan, PlannedLaunch
+from gputui.model.units import counted
 
 LEAST_MEASURING_S = 1.5
 """With less, a workload cannot warm up and run five blocks of 0.2 s."""
@@ -23,20 +27,39 @@ class Pace:
     Each launch first costs its start: seconds in which nothing is measured, whatever its weight. What remains
     of the budget after all starts is divided by weight. If that leaves too little, the last launches are left
     out of the sum: what is dropped for lack of time is a later repetition, not the first of each case.
+
+    With a `startup_share` cases get as many launches as can start within that share of the budget.
     """
 
     def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._budget_s = plan.budget_s
         self._waiting = {launch.launch_id: launch for launch in plan.launches}
+        self._planned = frozenset(self._waiting)
+        self._closed: set[int] = set()
+        """Launches that are not executed, though their time stays reserved."""
         self._startup_s = dict(FIRST_STARTUP_S)
+        self._unknown = {launch.device.device_class for launch in plan.launches if launch.needs_torch}
+        """Device classes whose start is not measured yet."""
         self._programs = {command.case_id for command in plan.commands}
+        self._most = plan.replicates
+        """Launches per case, as far as is known."""
+        self._is_settled = plan.startup_share is None
+        self._too_slow: set[int] = set()
+        """Launches in which a case was too slow for its share."""
         self.spent_s = 0.0
+
+    def to_execute(self, launch: PlannedLaunch) -> PlannedLaunch | None:
+        """The launch with the cases that it still has; None if it was left out."""
+        if launch.launch_id in self._closed:
+            return None
+        return self._waiting.get(launch.launch_id) if launch.launch_id in self._planned else launch
 
     def allowance_s(self, launch: PlannedLaunch) -> float | None:
         """Seconds from its start that a launch may take; None if too few are left. Call it once per
         launch."""
         self._waiting.pop(launch.launch_id, None)
-        sharing = [launch, *self._waiting.values()]
+        sharing = [launch, *self._within(self._replicates())]
         starts_s = sum(map(self._start_s, sharing))
         weights = sum(other.weight for other in sharing)
         is_program = not self._programs.isdisjoint(launch.case_ids)
@@ -56,6 +79,93 @@ class Pace:
         """Record how long a launch took until it began to measure."""
         if launch.needs_torch:
             self._startup_s[launch.device.device_class] = startup_s
+            self._unknown.discard(launch.device.device_class)
+
+    def settle(self, next_launch: PlannedLaunch) -> tuple[Sequence[int], str]:
+        """Leave out the launches that there is no time to start; returns their ids, and why.
+
+        Decides once: when the starts of all devices are known, or when the first repetition is next. Until
+        then, and if all can start, ((), "").
+        """
+        if self._is_settled or (self._unknown and not next_launch.replicate):
+            return (), ""
+        self._most, self._is_settled = self._replicates(), True
+        left_out = self._leave_out_beyond_most()
+        if not left_out:
+            return (), ""
+        share = self._starts_s(self._plan.replicates) / self._budget_s
+        return left_out, (
+            f"{counted(self._most, 'launch')} per case instead of {self._plan.replicates}, whose starts alone"
+            f" would take {100 * share:.0f} % of the {self._budget_s:.0f} s"
+        )
+
+    def too_slow(self, launch: PlannedLaunch, case_id: int) -> tuple[float, tuple[int, ...], str]:
+        """Make room for a case that found too little time in its first launch: it gets one launch for all.
+
+        Others may be as slow, so all cases get one launch less, once for each launch in which that happened.
+        Returns the weight of the case's only launch, the ids of launches that are left out, and a message;
+        (0, (), "") where launches are not for the run to choose, or one is all there is.
+        """
+        if self._plan.startup_share is None or launch.replicate or launch.launch_id not in self._planned:
+            return 0.0, (), ""
+        if self._most > 1 and launch.launch_id not in self._too_slow:
+            self._most -= 1
+        elif launch.launch_id not in self._too_slow:
+            return 0.0, (), ""
+        self._too_slow.add(launch.launch_id)
+        left_out = [*self._leave_out_beyond_most(), *self._without(case_id)]
+        weight = self._most * launch.weight / len(launch.case_ids)
+        others = counted(self._most, "launch")
+        return weight, tuple(left_out), f"too slow: it is run once, for longer, and the others in {others}"
+
+    def _leave_out_beyond_most(self) -> list[int]:
+        beyond = [i for i, launch in self._waiting.items() if launch.replicate >= self._most]
+        for launch_id in beyond:
+            del self._waiting[launch_id]
+        return beyond
+
+    def _without(self, case_id: int) -> list[int]:
+        """Take a case out of the timed launches that wait; returns those that have no other."""
+        emptied = []
+        for launch in list(self._waiting.values()):
+            if case_id not in launch.case_ids or launch.purpose != TIMED:
+                continue
+            rest = tuple(other for other in launch.case_ids if other != case_id)
+            if rest:
+                weight = launch.weight * len(rest) / len(launch.case_ids)
+                self._waiting[launch.launch_id] = replace(launch, case_ids=rest, weight=weight)
+            else:
+                del self._waiting[launch.launch_id]
+                emptied.append(launch.launch_id)
+        return emptied
+
+    def close(self, case_ids: Collection[int]) -> tuple[int, ...]:
+        """Leave out the waiting timed launches of which every case is one of these; returns their ids.
+
+        The others become no longer by that: launches of one length are launches of one kind.
+        """
+        closed = tuple(
+            launch.launch_id
+            for launch in self._waiting.values()
+            if launch.purpose == TIMED
+            and launch.launch_id not in self._closed
+            and set(launch.case_ids) <= set(case_ids)
+        )
+        self._closed.update(closed)
+        return closed
+
+    def _within(self, replicates: int) -> list[PlannedLaunch]:
+        return [launch for launch in self._waiting.values() if launch.replicate < replicates]
+
+    def _replicates(self) -> int:
+        """Launches per case whose starts fit into their share of the budget; at least 1."""
+        if self._is_settled or self._plan.startup_share is None:
+            return self._most
+        most_s = self._plan.startup_share * self._budget_s
+        return max((n for n in range(2, self._most + 1) if self._starts_s(n) <= most_s), default=1)
+
+    def _starts_s(self, replicates: int) -> float:
+        return sum(self._start_s(launch) for launch in self._plan.launches if launch.replicate < replicates)
 
     def _start_s(self, launch: PlannedLaunch) -> float:
         start_s = self._startup_s[launch.device.device_class]

@@ -34,6 +34,7 @@ from gputui.model.journal import (
     Event,
     Figure,
     LaunchEnd,
+    LaunchesLeftOut,
     LaunchStart,
     MachineFound,
     RunEnd,
@@ -195,6 +196,11 @@ class Supervisor:
     def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
         """Run one worker from start to end. Raises _Stopped after a signal, _CannotGoOn on a full disk."""
         plan = run.spec.plan
+        self._leave_out(run, *run.pace.settle(launch))
+        executed = run.pace.to_execute(launch)
+        if executed is None:
+            return
+        launch = executed
         allowance_s = run.pace.allowance_s(launch)
         if launch.purpose == PROFILED and launch.case_ids[0] not in run.measured_cases:
             return  # a case that could not be measured is not profiled
@@ -328,6 +334,7 @@ class Supervisor:
                 run.pace.started(
                     launch, (warm.t_ns - warm.warmup_ns - warm.first_step_ns - worker.started_ns) / 1e9
                 )
+                self._leave_out(run, *run.pace.settle(launch))
         elif kind == "figure":
             figure = _figure(launch_id, message)
             if figure.case_id not in launch.case_ids:
@@ -345,6 +352,8 @@ class Supervisor:
                 raise ValueError(end)
             if end.outcome == "oom" and len(launch.case_ids) > 1:
                 self._again_alone(run, launch, end.case_id)
+            if end.outcome == "skipped":
+                self._again_for_longer(run, launch, end.case_id)
             run.ended_cases.add((launch.replicate, end.case_id))
             if end.outcome == "ok":
                 run.measured_cases.add(end.case_id)
@@ -376,6 +385,20 @@ class Supervisor:
         run.unplanned.append(alone)
         name = run.spec.plan.cases[case_id].case.name
         self._event(run, "info", f"{name}: will be run alone once")
+
+    def _again_for_longer(self, run: _Run, launch: PlannedLaunch, case_id: int) -> None:
+        """Plan one launch of a case that was too slow for its share, with the time of those to come."""
+        weight, left_out, message = run.pace.too_slow(launch, case_id)
+        if not weight:
+            return
+        longer = replace(launch, launch_id=run.next_launch_id, case_ids=(case_id,), weight=weight)
+        run.next_launch_id += 1
+        run.unplanned.append(longer)
+        self._leave_out(run, left_out, f"{run.spec.plan.cases[case_id].case.name}: {message}")
+
+    def _leave_out(self, run: _Run, launch_ids: Sequence[int], message: str) -> None:
+        if message:
+            run.journal.append(LaunchesLeftOut(tuple(launch_ids), message, time.monotonic_ns()))
 
     def _drop(self, run: _Run, launch: PlannedLaunch, reason: str, outcome: str = "skipped") -> None:
         """List what a launch would have measured; a case that crashed before has failed, whatever else."""

@@ -17,6 +17,7 @@ from gputui.model.journal import (
     Event,
     Figure,
     LaunchEnd,
+    LaunchesLeftOut,
     LaunchStart,
     WorkerReady,
 )
@@ -328,8 +329,13 @@ def _profiled_rows(contents: JournalContents) -> dict[str, list[Row]]:
 
 def _event_rows(contents: JournalContents) -> list[Row]:
     rows: list[Row] = [
-        {"t_us": contents.utc_us(event.t_ns), "level": event.level, "message": event.message}
-        for event in contents.of(Event)
+        {
+            "t_us": contents.utc_us(line.t_ns),
+            "level": line.level if isinstance(line, Event) else "info",
+            "message": line.message,
+        }
+        for line in contents.lines
+        if isinstance(line, Event | LaunchesLeftOut)
     ]
     return rows + damage_rows(contents.damage)
 

@@ -174,9 +174,8 @@ def test_benjamini_hochberg_lets_weak_finds_pass_beside_strong_ones() -> None:
     strong = compared(
         [launch(9.0), launch(9.1), launch(8.9)], [launch(1.0), launch(1.01), launch(0.99)], prior_a=0.2
     )
-    weak = replace(weak_find(), prior_half_width=0.05)
 
-    assert judge([weak, *[strong] * 8])[0] == Verdict("faster", "")
+    assert judge([weak_find(), *[strong] * 8])[0] == Verdict("faster", "")
 
 
 def test_rows_of_one_launch_do_not_enter_benjamini_hochberg() -> None:
@@ -195,7 +194,7 @@ def test_a_replicated_row_says_how_many_launches_would_do() -> None:
 
     assert open_row.word == lost_row.word == "inconclusive"
     assert re.fullmatch(r"the interval is too wide: needs about \d+ launches a side", open_row.reason)
-    assert lost_row.reason == "too near to ±1 % to tell with 20 launches a side"
+    assert lost_row.reason == "too near to ±1 % to tell: it takes more than 20 launches a side"
 
 
 def test_a_band_may_be_given_per_row() -> None:

@@ -5,7 +5,14 @@ import random
 
 import pytest
 
-from gputui.analysis.verdict import RatioEstimate, compare_launches, compare_pairs, judge
+from gputui.analysis.spread import LaunchPrior, Scatter, Spread, learn_launches
+from gputui.analysis.verdict import (
+    RatioEstimate,
+    compare_launches,
+    compare_pairs,
+    judge,
+    launch_scatter,
+)
 
 ROWS = 10
 CPU_PRIOR = 0.10
@@ -28,6 +35,34 @@ def row(rng: random.Random, launches: int, launch_sd: float, scale: float = 1.0)
     estimate = compare_launches(a, b, prior_sd_a=CPU_PRIOR, prior_sd_b=CPU_PRIOR)
     assert isinstance(estimate, RatioEstimate)
     return estimate
+
+
+Rows = list[list[list[float]]]
+"""Blocks by row and launch."""
+
+
+def table(a: Rows, b: Rows) -> list[RatioEstimate]:
+    """Two boxes, each of whose rows tell how much its launches vary."""
+    estimates = [
+        compare_launches(
+            *sides, prior_sd_a=CPU_PRIOR, prior_sd_b=CPU_PRIOR, spread_a=spreads[0], spread_b=spreads[1]
+        )
+        for *sides, spreads in zip(
+            a, b, zip(spreads_of("a", a), spreads_of("b", b), strict=True), strict=True
+        )
+    ]
+    assert all(isinstance(estimate, RatioEstimate) for estimate in estimates)
+    return [estimate for estimate in estimates if isinstance(estimate, RatioEstimate)]
+
+
+def spreads_of(box: str, rows: Rows) -> list[Spread | None]:
+    scatters = [launch_scatter(row, prior_sd=CPU_PRIOR) for row in rows]
+    known = {place: s for place, s in enumerate(scatters) if isinstance(s, Scatter)}
+    relative = {place: Scatter(s.variance / CPU_PRIOR**2, s.df) for place, s in known.items()}
+    prior = learn_launches(box, [relative])
+    if not isinstance(prior, LaunchPrior):
+        return [None] * len(rows)
+    return [prior.moderated(known[place], CPU_PRIOR) for place in range(len(rows))]
 
 
 @pytest.mark.parametrize(("launches", "tables"), [(1, 200), (2, 100), (3, 60), (5, 40)])
@@ -94,11 +129,51 @@ def test_one_planted_case_of_half_as_much_work_more_is_found_in_9_tables_of_10(
     rng = random.Random(2)
     right = 0
     for _ in range(pairs):
-        planted = row(rng, launches, launch_sd=0.05, scale=1.5)
-        nulls = [row(rng, launches, launch_sd=0.05) for _ in range(ROWS - 1)]
-        right += judge([planted, *nulls])[0].word == "slower"
+        a = [[launch(rng, 0.05, 1.0) for _ in range(launches)] for _ in range(ROWS)]
+        b = [[launch(rng, 0.05, 1.0 if r else 1.5) for _ in range(launches)] for r in range(ROWS)]
+        right += judge(table(a, b))[0].word == "slower"
 
     assert right >= 0.9 * pairs
+
+
+@pytest.mark.parametrize("launches", [2, 3])
+@pytest.mark.parametrize("spread", ["alike", "unlike", "one wild"])
+def test_a_table_of_equals_is_covered_and_few_rows_are_called_whatever_its_rows_vary_by(
+    launches: int, spread: str
+) -> None:
+    rng = random.Random(9)
+    tables, covered, called = 40, 0, 0
+    for _ in range(tables):
+        sds = {
+            "alike": [0.03] * ROWS,
+            "unlike": [0.03 * math.sqrt(4 / rng.gammavariate(2, 2)) for _ in range(ROWS)],
+            "one wild": [0.02] * (ROWS - 1) + [0.15],
+        }[spread]
+        a, b = ([[launch(rng, sd, 1.0) for _ in range(launches)] for sd in sds] for _ in range(2))
+        estimates = table(a, b)
+        covered += sum(estimate.low <= 1 <= estimate.high for estimate in estimates)
+        called += sum(verdict.word in ("faster", "slower") for verdict in judge(estimates))
+
+    rows = tables * ROWS
+    print(f"{launches} launches, rows {spread}: covered {covered / rows:.1%}, called {called / rows:.1%}")
+    assert covered >= 0.92 * rows
+    assert called <= 0.02 * rows
+
+
+def test_a_tenth_is_found_in_most_rows_once_their_box_is_known() -> None:
+    """Three launches of sd 3 % a side; without the other rows it is found in two of three."""
+    rng = random.Random(10)
+    known = alone = 0
+    for _ in range(60):
+        a = [[launch(rng, 0.03, 1.0) for _ in range(3)] for _ in range(ROWS)]
+        b = [[launch(rng, 0.03, 1.0 if r else 1.1) for _ in range(3)] for r in range(ROWS)]
+        known += table(a, b)[0].high < 1 / 1.01
+        own = compare_launches(a[0], b[0], prior_sd_a=CPU_PRIOR, prior_sd_b=CPU_PRIOR)
+        alone += isinstance(own, RatioEstimate) and own.high < 1 / 1.01
+
+    print(f"a true 10 %: {known} of 60, by the row's own launches alone {alone}")
+    assert known >= 0.8 * 60
+    assert alone < known
 
 
 def test_two_launches_of_a_stable_gpu_case_are_seldom_called_different_under_its_prior() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from gputui.model.plan import Plan, PlannedDevice, PlannedLaunch
+from dataclasses import replace
+
+import pytest
+
+from gputui.model.plan import PROFILED, Plan, PlannedDevice, PlannedLaunch
 from gputui.recording.pacing import (
     END_S,
     FIRST_STARTUP_S,
@@ -136,3 +140,115 @@ def test_a_case_run_alone_again_gets_its_share_beside_those_that_wait() -> None:
     alone_s = pace.allowance_s(again)
     assert alone_s is not None
     assert alone_s < 60.0
+
+
+def _repeated(share: float | None = 0.4, *, cases: int = 7, budget_s: float = 140.0) -> Plan:
+    """Three launches each of several cases, then a profiled pass."""
+    launches = [
+        replace(_launch(replicate * cases + case), case_ids=(case,), replicate=replicate)
+        for replicate in range(3)
+        for case in range(cases)
+    ]
+    profiled = replace(_launch(3 * cases, 0.4), case_ids=(0,), purpose=PROFILED)
+    plan = _plan(*launches, profiled, budget_s=budget_s)
+    return replace(plan, replicates=3, startup_share=share)
+
+
+@pytest.mark.parametrize(("startup_s", "launches"), [(1.8, 3), (3.0, 2), (5.0, 1), (30.0, 1)])
+def test_cases_get_as_many_launches_as_start_within_their_share_of_the_budget(
+    startup_s: float, launches: int
+) -> None:
+    plan = _repeated()
+    pace = Pace(plan)
+    pace.allowance_s(plan.launches[0])
+    pace.started(plan.launches[0], startup_s)
+    left_out, message = pace.settle(plan.launches[0])
+
+    executed = [launch for launch in plan.launches[1:] if pace.to_execute(launch) is not None]
+    assert {launch.replicate for launch in executed} == set(range(launches))
+    later = [launch.launch_id for launch in plan.launches if launch.replicate >= launches]
+    assert list(left_out) == later
+    assert any(launch.purpose == PROFILED for launch in executed)
+    assert message.startswith(f"{launches} launch") is (launches < 3)
+    starts_s = (7 * launches + 1) * (startup_s + END_S)
+    assert starts_s <= 0.4 * plan.budget_s or launches == 1
+
+
+def test_why_launches_are_left_out_is_reported_once_with_what_starting_them_would_cost() -> None:
+    plan = _repeated()
+    pace = Pace(plan)
+    pace.allowance_s(plan.launches[0])
+    pace.started(plan.launches[0], 3.0)
+    assert pace.settle(plan.launches[0])[1] == (
+        "2 launches per case instead of 3, whose starts alone would take 50 % of the 140 s"
+    )
+    pace.started(plan.launches[1], 30.0)
+    assert pace.settle(plan.launches[7]) == ((), ""), "it is decided once"
+    assert pace.to_execute(plan.launches[7]) is not None
+
+
+def test_without_a_share_for_starts_every_planned_launch_is_executed() -> None:
+    plan = _repeated(None)
+    pace = Pace(plan)
+    pace.started(plan.launches[0], 30.0)
+    assert pace.settle(plan.launches[7]) == ((), "")
+    assert all(pace.to_execute(launch) is launch for launch in plan.launches)
+
+
+def test_the_start_of_a_device_that_was_not_seen_yet_is_waited_for_until_the_first_repetition() -> None:
+    plan = _repeated()
+    launches = (replace(plan.launches[0], device=GPU), *plan.launches[1:])
+    pace = Pace(replace(plan, launches=launches))
+    pace.started(launches[1], 3.0)
+    assert pace.settle(launches[2]) == ((), "")
+    left_out, _ = pace.settle(launches[7])
+    assert list(left_out) == list(range(14, 21))
+
+
+def test_the_launches_that_are_kept_spend_the_budget_exactly() -> None:
+    plan = _repeated()
+    pace, spent_s = Pace(plan), []
+    for launch in plan.launches:
+        if pace.to_execute(launch) is None:
+            continue
+        allowance_s = pace.allowance_s(launch)
+        assert allowance_s is not None
+        pace.started(launch, 3.0)
+        pace.settle(launch)
+        pace.spent_s += allowance_s + END_S
+        spent_s.append(allowance_s)
+    assert len(spent_s) == 15
+    assert abs(pace.spent_s - plan.budget_s) < 1e-9
+
+
+def test_a_case_too_slow_for_its_share_gets_one_launch_and_all_others_one_less() -> None:
+    both = [replace(_launch(number, 2.0), case_ids=(0, 1), replicate=number) for number in range(3)]
+    pace = Pace(replace(_plan(*both), replicates=3, startup_share=0.9))
+    pace.allowance_s(both[0])
+    assert pace.too_slow(both[0], 1) == (
+        2.0,
+        (2,),
+        "too slow: it is run once, for longer, and the others in 2 launches",
+    )
+    assert pace.to_execute(both[1]) == replace(both[1], case_ids=(0,), weight=1.0)
+    assert pace.too_slow(both[0], 0)[:2] == (2.0, (1,)), "of the same launch: nobody loses another"
+    assert pace.to_execute(both[1]) is None
+
+
+def test_a_case_too_slow_in_a_later_launch_or_in_its_only_one_is_not_repeated() -> None:
+    plan = _repeated()
+    pace = Pace(plan)
+    pace.allowance_s(plan.launches[0])
+    assert pace.too_slow(plan.launches[7], 0) == (0.0, (), "")
+    assert pace.too_slow(replace(plan.launches[0], launch_id=99), 0) == (0.0, (), "")
+    assert [pace.too_slow(plan.launches[number], number)[0] for number in (0, 1, 2)] == [2.0, 1.0, 0.0]
+
+
+def test_closing_cases_leaves_out_only_the_launches_that_hold_no_other() -> None:
+    together = replace(_launch(1), case_ids=(1, 2))
+    launches = (_launch(0), together, _launch(3))
+    pace, all_open = Pace(_plan(*launches)), Pace(_plan(*launches))
+    assert pace.close({0, 1}) == (0,)
+    assert pace.close({0, 1}) == ()
+    assert [pace.to_execute(launch) for launch in launches] == [None, together, launches[2]]
+    assert pace.allowance_s(together) == all_open.allowance_s(together), "its time stays what it was"

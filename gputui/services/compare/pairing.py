@@ -7,7 +7,8 @@ precision, number of threads, mode, machine or runtime. The first side is the ba
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
@@ -26,8 +27,10 @@ from gputui.analysis.judgement import (
 )
 from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
+from gputui.analysis.spread import Spread, together
 from gputui.analysis.verdict import (
     BAND,
+    ONE_RUN,
     GeometricMean,
     RatioEstimate,
     SpeedEstimate,
@@ -47,6 +50,7 @@ from gputui.services.results.labels import had_no_time
 from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
+from gputui.services.results.variation import NOTHING_KNOWN, BoxVariation, variation_by_machine
 from gputui.store.reading import CaseConditions, LaunchPower
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
@@ -86,6 +90,20 @@ class SideCase:
 
     run: RunSummary
     result: CaseResult
+    variation: BoxVariation = NOTHING_KNOWN
+    """What the runs at hand tell of its box."""
+
+    @property
+    def launch_spread(self) -> Spread | None:
+        return self.variation.launch_spread(self.result)
+
+    @property
+    def run_spread(self) -> Spread:
+        """Of the mean of its launches, because they are of one run, or of a few that were pooled."""
+        launches = _launches_by_run(self.result)
+        share = math.fsum(count**2 for count in launches.values()) / max(launches.total(), 1) ** 2
+        spread = self.variation.run_spread(self.result)
+        return replace(spread, variance=spread.variance * share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +260,15 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
-    return _side(name, runs, pool)
+    return _side(name, runs, pool, variation_by_machine(runs))
 
 
-def _side(name: str, runs: Sequence[Run], pool: bool) -> Side:
+def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
     measuring = sum(any(case.outcome == "ok" for case in run.cases) for run in runs)
-    return Side(name, _newest(runs), _chosen_cases(runs, pool), 1 if pool else max(measuring, 1))
+    cases = tuple(
+        replace(case, variation=variations[case.run.machine.machine_id]) for case in _chosen_cases(runs, pool)
+    )
+    return Side(name, _newest(runs), cases, 1 if pool else max(measuring, 1))
 
 
 def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
@@ -278,7 +299,8 @@ def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tupl
             f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
             "give a second file, or another dimension",
         )
-    return tuple(_side(value, values[value], pool) for value in in_order(values))
+    variations = variation_by_machine(runs)
+    return tuple(_side(value, values[value], pool, variations) for value in in_order(values))
 
 
 def _in_words(dimension: str, value: str) -> str:
@@ -482,6 +504,16 @@ def _chosen_cases(runs: Sequence[Run], pool: bool) -> tuple[SideCase, ...]:
     return tuple(_pooled(case, runs) for case in latest) if pool else latest
 
 
+def runs_in(result: CaseResult) -> int:
+    """How many runs the launches of a case are from."""
+    return max(len(_launches_by_run(result)), 1)
+
+
+def _launches_by_run(result: CaseResult) -> Counter[int]:
+    measured = (m for m in result.measurements if m.outcome == "ok")
+    return Counter(m.launch_id // _MORE_THAN_LAUNCHES for m in measured)
+
+
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
     """The case with the launches of all runs, oldest run first.
 
@@ -532,8 +564,14 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
     units = a.result.case.unit, b.result.case.unit
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
-    is_one_run = a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id
-    return speed_ratio(a.result, b.result, is_one_run=is_one_run)
+    is_one_run = a.run.run_id == b.run.run_id
+    return speed_ratio(
+        a.result,
+        b.result,
+        is_one_run=is_one_run and a.result.case_id != b.result.case_id,
+        spreads=(a.launch_spread, b.launch_spread),
+        runs=ONE_RUN if is_one_run else together((a.run_spread, b.run_spread)),
+    )
 
 
 def _explained(
@@ -706,8 +744,8 @@ def _cell(case: SideCase | None, side: Side, powers: PowerOf | None) -> Cell:
     used = [m.precision_used for m in case.result.measurements if m.outcome == "ok"]
     same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
     return Cell(
-        speed_of(case.result),
-        cost_of(case.result, case.run.price),
+        speed_of(case.result, case.launch_spread),
+        cost_of(case.result, case.run.price, case.launch_spread),
         used[-1] if used else "",
         case.result,
         uses_of(case.result, same_machine, case.run.machine),

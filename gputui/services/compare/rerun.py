@@ -108,12 +108,19 @@ def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
         title=summary.profile,
         question=f"How does this box do what run {summary.short_id} did?",
         budget_s=summary.budget_s,
-        replicates=summary.replicates,
+        replicates=_launches_per_case(model.run),
         cases=tuple(groups.values()),
         commands=tuple(commands),
         own=None if given is None else given.own,
     )
     return Repetition(profile, tuple(refused), len(model.run.cases) - len(tried))
+
+
+def _launches_per_case(run: Run) -> int:
+    """As many as a run that finished began of any case, which may be fewer than it had planned."""
+    begun = max((len({m.replicate for m in case.measurements}) for case in run.cases), default=0)
+    is_complete = run.summary.status == "finished" and begun > 0
+    return min(begun, run.summary.replicates) if is_complete else run.summary.replicates
 
 
 def differences_here(model: Model, machine: Machine, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge
+from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
-from gputui.services.compare.pairing import CROWDED, Cell, Row
+from gputui.services.compare.pairing import CROWDED, Cell, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
 from gputui.services.results.selectors import from_here
@@ -100,12 +100,31 @@ def steps_for_limit(row: Row, limit: float | None, evidence: Evidence) -> Iterab
         return
     wanted = launches_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
     if isinstance(wanted, Missing):
-        yield f"{wanted.reason}: so near to the limit that it hardly pays"
+        yield from _steps_for_runs(row, limit, evidence, wanted)
         return
     for cell, launches, letter in sides:
         if launches < wanted and cell.run is not None and cell.run.run_id not in runs:
             runs.add(cell.run.run_id)
             yield f"on the box of {letter}: {_again(cell, evidence)} --launches {wanted}"
+
+
+def _steps_for_runs(row: Row, limit: float | None, evidence: Evidence, launches: Missing) -> Iterable[str]:
+    """What more runs of each box would tell, where more launches of one do not."""
+    if not isinstance(row.estimate, RatioEstimate):
+        return
+    times = runs_needed(row.estimate, nearest_edge(row.estimate) if limit is None else limit)
+    if isinstance(times, Missing):
+        yield f"{launches.reason}: so near to the limit that it hardly pays"
+        return
+    seen = set()
+    for cell, letter in ((row.a, "a"), (row.b, "b")):
+        if cell.run is None or cell.result is None or cell.run.run_id in seen:
+            continue
+        seen.add(cell.run.run_id)
+        more = (times - 1) * runs_in(cell.result)
+        often = "once more" if more == 1 else f"{more} times more"
+        yield f"on the box of {letter}, {often}: {_again(cell, evidence)}"
+    yield f"then compare with --pool: {launches.reason}"
 
 
 def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:

@@ -44,6 +44,7 @@ _PROFILE_KEYS = (
     "question",
     "budget_s",
     "replicates",
+    "startup_share",
     "blocks",
     "case",
     "command",
@@ -131,6 +132,8 @@ class Profile:
     own: OwnStep | None = None
     most_blocks: int = MOST_BLOCKS
     """A case with this many blocks in a launch is done, whatever is left of the budget."""
+    startup_share: float | None = None
+    """Cases get as many launches, up to `replicates`, as start within this share of the budget."""
 
     def workload_named(self, name: str) -> Workload:
         """A workload of one of its cases. Raises KeyError if there is none of that name."""
@@ -236,6 +239,9 @@ class _Reader:
             most_blocks=int(self._number(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, whole=True))
             if "blocks" in table
             else MOST_BLOCKS,
+            startup_share=self._number(table, "startup_share", "", 0.01, 1)
+            if "startup_share" in table
+            else None,
         )
 
     def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:

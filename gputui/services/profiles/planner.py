@@ -150,6 +150,7 @@ def resolve_plan(
         interpreter=(interpreter.executable,),
         commands=tuple(commands),
         step_file="" if profile.own is None else profile.own.file,
+        startup_share=None if choices.replicates else profile.startup_share,
     )
 
 

@@ -214,6 +214,8 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         how = "three recordings measure it" if _is_recording(run) else "--launches 3 measures it"
         if any(had_no_time(case) for case in run.cases):
             how = "there was no time for more: raise --budget"
+        elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
+            how = "starting more would have taken too long: raise --budget"
         few = "one launch" if min(launches) == 1 else f"{min(launches)} launches"
         notes.append(f"{few}: the interval is mostly assumed; {how}")
     starved = [c for c in run.cases if run.summary.status == "finished" and _never_had_time(c)]

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
+from gputui.analysis.spread import Spread
 from gputui.analysis.verdict import (
+    ONE_RUN,
     RatioEstimate,
     SpeedEstimate,
     compare_launches,
@@ -82,14 +84,17 @@ def _seconds(block: Block, units: float) -> float:
     return block.block_ns * 1e-9 / (block.steps * units)
 
 
-def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
-    """Units of work per second with its 95 % interval; Missing with the outcome's reason."""
+def speed_of(case: CaseResult, spread: Spread | None = None) -> SpeedEstimate | Missing:
+    """Units of work per second with its 95 % interval; Missing with the outcome's reason.
+
+    `spread`: of one launch, if other rows of the box show it.
+    """
     launches = launches_of(case)
     if not launches and case.outcome == "ok":
         return Missing(f"every launch was cut short: none has {MIN_BLOCKS} blocks")
     if not launches:
         return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    return estimate_speed(launches, prior_sd=prior_of(case), waited=contention_of(case))
+    return estimate_speed(launches, prior_sd=prior_of(case), waited=contention_of(case), spread=spread)
 
 
 def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:
@@ -142,11 +147,19 @@ def paired_prior_of(case: CaseResult) -> float:
     return paired_prior_sd(case.case.variant.device_class, case.case.workload_class)
 
 
-def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstimate | Missing:
+def speed_ratio(
+    a: CaseResult,
+    b: CaseResult,
+    *,
+    is_one_run: bool,
+    spreads: tuple[Spread | None, Spread | None] = (None, None),
+    runs: Spread = ONE_RUN,
+) -> RatioEstimate | Missing:
     """How many times as fast as A B is, both measured in the same unit; Missing without an interval.
 
     Cases that one run interleaved are compared block by block. CPU contention widens the interval, except of
-    such pairs, which share it.
+    such pairs, which share it. `spreads` of one launch on each side and `runs` between them: see
+    `compare_launches`.
     """
     pairs = paired_launches(a, b) if is_one_run else Missing("two runs")
     speed_a, speed_b = speed_of(a), speed_of(b)
@@ -159,16 +172,19 @@ def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstim
         prior_sd_a=prior_of(a),
         prior_sd_b=prior_of(b),
         launch_is_block=a.case.is_whole,
+        spread_a=spreads[0],
+        spread_b=spreads[1],
+        runs=runs,
     )
     if isinstance(estimate, Missing):
         return estimate
     return widened_by_contention(estimate, contention_of(a), contention_of(b))
 
 
-def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
-    """The cost of a million units of work on a box of this price."""
-    gpus = devices_of(case.case)
-    return cost_per_million(speed_of(case), case.case.unit, price, case.case.variant.device_class, gpus)
+def cost_of(case: CaseResult, price: Price | Missing, spread: Spread | None = None) -> Cost | Missing:
+    """The cost of a million units of work on a box of this price; `spread` as in `speed_of`."""
+    speed, gpus = speed_of(case, spread), devices_of(case.case)
+    return cost_per_million(speed, case.case.unit, price, case.case.variant.device_class, gpus)
 
 
 def devices_of(case: Case) -> int:

@@ -68,26 +68,26 @@ def headline_by(dimension: str, *runs: Run) -> Headline:
 
 def test_slower_and_cheaper_stand_in_one_sentence() -> None:
     said = headline(run_of({GPT: 0.064}, 3.5), run_of({GPT: 0.1}, 1.75))
-    assert said.sentences == ("GPT training: b is 36 % slower (35.9 to 36.1) and 22 % cheaper per token.",)
+    assert said.sentences == ("GPT training: b is 36 % slower (35 to 37) and 22 % cheaper per token.",)
 
 
 def test_a_case_that_would_change_the_choice_follows() -> None:
     a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
     b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
     assert headline(a, b).sentences[1] == (
-        "Text generation: b is 56 % slower (55.9 to 56.1) and 14 % dearer per token: take a for that."
+        "Text generation: b is 56 % slower (55.6 to 56.4) and 14 % dearer per token: take a for that."
     )
 
 
 def test_faster_and_dearer() -> None:
     said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0))
-    assert said.text == "GPT training: b is 100 % faster (99.5 to 100.5) and 100 % dearer per token."
+    assert said.text == "GPT training: b is 100 % faster (98 to 102) and 100 % dearer per token."
 
 
 def test_without_a_price_only_the_rate_is_there() -> None:
     assert (
         headline(run_of({GPT: 0.1}), run_of({GPT: 0.05})).text
-        == "GPT training: b is 100 % faster (99.5 to 100.5)."
+        == "GPT training: b is 100 % faster (98 to 102)."
     )
 
 
@@ -99,7 +99,7 @@ def test_from_three_times_on_a_factor_is_easier_to_read() -> None:
 
 def test_the_same_is_said_with_its_interval() -> None:
     said = headline(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0))
-    assert said.text == "GPT training: b is as fast as a (-0.2 to +0.2 %) and 50 % cheaper per token."
+    assert said.text == "GPT training: b is as fast as a (-0.8 to +0.9 %) and 50 % cheaper per token."
 
 
 def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_minutes(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_memory_that_does_not_reach_comes_before_smaller_cases() -> None:
     b = run_of({small: 0.02}, 0.0, unmeasured(GPT, "oom"))
     assert headline(a, b).sentences == (
         f"GPT training (base): b runs out of memory, a does {format_rate(GPT.units_per_step / 0.1, 'tok')}.",
-        "GPT training (mini): b is 50 % slower (49.9 to 50.1).",
+        "GPT training (mini): b is 50 % slower (49.6 to 50.4).",
     )
 
 
@@ -141,7 +141,7 @@ def test_a_failure_on_one_side_comes_first_as_well() -> None:
 
 def test_what_neither_side_measured_is_no_failure_of_one() -> None:
     a, b = (run_of({DECODE: s}, 0.0, unmeasured(GPT, "oom")) for s in (0.01, 0.02))
-    assert headline(a, b).text == "Text generation: b is 50 % slower (49.9 to 50.1)."
+    assert headline(a, b).text == "Text generation: b is 50 % slower (49.6 to 50.4)."
 
 
 def test_own_steps_and_programs_are_named_as_a_person_would() -> None:

@@ -281,12 +281,12 @@ def test_two_are_not_the_same_if_others_held_the_cpus_of_one() -> None:
     launches = [steady(0.1, 12)] * 3
     quiet, crowded = measured(GEMM, *launches), measured(GEMM, *launches, waited_share=0.3)
 
-    assert only_row(compared(quiet, b=(quiet,))).verdict.word == "same"
-    assert only_row(compared(crowded, b=(crowded,))).verdict.word == "same"
+    narrow = [ratio_of(only_row(compared(one, b=(one,)))) for one in (quiet, crowded)]
     for a, b in ((quiet, crowded), (crowded, quiet)):
-        verdict = only_row(compared(a, b=(b,))).verdict
-        assert verdict.word == "inconclusive"
-        assert "for 30 % of " in verdict.reason
+        row = only_row(compared(a, b=(b,)))
+        assert row.verdict.word == "inconclusive"
+        assert "for 30 % of " in row.verdict.reason
+        assert all(ratio_of(row).resolvable > 1.3 * one.resolvable for one in narrow)
 
 
 # Group means
@@ -329,7 +329,7 @@ def mean_of(comparison: Comparison) -> GroupMean:
 
 
 def test_a_mean_is_judged_by_its_own_interval_as_a_row_is() -> None:
-    cases = [make_case(size=f"mini-{place}") for place in range(4)]
+    cases = [make_case(size=f"mini-{place}", device_class="gpu") for place in range(4)]
 
     def against(*factors: float) -> GroupMean:
         b = tuple(measured(c, *three(0.1 * f)) for c, f in zip(cases, factors, strict=True))
@@ -373,7 +373,7 @@ def test_contention_of_one_side_widens_its_mean_as_much_as_its_rows() -> None:
 
     assert isinstance(group.mean, GeometricMean)
     assert group.mean.high > 1 / 0.6
-    assert group.mean.low == pytest.approx(1.0, abs=0.02)
+    assert group.mean.low == pytest.approx(1.0, abs=0.06)
 
 
 @given(

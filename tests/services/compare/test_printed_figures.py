@@ -23,6 +23,7 @@ from gputui.store.writing import store_run
 
 Floats = NDArray[np.float64]
 PRIOR = 0.10  # of CPU launches, docs/measuring.md
+RUNS = 0.02 * 2**0.5  # of the difference of two runs on a CPU, docs/measuring.md
 Z = float(stats.norm.ppf(0.975))
 USD_PER_H = 0.42  # journals.PRICE
 ROUNDING = 0.0051  # three significant digits
@@ -106,8 +107,8 @@ def speed(launches: Sequence[Floats]) -> Estimate:
     return Estimate(-float(centers.mean()), float(half))
 
 
-def ratio(a: Sequence[Floats], b: Sequence[Floats]) -> tuple[float, float, float]:
-    """B against A with the ends of its interval, as logs."""
+def ratio(a: Sequence[Floats], b: Sequence[Floats]) -> tuple[float, float, float, float]:
+    """B against A with the ends of its interval, as logs, and the share of runs in its variance."""
     if len(a) == 1:
         pairs = np.sort((a[0][:, None] - b[0][None, :]).ravel())
         ways = np.ones(1)
@@ -118,20 +119,21 @@ def ratio(a: Sequence[Floats], b: Sequence[Floats]) -> tuple[float, float, float
         outside = tail_count(ways[: len(pairs) + 1])
         factor = max(widened(a[0]), widened(b[0]))
         middle, shift = center(a[0]) - center(b[0]), float(np.median(pairs))
-        between = Z * PRIOR * np.sqrt(2)
+        between = Z * np.hypot(PRIOR * np.sqrt(2), RUNS)
         below = float(np.hypot((shift - pairs[outside - 1]) * factor, between))
         above = float(np.hypot((pairs[-outside] - shift) * factor, between))
-        return middle, middle - below, middle + above
+        return middle, middle - below, middle + above, (RUNS * Z / max(below, above)) ** 2
     sides = []
     for launches in (a, b):
         centers = np.array([center(launch) for launch in launches])
         least = np.mean([center_error(launch) ** 2 for launch in launches])
         sides.append((centers.mean(), max(centers.var(ddof=1), least) / len(centers), len(centers)))
     (mean_a, var_a, n_a), (mean_b, var_b, n_b) = sides
-    df = (var_a + var_b) ** 2 / (var_a**2 / (n_a - 1) + var_b**2 / (n_b - 1))
-    half = float(stats.t.ppf(0.975, df) * np.sqrt(var_a + var_b))
+    total = var_a + var_b + RUNS**2
+    df = total**2 / (var_a**2 / (n_a - 1) + var_b**2 / (n_b - 1))
+    half = float(stats.t.ppf(0.975, df) * np.sqrt(total))
     middle = float(mean_a - mean_b)
-    return middle, middle - half, middle + half
+    return middle, middle - half, middle + half, RUNS**2 / total
 
 
 def divided(ways: Floats, gap: int) -> Floats:
@@ -195,8 +197,8 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
     logs = []
     for case_id, case in enumerate(CASES):
         a, b = launches_of(files[0], case_id), launches_of(files[1], case_id)
-        middle, low, high = ratio(a, b)
-        logs.append((middle, low, high))
+        middle, low, high, share = ratio(a, b)
+        logs.append((middle, low, high, share))
         row = next(line for line in text.split("\n") if line.startswith(case.work.workload))
         found = re.search(
             r"([\d.]+ [kMGTP]?)FLOP/s +([\d.]+ [kMGTP]?)FLOP/s +"
@@ -211,9 +213,12 @@ def test_ratios_their_intervals_and_their_mean_follow_from_the_blocks_of_both(
         divided_as_printed = numbers(on_b.strip()) / numbers(on_a.strip()) - 1
         assert abs(float(shown[0]) / 100 - divided_as_printed) <= 0.005 + 2 * ROUNDING
     row = next(line for line in text.split("\n") if line.startswith("peak tests, mean of 2"))
-    middles = np.array([m for m, _, _ in logs])
-    widths = np.array([[m - low, high - m] for m, low, high in logs])
-    both = np.sqrt((widths**2).sum(axis=0) + widths.prod(axis=0)) / 2  # correlation 0.5 between two rows
+    middles = np.array([m for m, *_ in logs])
+    widths = np.array([[m - low, high - m] for m, low, high, _ in logs])
+    shares = np.array([[share] for *_, share in logs])
+    launches, runs = widths * np.sqrt(1 - shares), widths * np.sqrt(shares)
+    both = (launches**2).sum(axis=0) + launches.prod(axis=0)  # correlation 0.5 between two rows
+    both = np.sqrt(both + runs.sum(axis=0) ** 2) / 2
     ends = [middles.mean(), middles.mean() - both[0], middles.mean() + both[1]]
     if ends[2] < 0:  # significant
         found = re.search(r"  ([-+\d.]+) % \(([-+\d.]+) to ([-+\d.]+)\) +slower", row)

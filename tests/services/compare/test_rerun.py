@@ -62,13 +62,23 @@ def test_cases_that_differ_in_precision_share_launches_again_and_others_do_not()
     assert found.refused == ()
 
 
-def test_launches_budget_and_name_are_those_of_the_other_run() -> None:
+@pytest.mark.parametrize(("status", "launches"), [("interrupted", 3), ("finished", 1)])
+def test_launches_are_those_that_the_other_run_made_or_if_it_was_cut_short_planned(
+    status: str, launches: int
+) -> None:
     model = model_of(done(real("spin")))
-    summary = replace(model.run.summary, replicates=3, budget_s=77.0, profile="quick", profile_version=9)
+    summary = replace(
+        model.run.summary,
+        status=status,
+        replicates=3,
+        budget_s=77.0,
+        profile="quick",
+        profile_version=9,
+    )
 
     profile = repetition_of(replace(model, run=replace(model.run, summary=summary))).profile
 
-    assert (profile.replicates, profile.budget_s) == (3, 77.0)
+    assert (profile.replicates, profile.budget_s) == (launches, 77.0)
     assert (profile.name, profile.version) == ("quick", 9)
 
 

@@ -212,13 +212,15 @@ def test_two_files_explain_each_other(tmp_path: Path, printed: Callable[..., str
     assert f"{sentence} difference" in text
 
 
-def test_what_is_the_same_has_no_block_and_json_says_why(tmp_path: Path, printed: Callable[..., str]) -> None:
+def test_what_does_not_differ_has_no_block_and_json_says_why(
+    tmp_path: Path, printed: Callable[..., str]
+) -> None:
     a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
     b = store(tmp_path, "b.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
 
     assert "why" not in printed(a, b)
     (row,) = why_of(printed, a, b).values()
-    assert row["why"] == {"missing": "the verdict is same: there is no difference to explain"}
+    assert row["why"] == {"missing": "the verdict is inconclusive: there is no difference to explain"}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from gputui.services.profiles.loader import Profile, find_profile, read_profile,
 from gputui.services.profiles.planner import Choices, case_of, resolve_plan
 from gputui.worker.workloads import WORKLOADS, workload_named
 
-QUICK = find_profile("quick")
+QUICK = replace(find_profile("quick"), replicates=1)
 CPU_BOX = make_machine()
 CPU_TORCH = make_interpreter(cuda=None)
 GPU_BOX = make_machine("NVIDIA H200", memory_gib=256)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import Profile
+from gputui.services.results.roofline import PeakShare
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.form import RunForm, Text
@@ -61,6 +63,18 @@ class ResultRow:
     blocks: int
     why: str
     """Outcome and reason where there is no rate."""
+    peak: PeakShare | None = None
+    """What it reached of a peak; None if that is unknown."""
+    cost: str = ""
+    """As `$4.52 per Gtok`; empty without a price."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """A command to type next."""
+
+    command: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +90,11 @@ class EndedRuns:
     """What else is to be known: that a supervisor was killed, where a trace lies."""
     wrong: GputuiError | None
     """It was not stored, or could not be read."""
+    headlines: tuple[str, ...] = ()
+    """The answer in a few sentences, of each run."""
+    checks: tuple[PerformanceCheck, ...] = ()
+    """The box beside what others of its kind reach."""
+    next_steps: tuple[NextStep, ...] = ()
 
 
 class RunModel:
@@ -107,7 +126,9 @@ class RunModel:
         self.shows_logs = False
         """Whether the last words of workers stand where cases or results would."""
         self.question = ""
-        """`stop` or `leave`: what yes and no are for."""
+        """`start`, `stop` or `leave`: what yes and no are for."""
+        self.disturbed: tuple[str, ...] = ()
+        """What would disturb the run that is to be started, a line each."""
         self.notice: tuple[str, str] = ("", "")
         """Text and style."""
         self._has_looked = False
@@ -241,6 +262,11 @@ class RunModel:
         """What was asked for has begun."""
         self.in_progress = (started, *(run for run in self.in_progress if run != started))
         self._watch(started)
+
+    def know_disturbed(self, found: tuple[str, ...]) -> None:
+        """What was asked for would be disturbed: the user is asked before it begins."""
+        if self.view == "starting":
+            self.view, self.question, self.disturbed = "choose", "start", found
 
     def know_refused(self, error: GputuiError) -> None:
         """What was asked for was not done."""
@@ -445,6 +471,9 @@ class RunModel:
             self.question = ""
             if question == "leave":
                 self._ask(Leave(self.parting_words))
+            elif question == "start":
+                self.view = "starting"
+                self._ask(Start(self.draft, anyway=True))
             elif self.watched is not None:
                 self._ask(Stop(self.watched.in_progress.run_ids[0]))
                 self.say("ending the run and keeping what is finished ...", "warn")
