@@ -174,6 +174,11 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
             narrow.setdefault(row.models_band, []).append(naming.name(row))
     for band, names in sorted(narrow.items()):
         yield f"{boxes_text(band)}: {', '.join(names)}"
+    yield from disturbances(comparison, naming)
+
+
+def disturbances(comparison: Comparison, naming: Naming) -> Iterable[str]:
+    """What makes rows doubtful: heat, caps, neighbors and impossible rates; a line each."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in comparison.rows:
         for flag in row.flags:

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from gputui.analysis.attribution import Attribution
 from gputui.model.case import Case
-from gputui.model.units import counted, format_usd
+from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
-from gputui.services.compare.forest import forest_axis
+from gputui.services.compare.forest import forest_axis, mark_of
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import (
@@ -34,6 +34,7 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import (
     Naming,
     TextTable,
@@ -48,7 +49,7 @@ from gputui.services.compare.tables import (
 )
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
-from gputui.services.support.text_tables import Page, console_on, table_width
+from gputui.services.support.text_tables import Page, Pieces, console_on, table_width
 
 _LEAST_WIDE = 100
 """Columns of the terminal from which a wide table is tried."""
@@ -59,6 +60,16 @@ _MISSING_SHOWN = 2
 _FOREST_PLACE = 4
 _LEAST_FOREST, _WIDEST_FOREST = 9, 40
 """Columns that drawn intervals take."""
+
+
+_STYLES = {
+    "faster": "green",
+    "cheaper": "green",
+    "slower": "yellow",
+    "dearer": "yellow",
+    "inconclusive": "cyan",
+}
+"""Of verdicts and what is drawn of them: colours of the user's own palette."""
 
 
 def comparison_as_text(
@@ -194,12 +205,8 @@ def _next_lines(answer: Answer, comparison: Comparison) -> list[str]:
     """What would settle the main case, as a command for each box; else how many rows are open."""
     steps = answer.headline.steps
     if steps:
-        minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
-        usd = [step.usd for step in steps]
-        money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
-        each = " on each box" if len(steps) > 1 else f" on the box of {steps[0].box}"
         return [
-            f"to tell, about {minutes} min{each}{money}:",
+            f"to tell, {effort_words(steps)}:",
             *(f"{step.box}$ {step.command}" for step in steps),
         ]
     undecided = [row for row in comparison.rows if row.rate.word == "inconclusive"]
@@ -273,13 +280,25 @@ def _write_forest(
     if not has_cost:
         headings, lines = headings[:-1], [line[:-1] for line in lines]
     cells = min(page.width - table_width((headings, *lines), page.encoding) - 1, _WIDEST_FOREST)
+    painted: dict[tuple[int, int], Pieces] = {}
     if cells >= _LEAST_FOREST and any(rate.ratio is not None for rate in judged):
         axis = forest_axis([row.rate for row in rows], cells)
         headings.insert(_FOREST_PLACE, axis.heading())
-        for line, rate in zip(lines, judged, strict=True):
+        for place, (line, rate) in enumerate(zip(lines, judged, strict=True)):
             line.insert(_FOREST_PLACE, axis.drawn(rate))
+            ((*pieces,),) = axis.lines([(mark_of(rate), rate)])
+            painted[place, _FOREST_PLACE] = [
+                (text, "not bold dim" if one is None else _STYLES.get(one.word, "")) for text, one in pieces
+            ]
+    for place, (line, rate) in enumerate(zip(lines, judged, strict=True)):
+        painted[place, 3] = [(line[3], _STYLES.get(rate.word, "") if rate.differs else "")]
+        verdict = headings.index("verdict")
+        painted[place, verdict] = [(line[verdict], _STYLES.get(rate.word, ""))]
+    for place, row in enumerate(rows if has_cost else ()):
+        if row.cost.differs:
+            painted[place, len(headings) - 1] = [(lines[place][-1], _STYLES[row.cost.word])]
     styles = ["bold" if row.rate.differs else "" for row in rows] + ["italic"] * (len(lines) - len(rows))
-    page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles)
+    page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles, painted)
 
 
 def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
