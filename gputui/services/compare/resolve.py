@@ -81,7 +81,7 @@ class Standing:
         return self.word != OPEN
 
     def phrase(self, percent: float) -> str:
-        """`32 % slower (28 to 36)`, `within ±5 % (-2 to +1 %)`, `can't tell yet (-8 to +6 %)`."""
+        """`32 % slower (28 to 36)`, `within ±5 % (-2 to +1 %)`, `can't tell (-8 to +6 %)`."""
         if self.word in (FASTER, SLOWER):
             size, ends = format_size_of_change(self.ratio, self.low, self.high)
             comparative = "as fast" if size.endswith("x") and self.word == FASTER else self.word
@@ -92,7 +92,7 @@ class Standing:
             return f"within ±{percent:g} % ({ends})"
         if self.word == OUT_OF_REACH:
             return f"can't tell ({ends}; the base allows {_within(100 * self.reach)})"
-        return f"can't tell yet ({ends})"
+        return f"can't tell ({ends})"
 
 
 @dataclass(frozen=True, slots=True)
