@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,9 @@ _NAMES = frozenset(
 )
 _PREFIXES = ("GPUTUI_", "SLURM_", "SSH_", "TEXTUAL_")
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else all processes of all tests compile everything anew
+sys.dont_write_bytecode = False
+
 
 def pytest_configure() -> None:
     """Restore the default action of signals that nohup or a background job ignores: children inherit them."""
@@ -46,31 +51,34 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
+def _users(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("users")
+
+
+@pytest.fixture(scope="session")
 def _probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("probes")
+    """What probing an interpreter found, for all tests: to import torch takes seconds."""
+    base = tmp_path_factory.getbasetemp()
+    probes = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "probes"
+    probes.mkdir(exist_ok=True)
+    return probes
 
 
 @pytest.fixture(autouse=True)
-def _isolated_environment(
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-    _probes: Path,
-) -> None:
+def _isolated_environment(monkeypatch: pytest.MonkeyPatch, _users: Path, _probes: Path) -> None:
     """Nothing of the user's is read or written, and the user's terminal does not affect results.
 
-    The directories lie outside `tmp_path`, which stays empty for the test; they are created on demand. Tests
-    of faults start many short runs, so the interpreter is probed only once.
+    The directories lie outside `tmp_path`, which stays empty for the test; they are created on demand.
     """
     for name in list(os.environ):
         if name in _NAMES or name.startswith(_PREFIXES):
             monkeypatch.delenv(name)
-    place = tmp_path_factory.mktemp("user")
+    place = Path(tempfile.mkdtemp(dir=_users))
     for name, directory in _DIRECTORIES.items():
         monkeypatch.setenv(name, str(place / directory))
-    (place / "home").mkdir()
-    if request.path.parent.name == "faults":
-        monkeypatch.setenv("XDG_CACHE_HOME", str(_probes))
+    cache = place / _DIRECTORIES["XDG_CACHE_HOME"] / "gputui"
+    cache.mkdir(parents=True)
+    (cache / "probes").symlink_to(_probes)
     monkeypatch.setenv("GPUTUI_DB", str(place / "results.db"))
 
 

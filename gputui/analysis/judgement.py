@@ -1,4 +1,4 @@
-"""What may be said of B against A in one respect: its rate, what its work costs, the energy it takes."""
+"""What may be said of B against A in one respect: its rate, the cost or energy of its work, a figure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
+from gputui.analysis.priors import UNKNOWN_LAUNCH_SD
+from gputui.analysis.statistics import median
 from gputui.analysis.verdict import (
     LAUNCHES_MEASURED,
     Estimate,
     GeometricMean,
     RatioEstimate,
     Verdict,
+    are_slower,
+    compare_launches,
     judge,
 )
 from gputui.model.absent import Missing
 
-RATE, COST, ENERGY = "rate", "cost", "energy"
-RESPECTS = (RATE, COST, ENERGY)
+RATE, COST, ENERGY, FIGURE = "rate", "cost", "energy", "figure"
 WORDS: dict[str, dict[str, str]] = {
     RATE: {},
     COST: {"faster": "cheaper", "slower": "dearer"},
     ENERGY: {"faster": "less", "slower": "more"},
+    FIGURE: {"faster": "higher", "slower": "lower"},
 }
 """Cost and energy are judged by the work that a dollar or a joule buys: more of it is `faster`."""
 
@@ -33,14 +37,14 @@ class Judgement:
     """A verdict with the interval, the counts and the reason that belong to it."""
 
     respect: str
-    """RATE, COST or ENERGY."""
+    """RATE, COST, ENERGY or FIGURE."""
     estimate: Estimate | Missing
-    """Of the rate, or of the work that a dollar or a joule buys; above 1 B is better."""
+    """Of the rate, of the work that a dollar or a joule buys, or of the figure; above 1 B has more."""
     verdict: Verdict
 
     @property
     def word(self) -> str:
-        """`faster`, `cheaper` or `less`, their opposites, `same`, `inconclusive` or `not comparable`."""
+        """`faster`, `cheaper`, `less`, `lower`, an opposite, `same`, `inconclusive` or `not comparable`."""
         return WORDS[self.respect].get(self.verdict.word, self.verdict.word)
 
     @property
@@ -58,15 +62,16 @@ class Judgement:
 
     @property
     def ratio(self) -> tuple[float, float, float] | None:
-        """B over A of what is shown, a rate, a cost or an energy, with the ends of its 95 % interval."""
+        """B over A of what is shown (rate, cost, energy, figure), with the ends of its 95 % interval."""
         e = self.estimate
         if isinstance(e, Missing):
             return None
-        return (e.ratio, e.low, e.high) if self.respect == RATE else (1 / e.ratio, 1 / e.high, 1 / e.low)
+        is_inverse = self.respect in (COST, ENERGY)
+        return (1 / e.ratio, 1 / e.high, 1 / e.low) if is_inverse else (e.ratio, e.low, e.high)
 
     @property
     def n(self) -> tuple[int, int] | None:
-        """Timed blocks of A and of B; of a mean, rows."""
+        """Timed blocks of A and of B; of a figure launches, of a mean rows."""
         if isinstance(self.estimate, RatioEstimate):
             return self.estimate.n_a, self.estimate.n_b
         return (self.estimate.rows,) * 2 if isinstance(self.estimate, GeometricMean) else None
@@ -78,6 +83,42 @@ def judgements(respect: str, estimates: Sequence[Estimate | Missing]) -> list[Ju
         Judgement(respect, estimate, verdict)
         for estimate, verdict in zip(estimates, judge(estimates), strict=True)
     ]
+
+
+def surely_slower(judged: Sequence[Judgement], limit: float) -> list[bool]:
+    """Which are judged slower, and lie below `limit`, a ratio up to 1, as sure as `verdict.are_slower` asks.
+
+    Those that cannot be compared are not, and do not count among the others.
+    """
+    known = [(place, j.estimate) for place, j in enumerate(judged) if not isinstance(j.estimate, Missing)]
+    found = [False] * len(judged)
+    beyond = are_slower([estimate for _, estimate in known], limit)
+    for (place, _), is_beyond in zip(known, beyond, strict=True):
+        found[place] = is_beyond and judged[place].verdict.word == "slower"
+    return found
+
+
+def figure_ratio(a: Sequence[float], b: Sequence[float]) -> RatioEstimate | Missing:
+    """A figure of B over that of A, from its value in each launch, by Welch's t on their logarithms.
+
+    The ratio is that of the medians, which tables show, and the interval holds it. How much launches vary in
+    a figure is not known beforehand, so it is Missing below 3 launches a side, and where a value is 0.
+    """
+    if min(len(a), len(b)) < LAUNCHES_MEASURED:
+        return Missing(f"needs {LAUNCHES_MEASURED} launches")
+    if min(*a, *b) <= 0:
+        return Missing("no ratio to 0")
+    found = compare_launches(
+        [[1 / value] for value in a],
+        [[1 / value] for value in b],
+        prior_sd_a=UNKNOWN_LAUNCH_SD,
+        prior_sd_b=UNKNOWN_LAUNCH_SD,
+        launch_is_block=True,
+    )
+    if isinstance(found, Missing):
+        return found
+    ratio = median(b) / median(a)
+    return replace(found, ratio=ratio, low=min(found.low, ratio), high=max(found.high, ratio))
 
 
 def work_per_dollar(rate: Estimate | Missing, a: Cost | Missing, b: Cost | Missing) -> Estimate | Missing:

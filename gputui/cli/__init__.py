@@ -48,7 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("merge", "merge", "One result file of many."),
     Command("label", "label", "Give a run another label."),
     Command("rm", "rm", "Remove a run from a result file."),
-    Command("import", "importing", "Store the journal of a run directory."),
+    Command("import", "importing", "Store traces of torch.profiler, or a run directory."),
     Command("paths", "paths", "Where everything lies, and how it is removed."),
 )
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED, GputuiError
+from gputui.model.plan import TRACE_PROFILE
+from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
@@ -40,8 +43,31 @@ def _columns(
     return () if text is None else columns_of(text)
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, metavar="F[@RUN]...")
+class _Sides(click.Command):
+    """A command whose `--a` and `--b` take all words up to the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        side = ""
+        for word in args:
+            if word.startswith("-"):
+                side = word if word in ("--a", "--b") else ""
+            elif side and spread[-1] != side:
+                spread.append(side)
+            spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+@click.command(cls=_Sides)
+@click.argument("files", nargs=-1, metavar="F[@RUN]...")
+@click.option(
+    "--a", "traces_a", multiple=True, metavar="TRACE...", help="Traces of torch.profiler, of side a."
+)
+@click.option("--b", "traces_b", multiple=True, metavar="TRACE...", help="And of side b.")
+@click.option(
+    "--step", "step_range", default="", metavar="NAME", help="In traces: ranges of this name are the steps."
+)
+@click.option("--window", metavar="START:END", help="Of traces: only this part, in seconds.")
 @click.option(
     "--by", type=click.Choice(list(DIMENSIONS)), help="Compare the values of this within the files."
 )
@@ -96,12 +122,22 @@ def command(
     verbose: bool,
     trust: bool,
     on_screen: bool,
+    traces_a: tuple[str, ...],
+    traces_b: tuple[str, ...],
+    step_range: str,
+    window: str | None,
 ) -> int:
     """Compare result files; the first is the baseline. One file: its variants against each other.
 
     F is of each case the newest run that measured it; F@RUN is one run: its short id, its label, `latest` or
     `latest~1`. `reference:NAME` is a file in $GPUTUI_REFERENCES, else one that comes with gputui (none yet).
     """
+    if traces_a or traces_b or _are_traces(files):
+        return _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
+    if not files:
+        raise GputuiError("no file is named", "such as a.db b.db; a file alone: its variants")
+    if step_range or window:
+        raise GputuiError("--step and --window: go with traces", "leave them out")
     if on_screen:
         return _show(context, Request(files, by or "", baseline or "", pool, trust, columns))
     is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
@@ -110,6 +146,8 @@ def command(
     if columns and form not in ("text", "markdown"):
         raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
     asked = ask(files, by=by, pool=pool, trust=trust)
+    if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
+        return _compare_stored_traces(files, form, output, trust)
     for warning in asked.warnings:
         click.echo(warning, err=True)
     with_energy = form in WITH_ENERGY or ENERGY in columns
@@ -144,6 +182,53 @@ def command(
     for line in gate_lines(result, slower_pct, others, answer.comparisons[0].a.name):
         click.echo(line, err=True)
     return {PASS: EXIT_DONE, FAIL: EXIT_CASE_FAILED, CANNOT_TELL: unsure_exit}[result.end]
+
+
+def _are_traces(files: Sequence[str]) -> bool:
+    return bool(files) and all(file.endswith((".json", ".json.gz")) for file in files)
+
+
+def _compare_traces(
+    context: click.Context,
+    files: tuple[str, ...],
+    a: tuple[str, ...],
+    b: tuple[str, ...],
+    form: str,
+    output: Path | None,
+    step_range: str,
+    window: str | None,
+) -> int:
+    """Describe how the steps of traces differ; they have no rates, so most options do not go with them."""
+    from gputui.cli.traces import compared_traces, write_difference
+
+    allowed = {"files", "traces_a", "traces_b", "form", "output", "step_range", "window"}
+    others = {name for name in context.params if _is_stated(context, name)} - allowed
+    if others:
+        raise GputuiError(
+            "traces: go with --a, --b, --step, --window, --format and -o", "leave the other options out"
+        )
+    if files and (a or b):
+        raise GputuiError(f"{files[0]}: is it of side a or of side b?", "name all traces after --a and --b")
+    if files and len(files) != 2:
+        raise GputuiError(
+            f"{counted(len(files), 'trace')}: two are compared", "a.json.gz b.json.gz, or --a ... --b ..."
+        )
+    if not files and not (a and b):
+        raise GputuiError(f"--{'b' if a else 'a'}: no trace is named for this side", "--a X... --b Y...")
+    write_difference(compared_traces(a or files[:1], b or files[1:], step_range, window), form, output)
+    return EXIT_DONE
+
+
+def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | None, trust: bool) -> int:
+    from gputui.cli.traces import compared_stored_traces, write_difference
+
+    if len(files) != 2:
+        raise GputuiError(
+            f"{counted(len(files), 'file')} with nothing but traces: two traces are compared",
+            "a.db@RUN b.db@RUN",
+        )
+    write_difference(compared_stored_traces(*files, trust), form, output)
+    return EXIT_DONE
 
 
 def _show(context: click.Context, request: Request) -> int:

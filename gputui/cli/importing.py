@@ -1,4 +1,4 @@
-"""`gputui import`: store the journal of a run directory."""
+"""`gputui import`: store traces of torch.profiler, or the journal of a run directory."""
 
 from __future__ import annotations
 
@@ -6,26 +6,59 @@ from pathlib import Path
 
 import click
 
-from gputui.errors import EXIT_DONE
+from gputui.errors import EXIT_DONE, GputuiError
 from gputui.services.runs.recovery import import_journal
 from gputui.services.support.paths import default_result_file
 
 
 @click.command()
 @click.argument(
-    "run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False), metavar="RUNDIR..."
+    "sources",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, readable=False),
+    metavar="TRACE|RUNDIR...",
 )
 @click.option(
     "--db",
     type=click.Path(path_type=Path, readable=False),
     help="Result file.  [$GPUTUI_DB, else the one `gputui paths` names]",
 )
-def command(run_dirs: tuple[Path, ...], db: Path | None) -> int:
-    """Store the journals of run directories: of runs that were cut short, or copied from another box."""
+@click.option("--label", default="", help="Name of a trace's run.  [its file name]")
+@click.option(
+    "--step",
+    "step_range",
+    default="",
+    metavar="NAME",
+    help="Ranges of this name are the steps.  [ProfilerStep]",
+)
+@click.option("--window", metavar="START:END", help="Only this part of a trace, in seconds from its start.")
+def command(
+    sources: tuple[Path, ...], db: Path | None, label: str, step_range: str, window: str | None
+) -> int:
+    """Store traces of torch.profiler (.json, .json.gz) as runs, to show and compare.
+
+    Also stores run directories: of runs that were cut short, or copied from another box.
+    """
+    is_trace = [not source.is_dir() for source in sources]
+    if not all(is_trace) and (label or step_range or window):
+        raise GputuiError(
+            "--label, --step and --window: go with traces", "import run directories without them"
+        )
     target = default_result_file() if db is None else db
     if db is None:
         target.parent.mkdir(parents=True, exist_ok=True)
-    for run_dir in run_dirs:
+    if any(is_trace):
+        from gputui.cli.traces import import_traces
+
+        import_traces(
+            [s for s, is_one in zip(sources, is_trace, strict=True) if is_one],
+            target,
+            label,
+            step_range,
+            window,
+        )
+    for run_dir in (s for s, is_one in zip(sources, is_trace, strict=True) if not is_one):
         stored = import_journal(run_dir, target)
         what = (
             "was there already" if stored.already_there else f"{stored.cases} cases, {stored.blocks} blocks"

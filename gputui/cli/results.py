@@ -9,24 +9,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
-    cost_unit,
     counted,
     format_percent,
     format_rate,
     format_seconds,
-    format_usd,
 )
+from gputui.services.results.costs import cost_cells
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order, run_headline, size_order
 from gputui.services.results.labels import (
     case_name,
+    ending_words,
     interval_words,
     metric_range,
     metric_text,
@@ -34,15 +33,17 @@ from gputui.services.results.labels import (
     run_notes,
     shared_case_words,
     short_case_name,
+    some_of,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import uses_of
-from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.roofline import peak_share, uses_of
+from gputui.services.results.throughput import speed_of
 from gputui.services.support.text_tables import Page, add_row, flowing, table, table_width
 
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
+_MOST_MISSING = 2
 _BAR = 10
 _Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
@@ -75,20 +76,40 @@ def print_run(
         _print_verbose(out, run, measured, unmeasured)
         out.print()
     else:
-        absent = sum(map(len, unmeasured.values()))
+        for line in missing_lines(run):
+            end.line(line)
         notes = run_notes(run, is_brief=True)
-        notes += [f"{counted(absent, 'case')} not measured"] if absent else []
-        if notes:
+        if notes or unmeasured:
             end.line(" · ".join((*notes, "more: --verbose")))
         lines = end.height + sum(-(-len(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.size.height * share) - lines - _OTHER_LINES
-        _write_cases(page, run, measured, room)
-        page.line()
+        if measured:
+            _write_cases(page, run, measured, room)
+            page.line()
         page.add(end)
         page.show()
     for line in footer:
         click.echo(line)  # the terminal breaks it, so that a command can be copied whole
+
+
+def missing_lines(run: Run) -> list[str]:
+    """Which cases were not measured and why, the failures first; two lines at most, the second may count."""
+    found: dict[tuple[bool, str, str], list[str]] = {}
+    for case in run.cases:
+        if isinstance(speed_of(case), Missing):
+            is_plan = case.outcome in ("skipped", "unsupported")
+            found.setdefault((is_plan, *ending_words(case)), []).append(case.case.name)
+    kinds = sorted(found.items(), key=lambda kind: kind[0][0])
+    lines = [
+        f"{counted(len(names), 'case') if is_plan else some_of(names)} {': '.join(filter(None, why))}"
+        for (is_plan, *why), names in kinds
+    ]
+    if len(lines) <= _MOST_MISSING:
+        return lines
+    shown = _MOST_MISSING - 1
+    left = sum(len(names) for _, names in kinds[shown:])
+    return [*lines[:shown], f"{counted(left, 'more case')} not measured"]
 
 
 def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:
@@ -137,16 +158,16 @@ def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
     there is no room."""
     common = shared_case_words(case.case for case, _ in measured)
     unsaid = [*common, "gpu"]  # beside cases on a CPU the others need no word
-    shares = [_peak_share(case, run) for case, _ in measured]
+    shares = [peak_share(case, run.cases, run.summary.machine) for case, _ in measured]
     columns = [
         [f"case ({' '.join(common)})" if common else "case"]
         + [short_case_name(case.case, unsaid, is_short=True) for case, _ in measured],
         ["rate", *(format_rate(speed.units_per_s, case.case.unit) for case, speed in measured)],
         ["95 %", *(interval_words(speed) for _, speed in measured)],
     ]
-    peaks = ["of peak", *(share[1] if share else "—" for share in shares)]
-    bars = ["", *("━" * round(min(share[0], 1.0) * _BAR) if share else "" for share in shares)]
-    costs = _costs(measured, run.summary.price)
+    peaks = ["of peak", *(share.text if share else "—" for share in shares)]
+    bars = ["", *("━" * round(min(share.share, 1.0) * _BAR) if share else "" for share in shares)]
+    costs = cost_cells(measured, run.summary.price)
     with_peaks = [*columns, peaks] if any(shares) else columns
     with_costs = [*with_peaks, costs] if any(costs[1:]) else with_peaks
     with_bars = [*with_peaks, [f"{bar:{_BAR}}" for bar in bars], *with_costs[len(with_peaks) :]]
@@ -155,45 +176,6 @@ def _brief(page: Page, measured: _Speeds, run: Run) -> list[list[str]]:
         if table_width(lines, page.encoding) <= page.width:
             break
     return lines
-
-
-def _peak_share(case: CaseResult, run: Run) -> tuple[float, str] | None:
-    """The larger of the shares of compute and memory that it used, and that in words.
-
-    Of the data sheet's peaks; where those are not known, of this box's peak tests: `61 % of gemm`.
-    """
-    uses = uses_of(case, run.cases, run.summary.machine)
-    of_sheet = [(use.of_sheet, "") for use in uses if not isinstance(use.of_sheet, Missing)]
-    of_test = [
-        (use.of_measured, " of gemm" if use.unit == "flop" else " of membw")
-        for use in uses
-        if not isinstance(use.of_measured, Missing)
-    ]
-    if not of_sheet and not of_test:
-        return None
-    share, of = max(of_sheet or of_test)
-    return share, f"{format_percent(share)}{of}"
-
-
-def _costs(measured: _Speeds, price: Price | Missing) -> list[str]:
-    """Heading and `$4.52 per Gtok`, one unit per workload; empty where there is no price."""
-    found = [(case.case, cost_of(case, price)) for case, _ in measured]
-    priced = [(case, cost) for case, cost in found if isinstance(cost, Cost)]
-    least: dict[str, float] = {}
-    for case, cost in priced:
-        name = case.work.workload
-        least[name] = min(least.get(name, cost.usd_per_million), cost.usd_per_million)
-    shares = {cost.share for _, cost in priced}
-    is_one_share = len(shares) == 1 and shares != {1.0}
-    cells = [f"cost ({format_percent(min(shares))} share)" if is_one_share else "cost"]
-    for case, known in found:
-        if not isinstance(known, Cost):
-            cells.append("")
-            continue
-        millions, name = cost_unit(least[case.work.workload], case.unit)
-        share = f" ({format_percent(known.share)} share)" if known.is_share and not is_one_share else ""
-        cells.append(f"{format_usd(known.usd_per_million * millions)} per {name}{share}")
-    return cells
 
 
 def _by_outcome(run: Run) -> tuple[list[tuple[CaseResult, SpeedEstimate]], dict[str, list[str]]]:
@@ -301,7 +283,7 @@ def _table(out: Console, measured: _Speeds, price: Price | Missing) -> Table:
         ["95 %", *(interval_words(speed) for _, speed in measured)],
         ["blocks", *(_blocks_text(speed) for _, speed in measured)],
     ]
-    costs = _costs(measured, price)
+    costs = cost_cells(measured, price)
     columns += [costs] if any(costs[1:]) else []
     named = [["case", *(case_name(case) for case, _ in measured)], *columns[1:]]
     is_wide = table_width(list(zip(*named, strict=True)), out.encoding) <= out.width

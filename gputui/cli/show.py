@@ -12,6 +12,7 @@ import click
 from gputui.cli.watching import ALL_HELP, VERBOSE_HELP
 from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
+from gputui.model.plan import TRACE_PROFILE
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent
@@ -51,6 +52,12 @@ def command(
         click.echo(json.dumps({"schema": 1, **run_as_json(found, passes)}, indent=1))
         return EXIT_DONE
     from gputui.cli.output import console
+
+    if found.summary.profile == TRACE_PROFILE:
+        from gputui.cli.traces import show_trace
+
+        show_trace(found, passes[0], [event.message for event in events], top, is_verbose=verbose)
+        return EXIT_DONE
     from gputui.cli.results import print_run
     from gputui.cli.step_breakdown import print_breakdowns
 

@@ -17,6 +17,8 @@ from gputui.model.case import Case, Variant, Work
 PLAN_SCHEMA = 1
 TIMED = "timed"
 PROFILED = "profiled"
+TRACE_PROFILE = "trace"
+"""In place of a profile: the run is an imported trace."""
 MIN_BLOCKS = 5
 """A launch with fewer is not a measurement; the worker, which imports nothing of ours, repeats this
 number."""

@@ -12,8 +12,19 @@ from gputui.model.absent import Missing
 TIME_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset", "idle")
 """What the device did. If several apply at an instant, the first of them counts."""
 IDLE = "idle"
-IDLE_CAUSES = ("data_wait", "launch", "runtime_api", "dispatch", "sync", "python", "kernel_gap")
-"""What the host did while the device was idle. On a CPU: what it did outside of operators."""
+IDLE_CAUSES = (
+    "data_wait",
+    "launch",
+    "runtime_api",
+    "dispatch",
+    "sync",
+    "python",
+    "kernel_gap",
+    "queue",
+    "profiler",
+)
+"""What the host did while the device was idle: on a CPU, what it did outside of operators. `kernel_gap` and
+`queue` are the device's own: work had been launched, and waited for the device, another stream or a peer."""
 PHASES = ("data", "forward", "backward", "optimizer")
 CATEGORIES = (
     "gemm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -42,8 +43,8 @@ from gputui.store.text import clean_text
 _OF_CASES = (CaseWarm, Block, Figure, ProfiledPass, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
-_LATEST_ROWS = 256
-"""Enough for the host and many GPUs, a few times each."""
+_MOST_ROWS_AT_FIRST = 65_536
+"""An hour of a GPU under test, read in less than a second."""
 _LONGEST_LINE = 16 * 2**20
 _LONGEST_HEADER = 2**16
 _UNKNOWN_LISTED = 5
@@ -168,26 +169,47 @@ def read_telemetry(run_dir: Path) -> Telemetry:
     return Telemetry(run_dir)
 
 
-def latest_readings(run_dir: Path) -> tuple[Reading, ...] | Missing:
-    """The newest reading of each device in a growing telemetry file, the host first.
+class TelemetryTail:
+    """Follows a growing telemetry file. Not thread-safe; one call reads what was added."""
 
-    Reads only the end of the file. Empty if there is none yet; Missing if its header cannot be read.
-    """
-    try:
-        with (run_dir / TELEMETRY_NAME).open("rb") as file:
-            if not file.peek(1):
-                return ()
-            form = _format_of(file)
-            begin = file.tell()
-            rows = (file.seek(0, 2) - begin) // form.row_bytes
-            file.seek(begin + max(rows - _LATEST_ROWS, 0) * form.row_bytes)
-            end = file.read(_LATEST_ROWS * form.row_bytes)
-    except OSError:
-        return ()
-    except UnreadableHeader as error:
-        return Missing(f"no telemetry: {error}")
-    newest = {reading.device: reading for reading in form.decode(end) if reading is not None}
-    return tuple(newest[device] for device in sorted(newest))
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / TELEMETRY_NAME
+        self._file = (0, 0)
+        """Device and inode: the sampler replaces a file that has become too large."""
+        self._form: TelemetryFormat | None = None
+        self._offset = 0
+        self._last_ns: dict[int, int] = {}
+
+    def poll(self) -> tuple[Reading, ...] | Missing:
+        """Readings since the last call, in file order; of a large file, the first call reads only the end.
+
+        Empty as long as there is no file; Missing if its header cannot be read.
+        """
+        try:
+            with self._path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                if self._form is None or (found.st_dev, found.st_ino) != self._file:
+                    if not file.peek(1):
+                        return ()
+                    self._form = _format_of(file)
+                    self._file = found.st_dev, found.st_ino
+                    rows = (found.st_size - file.tell()) // self._form.row_bytes
+                    self._offset = file.tell() + max(rows - _MOST_ROWS_AT_FIRST, 0) * self._form.row_bytes
+                file.seek(self._offset)
+                rows_read = file.read()
+        except OSError:
+            return ()
+        except UnreadableHeader as error:
+            return Missing(f"no telemetry: {error}")
+        self._offset += len(rows_read) // self._form.row_bytes * self._form.row_bytes
+        return tuple(r for r in self._form.decode(rows_read) if r is not None and self._is_new(r))
+
+    def _is_new(self, reading: Reading) -> bool:
+        """Whether it was not read before, from the file that was replaced."""
+        is_new = reading.t_ns > self._last_ns.get(reading.device, -1)
+        if is_new:
+            self._last_ns[reading.device] = reading.t_ns
+        return is_new
 
 
 def _format_of(file: BufferedReader) -> TelemetryFormat:

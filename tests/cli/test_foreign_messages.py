@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import pytest
-from command_line import gputui
+from command_line import gputui, printed, printed_json
 
 from gputui.services.support.paths import run_directories
 
 TOKEN = "hf_SECRETxQ7dkW"
 LOG = "its message is in the worker's log"
+NO_OPERATOR = "torch has no such operator for this device"
 
 STEP = """
-from gputui_worker.contract import Figure, Request, Size, Step, Unsupported, Value, Workload
+from gputui_worker.contract import Figure, Size, Step, Unsupported, Value, Workload
 
 def build(request):
     import hashlib
     import os
-    fails = request.parameters["fails"]
-    if fails:
-        BUILD
+    how = request.parameters["how"]
+    message = "TOKEN-" + how
+    if how == "raises":
+        raise RuntimeError("401 for " + message)
+    if how == "own-error":
+        class LoginError(Exception): pass
+        raise LoginError(message + "\\n" + message)
+    if how == "error-from-error":
+        try: 1 / 0
+        except Exception as e: raise OSError(message + " /" + message) from e
+    if how == "unsupported":
+        raise Unsupported(message)
+    if how == "not-implemented":
+        raise NotImplementedError("Could not run 'aten::" + message + "'")
+    if how == "dies":
+        print("bye " + message, flush=True); os._exit(3)
     def run():
         hashlib.sha256(bytes(2**18)).digest()
-        if fails:
-            RUN
-    return Step(run, LAST) if fails else Step(run)
+        if how == "step-raises":
+            raise ValueError(message)
+        if how == "memory":
+            raise RuntimeError(message + ": out of memory. Tried to allocate 2.50 GiB " + message)
+    if how == "loss":
+        return Step(run, loss=lambda: message)
+    if how == "fault":
+        return Step(run, fault=lambda: "wrong for " + message)
+    if how == "figure":
+        return Step(run, figures=lambda ns: {"p99_s": Value(None, 0, "no " + message)})
+    return Step(run)
 
 WORKLOAD = Workload(
     name="hashing",
@@ -35,10 +58,7 @@ WORKLOAD = Workload(
     question="How fast?",
     workload_class="host",
     unit="B",
-    sizes={
-        "mini": Size({"fails": False}, 2.0**18, None, 2**18, 2**18),
-        "wrong": Size({"fails": True}, 2.0**18, None, 2**18, 2**18),
-    },
+    sizes={how: Size({"how": how}, 2.0**18, None, 2**18, 2**18) for how in (HOW)},
     precisions=("fp32",),
     device_classes=("cpu",),
     needs_torch=False,
@@ -46,6 +66,19 @@ WORKLOAD = Workload(
     figures=(Figure("p99_s", "p99 latency", "s", "less", "median"),),
 )
 """
+FAILURES = {
+    "raises": f"my_step.py line 10: RuntimeError; {LOG}",
+    "own-error": f"my_step.py line 13: LoginError; {LOG}",
+    "error-from-error": f"my_step.py line 16: OSError; {LOG}",
+    "unsupported": f"my_step.py line 18: Unsupported; {LOG}",
+    "not-implemented": f"my_step.py line 20: NotImplementedError ({NO_OPERATOR}); {LOG}",
+    "step-raises": f"my_step.py line 26: ValueError; {LOG}",
+    "memory": f"my_step.py line 28: RuntimeError (tried to allocate 2.50 GiB); {LOG}",
+    "loss": f"my_step.py: ValueError; {LOG}",
+    "fault": "the step found its work wrong: told in the worker's log",
+    "dies": "the worker left early with status 3",
+    "figure": "",
+}
 
 PROFILE = f"""schema = 1
 version = 1
@@ -75,106 +108,93 @@ def texts_in(db: Path) -> str:
     return "\n".join(output)
 
 
-def check_token_stays(place: Path, what: Path) -> str:
-    """Run it: the token is in the logs and on the terminal, and nowhere else. Returns what `show` prints."""
-    db = place / "a.db"
-    ran = gputui("run", what, "--db", db, "--blocks", "5", "--launches", "1")
-    assert ran.returncode in (0, 1), ran.stderr
-    assert TOKEN not in texts_in(db)
-    (run_dir,) = run_directories().iterdir()
-    logs = run_dir / "logs"
-    assert any(TOKEN in log.read_text() for log in logs.iterdir()), "the log keeps the message"
-    shown = gputui("show", "latest", db)
-    assert (shown.returncode, shown.stderr) == (0, "")
-    made = [shown.stdout, gputui("show", "latest", db, "--json").stdout]
-    for form in ("text", "json", "html", "markdown", "csv"):
-        compared = gputui("compare", db, db, "--format", form)
-        assert compared.stdout, compared.stderr
-        made += [compared.stdout, compared.stderr]
-    assert TOKEN not in "\n".join(made)
-    if ran.returncode == 1:
-        assert TOKEN in ran.stderr, "the terminal of who measures shows the message"
-    return shown.stdout + ran.stderr
+def printed_about(db: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """All that the commands print about a result file of one run."""
+    made = []
+    for words in (
+        ("show", "latest", db),
+        ("show", "latest", db, "--verbose"),
+        ("show", "latest", db, "--json"),
+        *(("compare", db, db, "--format", form) for form in ("text", "json", "html", "markdown", "csv")),
+    ):
+        _, out, err = printed(capsys, *words)
+        assert out, err
+        made += [out, err]
+    return "\n".join(made)
 
 
-FAILURES = {
-    "build raises": (
-        {"BUILD": f"raise RuntimeError('401 for {TOKEN}')"},
-        f"my_step.py line 9: RuntimeError; {LOG}",
-    ),
-    "an error of its own": (
-        {"BUILD": f"class LoginError(Exception): pass\n        raise LoginError('{TOKEN}\\n{TOKEN}')"},
-        f"my_step.py line 10: LoginError; {LOG}",
-    ),
-    "an error from an error": (
-        {"BUILD": f"try: 1 / 0\n        except Exception as e: raise OSError('{TOKEN} /{TOKEN}') from e"},
-        f"my_step.py line 10: OSError; {LOG}",
-    ),
-    "a step raises": (
-        {"RUN": f"raise ValueError('{TOKEN}')"},
-        f"my_step.py line 13: ValueError; {LOG}",
-    ),
-    "our error with their message": (
-        {"BUILD": f"raise Unsupported('{TOKEN}')"},
-        f"my_step.py line 9: Unsupported; {LOG}",
-    ),
-    "not implemented": (
-        {"BUILD": f"raise NotImplementedError(\"Could not run 'aten::{TOKEN}'\")"},
-        f"my_step.py line 9: NotImplementedError (torch has no such operator for this device); {LOG}",
-    ),
-    "out of memory": (
-        {"RUN": f"raise RuntimeError('{TOKEN}: out of memory. Tried to allocate 2.50 GiB {TOKEN}')"},
-        f"my_step.py line 13: RuntimeError (tried to allocate 2.50 GiB); {LOG}",
-    ),
-    "the loss is no number": (
-        {"LAST": f"loss=lambda: '{TOKEN}'"},
-        f"ValueError; {LOG}",
-    ),
-    "a fault": (
-        {"LAST": f"fault=lambda: 'wrong for {TOKEN}'"},
-        "the step found its work wrong: told in the worker's log",
-    ),
-    "a figure that is not there": (
-        {"LAST": f"figures=lambda ns: {{'p99_s': Value(None, 0, 'no {TOKEN}')}}"},
-        "",
-    ),
-    "a worker that dies": (
-        {"BUILD": f"print('bye {TOKEN}', flush=True); os._exit(3)"},
-        "the worker left early with status 3",
-    ),
-}
+@dataclass(frozen=True, slots=True)
+class Measured:
+    db: Path
+    stderr: str
+    logs: Path
 
 
-@pytest.mark.parametrize(("parts", "expected"), FAILURES.values(), ids=list(FAILURES))
-def test_the_message_of_a_step_is_in_the_log_and_in_no_file(
-    tmp_path: Path, parts: dict[str, str], expected: str
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, state: Path) -> Measured:
+    """A step that fails in every way, each in a launch by itself, and once goes well."""
+    place = tmp_path_factory.mktemp("steps")
+    text = STEP.replace("TOKEN", TOKEN).replace("HOW", repr((*FAILURES, "well")))
+    (place / "my_step.py").write_text(text)
+    words = ("run", place / "my_step.py", "--db", place / "a.db", "--blocks", "5", "--launches", "1")
+    ran = gputui(*words, env={"GPUTUI_STATE": str(state)})
+    assert ran.returncode == 1, ran.stderr
+    (run_dir,) = (state / "runs").iterdir()
+    return Measured(place / "a.db", ran.stderr, run_dir / "logs")
+
+
+def test_the_messages_of_a_step_are_in_the_logs_and_in_no_file(
+    measured: Measured, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = STEP
-    for name, default in (("BUILD", "pass"), ("RUN", "pass"), ("LAST", "")):
-        text = text.replace(name, parts.get(name, default), 1)
-    (tmp_path / "my_step.py").write_text(text)
-
-    shown = check_token_stays(tmp_path, tmp_path / "my_step.py")
-
-    assert expected in " ".join(shown.split())
+    logged = "\n".join(log.read_text() for log in measured.logs.iterdir())
+    for how in FAILURES:
+        assert f"{TOKEN}-{how}" in logged, "the log keeps the message"
+    assert TOKEN not in texts_in(measured.db)
+    assert TOKEN not in printed_about(measured.db, capsys)
 
 
-def test_the_last_line_of_a_program_is_in_the_log_and_in_no_file(tmp_path: Path) -> None:
+def test_a_failure_is_reported_with_its_line_and_kind_and_its_message_only_where_it_is_measured(
+    measured: Measured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = printed_json(capsys, "show", "latest", measured.db)["cases"]
+    reasons = {case["size"]: case["reason"] for case in cases}
+    assert reasons == {**FAILURES, "well": ""}
+    verbose = " ".join(printed(capsys, "show", "latest", measured.db, "--verbose")[1].split())
+    for case in cases:
+        assert case["reason"] in verbose
+        if case["outcome"] == "failed":
+            assert f"{TOKEN}-{case['size']}" in measured.stderr, (
+                "the terminal of who measures shows the message"
+            )
+
+
+def test_the_last_line_of_a_program_is_in_the_log_and_in_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "program.toml").write_text(PROFILE)
-
-    shown = check_token_stays(tmp_path, tmp_path / "program.toml")
-
+    db = tmp_path / "a.db"
+    ran = gputui("run", tmp_path / "program.toml", "--db", db, "--blocks", "5", "--launches", "1")
+    assert ran.returncode == 1, ran.stderr
+    (run_dir,) = run_directories().iterdir()
+    assert any(TOKEN in log.read_text() for log in (run_dir / "logs").iterdir()), "the log keeps the message"
+    assert TOKEN not in texts_in(db)
+    shown = printed_about(db, capsys)
+    assert TOKEN not in shown
     assert "exited with status 3" in shown
 
 
-def test_show_says_where_the_messages_are_only_where_they_are(tmp_path: Path) -> None:
-    text = STEP.replace("BUILD", f"raise RuntimeError('{TOKEN}')", 1)
-    (tmp_path / "my_step.py").write_text(text.replace("RUN", "pass", 1).replace("LAST", "", 1))
-    gputui("run", tmp_path / "my_step.py", "--db", tmp_path / "a.db", "--launches", "1")
-    (run_dir,) = run_directories().iterdir()
-    there = "".join(gputui("show", "latest", tmp_path / "a.db").stdout.split())
-    assert f"logsofitsworkers,withthemessages:{run_dir / 'logs'}" in there
-    shown = ("show", "latest", tmp_path / "a.db", "--verbose")
-    elsewhere = gputui(*shown, env={"GPUTUI_STATE": str(tmp_path / "other")})
-    assert "logs of its workers" not in elsewhere.stdout
-    assert LOG in " ".join(elsewhere.stdout.split())
+def test_show_says_where_the_messages_are_only_where_they_are(
+    measured: Measured, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_STATE", str(state))
+    there = "".join(printed(capsys, "show", "latest", measured.db)[1].split())
+    assert f"logsofitsworkers,withthemessages:{measured.logs}" in there
+    monkeypatch.setenv("GPUTUI_STATE", str(state / "other"))
+    _, elsewhere, _ = printed(capsys, "show", "latest", measured.db, "--verbose")
+    assert "logs of its workers" not in elsewhere
+    assert LOG in " ".join(elsewhere.split())

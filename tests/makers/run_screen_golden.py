@@ -11,36 +11,79 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from builders import make_interpreter, make_machine, make_torchless_interpreter
+from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
+from journals import CPU_MACHINE, GPU_MACHINE
 
+from gputui.analysis.peak_tests import Expectation, PeakTest, check_performance
 from gputui.errors import GputuiError
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
     Block,
     CaseEnd,
+    CasePlanned,
     CaseWarm,
     Event,
     LaunchEnd,
     LaunchStart,
     Line,
+    MachineFound,
     RunStart,
 )
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
+from gputui.model.telemetry import HOST
 from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
+from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
-from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, NextStep, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
-SIZES = ((80, 24), (120, 40))
+SIZES = ((80, 24), (120, 40), (200, 50))
+GPU_PROFILE = read_profile(
+    """
+schema = 1
+version = 1
+title = "quick"
+question = "Is this box normal, and how fast does it train and infer?"
+budget_s = 900
+replicates = 3
+[[case]]
+workload = "gemm"
+sizes = ["large"]
+devices = ["gpu"]
+precisions = ["fp32", "tf32", "amp"]
+[[case]]
+workload = "membw"
+sizes = ["base"]
+devices = ["gpu"]
+precisions = ["fp32"]
+[[case]]
+workload = "gpt_train"
+sizes = ["mini", "base"]
+devices = ["gpu"]
+precisions = ["fp32", "tf32", "amp"]
+[[case]]
+workload = "decode"
+sizes = ["base"]
+devices = ["gpu"]
+precisions = ["amp"]
+[[case]]
+workload = "gemm"
+sizes = ["mini"]
+devices = ["cpu"]
+precisions = ["fp32"]
+threads = ["all"]
+""",
+    "quick",
+    "quick.toml",
+)
 SECOND = 10**9
 HOSTILE = "x\x1b]0;gone\x07\x1b[31m温度\u202ereversed"
 RUN = InProgress(("0194b5a0-0000-7000-8000-00001a2b3c4d",), "1a2b3c4d (night)")
-BOX = ("GPU 0 · 98 % busy · 691 W · 1620 MHz · 71 °C · POWER-CAPPED", "GPU 1 · 3 % busy · 80 W")
 _TOML = """
 schema = 1
 version = 1
@@ -129,9 +172,114 @@ def watching() -> RunModel:
     model.know_profiles(PROFILES)
     model.know_in_progress((RUN,))
     model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cpu"))
-    stood = replace(seen, begun_ns=0, left_s=68.0, box=BOX)
+    stood = replace(
+        seen, begun_ns=0, left_s=68.0, share_done=42 / 110, machine=CPU_MACHINE, devices=(_host(42),)
+    )
     model.know_progress(RUN.run_ids[0], stood)
     return model
+
+
+def watching_gpu(*, begun: int = 11, is_throttled: bool = True) -> RunModel:
+    """A run on the first of two GPUs, whose launch number `begun` is going on."""
+    made = resolve_plan(GPU_PROFILE, make_interpreter(H200), make_machine("NVIDIA H200", "NVIDIA H200"))
+    progress = ProgressTracker([made], is_of_this_clock=True)
+    for line in (MachineFound(GPU_MACHINE), *gpu_lines(made, begun)):
+        progress.hear(0, line)
+    model = RunModel()
+    model.know_profiles(PROFILES)
+    model.know_in_progress((RUN,))
+    model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cu130"))
+    devices = (_host(492), _gpu(0, 492, is_throttled=is_throttled), _gpu(1, 492, is_busy=False))
+    stood = replace(
+        progress.picture(), begun_ns=-450 * SECOND, left_s=220.0, share_done=492 / 712, devices=devices
+    )
+    model.know_progress(RUN.run_ids[0], stood)
+    return model
+
+
+def gpu_lines(made: Plan, begun: int) -> Iterator[Line]:
+    """A journal in which every launch before this one has ended, and this one is in its 41st block."""
+    yield RunStart(
+        JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 60, "0.1", made.profile, 1, 7, 3, 900.0, "night", None
+    )
+    for planned in made.cases:
+        on_gpu = planned.case.variant.device_class == "gpu"
+        yield CasePlanned(planned, 0 if on_gpu else None, "NVIDIA H200" if on_gpu else "Test CPU")
+    now_ns = SECOND
+    for number, launch in enumerate(made.launches[: begun + 1]):
+        yield LaunchStart(number, launch.replicate, launch.case_ids, 1, 60.0, now_ns)
+        for case_id in launch.case_ids:
+            precision = made.cases[case_id].case.variant.precision
+            used = "amp-bf16" if precision == "amp" else precision
+            yield CaseWarm(number, case_id, used, 1, 2, 3, 3, True, 10, now_ns)
+        for index in range(41 if number == begun else 60):
+            for case_id in launch.case_ids:
+                case = made.cases[case_id].case
+                names = (
+                    case.work.workload,
+                    case.variant.device_class,
+                    case.work.size,
+                    case.variant.precision,
+                )
+                rate = next(rate for name, rate in RATES if set(name.split()) <= set(names))
+                step_s = case.units_per_step / rate
+                steps = max(round(0.2 / step_s), 1)
+                wander = 1 + ((index * 7919 + number) % 13) * 0.001 + number * 0.0007
+                if index % 29 == 17:
+                    wander += 0.03
+                wall_ns = round(steps * step_s * wander * SECOND)
+                yield Block(number, case_id, index, steps, now_ns, wall_ns, None, None)
+            now_ns += SECOND // 4
+        if number < begun:
+            for case_id in launch.case_ids:
+                yield CaseEnd(number, case_id, "ok", "", 60, now_ns)
+            yield LaunchEnd(number, "ok", "", 0, "", now_ns)
+        if number == begun - 2:
+            yield Event("warning", "GPU 0: its clock fell to 1740 MHz for 2 s", now_ns)
+
+
+RATES = (
+    ("gemm cpu", 8.4e11),
+    ("gemm fp32", 5.12e13),
+    ("gemm tf32", 3.92e14),
+    ("gemm amp", 7.21e14),
+    ("membw", 4.31e12),
+    ("gpt_train mini fp32", 1.84e5),
+    ("gpt_train mini", 9.12e5),
+    ("gpt_train base fp32", 3.12e4),
+    ("gpt_train base tf32", 1.18e5),
+    ("gpt_train base amp", 2.15e5),
+    ("decode", 2.08e3),
+)
+"""Units per second by words of a case; the first that fits counts."""
+
+
+def _gpu(index: int, seconds: int, *, is_busy: bool = True, is_throttled: bool = False) -> DeviceHistory:
+    """A GPU that warmed up; one that is busy has worked since the tenth second."""
+    ramp = [min(max(place - 3, 0) / 6, 1.0) if is_busy else 0.0 for place in range(seconds // 4)]
+    bins = {
+        "sm_clock_mhz": tuple(345 + 1635 * share - 5 * (place % 3) for place, share in enumerate(ramp)),
+        "power_w": tuple(78 + 600 * share + place % 5 for place, share in enumerate(ramp)),
+        "temperature_c": tuple(
+            33 + 31 * share * min(1, 0.5 + place / 90) for place, share in enumerate(ramp)
+        ),
+        "memory_used_mib": tuple(900 + 61_000 * share for share in ramp),
+        "sm_busy_pct": tuple(99 * share for share in ramp),
+    }
+    now = {key: values[-1] for key, values in bins.items()}
+    throttled = {"POWER-CAPPED": 0.34} if is_throttled else {}
+    return DeviceHistory(index, {**now, "throttle_bits": 4 if is_throttled else 0}, 4.0, bins, throttled)
+
+
+def _host(seconds: int) -> DeviceHistory:
+    bins = {
+        "cpu_busy_pct": tuple(100.0 + 7 * (place % 4) for place in range(seconds // 4)),
+        "cpu_clock_mhz": tuple(2900.0 + 20 * (place % 3) for place in range(seconds // 4)),
+        "memory_used_bytes": tuple(3.1 * 2**30 for _ in range(seconds // 4)),
+        "load_1min": tuple(min(1.0 + place / 20, 1.6) for place in range(seconds // 4)),
+    }
+    now = {key: values[-1] for key, values in bins.items()}
+    return DeviceHistory(HOST, {**now, "cpu_steal_pct": 7.0}, 4.0, bins)
 
 
 def ended(wrong: GputuiError | None = None) -> RunModel:
@@ -145,6 +293,40 @@ def ended(wrong: GputuiError | None = None) -> RunModel:
     traces = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
     model.know_ended(
         EndedRuns(RUN, "/home/ana/results.db", "finished", rows if wrong is None else (), traces, wrong)
+    )
+    return model
+
+
+def ended_gpu() -> RunModel:
+    """A run on a GPU that copies too slowly."""
+    model = watching_gpu()
+    tests = (
+        PeakTest("gemm fp32", "matmul", 5.12e13, "flop", Expectation(4.98e13, 5.32e13, 4.5e13, 6.7e13)),
+        PeakTest("gemm tf32", "matmul", 3.92e14, "flop", Expectation(3.8e14, 4.2e14, 3.4e14, 4.9e14)),
+        PeakTest("gemm amp", "matmul", 7.21e14, "flop", Expectation(6.7e14, None, 6e14, 9.9e14)),
+        PeakTest("copy", "copy", 2.62e12, "B", Expectation(4.17e12, 4.39e12, 3.9e12, 4.8e12)),
+        PeakTest(
+            "pinned copy to the GPU", "h2d_pinned", 5.51e10, "B", Expectation(4.9e10, 5.62e10, 4e10, 6e10)
+        ),
+    )
+    check = check_performance("NVIDIA H200", tests, 0)
+    assert model.progress is not None
+    costs = ("",) * 4 + ("$1.07 per Gtok",) * 3 + ("$31.2 per Gtok",) * 3 + ("", "")
+    rows = tuple(
+        ResultRow(case.short_name, case.rate, case.spread, case.blocks, "", case.peak, cost)
+        for case, cost in zip(model.progress.cases, costs, strict=True)
+    )
+    headline = (
+        "BELOW NORMAL: memory runs at 63 % of what an H200 does elsewhere. The 4 other peak tests are normal."
+        " GPT training: 215k tok/s with amp, 589 % faster than fp32 (570 to 610)."
+    )
+    steps = (
+        NextStep("gputui doctor", "looks for the cause"),
+        NextStep("gputui compare results.db OTHER.db", "this box beside another"),
+        NextStep("gputui show 1a2b3c4d results.db", "this run in full"),
+    )
+    model.know_ended(
+        EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)
     )
     return model
 
@@ -209,10 +391,12 @@ def models() -> Iterator[tuple[str, RunModel]]:
     yield "details", details()
     yield "wrong", wrong_form()
     yield "watching", watching()
+    yield "watching_gpu", watching_gpu()
     yield "stop", asked("stop")
     yield "leave", asked("leave")
     yield "logs", failing()
     yield "ended", ended()
+    yield "ended_gpu", ended_gpu()
     failed = "run 1a2b3c4d was measured but not stored: no space left on device"
     yield (
         "not_stored",
@@ -222,7 +406,7 @@ def models() -> Iterator[tuple[str, RunModel]]:
 
 def text_of(model: RunModel, width: int, height: int, *, ascii_only: bool = False) -> str:
     """A picture as text, 42 seconds into the run."""
-    lines = picture(model, width, height, 42 * SECOND, ascii_only=ascii_only)
+    lines = picture(model, width, height, 42 * SECOND, ends="14:31", ascii_only=ascii_only)
     return "\n".join("".join(span.text for span in line).rstrip() for line in lines) + "\n"
 
 

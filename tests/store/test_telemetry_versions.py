@@ -18,6 +18,7 @@ from command_line import printed
 from journals import GPU_MACHINE, RUN_ID, STARTED_NS, make_journal, make_telemetry, write_telemetry
 
 import gputui
+from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME, TELEMETRY_NAME
 from gputui.model.telemetry import (
     CURRENT,
@@ -29,7 +30,7 @@ from gputui.model.telemetry import (
 )
 from gputui.recording.lock import Holder
 from gputui.services.playback.replay import open_replay
-from gputui.services.runs.progress import box_now
+from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.recovery import import_journal, recover_orphans
 from gputui.services.support.paths import hash_key, run_directories
 from gputui.store.reading import open_result
@@ -141,9 +142,11 @@ def test_what_is_stored_of_another_version_can_be_shown_and_replayed(
 @pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
 def test_a_run_in_progress_of_another_version_is_shown_live(tmp_path: Path, version: Version) -> None:
     journal_by(version.form, tmp_path)
-    (line,) = box_now(tmp_path, READINGS[-1].t_ns)
-    assert line.startswith("GPU 0 · 98 % busy")
-    assert (" W · " in line) == version.has_power
+    shown = HistoryReader(tmp_path).poll(READINGS[-1].t_ns)
+    assert not isinstance(shown, Missing)
+    assert shown[-1].device == 0
+    assert shown[-1].now["sm_busy_pct"] == 98
+    assert ("power_w" in shown[-1].now) == version.has_power
 
 
 def test_a_metric_whose_type_or_device_changed_is_left_out_and_named(tmp_path: Path) -> None:
@@ -212,7 +215,7 @@ def test_a_header_that_cannot_be_understood_is_reported_wherever_telemetry_is_re
     assert events_of(db) == [("error", f"left out of the journal: {left_out}")]
     with open_result(db) as result:
         assert sum(len(m.blocks) for c in result.run(RUN_ID).cases for m in c.measurements) > 0
-    assert box_now(run_dir, STARTED_NS) == (() if not head else (f"no telemetry: {why}",))
+    assert HistoryReader(run_dir).poll(STARTED_NS) == (Missing(f"no telemetry: {why}") if head else ())
 
 
 def test_rows_that_do_not_fit_their_header_are_counted(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """What a job takes and costs on each measured machine: cheapest, fastest, and whether a GPU pays.
 
 Every number comes from a measured row: units of its work at its speed. A machine without a row that answers
-is listed with the reason. None is called cheaper or faster if `compare` could not tell the two apart, or if
-95 % intervals overlap.
+is listed with the reason. None is called cheaper or faster where `compare` would not: picks are judged by its
+judgements, and by 95 % intervals only where speed alone does not decide.
 """
 
 from __future__ import annotations
@@ -14,15 +14,24 @@ from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import share_of_price
 from gputui.analysis.job import Batch, Job, Serving
+from gputui.analysis.judgement import COST, RATE, Judgement, judgements
 from gputui.analysis.owning import HOURS_PER_MONTH
-from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, judge
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Work
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds, format_usd, listed
-from gputui.services.compare.pairing import Cell, ConditionsOf, Side, SideCase, estimate_pair, flags_of
+from gputui.services.compare.pairing import (
+    Cell,
+    ConditionsOf,
+    Side,
+    SideCase,
+    estimate_pair,
+    flags_of,
+    judge_sides,
+)
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import is_impossible, uses_of
 from gputui.services.results.throughput import devices_of, speed_of
@@ -129,8 +138,22 @@ class Pick:
 
     box: str
     device_class: str
-    ties: tuple[str, ...]
-    """Others that cannot be distinguished from it."""
+    against: tuple[tuple[str, Judgement], ...]
+    """Each other candidate as A, and this one as B."""
+
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """Others that cannot be distinguished from it."""
+        return tuple(name for name, judgement in self.against if not _is_better(judgement))
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """An offer with the case and the side that it comes from."""
+
+    offer: Offer
+    case: SideCase
+    side: Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +162,14 @@ class _Candidate:
 
     offer: Offer
     case: SideCase
+    side: Side
+    respect: str
+    """COST or RATE."""
     span: Estimated
     weight: float | None
-    """Its value is this over its speed, apart from start-up; None if it does not depend on speed that way."""
+    """Its value is this times the time of its work, and of its start; None if speed alone does not decide."""
+    start_s: float = 0.0
+    """Paid for at the same price as the work."""
 
     @property
     def name(self) -> str:
@@ -183,7 +211,7 @@ def advise(
     telemetry. Raises GputuiError if no machine has a row that answers it, with what would measure one.
     """
     work = _chosen_work(job, boxes, choice)
-    made: list[tuple[Offer, SideCase]] = []
+    made: list[_Measured] = []
     left_out: list[tuple[str, str]] = []
     for box in boxes:
         count = len(made) + len(left_out)
@@ -194,27 +222,27 @@ def advise(
                     left_out.append((f"{box.side.name} {device_class}", found.reason))
                 continue
             variants = [
-                (_offer(job, box, case, start_s, hours_per_month, conditions), case) for case in found
+                _Measured(_offer(job, box, case, start_s, hours_per_month, conditions), case, box.side)
+                for case in found
             ]
-            made.append(max(variants, key=lambda pair: (pair[0].meets, _pace(pair[0]))))
+            made.append(max(variants, key=lambda one: (one.offer.meets, _pace(one.offer))))
         if count == len(made) + len(left_out):
             row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
             left_out.append((box.side.name, f"has no {row}"))
-    made.sort(key=lambda pair: _order(pair[0]))
-    offers = [offer for offer, _ in made]
-    able = [pair for pair in made if pair[0].meets]
+    made.sort(key=lambda one: _order(one.offer))
+    offers = [one.offer for one in made]
+    able = [one for one in made if one.offer.meets]
+    by_cost, by_time = _by_cost(job, able, start_s), _by_time(able)
     return Advice(
         job=job,
         work=work,
         stands_for=_stands_for(work),
         offers=tuple(offers),
         left_out=tuple(left_out),
-        cheapest=_cheapest(job, able),
-        fastest=_fastest(job, able),
-        gpu=_gpu_word(job, offers, start_s),
-        assumptions=tuple(
-            _assumptions(job, [offer for offer, _ in able] or offers, start_s, hours_per_month)
-        ),
+        cheapest=_cheapest(able, by_cost),
+        fastest=_fastest(job, by_time),
+        gpu=_gpu_word(job, offers, by_cost, by_time, start_s),
+        assumptions=tuple(_assumptions(job, [one.offer for one in able] or offers, start_s, hours_per_month)),
     )
 
 
@@ -336,7 +364,7 @@ def _offer(
     job: Job, box: PricedSide, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
 ) -> Offer:
     case = found.result.case
-    speed = speed_of(found.result)
+    speed = speed_of(found.result, found.launch_spread)
     if isinstance(speed, Missing):
         raise ValueError("only measured cases make an offer")
     device_class = case.variant.device_class
@@ -516,14 +544,38 @@ def _order(offer: Offer) -> tuple[bool, bool, float, float]:
     return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
 
 
-def _cheapest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
-    """By the cost of the job; for serving by the cost of whole machines, which speed alone does not
-    decide."""
-    found = [
-        _Candidate(offer, case, offer.usd, _usd_per_hour(offer) if isinstance(job, Batch) else None)
-        for offer, case in able
-        if isinstance(offer.usd, Estimated)
+def _by_cost(job: Job, able: Sequence[_Measured], start_s: float) -> list[_Candidate]:
+    """By the cost of the job; for serving by that of whole boxes, which speed alone does not decide."""
+    is_batch = isinstance(job, Batch)
+    return [
+        _Candidate(
+            one.offer,
+            one.case,
+            one.side,
+            COST,
+            one.offer.usd,
+            _usd_per_hour(one.offer) if is_batch else None,
+            start_s if is_batch else 0.0,
+        )
+        for one in able
+        if isinstance(one.offer.usd, Estimated)
     ]
+
+
+def _by_time(able: Sequence[_Measured]) -> list[_Candidate]:
+    """By the time of the work; for serving by what one device serves within the bound."""
+    found: list[_Candidate] = []
+    for one in able:
+        offer, load = one.offer, one.offer.load
+        if isinstance(offer.time_s, Estimated):
+            found.append(_Candidate(offer, one.case, one.side, RATE, offer.time_s, 1.0))
+        elif isinstance(load, Load):
+            between = Estimated(1 / load.per_s.value, 1 / load.per_s.high, 1 / load.per_s.low)
+            found.append(_Candidate(offer, one.case, one.side, RATE, between, 1 / load.fraction))
+    return found
+
+
+def _cheapest(able: Sequence[_Measured], found: Sequence[_Candidate]) -> Pick | Missing:
     only = "meets the job" if len(able) == 1 else "has a price"
     return _pick(found, "no offer has a price" if able else "nothing meets the job", only)
 
@@ -534,52 +586,79 @@ def _usd_per_hour(offer: Offer) -> float | None:
     return offer.price.usd_per_hour * offer.share
 
 
-def _fastest(job: Job, able: Sequence[tuple[Offer, SideCase]]) -> Pick | Missing:
-    """By the time of the work; for serving by what one device serves within the bound."""
-    found: list[_Candidate] = []
-    for offer, case in able:
-        if isinstance(offer.time_s, Estimated):
-            found.append(_Candidate(offer, case, offer.time_s, 1.0))
-        elif isinstance(offer.load, Load):
-            per_s = offer.load.per_s
-            between = Estimated(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
-            found.append(_Candidate(offer, case, between, 1 / offer.load.fraction))
+def _fastest(job: Job, found: Sequence[_Candidate]) -> Pick | Missing:
     target = "deadline" if isinstance(job, Batch) else "bound"
     return _pick(found, f"nothing meets the {target}", "meets the job")
 
 
 def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
-    """The least, with those that cannot be distinguished from it; Missing if there is only one candidate."""
+    """The least, judged against every other; Missing if there is only one candidate."""
     if not candidates:
         return Missing(absent)
-    best = min(candidates, key=lambda one: one.span.value)
+    best = _least(candidates)
     others = [one for one in candidates if one is not best]
     if not others:
         return Missing(f"only {best.name} {what}")
-    verdicts = judge([_ratio(other, best) for other in others])
-    ties = tuple(
-        other.name
-        for other, verdict in zip(others, verdicts, strict=True)
-        if other.span.low <= best.span.high or verdict.word not in ("faster", "not comparable")
-    )
-    return Pick(best.offer.box, best.offer.device_class, ties)
-
-
-def _ratio(other: _Candidate, best: _Candidate) -> RatioEstimate | Missing:
-    """How much better the best is, judged as by `compare`, with prices or loads included."""
-    if not other.weight or not best.weight:
-        return Missing("not a matter of speed")
-    estimate = estimate_pair(other.case, best.case)
-    if isinstance(estimate, Missing):
-        return estimate
-    factor = other.weight / best.weight
-    return replace(
-        estimate, ratio=estimate.ratio * factor, low=estimate.low * factor, high=estimate.high * factor
+    return Pick(
+        best.offer.box,
+        best.offer.device_class,
+        tuple((other.name, _judged(other, best)) for other in others),
     )
 
 
-def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
-    """Whether a GPU pays, judged from intervals; says so if that is uncertain."""
+def _least(candidates: Sequence[_Candidate]) -> _Candidate:
+    return min(candidates, key=lambda one: one.span.value)
+
+
+def _is_better(judgement: Judgement) -> bool:
+    return judgement.verdict.word == "faster"
+
+
+def _judged(a: _Candidate, b: _Candidate) -> Judgement:
+    """B against A as `compare` judges their row among the others of these sides, prices and loads included.
+
+    By their intervals where speed alone does not decide, or no ratio is known.
+    """
+    rows = judge_sides(a.side, b.side)
+    place = next((i for i, pair in enumerate(rows.pairs) if pair[0] is a.case and pair[1] is b.case), None)
+    estimates = [estimate_pair(a.case, b.case)] if place is None else list(rows.estimates)
+    mine = place or 0
+    estimate = estimates[mine]
+    if not a.weight or not b.weight or isinstance(estimate, Missing):
+        is_apart = a.span.low > b.span.high
+        verdict = Verdict("faster", "") if is_apart else Verdict("inconclusive", "the intervals overlap")
+        return Judgement(b.respect, Missing("speed alone does not decide"), verdict)
+    if a.weight == b.weight and not b.start_s and place is not None:
+        return Judgement(b.respect, estimate, rows.verdicts[place])
+    factor = a.weight / b.weight
+    weighed = [
+        e
+        if isinstance(e, Missing)
+        else replace(e, ratio=e.ratio * factor, low=e.low * factor, high=e.high * factor)
+        for e in estimates
+    ]
+    if b.start_s and isinstance(b.offer.time_s, Estimated):
+        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value, b.start_s)
+    return judgements(b.respect, weighed)[mine]
+
+
+def _with_start(estimate: RatioEstimate, factor: float, work_s: float, start_s: float) -> RatioEstimate:
+    """The ratio of whole costs from that of the work's times: both sides pay for their start as well."""
+
+    def whole(ratio: float) -> float:
+        return factor * (ratio * work_s + start_s) / (work_s + start_s)
+
+    return replace(estimate, ratio=whole(estimate.ratio), low=whole(estimate.low), high=whole(estimate.high))
+
+
+def _gpu_word(
+    job: Job,
+    offers: Sequence[Offer],
+    by_cost: Sequence[_Candidate],
+    by_time: Sequence[_Candidate],
+    start_s: float,
+) -> str:
+    """Whether a GPU pays, by judgements as of the picks; says so if that is uncertain."""
     cpus = [o for o in offers if o.device_class == "cpu"]
     gpus = [o for o in offers if o.device_class == "gpu"]
     if not cpus or not gpus:
@@ -588,9 +667,9 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
     able_cpus, able_gpus = ([o for o in some if o.meets] for some in (cpus, gpus))
     if not able_cpus or not able_gpus:
         return _one_sided(cpus, gpus, bool(able_cpus), bool(able_gpus))
-    cheapest = _cheaper(able_cpus, able_gpus)
     if isinstance(job, Batch):
-        return _gpu_word_of_batch(job, able_cpus, able_gpus, cheapest, start_s)
+        return _gpu_word_of_batch(job, by_cost, by_time, start_s)
+    cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
     if cheapest in ("cpu", ""):
         few = min(_boxes(o) for o in able_cpus)
         also = ", for less" if cheapest else "; which costs less is unknown without both prices"
@@ -599,6 +678,10 @@ def _gpu_word(job: Job, offers: Sequence[Offer], start_s: float) -> str:
     if cheapest == "gpu":
         return "a GPU is worth it: CPUs meet the target as well, but cost more"
     return "CPU and GPU both meet the target, and we can't tell which costs less"
+
+
+def _of(device_class: str, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    return [one for one in candidates if one.offer.device_class == device_class]
 
 
 def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gpu_meets: bool) -> str:
@@ -617,27 +700,30 @@ def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gp
 
 
 def _gpu_word_of_batch(
-    job: Batch, cpus: Sequence[Offer], gpus: Sequence[Offer], cheapest: str, start_s: float
+    job: Batch, by_cost: Sequence[_Candidate], by_time: Sequence[_Candidate], start_s: float
 ) -> str:
     """Time and cost are those of one GPU: the fastest that is surely better in both, else the fastest."""
-    cpu_s = min((o.time_s for o in cpus if isinstance(o.time_s, Estimated)), key=lambda span: span.value)
-    timed = [(o, o.time_s) for o in gpus if isinstance(o.time_s, Estimated)]
-    timed.sort(key=lambda pair: pair[1].value)
-    if cpu_s.high <= start_s:
+    cpu = _least(_of("cpu", by_time))
+    cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
+    if cpu.span.high <= start_s:
         return (
-            f"GPU not worth it: a CPU has done it in {format_seconds(cpu_s.value)}, before a rented GPU has"
-            f" started ({format_seconds(start_s)} assumed)"
+            f"GPU not worth it: a CPU has done it in {format_seconds(cpu.span.value)}, before a rented GPU"
+            f" has started ({format_seconds(start_s)} assumed)"
         )
     if job.within_s is not None and cheapest == "cpu":
         return f"GPU not worth it: a CPU is done within {format_seconds(job.within_s)}, for less"
-    faster = [(o, span) for o, span in timed if span.high < cpu_s.low]
+    timed = sorted(_of("gpu", by_time), key=lambda one: one.span.value)
+    faster = [one for one in timed if _is_better(_judged(cpu, one))]
     if not faster:
         if cheapest == "gpu":
             return "a GPU is worth it: it costs less, though we can't tell that it is faster than the CPU"
         return "GPU not worth it: we can't tell it from the CPU in speed" + _costs_word(cheapest)
-    words = [(span, _cheaper(cpus, [o])) for o, span in faster]
+    priced_cpus = _of("cpu", by_cost)
+    words = [
+        (one.span, _cheaper(priced_cpus, [c for c in by_cost if c.offer is one.offer])) for one in faster
+    ]
     gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
-    saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu_s.value)}"
+    saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu.span.value)}"
     if money == "gpu":
         return f"a GPU is worth it: {saved}, for less money"
     if money == "cpu":
@@ -651,17 +737,14 @@ def _costs_word(cheapest: str) -> str:
     return ", and costs more" if cheapest == "cpu" else ""
 
 
-def _cheaper(cpus: Sequence[Offer], gpus: Sequence[Offer]) -> str:
-    """`cpu`, `gpu` or `tie`; empty if a price is missing."""
-    cpu, gpu = (
-        min((o.usd for o in some if isinstance(o.usd, Estimated)), key=lambda span: span.value, default=None)
-        for some in (cpus, gpus)
-    )
-    if cpu is None or gpu is None:
+def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
+    """`cpu`, `gpu` or `tie`, of the least of each; empty if a price is missing."""
+    if not cpus or not gpus:
         return ""
-    if cpu.high < gpu.low:
-        return "cpu"
-    return "gpu" if gpu.high < cpu.low else "tie"
+    found = _least(cpus), _least(gpus)
+    best = _least(found)
+    other = found[0] if best is found[1] else found[1]
+    return best.offer.device_class if _is_better(_judged(other, best)) else "tie"
 
 
 def _boxes(offer: Offer) -> int:

@@ -178,10 +178,10 @@ TIME = ComparisonColumn(
 RATIO = ComparisonColumn(
     name="ratio",
     headings=lambda width: ("b vs a",),
-    cells=lambda row, width: (change_text(row.estimate, row.verdict),),
+    cells=lambda row, width: (change_text(row.rate),),
     default="always",
     is_before_verdict=True,
-    mean=lambda group: change_text(group.mean, group.verdict),
+    mean=lambda group: change_text(group.rate),
 )
 BLOCKS = ComparisonColumn(
     name="n",

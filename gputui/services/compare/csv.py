@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
+from gputui.model.absent import Missing
 from gputui.services.compare.columns import COLUMNS
-from gputui.services.compare.pairing import Cell, Comparison, Row, Side
+from gputui.services.compare.pairing import Cell, Comparison, FigureRow, Row, Side
 from gputui.services.compare.why import Why, sentence
 from gputui.services.support.csv_cells import Value, harmless
 
 
 def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str) -> str:
-    """RFC 4180, one row for each case and pair of sides, in base units; what is absent is empty.
+    """RFC 4180, in base units: a row for each case and pair of sides, below it one for each figure.
+
+    What is absent is empty.
 
     Text that a spreadsheet would run as a formula gets an apostrophe before it.
     """
     rows = [
-        _row(row, comparison, {id(why.row): why for why in whys}.get(id(row)), ignore)
+        values
         for comparison, whys in pairs
         for row in (*comparison.rows, *comparison.one_sided)
+        for values in _rows(row, comparison, {id(why.row): why for why in whys}.get(id(row)), ignore)
     ]
     made = StringIO(newline="")
     writer = csv.writer(made, lineterminator="\r\n")
@@ -32,6 +36,34 @@ def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore
     for row in rows:
         writer.writerow([harmless(value) if isinstance(value, str) else value for value in row.values()])
     return made.getvalue()
+
+
+_OF_FIGURE = (
+    *("figure", "figure_unit", "a_figure", "b_figure", "a_figure_launches", "b_figure_launches"),
+    *("figure_change", "figure_change_low", "figure_change_high", "figure_verdict", "figure_reason"),
+)
+
+
+def _rows(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> Iterator[dict[str, Value]]:
+    """The case, then each of its figures: the same columns, with what identifies the case and the sides."""
+    of_case = _row(row, comparison, why, ignore)
+    yield of_case | dict.fromkeys(_OF_FIGURE)
+    identity = {
+        name: value
+        for name, value in of_case.items()
+        if name in row.case.identity() or name in ("by", "a_side", "a_run", "b_side", "b_run")
+    }
+    for figure in row.figures:
+        yield dict.fromkeys(of_case) | identity | dict(zip(_OF_FIGURE, _figure(figure), strict=True))
+
+
+def _figure(figure: FigureRow) -> tuple[Value, ...]:
+    metrics = [None if isinstance(side, Missing) else side for side in (figure.a, figure.b)]
+    values = [None if m is None or isinstance(m.value, Missing) else m.value for m in metrics]
+    launches = [None if m is None else m.launches for m in metrics]
+    judged = figure.judgement
+    change = (None, None, None) if judged.ratio is None else tuple(end - 1 for end in judged.ratio)
+    return figure.key, figure.unit, *values, *launches, *change, judged.word, judged.reason
 
 
 def _row(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict[str, Value]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.verdict import BAND, Estimate, RatioEstimate, are_slower
+from gputui.analysis.judgement import Judgement, surely_slower
+from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import CROWDED, Comparison, Row
-from gputui.services.compare.row_text import change_text, is_told, mean_name, row_name
+from gputui.services.compare.row_text import change_text, mean_name, row_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.roofline import is_impossible
@@ -39,8 +40,7 @@ class _Asked:
 
     name: str
     row: Row | None
-    estimate: Estimate
-    text: str
+    rate: Judgement
 
 
 def check_gate(
@@ -65,25 +65,25 @@ def check_gate(
                 continue
             rows += 1
             name = beside + row_name(row, [], ignore)
-            if isinstance(row.estimate, Missing):
-                undecided.append(f"{name}: {row.estimate.reason}")
+            if row.rate.ratio is None:
+                undecided.append(f"{name}: {row.rate.reason}")
                 steps += steps_for_absent(row, evidence)
             elif is_impossible(row.a.uses) or is_impossible(row.b.uses):
-                undecided.append(f"{name}: {row.verdict.reason}")
+                undecided.append(f"{name}: {row.rate.reason}")
             else:
-                asked.append(_Asked(name, row, row.estimate, change_text(row.estimate, row.verdict)))
+                asked.append(_Asked(name, row, row.rate))
         for group in comparison.groups:
-            if not isinstance(group.mean, Missing) and group.common > 1:
-                name = f"{beside}{mean_name(group)}"
-                asked.append(_Asked(name, None, group.mean, change_text(group.mean, group.verdict)))
+            if group.rate.ratio is not None and group.common > 1:
+                asked.append(_Asked(f"{beside}{mean_name(group)}", None, group.rate))
     slower: list[str] = []
-    are_beyond = [False] * len(asked) if limit is None else are_slower([one.estimate for one in asked], limit)
+    are_beyond = [False] * len(asked) if limit is None else surely_slower([one.rate for one in asked], limit)
     for one, is_beyond in zip(asked, are_beyond, strict=True):
+        text = f"{one.name}: {change_text(one.rate)}"
         if is_beyond:
-            slower.append(f"{one.name}: {one.text}")
+            slower.append(text)
         elif one.row is not None:
             for doubt in _doubts(one.row, limit):
-                undecided.append(f"{one.name}: {one.text}{doubt}")
+                undecided.append(f"{text}{doubt}")
                 steps += steps_for_limit(one.row, limit, evidence)
     if not rows:
         undecided.append("the baseline measured nothing that could be compared")
@@ -93,16 +93,14 @@ def check_gate(
 
 def _doubts(row: Row, limit: float | None) -> Iterable[str]:
     """Why a row that is not surely slower does not pass either, with the smallest change it could show."""
-    if isinstance(row.estimate, Missing):
-        return
     if limit is None:
-        if not is_told(row.verdict):
-            yield f", {row.verdict.reason}"
+        if not row.rate.is_decided:
+            yield f", {row.rate.reason}"
         return
     if any(flag.word == CROWDED and flag.side == "a" for flag in row.flags):
         yield ", but the baseline may be faster: CPU contention from other processes"
-    elif row.estimate.low < limit:
-        yield f", would have shown {format_change(_detectable(row.estimate, limit))}"
+    elif isinstance(row.rate.estimate, RatioEstimate) and row.rate.estimate.low < limit:
+        yield f", would have shown {format_change(_detectable(row.rate.estimate, limit))}"
 
 
 def _detectable(estimate: RatioEstimate, limit: float) -> float:

@@ -46,7 +46,11 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "ratio": _ratio(row.estimate),
                 "verdict": row.rate.word,
                 "reason": row.rate.reason,
-                "judgements": {j.respect: _judgement(j) for j in row.judgements},
+                "judgements": {j.respect: judgement_as_json(j) for j in row.judgements},
+                "figures": [
+                    {"key": one.key, "title": one.title, "unit": one.unit, **judgement_as_json(one.judgement)}
+                    for one in row.figures
+                ],
                 "note": row.note,
                 "flags": [to_plain(flag) for flag in row.flags],
                 "holds_between_models": None
@@ -70,7 +74,7 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 else {"ratio": group.mean.ratio, "low": group.mean.low, "high": group.mean.high},
                 "verdict": group.rate.word,
                 "reason": group.rate.reason,
-                "judgement": _judgement(group.rate),
+                "judgement": judgement_as_json(group.rate),
             }
             for group in comparison.groups
         ],
@@ -78,8 +82,8 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
     }
 
 
-def _judgement(judgement: Judgement) -> dict[str, Any]:
-    """Verdict, change from A to B with its interval, and how many blocks (of a mean, rows) it rests on."""
+def judgement_as_json(judgement: Judgement) -> dict[str, Any]:
+    """Verdict, change from A to B with its interval, and how many blocks, launches or rows it rests on."""
     change = [None] * 3 if judgement.ratio is None else [ratio - 1 for ratio in judgement.ratio]
     n = judgement.n
     return {

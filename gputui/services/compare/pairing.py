@@ -17,8 +17,10 @@ from gputui.analysis.health import CONTENTION
 from gputui.analysis.judgement import (
     COST,
     ENERGY,
+    FIGURE,
     RATE,
     Judgement,
+    figure_ratio,
     judgements,
     work_per_dollar,
     work_per_joule,
@@ -45,7 +47,7 @@ from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.energy import PowerOf, energy_of
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import had_no_time
-from gputui.services.results.metrics import metrics_of
+from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.roofline import Use, is_impossible, uses_of
 from gputui.services.results.throughput import contention_of, cost_of, speed_of, speed_ratio
 from gputui.services.results.variation import NOTHING_KNOWN, BoxVariation, variation_by_machine
@@ -75,6 +77,7 @@ ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 """By run and case."""
 
 NO_ENERGY = Missing("the power was not read")
+_COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
 _MORE_THAN_LAUNCHES = 2**32
 """Of one run: keeps the launches of several apart."""
 _ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
@@ -145,6 +148,18 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
+class FigureRow:
+    """A result of one case other than its speed, on both sides."""
+
+    key: str
+    title: str
+    unit: str
+    a: CaseMetric | Missing
+    b: CaseMetric | Missing
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One case on the baseline and on one other side."""
 
@@ -159,6 +174,7 @@ class Row:
     note: str
     """What else a reader must know, such as another type behind `amp`; empty otherwise."""
     flags: tuple[Flag, ...] = ()
+    figures: tuple[FigureRow, ...] = ()
 
     @property
     def estimate(self) -> RatioEstimate | Missing:
@@ -229,8 +245,10 @@ class Comparison:
     """Reasons for which cases were run on neither side, with their names."""
 
 
-def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
+def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history: Sequence[Run] = ()) -> Side:
     """For each case the latest run that measured it, or with `pool` the launches of all that did.
+
+    `history`: more runs of its boxes, which tell how much they vary.
 
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
@@ -244,7 +262,7 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
-    return _side(name, runs, pool, variation_by_machine(runs))
+    return _side(name, runs, pool, variation_by_machine([*runs, *history]))
 
 
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
@@ -266,8 +284,12 @@ def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
     return known | {(machine, "") for machine in machines}
 
 
-def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tuple[Side, ...]:
+def sides_by(
+    dimension: str, runs: Sequence[Run], *, pool: bool = False, history: Sequence[Run] = ()
+) -> tuple[Side, ...]:
     """One side for each value of a dimension among the cases of these runs; in a fixed, plain order.
+
+    `history` as in `side_of_runs`.
 
     Raises GputuiError if there are not two values.
     """
@@ -283,7 +305,7 @@ def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tupl
             f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
             "give a second file, or another dimension",
         )
-    variations = variation_by_machine(runs)
+    variations = variation_by_machine([*runs, *history])
     return tuple(_side(value, values[value], pool, variations) for value in in_order(values))
 
 
@@ -413,7 +435,14 @@ def compared(
         for estimate, verdict in zip(judged.estimates, judged.verdicts, strict=True)
     ]
     rows_found = [
-        _row(*each, conditions) for each in zip(judged.pairs, cells, rates, costs, energies, strict=True)
+        _row(*each, conditions)
+        for each in zip(
+            judged.pairs,
+            cells,
+            zip(rates, costs, energies, strict=True),
+            _figures(judged.pairs),
+            strict=True,
+        )
     ]
     one_sided = [row for row in rows_found if ignore and (row.a.result is None or row.b.result is None)]
     rows = tuple(row for row in rows_found if row not in one_sided)
@@ -601,11 +630,11 @@ def _cells_of(
 def _row(
     pair: tuple[SideCase | None, SideCase | None],
     cells: tuple[Cell, Cell],
-    rate: Judgement,
-    cost: Judgement,
-    energy: Judgement,
+    judged: tuple[Judgement, Judgement, Judgement],
+    figures: tuple[FigureRow, ...],
     conditions: ConditionsOf | None,
 ) -> Row:
+    rate, cost, energy = judged
     used = [cell.precision_used for cell in cells]
     note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
     clock = _explained_by_clock(cells, rate, conditions)
@@ -613,7 +642,44 @@ def _row(
     flags = tuple(
         flag for cell, side in zip(cells, "ab", strict=True) for flag in flags_of(cell, side, conditions)
     )
-    return Row(_either(pair).result.case, *cells, rate, cost, energy, note, flags)
+    return Row(_either(pair).result.case, *cells, rate, cost, energy, note, flags, figures)
+
+
+def _figures(
+    pairs: Sequence[tuple[SideCase | None, SideCase | None]],
+) -> list[tuple[FigureRow, ...]]:
+    """Those of each pair, in the order of A, then those that only B has; judged as one table."""
+    found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
+    for pair in pairs:
+        a, b = ({} if side is None else _by_key(side.result) for side in pair)
+        found.append([(a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b))])
+    judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for row in found for sides in row]))
+    return [tuple(_figure_row(*sides, next(judged)) for sides in row) for row in found]
+
+
+def _by_key(case: CaseResult) -> dict[str, LaunchValues]:
+    return {found.metric.key: found for found in launch_values_of(case)}
+
+
+def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstimate | Missing:
+    """Missing also of an extreme, unless all launches agree, and of a sum: these have no interval."""
+    if a is None or b is None:
+        return Missing(f"not on {'a' if a is None else 'b'}")
+    for letter, side in (("a", a), ("b", b)):
+        if isinstance(side.metric.value, Missing):
+            return Missing(f"{letter}: {side.metric.value.reason}")
+        if side.metric.combine == "sum" or (side.metric.combine != "median" and len(set(side.values)) > 1):
+            return Missing(f"{_COMBINED[side.metric.combine]} has no interval")
+    return figure_ratio(a.values, b.values)
+
+
+def _figure_row(a: LaunchValues | None, b: LaunchValues | None, judgement: Judgement) -> FigureRow:
+    known = a or b
+    if known is None:
+        raise ValueError("a figure of neither side")
+    absent = Missing("this side does not have it")
+    on_a, on_b = (absent if side is None else side.metric for side in (a, b))
+    return FigureRow(known.metric.key, known.metric.title, known.metric.unit, on_a, on_b, judgement)
 
 
 def _explained_by_clock(cells: Sequence[Cell], rate: Judgement, conditions: ConditionsOf | None) -> str:

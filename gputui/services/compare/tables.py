@@ -12,14 +12,16 @@ from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
 from gputui.services.compare.pairing import Comparison, GroupMean, Row, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
+    change_text,
     common_words,
+    figure_values,
+    figure_verdict,
     mean_name,
     row_name,
     unmeasured_words,
     verdict_text,
 )
-from gputui.services.results.labels import metric_text
-from gputui.services.results.metrics import metrics_of
+from gputui.services.results.labels import ending_words, some_of
 from gputui.services.results.roofline import IMPOSSIBLE
 
 
@@ -108,19 +110,16 @@ def _is_absent(comparison: Comparison, column: ComparisonColumn) -> bool:
 
 
 def metric_table(comparison: Comparison, naming: Naming) -> TextTable | None:
-    """Metrics other than speed, side by side and without a verdict; None if there are none."""
-    rows: list[tuple[str, str, str]] = []
+    """Results other than speed, below their case, with their verdicts; None if there are none."""
+    rows: list[tuple[str, ...]] = []
     for row in comparison.rows:
-        sides = [
-            {f.key: f for f in metrics_of(cell.result)} if cell.result else {} for cell in (row.a, row.b)
+        if row.figures:
+            rows.append((naming.name(row), "", "", "", ""))
+        rows += [
+            (f"  {one.title}", *figure_values(one), change_text(one.judgement), figure_verdict(one))
+            for one in row.figures
         ]
-        found = {**sides[1], **sides[0]}
-        if found:
-            rows.append((naming.name(row), "", ""))
-        for key, metric in found.items():
-            on_a, on_b = (metric_text(side[key]) if key in side else "—" for side in sides)
-            rows.append((f"  {metric.title}", on_a, on_b))
-    return TextTable(("figures, not judged", "a", "b"), tuple(rows), (1, 2)) if rows else None
+    return TextTable(("figure", "a", "b", "b vs a", "verdict"), tuple(rows), (1, 2, 3)) if rows else None
 
 
 def column_table(column: ComparisonColumn, comparison: Comparison, naming: Naming) -> TextTable | None:
@@ -133,6 +132,29 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
             rows.append((naming.name(row), *texts, *((column.unit(row),) if column.unit else ())))
     headings = (column.table_heading, "a", "b", *(("for",) if column.unit else ()))
     return TextTable(headings, tuple(rows), (1, 2)) if rows else None
+
+
+_MISSING_FIRST = ("oom", "failed", "interrupted", "unsupported", "skipped", "")
+
+
+def missing_lines(comparison: Comparison, naming: Naming, letters: str = "ab") -> list[str]:
+    """Which rows one side lacks and why, the failures first; of those with one reason a line."""
+    found: dict[tuple[int, str, str, str], list[str]] = {}
+    for row in comparison.rows:
+        for letter, cell in zip(letters, (row.a, row.b), strict=True):
+            if cell.result is None:
+                key = (_MISSING_FIRST.index(""), f"not in {letter}", "", "")
+            elif isinstance(cell.speed, Missing):
+                known = cell.result.outcome
+                place = _MISSING_FIRST.index(known) if known in _MISSING_FIRST else len(_MISSING_FIRST)
+                key = (place, letter, *ending_words(cell.result))
+            else:
+                continue
+            found.setdefault(key, []).append(naming.name(row, is_short=True))
+    return [
+        f"{f'{who} {verb}'.rstrip()}: {some_of(names)}{f' ({reason})' if reason else ''}"
+        for (_, who, verb, reason), names in sorted(found.items())
+    ]
 
 
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
@@ -152,6 +174,11 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
             narrow.setdefault(row.models_band, []).append(naming.name(row))
     for band, names in sorted(narrow.items()):
         yield f"{boxes_text(band)}: {', '.join(names)}"
+    yield from disturbances(comparison, naming)
+
+
+def disturbances(comparison: Comparison, naming: Naming) -> Iterable[str]:
+    """What makes rows doubtful: heat, caps, neighbors and impossible rates; a line each."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in comparison.rows:
         for flag in row.flags:

@@ -21,7 +21,7 @@ from gputui.services.results.conditions import Evidence
 from gputui.services.results.findings import SeenStep, own_peak, profiled_side, seen_step, step_findings
 from gputui.services.results.roofline import sheet_peak
 
-_SAID = {
+CATEGORY_WORDS = {
     "cast_copy": "casts and copies",
     "softmax_loss": "softmax and loss",
     "embedding_index": "indexing",
@@ -33,7 +33,10 @@ _SAID = {
     "idle: sync": "waiting for each other",
     "idle: python": "Python between calls",
     "idle: kernel gap": "gaps between kernels",
+    "idle: queue": "queued work waiting",
+    "idle: profiler": "the profiler itself",
 }
+"""What a person calls the categories and causes whose names do not speak for themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def explain(comparison: Comparison, evidence: Evidence) -> tuple[Why, ...]:
 
 def part_name(part: Part) -> str:
     """How a person calls a part: `gemm`, `casts and copies`, `launch gaps`."""
-    return _SAID.get(part.category, part.category)
+    return CATEGORY_WORDS.get(part.category, part.category)
 
 
 def sentence(row: Row, found: Attribution) -> str:

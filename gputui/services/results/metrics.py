@@ -38,11 +38,25 @@ class CaseMetric:
     launches: int
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchValues:
+    """One figure of one case as its launches saw it."""
+
+    metric: CaseMetric
+    values: tuple[float, ...]
+    """Of the launches that have one, in their order."""
+
+
 def metrics_of(case: CaseResult) -> tuple[CaseMetric, ...]:
     """The figures of a case, also of one that failed, in the order its workload declares them.
 
     If a launch was `ok`, the others do not count.
     """
+    return tuple(found.metric for found in launch_values_of(case))
+
+
+def launch_values_of(case: CaseResult) -> tuple[LaunchValues, ...]:
+    """`metrics_of`, each with its value in every launch."""
     ok = [m for m in case.measurements if m.outcome == "ok"]
     by_key: dict[str, list[Figure]] = {}
     for measurement in ok or case.measurements:
@@ -51,11 +65,11 @@ def metrics_of(case: CaseResult) -> tuple[CaseMetric, ...]:
     return tuple(_combined(figures) for figures in by_key.values())
 
 
-def _combined(figures: Sequence[Figure]) -> CaseMetric:
+def _combined(figures: Sequence[Figure]) -> LaunchValues:
     first = figures[0]
     values = [f.value for f in figures if not isinstance(f.value, Missing)]
     absent = next((f.value for f in figures if isinstance(f.value, Missing)), Missing("not measured"))
-    return CaseMetric(
+    metric = CaseMetric(
         key=first.key,
         title=first.title,
         unit=first.unit,
@@ -67,3 +81,4 @@ def _combined(figures: Sequence[Figure]) -> CaseMetric:
         observations=sum(f.observations for f in figures),
         launches=len(values),
     )
+    return LaunchValues(metric, tuple(values))

@@ -10,6 +10,7 @@ from gputui.facts.gpus import find_gpu, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult
+from gputui.model.units import format_percent
 from gputui.services.results.throughput import devices_of, speed_of
 
 IMPOSSIBLE = 1.1
@@ -33,6 +34,35 @@ class Use:
     def is_impossible(self) -> bool:
         """Whether it exceeds the physical peak so far that the measurement must be wrong."""
         return not isinstance(self.of_sheet, Missing) and self.of_sheet > IMPOSSIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class PeakShare:
+    """How much of a peak a case reached."""
+
+    share: float
+    """1 is all of it."""
+    of: str
+    """`peak` of the data sheet, or the peak test of this box that it is measured by: `gemm`, `membw`."""
+
+    @property
+    def text(self) -> str:
+        """`76 %`, or `61 % of gemm`."""
+        return format_percent(self.share) + ("" if self.of == "peak" else f" of {self.of}")
+
+
+def peak_share(case: CaseResult, beside: Sequence[CaseResult], machine: Machine) -> PeakShare | None:
+    """The larger of the shares of compute and memory that it used; None if neither is known.
+
+    Of the data sheet's peaks; where those are not known, of this box's peak tests.
+    """
+    uses = uses_of(case, beside, machine)
+    of_sheet = [(use.of_sheet, "peak") for use in uses if not isinstance(use.of_sheet, Missing)]
+    of_test = [
+        (use.of_measured, _PEAK_TESTS[use.unit]) for use in uses if not isinstance(use.of_measured, Missing)
+    ]
+    found = max(of_sheet or of_test, default=None)
+    return None if found is None else PeakShare(*found)
 
 
 def is_impossible(uses: Sequence[Use]) -> bool:

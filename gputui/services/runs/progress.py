@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-from gputui.analysis.health import throttle_words
 from gputui.analysis.statistics import Interval, hodges_lehmann_interval, median
+from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import (
     Block,
     CaseEnd,
+    CasePlanned,
     CaseWarm,
     Event,
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
     Line,
+    MachineFound,
     RunEnd,
     RunStart,
     Stored,
 )
+from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, Plan, PlannedLaunch
 from gputui.model.profiled import ProfiledPass
-from gputui.model.telemetry import HOST, Reading
-from gputui.model.units import format_bytes, format_rate
+from gputui.model.result import CaseResult, Measurement
+from gputui.model.telemetry import HOST
+from gputui.model.units import counted, format_rate, format_spread
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S
-from gputui.store.journal_reader import latest_readings
+from gputui.services.results.labels import interval_words, shared_case_words, short_case_name
+from gputui.services.results.roofline import PeakShare, peak_share
+from gputui.services.results.throughput import speed_of
+from gputui.services.runs.device_history import DeviceHistory
 from gputui.store.text import clean_text
-from gputui.worker.launch.timed_launch import MIN_BLOCK_S
+from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MIN_BLOCK_S
 from gputui.worker.workloads import WORKLOADS
 
 INTERVAL_BLOCKS = 400
@@ -39,7 +45,6 @@ INTERVAL_BLOCKS = 400
 second."""
 EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
-READING_HOLDS_S = 10.0
 _WITH_WARM_UP = 1.3
 """Times the timed blocks: building, the first step, and warm-up until three blocks agree."""
 
@@ -151,12 +156,26 @@ class CaseProgress:
     blocks: int
     """In all launches so far."""
     rate: str
-    """Of the median block so far, as `1.2 GB/s`; empty before the first."""
+    """Of all launches so far, weighed as in the table of results, as `1.2 GB/s`; empty before the first
+    block."""
+    spread: str = ""
+    """The 95 % interval of the rate around it, as `±1 %`; empty while there is none."""
+    peak: PeakShare | None = None
+    """What it reaches of a peak; None if that is unknown."""
+    of_launch: float = 0.0
+    """How much of the launch in progress is done, 0 to 1."""
+    short_name: str = ""
+    """Without the words that all cases of its run share."""
 
     @property
     def is_now(self) -> bool:
         """Whether a worker is executing it."""
         return self.state in ("starting", "profiling", "warm", "timing")
+
+    @property
+    def share_done(self) -> float:
+        """Of its launches, 0 to 1."""
+        return min((self.launches_done + self.of_launch) / self.launches, 1.0) if self.launches else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +190,18 @@ class TimedCase:
     """The Hodges–Lehmann estimate, as in verdicts; the median if there are too few blocks for an interval."""
     interval: Interval | Missing
     """Of 95 %, in seconds."""
+    rate: str = ""
+    """Of the estimate."""
+    spread: str = ""
+    """The interval around the rate; empty while there is none."""
+    aim: str = ""
+    """When this launch of the case is done, as `±0.5 % or 60 blocks`."""
+    earlier_step_s: tuple[tuple[float, ...], ...] = ()
+    """As `step_s`, of the launches before."""
+    launch: int = 1
+    """Its number among the launches of the case."""
+    launches: int = 1
+    most_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,64 +243,94 @@ class ProgressSnapshot:
     """Newest last."""
     is_storing: bool
     """Whether everything is measured."""
-    box: tuple[str, ...] = ()
-    """The sampler's last reading, a line per GPU; of the host if there is none."""
+    share_done: float | None = None
+    """Of the time it takes, by what is expected to be left; None without a limit."""
+    machine: Machine | None = None
+    """The box, once the journal has it."""
+    under_test: int | None = None
+    """Index of the GPU on which a worker is or was last at work, HOST for the CPU; None before the first."""
+    shared_words: str = ""
+    """The words that the names of all cases share, as `mini cpu`."""
+    devices: tuple[DeviceHistory, ...] | Missing = ()
+    """What the sampler has read, the host first."""
     last_words: tuple[LogTail, ...] = ()
     """Newest last."""
 
 
-def box_now(run_dir: Path, now_ns: int | None = None) -> tuple[str, ...]:
-    """The sampler's last reading of a run of this boot, as `GPU 0  98 % busy · 512 W · 1.98 GHz · 71 °C`.
+@dataclass(slots=True)
+class _Launched:
+    """One case in one launch, as far as it has come."""
 
-    `now_ns` is the monotonic time; readings older than 10 s are left out. The reason, if the telemetry cannot
-    be read.
-    """
-    now_ns = time.monotonic_ns() if now_ns is None else now_ns
-    latest = latest_readings(run_dir)
-    if isinstance(latest, Missing):
-        return (latest.reason,)
-    readings = [r for r in latest if now_ns - r.t_ns < READING_HOLDS_S * 1e9]
-    gpus = tuple(_gpu_words(reading) for reading in readings if reading.device != HOST)
-    return gpus or tuple(_host_words(reading) for reading in readings)
-
-
-def _gpu_words(reading: Reading) -> str:
-    values = reading.values
-    parts = [f"GPU {reading.device}"]
-    for key, form in (
-        ("sm_busy_pct", "{:.0f} % busy"),
-        ("power_w", "{:.0f} W"),
-        ("sm_clock_mhz", "{:.0f} MHz"),
-        ("temperature_c", "{:.0f} °C"),
-    ):
-        if key in values:
-            parts.append(form.format(values[key]))
-    return " · ".join([*parts, *throttle_words(int(values.get("throttle_bits", 0)))])
-
-
-def _host_words(reading: Reading) -> str:
-    values = reading.values
-    parts = ["host"]
-    if "cpu_busy_pct" in values:
-        parts.append(f"CPU {values['cpu_busy_pct']:.0f} %")
-    if values.get("cpu_steal_pct", 0) >= 1:
-        parts.append(f"{values['cpu_steal_pct']:.0f} % taken by the hypervisor")
-    if "cpu_clock_mhz" in values:
-        parts.append(f"{values['cpu_clock_mhz']:.0f} MHz")
-    if "memory_used_bytes" in values:
-        parts.append(f"{format_bytes(values['memory_used_bytes'])} in use")
-    return " · ".join(parts)
+    precision_used: str = ""
+    outcome: str = ""
+    """Empty while it goes on."""
+    blocks: list[Block] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Case:
+    case: Case
     state: str
     reason: str
     launches: int
+    most_blocks: int
     done: int = 0
-    blocks: int = 0
-    has_result: bool = False
-    """A launch of it was `ok`, so the result file will say so."""
+    device_index: int | None = None
+    device_name: str = ""
+    launched: dict[int, _Launched] = field(default_factory=dict)
+    """By launch."""
+
+    @property
+    def blocks(self) -> int:
+        return sum(len(launched.blocks) for launched in self.launched.values())
+
+    @property
+    def has_result(self) -> bool:
+        """Whether a launch of it was `ok`, so that the result file will say so."""
+        return any(launched.outcome == "ok" for launched in self.launched.values())
+
+    @property
+    def is_now(self) -> bool:
+        return self.state in ("starting", "profiling", "warm", "timing")
+
+    @property
+    def of_launch(self) -> float:
+        going_on = [one for one in self.launched.values() if not one.outcome]
+        if not self.is_now or not going_on:
+            return 0.0
+        return min(len(going_on[-1].blocks) / self.most_blocks, 1.0)
+
+    def result(self, case_id: int) -> CaseResult:
+        """As it would be stored if it ended now."""
+        return CaseResult(
+            case_id, self.case, self.device_index, self.device_name, "ok", "", tuple(self._measurements())
+        )
+
+    def _measurements(self) -> Iterator[Measurement]:
+        for launch_id, one in self.launched.items():
+            yield Measurement(
+                launch_id=launch_id,
+                replicate=0,
+                outcome=one.outcome or "ok",
+                reason="",
+                precision_used=one.precision_used,
+                threads_used=None,
+                first_step_ns=None,
+                warmup_ns=None,
+                warmup_blocks=None,
+                stable=None,
+                blocks=tuple(one.blocks[-INTERVAL_BLOCKS:]),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    """What is known of the rate of a case, after so many blocks."""
+
+    blocks: int
+    rate: str = ""
+    spread: str = ""
+    peak: PeakShare | None = None
 
 
 class ProgressTracker:
@@ -281,8 +342,9 @@ class ProgressTracker:
             self.pace.trust_clock()
         self._plans = plans
         self._started_ns: dict[int, int] = {}
-        self._steps_ns: dict[tuple[int, int], list[float]] = {}
-        self._rates: dict[tuple[int, int], tuple[int, str]] = {}
+        self._machines: dict[int, Machine] = {}
+        self._under_test: int | None = None
+        self._rates: dict[tuple[int, int], _Rate] = {}
         self._timed: tuple[int, int] | None = None
         self._events: list[Happened] = []
         self._launched: dict[tuple[int, int], str] = {}
@@ -293,6 +355,7 @@ class ProgressTracker:
         self.stored: dict[int, Stored] = {}
         self._cases = {
             (index, case.case_id): _Case(
+                case.case,
                 case.outcome or "waiting",
                 case.reason,
                 sum(
@@ -300,24 +363,41 @@ class ProgressTracker:
                     for launch in plan.launches
                     if launch.purpose != PROFILED and case.case_id in launch.case_ids
                 ),
+                plan.most_blocks,
             )
             for index, plan in enumerate(plans)
             for case in plan.cases
         }
+
+        planned = [case.case for case in self._cases.values() if case.launches]
+        self._shared = shared_case_words(planned) if len(planned) > 1 else []
 
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
         self.pace.hear(index, line)
         if isinstance(line, RunStart):
             self._started_ns[index] = line.started_ns
+        elif isinstance(line, MachineFound):
+            self._machines[index] = line.machine
+        elif isinstance(line, CasePlanned):
+            case = self._cases.get((index, line.planned.case_id))
+            if case is not None:
+                case.device_index, case.device_name = line.device_index, line.device_name
         elif isinstance(line, LaunchStart):
             state = "profiling" if line.purpose == PROFILED else "starting"
             for case_id in line.case_ids:
                 self._become(index, case_id, state)
+                planned = self._cases.get((index, case_id))
+                if planned is not None:
+                    on_gpu = planned.case.variant.device_class == "gpu"
+                    self._under_test = planned.device_index if on_gpu else HOST
             names = ", ".join(self._name(index, case_id) for case_id in line.case_ids)
             self._launched[index, line.launch_id] = names
         elif isinstance(line, CaseWarm):
             self._become(index, line.case_id, "warm")
+            launched = self._launched_case(index, line.case_id, line.launch_id)
+            if launched is not None:
+                launched.precision_used = line.precision_used
         elif isinstance(line, Block):
             self._hear_block(index, line)
         elif isinstance(line, CaseEnd):
@@ -345,27 +425,48 @@ class ProgressTracker:
             self.stored[index] = line
 
     def picture(self) -> ProgressSnapshot:
+        left_s = self.pace.left_s()
+        passed_s = self.pace.elapsed_s()
+        is_storing = len(self.ended) == len(self._plans)
         return ProgressSnapshot(
             begun_ns=self.pace.begun_ns,
-            left_s=self.pace.left_s(),
-            cases=tuple(
-                CaseProgress(
-                    index,
-                    self._name(index, case_id),
-                    case.state,
-                    clean_text(case.reason),
-                    case.done,
-                    case.launches,
-                    case.blocks,
-                    self._rate(index, case_id),
-                )
-                for (index, case_id), case in self._cases.items()
-            ),
+            left_s=left_s,
+            cases=tuple(self._progress_of(*key) for key in self._cases),
             strip=self._strip(),
             events=tuple(self._events),
-            is_storing=len(self.ended) == len(self._plans),
+            is_storing=is_storing,
+            share_done=1.0 if is_storing else _share(passed_s, left_s),
+            machine=self._machines.get(self._now[0] if self._now else 0),
+            under_test=self._under_test,
+            shared_words=" ".join(self._shared),
             last_words=tuple(self._last_words),
         )
+
+    @property
+    def _now(self) -> tuple[int, int] | None:
+        """Run and number of a case that a worker is executing."""
+        return next((key for key, case in self._cases.items() if case.is_now), None)
+
+    def _progress_of(self, index: int, case_id: int) -> CaseProgress:
+        case, rate = self._cases[index, case_id], self._rate(index, case_id)
+        return CaseProgress(
+            index,
+            self._name(index, case_id),
+            case.state,
+            clean_text(case.reason),
+            case.done,
+            case.launches,
+            case.blocks,
+            rate.rate,
+            rate.spread,
+            rate.peak,
+            case.of_launch,
+            self._short_name(index, case_id),
+        )
+
+    def _launched_case(self, index: int, case_id: int, launch_id: int) -> _Launched | None:
+        case = self._cases.get((index, case_id))
+        return None if case is None else case.launched.setdefault(launch_id, _Launched())
 
     def _become(self, index: int, case_id: int, state: str) -> None:
         case = self._cases.get((index, case_id))
@@ -373,38 +474,41 @@ class ProgressTracker:
             case.state, case.reason = state, ""
 
     def _hear_block(self, index: int, line: Block) -> None:
-        case = self._cases.get((index, line.case_id))
-        if case is None or line.steps < 1:
+        launched = self._launched_case(index, line.case_id, line.launch_id)
+        if launched is None or line.steps < 1:
             return
-        steps = self._steps_ns.setdefault((index, line.case_id), [])
-        if line.index == 0:
-            steps.clear()
-        steps.append(line.block_ns / line.steps)
-        case.state = "timing"
-        case.blocks += 1
-        self._timed = (index, line.case_id)
+        launched.blocks.append(line)
+        self._cases[index, line.case_id].state = "timing"
+        # of cases whose blocks take turns, one is followed until it ends
+        if self._timed is None or self._cases[self._timed].state != "timing":
+            self._timed = index, line.case_id
 
     def _hear_end(self, index: int, line: CaseEnd) -> None:
         case = self._cases.get((index, line.case_id))
-        if case is None:
+        launched = self._launched_case(index, line.case_id, line.launch_id)
+        if case is None or launched is None:
             return
         case.done += 1
-        case.has_result |= line.outcome == "ok"
+        launched.outcome = line.outcome
         case.state, case.reason = ("ok", "") if case.has_result else (line.outcome, line.reason)
         if line.outcome == "failed":
             self._failed.setdefault((index, line.launch_id), line.reason)
+        name = self._name(index, line.case_id)
         if line.outcome != "ok":
-            self._note(
-                index,
-                line.t_ns,
-                "warning",
-                f"{self._name(index, line.case_id)} {line.outcome}: {line.reason}",
-            )
+            self._note(index, line.t_ns, "warning", f"{name} {line.outcome}: {line.reason}")
+            return
+        rate = self._rate(index, line.case_id)
+        words = " ".join(filter(None, (rate.rate, rate.spread)))
+        done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {case.launches} ok"
+        self._note(index, line.t_ns, "info", f"{done}, {words}" if words else done)
 
     def _end_launch(self, index: int, line: LaunchEnd) -> None:
         for (run, _), case in self._cases.items():
-            if run == index and case.state in ("starting", "warm", "timing", "profiling"):
+            if run == index and case.is_now:
                 case.state, case.reason = line.outcome, line.reason
+            launched = case.launched.get(line.launch_id) if run == index else None
+            if launched is not None and not launched.outcome:
+                launched.outcome = line.outcome if line.outcome != "ok" else "interrupted"
         if line.outcome != "ok" or line.exit_status:
             parts = f"launch {line.launch_id + 1} {line.outcome}: {line.reason}"
             self._note(index, line.t_ns, "warning", parts)
@@ -439,26 +543,86 @@ class ProgressTracker:
         del self._events[:-EVENTS_KEPT]
 
     def _name(self, index: int, case_id: int) -> str:
-        name = clean_text(self._plans[index].cases[case_id].case.name)
-        return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
+        return self._numbered(index, self._plans[index].cases[case_id].case.name)
 
-    def _rate(self, index: int, case_id: int) -> str:
-        steps = self._steps_ns.get((index, case_id))
-        if not steps:
-            return ""
-        known = self._rates.get((index, case_id))
-        if known is not None and known[0] == len(steps) and self._timed != (index, case_id):
-            return known[1]
+    def _short_name(self, index: int, case_id: int) -> str:
+        """Without what all cases share; beside cases on a CPU the others need no word."""
         case = self._plans[index].cases[case_id].case
-        rate = format_rate(case.units_per_step / max(median(steps), 1e-9) * 1e9, case.unit)
-        self._rates[index, case_id] = (len(steps), rate)
-        return rate
+        return self._numbered(index, short_case_name(case, (*self._shared, "gpu"), is_short=True))
+
+    def _numbered(self, index: int, name: str) -> str:
+        """With the number of its run, if there are several."""
+        return clean_text(name) if len(self._plans) == 1 else f"[{index + 1}] {clean_text(name)}"
+
+    def _rate(self, index: int, case_id: int) -> _Rate:
+        """From all launches of a case, computed anew only when it has more blocks or another outcome."""
+        case = self._cases[index, case_id]
+        known = self._rates.get((index, case_id), _Rate(0))
+        if known.blocks == case.blocks:
+            return known
+        result = case.result(case_id)
+        speed = speed_of(result)
+        if isinstance(speed, Missing):
+            steps_ns = [block.block_ns / block.steps for m in result.measurements for block in m.blocks]
+            units_per_s = case.case.units_per_step / max(median(steps_ns), 1e-9) * 1e9
+            made = _Rate(case.blocks, format_rate(units_per_s, case.case.unit))
+        else:
+            made = self._estimated(index, result, speed)
+        self._rates[index, case_id] = made
+        return made
+
+    def _estimated(self, index: int, result: CaseResult, speed: SpeedEstimate) -> _Rate:
+        machine = self._machines.get(index)
+        beside = [
+            case.result(case_id)
+            for (run, case_id), case in self._cases.items()
+            if run == index and case.has_result
+        ]
+        return _Rate(
+            self._cases[index, result.case_id].blocks,
+            format_rate(speed.units_per_s, result.case.unit),
+            interval_words(speed),
+            None if machine is None else peak_share(result, beside, machine),
+        )
 
     def _strip(self) -> TimedCase | None:
         if self._timed is None:
             return None
-        steps = self._steps_ns[self._timed]
-        step_s = tuple(ns / 1e9 for ns in steps[-INTERVAL_BLOCKS:])
+        case = self._cases[self._timed]
+        launches = [
+            tuple(block.block_ns / block.steps / 1e9 for block in launched.blocks[-INTERVAL_BLOCKS:])
+            for launched in case.launched.values()
+            if launched.blocks
+        ]
+        *earlier, step_s = launches
+        blocks = len(next(one for one in reversed(case.launched.values()) if one.blocks).blocks)
         interval = hodges_lehmann_interval(step_s)
-        centre_s = median(step_s) if isinstance(interval, Missing) else interval.estimate
-        return TimedCase(self._name(*self._timed), step_s, len(steps), centre_s, interval)
+        centre_s = max(median(step_s) if isinstance(interval, Missing) else interval.estimate, 1e-12)
+        units = case.case.units_per_step
+        spread = ""
+        if isinstance(interval, Interval):
+            spread = format_spread(
+                units / centre_s, units / max(interval.high, 1e-12), units / max(interval.low, 1e-12)
+            )
+        has_aim = not (case.case.is_program or _is_sustained(case.case))
+        return TimedCase(
+            self._name(*self._timed),
+            step_s,
+            blocks,
+            centre_s,
+            interval,
+            rate=format_rate(units / centre_s, case.case.unit),
+            spread=spread,
+            aim=f"±{100 * ENOUGH_HALF_WIDTH:g} % or {counted(case.most_blocks, 'block')}" if has_aim else "",
+            earlier_step_s=tuple(earlier),
+            launch=len(launches),
+            launches=case.launches,
+            most_blocks=case.most_blocks,
+        )
+
+
+def _share(passed_s: float, left_s: float | None) -> float | None:
+    """Of the time that it takes in all."""
+    if left_s is None:
+        return None
+    return passed_s / (passed_s + left_s) if passed_s + left_s > 0 else 0.0

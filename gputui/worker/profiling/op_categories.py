@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import re
+
 _ANYWHERE: tuple[tuple[str, str], ...] = (
-    ("communication", "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter"),
+    (
+        "communication",
+        "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter All2All",
+    ),
     ("fused", "CompiledFx CompiledFunction Torch-Compiled triton_ inductor:: cpp_fused"),
     ("optimizer", "_fused_adam _fused_sgd _fused_adagrad _foreach_ _amp_ Optimizer."),
     ("attention", "attention flash_attn _flash_ _efficient_"),
@@ -42,7 +48,42 @@ _AT_THE_HEAD: tuple[tuple[str, str], ...] = (
     ("elementwise", "multinomial"),
 )
 """Category, and words that begin a name, followed by its end or an underscore."""
+_OF_KERNELS: tuple[tuple[str, str], ...] = (
+    (
+        "communication",
+        r"nccl|rccl|msccl|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|all2all|cross_device|nvshmem",
+    ),
+    ("fused", r"^triton_(poi|red|per)_"),
+    ("attention", r"flash|fmha|attention|attn|_mha_|mha_fwd|mha_bwd|mla_"),
+    ("norm", r"norm|bn_fw|bn_bw|welford"),
+    (
+        "conv",
+        r"conv(?!ert)|wgrad|dgrad|winograd|implicit_gemm|cudnn::cnn|cudnn::detail|scudnn|im2col|col2im|fft2d|cask_cudnn",
+    ),
+    ("optimizer", r"multi_tensor|adam|sgd|lamb(?!da)|adagrad"),
+    ("rnn", r"lstm|gru_|rnn"),
+    ("embedding_index", r"moe.*(finalize|routing|permute|sort|align)"),
+    (
+        "gemm",
+        r"gemm|gemv|cijk_|cutlass_|cutlass::kernel|cublas|nvjet|xmma|matmul|splitk|dot_kernel|(^|_)b?mm_|^triton_tem|wvspl",
+    ),
+    ("softmax_loss", r"softmax|nll_loss|cross_entropy|mse_loss"),
+    ("elementwise", r"rotary|rope"),
+    ("embedding_index", r"embedding|indexselect|index_|gather|scatter|lookup|masked|kv_indices|token_ids"),
+    ("reduction", r"reduce(?!d_divisor)|argmax|argmin|sort|scan|topk|top_k|cumsum|histogram|pool"),
+    (
+        "cast_copy",
+        r"memcpy|memset|copy|catarray|fill|transpose|permute|quant|(?<!no)cast|convert|nchwtonhwc|nhwctonchw|pad_",
+    ),
+    (
+        "elementwise",
+        r"elementwise|act_and_mul|silu|gelu|relu|swiglu|dropout|bernoulli|distribution|pointwise|sampl|tensor",
+    ),
+)
+"""Category, and a pattern that may occur anywhere in a kernel's name, in lower case; the first match
+decides."""
 _MAKERS = ("native_", "thnn_", "cudnn_", "mkldnn_", "miopen_", "mps_")
+_OUR_NAMESPACES = ("aten::", "prims::", "torchvision::", "quantized::")
 _CASTS = frozenset(("aten::to", "aten::_to_copy"))
 
 
@@ -51,11 +92,22 @@ def category_of(name: str) -> str:
     for category, words in _ANYWHERE:
         if any(word in name for word in words.split()):
             return category
+    if not name.startswith(_OUR_NAMESPACES) and "::" in name:
+        return category_of_kernel(name)  # another library's: `permute` may move gigabytes there
     head = _bare(name).split("_")[0]
     for category, words in _AT_THE_HEAD:
         if head in words.split():
             return category
     return "other"
+
+
+@functools.cache
+def category_of_kernel(name: str, kind: str = "kernel") -> str:
+    """The category of a kernel of the device, of a `copy` or of a `memset`; `other` if no pattern matches."""
+    if kind != "kernel":
+        return "cast_copy"
+    lower = name.lower()
+    return next((category for category, pattern in _OF_KERNELS if re.search(pattern, lower)), "other")
 
 
 def is_cast(name: str) -> bool:

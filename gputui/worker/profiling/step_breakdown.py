@@ -11,9 +11,9 @@ import bisect
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .op_categories import category_of, is_cast
+from .op_categories import category_of, category_of_kernel, is_cast
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""
@@ -21,6 +21,10 @@ KERNEL_GAP_NS = 5_000
 """A shorter gap before work that was queued already is the device's own. Source: the noise floor of
 TraceLens's idle analysis (how-to/analyze-idle-time)."""
 MOST_ROWS = 400
+LAUNCH_LATENCY_NS = 20_000
+"""Work that begins later than this after its launch returned waited for something else than the host.
+Launches take 2 to 15 us to arrive on the GPUs of the traces that were looked at (V100 to MI300X)."""
+_ENGINE_FRAME = "autograd::engine::evaluate_function: "
 _SYNC_WORDS = ("Synchronize", "StreamWait", "EventQuery")
 _LAUNCH_WORDS = ("Launch", "Memcpy", "Memset", "launch")
 
@@ -31,8 +35,8 @@ class TraceEvent:
 
     name: str
     kind: str
-    """`op`, `range` (a marked stretch of the host), `runtime` (a call of the driver), `kernel`, `copy` or
-    `memset`."""
+    """`op`, `range` (a marked stretch of the host), `runtime` (a call of the driver), `overhead` (of the
+    profiler, on the host), `kernel`, `copy` or `memset`."""
     start_ns: int
     end_ns: int
     thread: int = 0
@@ -41,9 +45,9 @@ class TraceEvent:
     correlation: int = 0
     """Shared by a runtime call and the work it launched."""
     operator: int = 0
-    """The `number` of the operator that launched it; 0 if unknown."""
+    """The `number` of the operator or range that launched it; 0 if unknown."""
     number: int = 0
-    """Identifies an operator."""
+    """Identifies an operator or range."""
     shapes: str = ""
     dtypes: str = ""
 
@@ -95,7 +99,10 @@ class Partition:
     slices: tuple[Slice, ...]
     kernels: tuple[KernelRow, ...]
     unmatched_ns: int
-    """Device time for which no operator was found."""
+    """Device time of work whose launch is not in the trace."""
+    stand_in_ns: int = 0
+    """Device time of work whose launch is known, but lies in no operator: launches of graphs, custom backward
+    functions, fused optimizers, kernels of other compilers. A row stands in for the operator."""
 
 
 @dataclass
@@ -110,6 +117,8 @@ class _Node:
     """What the device waits for if it is idle while this event has the host."""
     owner: _Node | None
     """The operator that its time counts toward, possibly itself; None outside of all operators."""
+    frame: _Node | None
+    """The innermost range or frame of autograd around it, possibly itself."""
     own_ns: int = 0
     below: int = 1
     """If it is an owner: the number of events that count toward it, itself included."""
@@ -124,6 +133,25 @@ class _Sums:
     kernels: int = 0
 
 
+_Key = tuple[str, str, str, str]
+"""Phase, name, shapes, dtypes."""
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """What a call to the device is credited to."""
+
+    phase: str
+    operator: str
+    """Name of the operator, or of what stands in for it; empty if there is nothing around the call."""
+    shapes: str
+    dtypes: str
+    is_operator: bool
+    is_graph: bool
+    called_ns: int
+    """When the call returned."""
+
+
 @dataclass
 class _Thread:
     """The events of one host thread, flattened to the innermost at each instant."""
@@ -131,6 +159,8 @@ class _Thread:
     nodes: list[_Node] = field(default_factory=list)
     pieces: list[tuple[int, int, _Node]] = field(default_factory=list)
     """(start, end, innermost event), ordered by time, without overlaps."""
+    elsewhere: list[_Node] = field(default_factory=list)
+    """Driver calls filed under this thread that another one made."""
 
 
 def partition(events: Iterable[TraceEvent], start_ns: int, end_ns: int, thread: int) -> Partition:
@@ -140,12 +170,149 @@ def partition(events: Iterable[TraceEvent], start_ns: int, end_ns: int, thread: 
     of a device, the host's own time is divided. Slices sum to the window; rows sum to the slices that are not
     idle.
     """
-    inside = [e for e in events if e.end_ns > start_ns and e.start_ns < end_ns]
-    threads = _threads([e for e in inside if e.kind in ("op", "range", "runtime")], start_ns, end_ns)
-    device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
-    if device:
-        return _of_device(device, threads, start_ns, end_ns)
-    return _of_host(threads.get(thread, _Thread()), start_ns, end_ns)
+    parts = PartitionInParts(thread)
+    parts.add(events, start_ns, end_ns)
+    return parts.result()
+
+
+class PartitionInParts:
+    """A partition of a window that is too long to be held at once: parts are added in order of time."""
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._window_ns = 0
+        self._unmatched_ns = 0
+        self._stand_in_ns = 0
+        self._slices: Counter[tuple[str, str, str]] = Counter()
+        self._time: dict[_Key, dict[str, _Sums]] = {}
+        self._host: dict[_Key, _Sums] = {}
+        self._kernels: dict[tuple[str, str], list[int]] = {}
+        self._kernels_by: dict[tuple[str, str], Counter[str]] = {}
+        self._pending: dict[int, _Launch] = {}
+        self._is_first = True
+
+    def add(
+        self, events: Iterable[TraceEvent], start_ns: int, end_ns: int, following: TraceEvent | None = None
+    ) -> None:
+        """Divide one part.
+
+        `events` holds all that overlap it. `following` is the first work of the device that begins after it.
+        """
+        inside = [e for e in events if e.end_ns > start_ns and e.start_ns < end_ns]
+        host = [e for e in inside if e.kind in ("op", "range", "runtime", "overhead")]
+        device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
+        threads = _threads(host, start_ns, end_ns)
+        self._window_ns += end_ns - start_ns
+        if device or self._kernels:
+            self._add_device(device, threads, start_ns, end_ns, following)
+        else:
+            self._add_host(threads.get(self._thread, _Thread()), start_ns, end_ns)
+        self._is_first = False
+
+    def result(self) -> Partition:
+        """The partition of all parts."""
+        return Partition(
+            self._window_ns,
+            _rows(self._time, self._host),
+            _slices(self._slices),
+            self._kernel_rows(),
+            self._unmatched_ns,
+            self._stand_in_ns,
+        )
+
+    def _add_host(self, thread: _Thread, start_ns: int, end_ns: int) -> None:
+        """A part of a CPU's window: the exclusive time of each event of the stepping thread, and the gaps
+        between them."""
+        for node in thread.nodes:
+            if node.owner is None:
+                self._slices[node.phase, "idle", node.cause] += node.own_ns
+                continue
+            key, category = _key(node.owner), category_of(node.owner.event.name)
+            time_class = "communication" if category == "communication" else "compute"
+            self._slices[node.owner.phase, time_class, ""] += node.own_ns
+            self._sums(key, category).time_ns += node.own_ns
+            self._count_host(node, start_ns)
+        for phase, gap_ns in _gaps(thread.pieces, start_ns, end_ns):
+            self._slices[phase, "idle", "python"] += gap_ns
+
+    def _add_device(
+        self,
+        device: Sequence[TraceEvent],
+        threads: Mapping[int, _Thread],
+        start_ns: int,
+        end_ns: int,
+        following: TraceEvent | None,
+    ) -> None:
+        """A part of a GPU's window: what ran on it, and what the host did while nothing ran."""
+        nodes = {n.event.number: n for t in threads.values() for n in t.nodes if n.event.number}
+        launches = self._pending
+        for thread in threads.values():
+            for node in (*thread.nodes, *thread.elsewhere):
+                if node.event.kind == "runtime":
+                    launches[node.event.correlation] = _launch_of(node)
+        launched = [_launch_for(event, nodes, launches) for event in device]
+        phase = "forward"
+        for event, launch, taken_ns in zip(device, launched, _shares(device, start_ns, end_ns), strict=True):
+            phase = phase if launch is None else launch.phase
+            operator = "" if launch is None else launch.operator
+            category = category_of(operator) if operator else "other"
+            if category in ("other", "fused"):  # the operator's name does not tell
+                of_kernel = category_of_kernel(event.name, event.kind)
+                category = category if of_kernel == "other" else of_kernel
+            if launch is None:
+                self._unmatched_ns += taken_ns
+            elif not launch.is_operator:
+                self._stand_in_ns += taken_ns
+            name = operator or (event.name if event.kind == "kernel" else event.kind)
+            key = (phase, name, launch.shapes if launch else "", launch.dtypes if launch else "")
+            self._slices[phase, class_of(event), ""] += taken_ns
+            sums = self._sums(key, category)
+            sums.time_ns += taken_ns
+            if self._is_first or event.start_ns >= start_ns:
+                sums.kernels += 1
+                work = (event.name, class_of(event))
+                self._kernels.setdefault(work, []).append(event.end_ns - event.start_ns)
+                self._kernels_by.setdefault(work, Counter())[operator] += 1
+        for thread in threads.values():
+            for node in thread.nodes:
+                if node.owner is not None:
+                    self._count_host(node, start_ns)
+        for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
+            self._slices[phase, "idle", cause] += idle_ns
+        for event in device:
+            if event.end_ns <= end_ns and event.correlation in launches:
+                self._last_of(event.correlation, launches)
+
+    def _last_of(self, correlation: int, launches: dict[int, _Launch]) -> None:
+        """Forget a launch whose work has ended; a graph's launch has more to come."""
+        if not launches[correlation].is_graph:
+            del launches[correlation]
+
+    def _sums(self, key: _Key, category: str) -> _Sums:
+        return self._time.setdefault(key, {}).setdefault(category, _Sums())
+
+    def _count_host(self, node: _Node, start_ns: int) -> None:
+        owner = node.owner
+        assert owner is not None
+        sums = self._host.setdefault(_key(owner), _Sums())
+        sums.cpu_ns += node.own_ns
+        if owner is node and (self._is_first or node.event.start_ns >= start_ns):
+            sums.calls += 1
+            sums.events += node.below
+
+    def _kernel_rows(self) -> tuple[KernelRow, ...]:
+        rows = [
+            KernelRow(
+                name,
+                time_class,
+                self._kernels_by[name, time_class].most_common(1)[0][0],
+                len(ns),
+                sum(ns),
+                max(ns),
+            )
+            for (name, time_class), ns in self._kernels.items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.name))[:MOST_ROWS])
 
 
 def _threads(events: Sequence[TraceEvent], start_ns: int, end_ns: int) -> dict[int, _Thread]:
@@ -155,9 +322,21 @@ def _threads(events: Sequence[TraceEvent], start_ns: int, end_ns: int) -> dict[i
     return {number: _flattened(mine, start_ns, end_ns) for number, mine in by_thread.items()}
 
 
+def _is_elsewhere(call: TraceEvent, open_nodes: Sequence[_Node]) -> bool:
+    """Whether a driver call was made by another thread than the one it is filed under.
+
+    In the profiler's own lists, calls of threads without operators carry the number of the thread that
+    profiles. A call in an operator names that operator.
+    """
+    return (
+        call.kind == "runtime" and not call.operator and any(node.event.kind == "op" for node in open_nodes)
+    )
+
+
 def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
     """Nest the events of one thread; an event that extends beyond its parent is cut off there."""
     events.sort(key=lambda e: (e.start_ns, -e.end_ns))
+    links_calls = any(e.operator for e in events if e.kind == "runtime")
     found = _Thread()
     open_nodes: list[_Node] = []
     at_ns = start_ns
@@ -181,6 +360,9 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
     for event in events:
         begin_ns = max(event.start_ns, start_ns)
         close_until(begin_ns)
+        if links_calls and _is_elsewhere(event, open_nodes):
+            found.elsewhere.append(_node(event, begin_ns, min(event.end_ns, end_ns), None, "forward"))
+            continue
         parent = open_nodes[-1] if open_nodes else None
         last_ns = min(event.end_ns, end_ns if parent is None else parent.end_ns)
         if last_ns < begin_ns:
@@ -195,11 +377,19 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
 def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, before: str) -> _Node:
     """`before` is the phase of the previous event: a bare driver call belongs to it."""
     alone = before if event.kind == "runtime" else "forward"
-    phase = _phase_of(event.name) or (parent.phase if parent else alone)
-    node = _Node(event, start_ns, end_ns, phase, _cause_of(event), None)
+    phase = _phase_of(event) or (parent.phase if parent else alone)
+    cause = "data_wait" if phase == "data" else _cause_of(event)
+    node = _Node(event, start_ns, end_ns, phase, cause, None, parent.frame if parent else None)
+    if event.kind == "overhead":
+        return node
     around = parent.owner if parent else None
-    starts = event.kind == "op" and not _is_engine(event.name)
-    if starts and (around is None or (is_cast(event.name) and not is_cast(around.event.name))):
+    is_frame = event.kind == "range" or _is_engine(event.name)
+    if is_frame:
+        node.frame = node
+    starts = _is_graph_launch(event) or (event.kind == "op" and not is_frame)
+    if starts and (
+        around is None or _is_graph_launch(event) or (is_cast(event.name) and not is_cast(around.event.name))
+    ):
         node.owner = node
     else:
         node.owner = around
@@ -208,9 +398,14 @@ def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, b
     return node
 
 
-def _phase_of(name: str) -> str:
+def _is_graph_launch(event: TraceEvent) -> bool:
+    return event.kind == "runtime" and "GraphLaunch" in event.name
+
+
+def _phase_of(event: TraceEvent) -> str:
     """The phase that an event begins; empty if it belongs to the phase around it."""
-    if name.startswith("autograd::engine::"):
+    name = event.name
+    if event.kind != "runtime" and _is_engine(name):
         return "backward"
     if name.startswith("Optimizer.") or "_amp_" in name:  # the scaler inspects the gradients
         return "optimizer"
@@ -218,12 +413,12 @@ def _phase_of(name: str) -> str:
 
 
 def _cause_of(event: TraceEvent) -> str:
+    if event.kind == "overhead":
+        return "profiler"
     if event.kind == "runtime":
         if any(word in event.name for word in _SYNC_WORDS):
             return "sync"
         return "launch" if any(word in event.name for word in _LAUNCH_WORDS) else "runtime_api"
-    if event.name.startswith("enumerate(DataLoader)"):
-        return "data_wait"
     return "python" if event.kind == "range" else "dispatch"
 
 
@@ -232,28 +427,6 @@ def _is_engine(name: str) -> bool:
     return name.startswith(("autograd::", "torch::autograd::")) or (
         "::" not in name and name.rstrip("0123456789").endswith("Backward")
     )
-
-
-def _of_host(thread: _Thread, start_ns: int, end_ns: int) -> Partition:
-    """The window of a CPU: the exclusive time of each event of the stepping thread, and the gaps between
-    them."""
-    slices: Counter[tuple[str, str, str]] = Counter()
-    rows: dict[tuple[str, str, str, str], _Sums] = {}
-    for node in thread.nodes:
-        if node.owner is None:
-            slices[node.phase, "idle", node.cause] += node.own_ns
-            continue
-        sums = rows.setdefault(_key(node.owner), _Sums())
-        time_class = "communication" if category_of(node.owner.event.name) == "communication" else "compute"
-        slices[node.owner.phase, time_class, ""] += node.own_ns
-        sums.time_ns += node.own_ns
-        sums.cpu_ns += node.own_ns
-        if node.owner is node:
-            sums.calls += 1
-            sums.events += node.below
-    for phase, gap_ns in _gaps(thread.pieces, start_ns, end_ns):
-        slices[phase, "idle", "python"] += gap_ns
-    return Partition(end_ns - start_ns, _rows(rows), _slices(slices), (), 0)
 
 
 def _gaps(pieces: Sequence[tuple[int, int, _Node]], start_ns: int, end_ns: int) -> Iterator[tuple[str, int]]:
@@ -265,40 +438,6 @@ def _gaps(pieces: Sequence[tuple[int, int, _Node]], start_ns: int, end_ns: int) 
         at_ns = piece_end_ns
     if end_ns > at_ns:
         yield pieces[-1][2].phase if pieces else "forward", end_ns - at_ns
-
-
-def _of_device(
-    device: Sequence[TraceEvent], threads: Mapping[int, _Thread], start_ns: int, end_ns: int
-) -> Partition:
-    """The window of a GPU: what ran on it, and what the host did while nothing ran."""
-    nodes = {n.event.number: n for t in threads.values() for n in t.nodes if n.event.number}
-    calls = {n.event.correlation: n for t in threads.values() for n in t.nodes if n.event.kind == "runtime"}
-    slices: Counter[tuple[str, str, str]] = Counter()
-    rows: dict[tuple[str, str, str, str], _Sums] = {}
-    unmatched_ns = 0
-    share_ns = _shares(device, start_ns, end_ns)
-    makers = [_maker(event, nodes, calls) for event in device]
-    for event, maker, taken_ns in zip(device, makers, share_ns, strict=True):
-        if maker is None:
-            unmatched_ns += taken_ns
-            phase, key = "forward", ("forward", event.name if event.kind == "kernel" else event.kind, "", "")
-        else:
-            phase, key = maker.phase, _key(maker)
-        slices[phase, class_of(event), ""] += taken_ns
-        sums = rows.setdefault(key, _Sums())
-        sums.time_ns += taken_ns
-        sums.kernels += 1
-    for thread in threads.values():
-        for node in thread.nodes:
-            if node.owner is not None:
-                sums = rows.setdefault(_key(node.owner), _Sums())
-                sums.cpu_ns += node.own_ns
-                if node.owner is node:
-                    sums.calls += 1
-                    sums.events += node.below
-    for phase, cause, idle_ns in _idle(device, calls, threads, start_ns, end_ns):
-        slices[phase, "idle", cause] += idle_ns
-    return Partition(end_ns - start_ns, _rows(rows), _slices(slices), _kernels(device, makers), unmatched_ns)
 
 
 def class_of(event: TraceEvent) -> str:
@@ -313,12 +452,32 @@ def class_of(event: TraceEvent) -> str:
     return "communication" if category_of(event.name) == "communication" else "compute"
 
 
-def _maker(event: TraceEvent, nodes: Mapping[int, _Node], calls: Mapping[int, _Node]) -> _Node | None:
-    """The operator that launched it: from the trace, else the one around the launching call."""
-    found = nodes.get(event.operator) if event.operator else None
-    if found is None and event.correlation:
-        found = calls.get(event.correlation)
-    return None if found is None else found.owner
+def _launch_of(node: _Node) -> _Launch:
+    """What the work launched in a host event is credited to: the operator around it, else the nearest frame
+    of autograd or range."""
+    if node.owner is not None:
+        event = node.owner.event
+        is_graph = _is_graph_launch(event)
+        return _Launch(
+            node.owner.phase, event.name, event.shapes, event.dtypes, not is_graph, is_graph, node.end_ns
+        )
+    name = "" if node.frame is None else node.frame.event.name.removeprefix(_ENGINE_FRAME)
+    return _Launch(node.phase, name, "", "", False, False, node.end_ns)
+
+
+def _launch_for(
+    event: TraceEvent, nodes: Mapping[int, _Node], launches: Mapping[int, _Launch]
+) -> _Launch | None:
+    """Of a piece of device work: by its graph's launch, else by the operator that the trace names, else by
+    the call that launched it."""
+    launch = launches.get(event.correlation) if event.correlation else None
+    if launch is not None and launch.is_graph:
+        return launch
+    named = nodes.get(event.operator) if event.operator else None
+    if named is not None and (launch is None or named.owner is not None):
+        found = _launch_of(named)
+        return found if launch is None else replace(found, called_ns=launch.called_ns)
+    return launch
 
 
 def _shares(device: Sequence[TraceEvent], start_ns: int, end_ns: int) -> list[int]:
@@ -353,31 +512,45 @@ def _shares(device: Sequence[TraceEvent], start_ns: int, end_ns: int) -> list[in
 
 def _idle(
     device: Sequence[TraceEvent],
-    calls: Mapping[int, _Node],
+    launches: Mapping[int, _Launch],
     threads: Mapping[int, _Thread],
     start_ns: int,
     end_ns: int,
+    following: TraceEvent | None,
 ) -> Iterator[tuple[str, str, int]]:
-    """Phase, cause and length of each stretch in which nothing ran on the device."""
+    """Phase, cause and length of each stretch in which nothing ran on the device.
+
+    If the launch of the next work returned long before it began, the host had done its part: the device
+    waited for another stream, a peer or its own queue.
+    """
     host = _host_states(threads.values(), start_ns, end_ns)
     at_host = 0
-    for gap_start_ns, gap_end_ns, following in _device_gaps(device, start_ns, end_ns):
-        call = calls.get(following.correlation) if following is not None and following.correlation else None
+    for gap_start_ns, gap_end_ns, next_work in _device_gaps(device, start_ns, end_ns, following):
+        launch = (
+            launches.get(next_work.correlation) if next_work is not None and next_work.correlation else None
+        )
         while at_host < len(host) and host[at_host][1] <= gap_start_ns:
             at_host += 1
-        was_queued = call is not None and call.end_ns <= gap_start_ns
-        if call is not None and was_queued and gap_end_ns - gap_start_ns < KERNEL_GAP_NS:
-            yield call.phase, "kernel_gap", gap_end_ns - gap_start_ns
-            continue
+        by_host_until_ns = gap_end_ns
+        if launch is not None:
+            was_queued = launch.called_ns <= gap_start_ns
+            if was_queued and gap_end_ns - gap_start_ns < KERNEL_GAP_NS:
+                yield launch.phase, "kernel_gap", gap_end_ns - gap_start_ns
+                continue
+            if gap_end_ns - launch.called_ns > LAUNCH_LATENCY_NS:
+                by_host_until_ns = min(max(launch.called_ns, gap_start_ns), gap_end_ns)
+                yield launch.phase, "queue", gap_end_ns - by_host_until_ns
         index = at_host
-        while index < len(host) and host[index][0] < gap_end_ns:
+        while index < len(host) and host[index][0] < by_host_until_ns:
             piece_start_ns, piece_end_ns, phase, cause = host[index]
-            yield phase, cause, min(piece_end_ns, gap_end_ns) - max(piece_start_ns, gap_start_ns)
+            length_ns = min(piece_end_ns, by_host_until_ns) - max(piece_start_ns, gap_start_ns)
+            if length_ns > 0:
+                yield phase, cause, length_ns
             index += 1
 
 
 def _device_gaps(
-    device: Sequence[TraceEvent], start_ns: int, end_ns: int
+    device: Sequence[TraceEvent], start_ns: int, end_ns: int, following: TraceEvent | None
 ) -> Iterator[tuple[int, int, TraceEvent | None]]:
     """Stretches without any device work, each with the work that follows."""
     at_ns = start_ns
@@ -386,10 +559,18 @@ def _device_gaps(
             yield at_ns, min(event.start_ns, end_ns), event
         at_ns = max(at_ns, event.end_ns)
     if at_ns < end_ns:
-        yield at_ns, end_ns, None
+        yield at_ns, end_ns, following
 
 
-_CAUSE_RANK = {"data_wait": 0, "launch": 1, "runtime_api": 2, "dispatch": 3, "sync": 4, "python": 5}
+_CAUSE_RANK = {
+    "profiler": 0,
+    "data_wait": 1,
+    "launch": 2,
+    "runtime_api": 3,
+    "dispatch": 4,
+    "sync": 5,
+    "python": 6,
+}
 
 
 def _host_states(threads: Iterable[_Thread], start_ns: int, end_ns: int) -> list[tuple[int, int, str, str]]:
@@ -432,18 +613,29 @@ def _with_phases(edges: Sequence[tuple[int, int, str, str]]) -> list[tuple[int, 
     return found[::-1]
 
 
-def _key(owner: _Node) -> tuple[str, str, str, str]:
+def _key(owner: _Node) -> _Key:
     return owner.phase, owner.event.name, owner.event.shapes, owner.event.dtypes
 
 
-def _rows(found: Mapping[tuple[str, str, str, str], _Sums]) -> tuple[OperatorRow, ...]:
-    """The rows with the most time first; beyond MOST_ROWS, rows of the same phase and category are merged."""
-    ordered = sorted(found.items(), key=lambda item: (-item[1].time_ns, -item[1].cpu_ns, item[0]))
+def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums]) -> tuple[OperatorRow, ...]:
+    """The rows with the most time first; beyond MOST_ROWS, rows of the same phase and category are merged.
+
+    Work of several categories, as a graph's, has a row for each; the host's part is in the first of them.
+    """
+    split: list[tuple[_Key, str, _Sums]] = []
+    for key in {**found, **host}:
+        by_category = found.get(key) or {category_of(key[1]): _Sums()}
+        of_host = host.get(key, _Sums())
+        first = max(by_category, key=lambda category: by_category[category].time_ns)
+        for category, sums in by_category.items():
+            own = of_host if category == first else _Sums()
+            split.append(
+                (key, category, _Sums(own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels))
+            )
+    split.sort(key=lambda item: (-item[2].time_ns, -item[2].cpu_ns, item[0], item[1]))
     rows = [
-        OperatorRow(
-            phase, category_of(name), name, shapes, dtypes, s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels
-        )
-        for (phase, name, shapes, dtypes), s in ordered
+        OperatorRow(phase, category, name, shapes, dtypes, s.calls, s.events, s.time_ns, s.cpu_ns, s.kernels)
+        for (phase, name, shapes, dtypes), category, s in split
     ]
     others: dict[tuple[str, str], _Sums] = {}
     for row in rows[MOST_ROWS:]:
@@ -468,17 +660,3 @@ def _slices(found: Mapping[tuple[str, str, str], int]) -> tuple[Slice, ...]:
         for (phase, time_class, cause), time_ns in sorted(found.items(), key=lambda item: -item[1])
         if time_ns
     )
-
-
-def _kernels(device: Sequence[TraceEvent], makers: Sequence[_Node | None]) -> tuple[KernelRow, ...]:
-    found: dict[tuple[str, str], list[int]] = {}
-    by: dict[tuple[str, str], Counter[str]] = {}
-    for event, maker in zip(device, makers, strict=True):
-        key = (event.name, class_of(event))
-        found.setdefault(key, []).append(event.end_ns - event.start_ns)
-        by.setdefault(key, Counter())["" if maker is None else maker.event.name] += 1
-    rows = [
-        KernelRow(name, time_class, by[name, time_class].most_common(1)[0][0], len(ns), sum(ns), max(ns))
-        for (name, time_class), ns in found.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.name))[:MOST_ROWS])

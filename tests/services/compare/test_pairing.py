@@ -31,10 +31,10 @@ from gputui.services.compare.pairing import (
     telling_dimension,
 )
 from gputui.services.compare.row_text import (
+    both_text,
     boxes_text,
     change_text,
     choice_words,
-    short_change_text,
     side_words,
 )
 from gputui.services.compare.tables import Naming, remarks, row_table
@@ -358,7 +358,7 @@ def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
         cells = row_table(comparison, naming, width).rows[-1]
         assert re.search(r"^[-+\d.]+ to [-+\d.]+( %|x)$", next(cell for cell in cells[1:] if cell)), cells
         assert "can't tell" in cells
-    assert short_change_text(group.mean, group.verdict) == ""
+    assert both_text(group.rate) == "can't tell"
     plain = comparison_as_json(comparison)["groups"][0]
     assert (plain["verdict"], plain["reason"]) == ("inconclusive", "the interval is too wide")
 
@@ -394,8 +394,8 @@ def test_no_form_prints_a_ratio_below_zero_or_a_lopsided_interval_as_if_it_were_
             for c, f in zip(cases, factors, strict=True)
         ),
     )
-    changes = [change_text(row.estimate, row.verdict) for row in comparison.rows]
-    changes += [change_text(group.mean, group.verdict) for group in comparison.groups]
+    changes = [change_text(row.rate) for row in comparison.rows]
+    changes += [change_text(group.rate) for group in comparison.groups]
     for text in changes:
         assert "±" not in text
         for number in re.findall(r"-[\d.]+", text):

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from builders import make_plan
-from journals import make_case
+from journals import GPU_MACHINE, make_case
 from run_screen_golden import RUN, lines_of, plan
 
-from gputui.analysis.health import throttle_words
 from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
-    TELEMETRY_NAME,
     Block,
     CaseEnd,
+    CasePlanned,
     CaseWarm,
     LaunchEnd,
     LaunchStart,
     Line,
+    MachineFound,
     RunEnd,
     RunStart,
 )
-from gputui.model.telemetry import CURRENT, HOST, Reading
+from gputui.model.plan import PlannedCase
+from gputui.model.result import CaseResult, Measurement
+from gputui.model.telemetry import HOST
+from gputui.model.units import format_rate
+from gputui.services.results.labels import interval_words
+from gputui.services.results.throughput import speed_of
 from gputui.services.runs.progress import (
     EVENTS_KEPT,
     INTERVAL_BLOCKS,
     ProgressTracker,
-    box_now,
     expected_s,
 )
 
@@ -90,7 +93,8 @@ def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
     )
     seen = progress.picture()
     assert seen.cases[0].state == "ok"
-    (event,) = seen.events
+    ended, event = seen.events
+    assert ended.message.endswith(": launch 1 of 2 ok")
     assert event.message.endswith(r"failed: it broke\x1b[31m")
     assert event.at_s == 2.0
 
@@ -180,15 +184,88 @@ def test_after_the_last_line_it_is_being_stored(status: str) -> None:
     assert bool(seen.events) == (status != "finished")
 
 
-def test_the_box_is_described_by_the_newest_readings_of_each_device(tmp_path: Path) -> None:
-    assert box_now(tmp_path) == ()
-    old = Reading(0, SECOND, {"power_w": 1.0})
-    rows = [Reading(0, 60 * SECOND + n, {"power_w": 100.0 + n, "throttle_bits": 4}) for n in range(900)]
-    host = Reading(HOST, 60 * SECOND, {"cpu_busy_pct": 101.4, "cpu_steal_pct": 7.0})
-    path = tmp_path / TELEMETRY_NAME
-    path.write_bytes(CURRENT.header() + CURRENT.encode(host))
-    assert box_now(tmp_path, 61 * SECOND) == ("host · CPU 101 % · 7 % taken by the hypervisor",)
-    whole = b"".join(map(CURRENT.encode, (old, host, *rows)))
-    path.write_bytes(CURRENT.header() + whole + CURRENT.encode(old)[:20])
-    assert box_now(tmp_path, 61 * SECOND) == (f"GPU 0 · 999 W · {throttle_words(4)[0]}",)
-    assert box_now(tmp_path, 90 * SECOND) == ()
+def test_a_case_shows_the_rate_and_the_interval_that_the_table_of_results_will_show() -> None:
+    made = make_plan([0], [0], cases=[make_case("membw")])
+    tracker = ProgressTracker([made])
+    case = made.cases[0].case
+    stored: list[Measurement] = []
+    for launch in range(2):
+        timed = blocks(launch, 12, SECOND // (10 + launch))
+        for block in timed:
+            tracker.hear(0, block)
+        tracker.hear(0, CaseEnd(launch, 0, "ok", "", 12, SECOND))
+        stored.append(_measurement(launch, tuple(timed)))
+        (shown,) = tracker.picture().cases
+        speed = speed_of(CaseResult(0, case, None, "", "ok", "", tuple(stored)))
+        assert not isinstance(speed, Missing)
+        assert shown.rate == format_rate(speed.units_per_s, case.unit)
+        assert shown.spread == interval_words(speed)
+    assert shown.share_done == 1.0
+
+
+def _measurement(launch: int, timed: tuple[Block, ...]) -> Measurement:
+    return Measurement(launch, 0, "ok", "", "fp32", None, None, None, None, None, timed)
+
+
+def test_a_launch_that_died_counts_for_no_rate() -> None:
+    tracker = received(
+        LaunchStart(0, 0, (0,), 1, 3.0, 0),
+        *blocks(0, 8),
+        CaseEnd(0, 0, "ok", "", 8, SECOND),
+        LaunchEnd(0, "ok", "", 0, "", SECOND),
+        LaunchStart(1, 1, (0,), 1, 3.0, 2 * SECOND),
+        *blocks(1, 8, SECOND // 1000),
+        LaunchEnd(1, "failed", "it was killed", -9, "", 3 * SECOND),
+    )
+    alone = received(*blocks(0, 8), CaseEnd(0, 0, "ok", "", 8, SECOND))
+    assert tracker.picture().cases[0].rate == alone.picture().cases[0].rate
+
+
+def test_the_share_of_a_case_grows_with_its_blocks_and_its_launches() -> None:
+    start = LaunchStart(0, 0, (0,), 1, 3.0, 0)
+    most = make_plan([0]).most_blocks
+    shares = [received(start, *blocks(0, count)).picture().cases[0].share_done for count in (0, 1, 2 * most)]
+    assert shares == [0.0, 0.5 / most, 0.5]
+    ended = received(
+        start, *blocks(0, 6), CaseEnd(0, 0, "ok", "", 6, SECOND), LaunchEnd(0, "ok", "", 0, "", 1)
+    )
+    assert ended.picture().cases[0].share_done == 0.5
+
+
+def test_of_cases_that_take_turns_one_is_followed_until_it_ends() -> None:
+    made = make_plan([0, 1], cases=[make_case("gemm"), make_case("membw")])
+    tracker = ProgressTracker([made])
+    followed = []
+    for line in (
+        Block(0, 0, 0, 10, 0, SECOND, None, None),
+        Block(0, 1, 0, 10, 0, SECOND, None, None),
+        Block(0, 0, 1, 10, 0, SECOND, None, None),
+        CaseEnd(0, 0, "ok", "", 2, SECOND),
+        Block(0, 1, 1, 10, 0, SECOND, None, None),
+    ):
+        tracker.hear(0, line)
+        strip = tracker.picture().strip
+        assert strip is not None
+        followed.append(strip.name.split()[0])
+    assert followed == ["gemm", "gemm", "gemm", "gemm", "membw"]
+
+
+def test_what_is_done_and_what_is_left_are_the_whole() -> None:
+    progress = received(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND))
+    share = progress.picture().share_done
+    assert share is not None
+    assert 0.0 <= share < 1.0
+    assert received(RunEnd("finished", "", 0, SECOND)).picture().share_done == 1.0
+    assert ProgressTracker([make_plan([0], budget_s=0.0)]).picture().share_done is None
+
+
+def test_the_device_under_test_is_that_of_the_worker_at_work() -> None:
+    case = make_case("gemm", device_class="gpu")
+    tracker = ProgressTracker([make_plan([0], cases=[case])])
+    tracker.hear(0, MachineFound(GPU_MACHINE))
+    tracker.hear(0, CasePlanned(PlannedCase(0, case, None, ""), 1, "NVIDIA H200"))
+    assert tracker.picture().under_test is None
+    tracker.hear(0, LaunchStart(0, 0, (0,), 1, 3.0, 0))
+    assert tracker.picture().under_test == 1
+    assert tracker.picture().machine == GPU_MACHINE
+    assert received(LaunchStart(0, 0, (0,), 1, 3.0, 0)).picture().under_test == HOST

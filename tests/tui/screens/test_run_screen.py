@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from time import monotonic
 
@@ -27,7 +28,18 @@ from command_line import (
 )
 from pty_harness import Terminal
 from run_screen_app import RunScreenApp
-from run_screen_golden import FOLDER, HOSTILE, RUN, choosing, models, pictures, text_of, watching
+from run_screen_golden import (
+    FOLDER,
+    HOSTILE,
+    RUN,
+    choosing,
+    ended_gpu,
+    models,
+    pictures,
+    text_of,
+    watching,
+    watching_gpu,
+)
 from textual import events
 from textual.pilot import Pilot
 
@@ -35,13 +47,16 @@ from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, Block
 from gputui.model.result import Run
 from gputui.recording.lock import read_holder
+from gputui.services.runs.progress import Happened
 from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.screens.run.actions import ACTIONS, keys_table
 from gputui.tui.screens.run.form import Text
-from gputui.tui.screens.run.pictures import picture
+from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.pictures import heading, picture
+from gputui.tui.screens.run.screen import ends_at
 from gputui.tui.shell.clipboard import has_osc_52, osc_52
 from gputui.tui.terminal.cell_diff import width_of
 
@@ -80,7 +95,8 @@ async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
 def shown(pilot: Pilot[int]) -> str:
     app = pilot.app
     assert isinstance(app, RunScreenApp)
-    return text_of(app.run_screen.model, *app.size)
+    model = app.run_screen.model
+    return f"{heading(model)}\n{text_of(model, *app.size)}"
 
 
 async def choose_file(pilot: Pilot[int], profile: Path) -> None:
@@ -153,7 +169,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         assert model.ended.wrong is None
         assert "[b]two[/b] 温度" in shown(pilot)
         assert re.search(
-            r"spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ % +\d+", shown(pilot)
+            r"spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ %", shown(pilot)
         )
         await pilot.press("o")
         await until(pilot, lambda: bool(app.results))
@@ -207,8 +223,8 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
             assert isinstance(app, RunScreenApp)
             await until(viewer, lambda app=app: is_timing(app))  # type: ignore[misc]
             assert f"run {run_dir.name[-8:]}" in shown(viewer)
-            assert re.search(r"> spin mini cpu fp32 1 thread +timing +0/100", shown(viewer))
-            assert "median" in shown(viewer)
+            assert re.search(r"▸ spin mini cpu fp32 1t +running +0/100", shown(viewer))
+            assert "block" in shown(viewer)
         await pilot.press("x")
         assert "End run" in shown(pilot)
         await pilot.press("n")
@@ -290,7 +306,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.type(b"\r")
         first.wait_for("> [ Start ]", DEADLINE_S)
         first.type(b"\r")
-        first.wait_for("timing", DEADLINE_S)
+        first.wait_for("running", DEADLINE_S)
         first.signal(signal.SIGKILL)
         assert first.ended() == -signal.SIGKILL
     run_dir = only_run_dir()
@@ -298,7 +314,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         second.wait_for("2 Run", DEADLINE_S)
         second.type(b"2")
         second.wait_for(f"run {run_dir.name[-8:]}", DEADLINE_S)
-        second.wait_for("timing", DEADLINE_S)
+        second.wait_for("running", DEADLINE_S)
         second.type(b"x")
         second.wait_for("End run", DEADLINE_S)
         second.type(b"y")
@@ -501,6 +517,55 @@ def test_every_line_has_the_width_of_the_terminal_and_nothing_it_would_obey(
             assert width_of(text) == width, (name, text)
             assert text.isprintable(), (name, text)
             assert text.isascii() or not ascii_only, (name, text)
+
+
+def test_nothing_is_meant_by_colour_alone() -> None:
+    def told(model: RunModel) -> str:
+        return text_of(model, 120, 40)
+
+    throttled, free = told(watching_gpu()), told(watching_gpu(is_throttled=False))
+    assert "POWER-CAPPED 34 % of the run" in throttled
+    assert "not throttled" in free
+    assert re.search(r"▸ membw base fp32 +running ", free)
+    assert re.search(r"! GPU 0: its clock fell", free)
+    ended = told(ended_gpu())
+    assert re.search(r"copy .* 63 % +BELOW NORMAL", ended)
+    assert re.search(r"gemm fp32 .* 103 % +normal", ended)
+
+
+def test_a_gauge_of_the_published_range_stands_only_beside_a_reference() -> None:
+    assert "PEAK TEST" in text_of(ended_gpu(), 80, 24)
+    assert "PEAK TEST" not in text_of(dict(models())["ended"], 80, 24)
+
+
+def test_the_running_figure_stands_with_its_interval_and_what_is_enough() -> None:
+    text = text_of(watching_gpu(), 120, 40)
+    assert re.search(r"membw base gpu fp32 +launch 2 of 3, block 41 of at most 60", text)
+    assert "enough: ±0.5 % or 60 blocks" in text
+    assert re.search(r"4\.25 TB/s +±0\.1 % in this launch", text)
+    assert "its axis does not begin at 0" in text
+
+
+def test_what_is_left_is_shown_with_the_time_of_day_at_which_it_ends() -> None:
+    model = watching_gpu()
+    assert "about 3:40 left, ends 14:31" in text_of(model, 80, 24)
+    assert ends_at(model, datetime(2026, 11, 22, 14, 27, 30)) == "14:31"
+    assert ends_at(choosing(), datetime(2026, 11, 22)) == ""
+
+
+def test_warnings_stay_in_sight_when_newer_events_have_no_room() -> None:
+    model = watching_gpu()
+    assert model.progress is not None
+    news = tuple(Happened(500.0 + n, "info", f"news {n}") for n in range(30))
+    model.know_progress(RUN.run_ids[0], replace(model.progress, events=(*model.progress.events, *news)))
+    text = text_of(model, 80, 24)
+    assert "! GPU 0: its clock fell" in text
+    assert "news 29" in text
+
+
+def test_a_terminal_of_every_size_names_the_case_in_progress() -> None:
+    for width, height in ((80, 24), (80, 40), (100, 24), (120, 40), (200, 50), (200, 24)):
+        assert "▸ membw base fp32" in text_of(watching_gpu(), width, height), (width, height)
 
 
 def test_what_a_journal_says_of_others_is_shown_without_what_a_terminal_obeys() -> None:

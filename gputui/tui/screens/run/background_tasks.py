@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import queue
+import shlex
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, monotonic_ns
 
+from gputui.analysis.peak_tests import BELOW_NORMAL, PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -17,10 +19,16 @@ from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
 from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.results.costs import cost_cells
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import case_name, interval_words, outcome_words
+from gputui.services.results.roofline import peak_share
+from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
+from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.finishing import see_stored
 from gputui.services.runs.process import (
     LiveRun,
@@ -31,18 +39,18 @@ from gputui.services.runs.process import (
     stop,
     wait_until_begun,
 )
-from gputui.services.runs.progress import LogTail, ProgressTracker, box_now
+from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.runs.start import DraftChecker, prepare, read_draft, target_of
 from gputui.services.support.error_log import keep_error
 from gputui.services.support.paths import error_log
 from gputui.store.text import clean_text
-from gputui.tui.screens.run.model import EndedRuns, InProgress, ResultRow, RunModel, WatchedRuns
+from gputui.tui.screens.run.model import EndedRuns, InProgress, NextStep, ResultRow, RunModel, WatchedRuns
 from gputui.tui.screens.run.requests import CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
 """For runs in progress that others started."""
-TELL_EVERY_S = 0.5
+TELL_EVERY_S = 1.0
 Tell = Callable[[Callable[[RunModel], None]], None]
 """Has the event loop do something to the model; may be called from any thread."""
 
@@ -210,6 +218,7 @@ class BackgroundTasks:
         holder = read_holder(runs[0].run_dir)
         is_here = holder is not None and holder.boot_id == boot_id()
         progress = ProgressTracker(plans, is_of_this_clock=is_here)
+        histories = [HistoryReader(run.run_dir) for run in runs] if is_here else []
         told_s = 0.0
         for index, line in follow(runs, TELL_EVERY_S):
             if ends.is_set():
@@ -218,8 +227,8 @@ class BackgroundTasks:
                 progress.hear(index, line)
             if monotonic() - told_s >= TELL_EVERY_S and (line is None or told_s):
                 told_s = monotonic()
-                self._show_progress(runs, progress, ends, is_here=is_here)
-        self._show_progress(runs, progress, ends, is_here=is_here)
+                self._show_progress(runs, progress, ends, histories)
+        self._show_progress(runs, progress, ends, histories)
         ended = _finished(runs, progress, group)
         self._started.pop(run_id, None)
         if ended.wrong is not None:
@@ -227,12 +236,18 @@ class BackgroundTasks:
         self._say_unless(ends, lambda model: model.know_ended(ended))
 
     def _show_progress(
-        self, runs: tuple[LiveRun, ...], progress: ProgressTracker, ends: threading.Event, *, is_here: bool
+        self,
+        runs: tuple[LiveRun, ...],
+        progress: ProgressTracker,
+        ends: threading.Event,
+        histories: Sequence[HistoryReader],
     ) -> None:
-        under_way = next((run for index, run in enumerate(runs) if index not in progress.ended), runs[-1])
+        """`histories` of the runs; empty if they are not of this boot, so that their clock is another."""
+        under_way = next((index for index in range(len(runs)) if index not in progress.ended), len(runs) - 1)
         picture = progress.picture()
         words = tuple(self._in_full(said, runs[said.run]) for said in picture.last_words)
-        picture = replace(picture, box=box_now(under_way.run_dir) if is_here else (), last_words=words)
+        devices = histories[under_way].poll(monotonic_ns()) if histories else ()
+        picture = replace(picture, devices=devices, last_words=words)
         self._say_unless(ends, lambda model: model.know_progress(runs[0].run_id, picture))
 
     def _in_full(self, said: LogTail, run: LiveRun) -> LogTail:
@@ -289,6 +304,7 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
     said: list[str] = []
     rows: list[ResultRow] = []
     wrong: GputuiError | None = None
+    results: list[Run] = []
     try:
         for index, run in enumerate(runs):
             said += see_stored(run, progress.stored.get(index))
@@ -306,18 +322,62 @@ def _finished(runs: tuple[LiveRun, ...], progress: ProgressTracker, group: InPro
     ]
     if len(statuses) < len(runs):
         statuses.append("its supervisor was killed")
-    return EndedRuns(group, str(target), "; ".join(dict.fromkeys(statuses)), tuple(rows), tuple(said), wrong)
+    checks = tuple(check for result in results for check in performance_checks(result))
+    return EndedRuns(
+        group,
+        str(target),
+        "; ".join(dict.fromkeys(statuses)),
+        tuple(rows),
+        tuple(said),
+        wrong,
+        headlines=tuple(run_headline(result) for result in results),
+        checks=checks,
+        next_steps=tuple(_next_steps(results, checks, shlex.quote(from_here(str(target))))),
+    )
+
+
+def _next_steps(results: Sequence[Run], checks: Sequence[PerformanceCheck], file: str) -> Iterator[NextStep]:
+    """What to type after these runs, whose result file is typed so."""
+    if not results:
+        return
+    short_ids = [result.summary.short_id for result in results]
+    measured = [
+        result.summary.short_id for result in results if any(case.outcome == "ok" for case in result.cases)
+    ]
+    if not measured:
+        yield NextStep(f"gputui show {short_ids[0]} {file} -v", "why nothing was measured")
+        return
+    if any(check.word == BELOW_NORMAL for check in checks):
+        yield NextStep("gputui doctor", "looks for the cause")
+    if len(measured) > 1:
+        runs = " ".join(f"{file}@{short_id}" for short_id in measured)
+        yield NextStep(f"gputui compare {runs}", "one beside the other")
+    else:
+        yield NextStep(f"gputui compare {file} OTHER.db", "this box beside another")
+    yield NextStep(f"gputui show {measured[0]} {file}", "this run in full")
 
 
 def result_rows(result: Run, prefix: str = "") -> list[ResultRow]:
     """The cases of a stored run in few words, those with a rate first."""
     rows = []
-    for case in result.cases:
-        speed = speed_of(case)
-        name = prefix + case_name(case)
-        if isinstance(speed, SpeedEstimate):
-            rate = format_rate(speed.units_per_s, case.case.unit)
-            rows.append(ResultRow(name, rate, interval_words(speed), speed.blocks, ""))
-        else:
-            rows.append(ResultRow(name, "", "", 0, outcome_words(case)))
-    return sorted(rows, key=lambda row: not row.rate)
+    measured = [(case, speed) for case in result.cases if isinstance(speed := speed_of(case), SpeedEstimate)]
+    _, *costs = cost_cells(measured, result.summary.price)
+    cost_of_case = {case.case_id: cost for (case, _), cost in zip(measured, costs, strict=True)}
+    for case, speed in measured:
+        rows.append(
+            ResultRow(
+                prefix + case_name(case),
+                format_rate(speed.units_per_s, case.case.unit),
+                interval_words(speed),
+                speed.blocks,
+                "",
+                peak_share(case, result.cases, result.summary.machine),
+                cost_of_case[case.case_id],
+            )
+        )
+    rows += [
+        ResultRow(prefix + case_name(case), "", "", 0, outcome_words(case))
+        for case in result.cases
+        if case.case_id not in cost_of_case
+    ]
+    return rows

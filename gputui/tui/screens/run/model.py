@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import Profile
+from gputui.services.results.roofline import PeakShare
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
 from gputui.tui.screens.run.form import RunForm, Text
@@ -61,6 +63,18 @@ class ResultRow:
     blocks: int
     why: str
     """Outcome and reason where there is no rate."""
+    peak: PeakShare | None = None
+    """What it reached of a peak; None if that is unknown."""
+    cost: str = ""
+    """As `$4.52 per Gtok`; empty without a price."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """A command to type next."""
+
+    command: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +90,11 @@ class EndedRuns:
     """What else is to be known: that a supervisor was killed, where a trace lies."""
     wrong: GputuiError | None
     """It was not stored, or could not be read."""
+    headlines: tuple[str, ...] = ()
+    """The answer in a few sentences, of each run."""
+    checks: tuple[PerformanceCheck, ...] = ()
+    """The box beside what others of its kind reach."""
+    next_steps: tuple[NextStep, ...] = ()
 
 
 class RunModel:

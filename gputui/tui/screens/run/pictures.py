@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_seconds
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.progress import CaseProgress, ProgressSnapshot, TimedCase
 from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.actions import KEYS, TITLES
+from gputui.tui.screens.run.devices_pane import clock
+from gputui.tui.screens.run.ended import ended_lines
 from gputui.tui.screens.run.form import FIELDS, Text
-from gputui.tui.screens.run.model import EndedRuns, ResultRow, RunModel
+from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.watching import watching
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -26,7 +27,6 @@ from gputui.tui.widgets.cells import (
     ruled,
     width_of,
 )
-from gputui.tui.widgets.charts import heat
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.wrapping import wrapped
 
@@ -49,22 +49,12 @@ _CALLED: Mapping[tuple[str, str], str] = {
     ("watch", "next"): "Next run",
 }
 """Keys whose action has another name in a place."""
-_STATE_STYLES = {
-    "ok": "good",
-    "failed": "alarm",
-    "oom": "alarm",
-    "interrupted": "warn",
-    "timing": "accent",
-    "warm": "accent",
-    "starting": "accent",
-    "profiling": "accent",
-}
 
 
 def picture(
-    model: RunModel, width: int, height: int, now_ns: int, *, ascii_only: bool = False
+    model: RunModel, width: int, height: int, now_ns: int, *, ends: str = "", ascii_only: bool = False
 ) -> tuple[Line, ...]:
-    """Exactly `height` lines of `width` cells."""
+    """Exactly `height` lines of `width` cells; `ends` is when a run that is watched will end, as `14:31`."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         lines = [fitted((Span(f"at least {LEAST_WIDTH} x {LEAST_HEIGHT + 1} cells are needed"),), width)]
         lines = filled(lines, width, height)
@@ -74,15 +64,23 @@ def picture(
         if model.shows_logs and model.view in ("watch", "ended"):
             body = _logs(model, width, room)
         elif model.view == "ended" and model.ended is not None:
-            body = _ended(model, model.ended, width, room)
+            body = ended_lines(model, model.ended, width, room)
         elif model.view in ("watch", "ended"):
-            body = _watch(model, width, room, now_ns, ascii_only=ascii_only)
+            body = watching(model, width, room, now_ns, ends)
         elif model.region == "cases" and model.checked is not None:
             body = _cases_of_profile(model, model.checked, width, room)
         else:
             body = _choose(model, width, room)
         lines = [*filled(body, width, room), *foot]
     return tuple(in_ascii(line) for line in lines) if ascii_only else tuple(lines)
+
+
+def heading(model: RunModel) -> str:
+    """For the first line of the terminal."""
+    if model.watched is None or model.view not in ("watch", "ended"):
+        return "run"
+    status = f", {model.ended.status}" if model.view == "ended" and model.ended is not None else ""
+    return clean(f"{model.watched.plans[0].profile}, run {model.watched.in_progress.called}{status}")
 
 
 # Choosing
@@ -319,171 +317,7 @@ def _cases_of_profile(model: RunModel, checked: CheckedDraft, width: int, height
     return [ruled(heading, width), *lines[model.scrolled :]]
 
 
-# Watching
-
-
-def _watch(model: RunModel, width: int, height: int, now_ns: int, *, ascii_only: bool) -> list[Line]:
-    watched, progress = model.watched, model.progress
-    if watched is None or progress is None:
-        return [ruled((Span("Run", "title"),), width), _words("  reading its journal ...", width, "dim")]
-    parts = [
-        Span(f"run {watched.in_progress.called}", "title"),
-        Span(clean(watched.plans[0].profile)),
-        Span(_clock((now_ns - progress.begun_ns) / 1e9)),
-        Span(_remaining(progress), "accent"),
-    ]
-    others = len(model.in_progress) - 1
-    if others > 0:
-        parts.append(Span(f"{others} more: {KEYS['next']}", "warn"))
-    below = [
-        *_strip(progress, width, ascii_only=ascii_only),
-        *_events(progress, width, 3 if height < 30 else 8),
-    ]
-    into = fitted((Span(f"  into {clean(watched.target)}; {clean(watched.with_python)}", "dim"),), width)
-    box = _box(progress, width, 1 if height < 30 else 4)
-    room = height - 2 - len(below) - len(box)
-    return [
-        ruled(parts, width),
-        into,
-        *box,
-        *filled(_case_table(model, progress, width, room), width, room),
-        *below,
-    ]
-
-
-def _remaining(progress: ProgressSnapshot) -> str:
-    if progress.is_storing:
-        return "storing"
-    if progress.left_s is None:
-        return "until its program ends"
-    return f"~{_clock(progress.left_s)} left" if progress.left_s >= 1 else "nearly done"
-
-
-def _box(progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
-    """What the sampler reads now, as many devices as there is room for."""
-    lines = [_words(f"  {clean(said)}", width) for said in progress.box[:rows]]
-    more = len(progress.box) - rows
-    if lines and more > 0:
-        note = f" and {counted(more, 'GPU')} more"
-        lines[-1] = _noted(lines[-1], note, width)
-    return lines
-
-
-def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
-    cases = [case for case in progress.cases if case.launches]
-    not_run = len(progress.cases) - len(cases)
-    name_width = width - 38
-    room = rows - 1 - (1 if not_run else 0)
-    now = next((i for i, case in enumerate(cases) if case.is_now), 0)
-    first = min(max(now - room // 2, 0) + model.scrolled, max(len(cases) - room, 0))
-    model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
-    title = f"case, {_place(first, room, len(cases))}" if len(cases) > room > 0 else "case"
-    head = f"  {left(title, name_width)} {left('state', 11)} {right('done', 5)} {right('rate', 16)}"
-    lines = [fitted((Span(head, "dim"),), width)]
-    lines += [_case_line(case, width, name_width) for case in cases[first : first + max(room, 0)]]
-    if not_run:
-        reason = next((case.reason for case in progress.cases if not case.launches and case.reason), "")
-        lines.append(_words(f"  {counted(not_run, 'case')} not run here: {clean(reason)}", width, "dim"))
-    return lines
-
-
-def _case_line(case: CaseProgress, width: int, name_width: int) -> Line:
-    mark = "> " if case.is_now else "  "
-    said = case.rate or (f"{case.blocks} blocks" if case.blocks else "")
-    return fitted(
-        (
-            Span(mark + left(clean(case.name), name_width) + " ", "" if case.is_now or case.rate else "dim"),
-            Span(left(case.state, 11), _STATE_STYLES.get(case.state, "dim")),
-            Span(" " + right(f"{case.launches_done}/{case.launches}", 5) + " "),
-            Span(right(said, 16)),
-        ),
-        width,
-    )
-
-
-def _strip(progress: ProgressSnapshot, width: int, *, ascii_only: bool) -> list[Line]:
-    """The blocks of the case that is timed: always four lines."""
-    strip = progress.strip
-    if strip is None:
-        return filled([ruled((Span("Blocks"), Span("none is being timed", "dim")), width)], width, 4)
-    heading = ruled((Span(clean(strip.name)), Span(counted(strip.blocks, "block"))), width)
-    low, high = min(strip.step_s), max(strip.step_s)
-    shown = strip.step_s[-(width - 4) :]
-    bars = heat([step - low for step in shown], max(high - low, 1e-12), ascii_only=ascii_only)
-    return [
-        heading,
-        fitted((Span("  "), Span(bars, "chart")), width),
-        _words(f"  {_spread(strip)}", width),
-        _words(f"  of steps from {format_seconds(low)} to {format_seconds(high)}", width, "dim"),
-    ]
-
-
-def _spread(strip: TimedCase) -> str:
-    interval = strip.interval
-    said = f"median {format_seconds(strip.centre_s)} a step"
-    if isinstance(interval, Interval):
-        return f"{said}, 95 %: {format_seconds(interval.low)} to {format_seconds(interval.high)}"
-    return f"{said}; {interval.reason}"
-
-
-def _events(progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
-    lines = [ruled((Span("Events"),), width)]
-    if not progress.events:
-        lines.append(_words("  none so far", width, "dim"))
-    for event in progress.events[-rows:]:
-        style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
-        lines.append(
-            fitted((Span(f"  {_clock(event.at_s)} ", "dim"), Span(clean(event.message), style)), width)
-        )
-    return filled(lines, width, rows + 1)
-
-
-def _ended(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
-    style = "good" if ended.status == "finished" else "warn"
-    heading = [Span(f"run {ended.in_progress.called}", "title"), Span(clean(ended.status), style)]
-    lines: list[Line] = []
-    if ended.wrong is not None:
-        text = f"{ended.wrong.message}: {ended.wrong.hint}" if ended.wrong.hint else ended.wrong.message
-        lines += [
-            fitted((Span("  "), Span(row, "alarm")), width) for row in wrapped(clean(text), width - 2, 6)
-        ]
-    else:
-        lines.append(_words(f"  stored in {clean(ended.target)}", width, "dim"))
-    for said in ended.said:
-        lines += [
-            fitted((Span("  "), Span(row, "warn")), width) for row in wrapped(clean(said), width - 2, 3)
-        ]
-    name_width = width - 40
-    if ended.rows:
-        head = f"  {left('case', name_width)} {right('rate', 13)} {right('95 %', 14)} {right('blocks', 7)}"
-        lines.append(fitted((Span(head, "dim"),), width))
-    for row in ended.rows:
-        if row.rate:
-            spans = (
-                Span("  " + left(clean(row.name), name_width) + " "),
-                Span(right(row.rate, 13)),
-                Span(right(row.interval, 15)),
-                Span(right(str(row.blocks), 8)),
-            )
-            lines.append(fitted(spans, width))
-    lines += _not_measured(ended.rows, width)
-    model.scrolled = min(model.scrolled, max(len(lines) - height + 1, 0))
-    if len(lines) > height - 1:
-        heading.append(Span(_place(model.scrolled, height - 1, len(lines)), "dim"))
-    return [ruled(heading, width), *lines[model.scrolled :]]
-
-
-def _not_measured(rows: Sequence[ResultRow], width: int) -> Iterable[Line]:
-    """Each outcome and reason once, however many cases have it: without a GPU that is most of them."""
-    named: dict[str, list[str]] = {}
-    for row in rows:
-        if not row.rate:
-            named.setdefault(row.why, []).append(row.name)
-    for why, names in named.items():
-        style = _STATE_STYLES.get(why.partition(":")[0], "dim")
-        who = ", ".join(names) if len(names) == 1 or style != "dim" else counted(len(names), "case")
-        for line in wrapped(f"{clean(who)}: {clean(why)}", width - 2, 3):
-            yield fitted((Span("  "), Span(line, style)), width)
+# Logs
 
 
 def _logs(model: RunModel, width: int, height: int) -> list[Line]:
@@ -493,7 +327,7 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
     for said in words:
         about = clean(f"{said.launch}: {said.outcome}{': ' if said.reason else ''}{said.reason}")
         first, *more = wrapped(about, width - 9, 4) or [""]
-        lines.append(fitted((Span(f"  {_clock(said.at_s)} ", "dim"), Span(first, "warn")), width))
+        lines.append(fitted((Span(f"  {clock(said.at_s)} ", "dim"), Span(first, "warn")), width))
         lines += [fitted((Span(" " * 7), Span(row, "warn")), width) for row in more]
         for row in map(clean, said.lines):
             margin = " " * (4 + min(len(row) - len(row.lstrip()), 8))
@@ -515,11 +349,14 @@ def _logs(model: RunModel, width: int, height: int) -> list[Line]:
 
 
 def _foot(model: RunModel, width: int) -> list[Line]:
-    return [*_said(model, width), _keys(model, width)]
+    said = _said(model, width)
+    if model.view == "choose":
+        said = filled(said, width, 2)
+    return [*said, _keys(model, width)]
 
 
 def _said(model: RunModel, width: int) -> list[Line]:
-    """Two lines: a question, what has just happened, or what is wrong in full."""
+    """At most two lines: a question, what has just happened, or what is wrong in full."""
     text, style = model.notice
     if model.question == "stop":
         called = model.watched.in_progress.called if model.watched is not None else ""
@@ -534,7 +371,7 @@ def _said(model: RunModel, width: int) -> list[Line]:
             error = wrong[named]
             text, style = (f"{error.message}: {error.hint}" if error.hint else error.message), "alarm"
     rows = wrapped(clean(text), width - 1, 2)
-    return filled([fitted((Span(" "), Span(row, style)), width) for row in rows], width, 2)
+    return [fitted((Span(" "), Span(row, style)), width) for row in rows]
 
 
 def _keys(model: RunModel, width: int) -> Line:
@@ -588,7 +425,3 @@ def _noted(line: Line, note: str, width: int) -> Line:
 def _first_shown(selected: int, count: int, rows: int) -> int:
     """Where a list begins so that the selected entry is in it."""
     return min(max(selected - rows // 2, 0), max(count - rows, 0))
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(max(seconds, 0)) // 60}:{int(max(seconds, 0)) % 60:02d}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from time import monotonic_ns
 
 from textual import events
@@ -18,7 +19,7 @@ from gputui.services.support.paths import copies_directory
 from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
 from gputui.tui.screens.run.background_tasks import BackgroundTasks
 from gputui.tui.screens.run.model import RunModel
-from gputui.tui.screens.run.pictures import picture
+from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.screens.run.requests import (
     CheckDraft,
     Copy,
@@ -185,10 +186,13 @@ class RunScreen(Screen[None], inherit_bindings=False):
         if self._view is None:
             return
         app = self.app
-        head = (header_line("run", "run", width),) if isinstance(app, Shell) else ()
+        head = (header_line("run", heading(self.model), width),) if isinstance(app, Shell) else ()
         of_app = bool(getattr(app, "ascii_only", False)) or wants_ascii()
         ascii_only = of_app if self._ascii_only is None else self._ascii_only
-        body = picture(self.model, width, height - len(head), monotonic_ns(), ascii_only=ascii_only)
+        ends = ends_at(self.model, datetime.now())
+        body = picture(
+            self.model, width, height - len(head), monotonic_ns(), ends=ends, ascii_only=ascii_only
+        )
         self._view.show((*(in_ascii(line) if ascii_only else line for line in head), *body))
 
     def _again(self) -> None:
@@ -237,6 +241,14 @@ class RunScreen(Screen[None], inherit_bindings=False):
             self.post_message(self.LeaveAsked(request.said))
         else:
             self.call_next(self.app.run_action, "quit")
+
+
+def ends_at(model: RunModel, now: datetime) -> str:
+    """The time of day at which the run that is watched is expected to end, as `14:31`; empty if unknown."""
+    progress = model.progress
+    if progress is None or progress.left_s is None or progress.is_storing:
+        return ""
+    return f"{now + timedelta(seconds=progress.left_s):%H:%M}"
 
 
 SCREEN = RunScreen

@@ -1,0 +1,203 @@
+"""Traces of torch.profiler: stored by `gputui import`, described side by side by `gputui compare`."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from gputui.errors import GputuiError
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import Run
+from gputui.model.units import counted
+from gputui.services.results.labels import day
+from gputui.services.results.selectors import from_here, run_and_file
+from gputui.services.support.text_tables import Page, console_on
+from gputui.services.traces.difference import (
+    TraceDifference,
+    difference_of,
+    kernel_table,
+    notes,
+    parts_of,
+    sentences,
+    side_lines,
+)
+from gputui.services.traces.difference import as_json as difference_as_json
+from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
+from gputui.services.traces.overview import category_table, operator_table, sentence
+from gputui.services.traces.overview import kernel_table as kernel_overview
+from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
+from gputui.services.traces.window import described, window_from
+from gputui.store.reading import open_result
+from gputui.store.selecting import find_run
+from gputui.store.writing import store_run
+
+ENDINGS = (".json", ".json.gz", ".pt.trace.json", ".trace")
+_SHOWN_FROM_BYTES = 20 * 2**20
+"""Smaller files are read before anybody looks at a bar."""
+
+
+def are_traces(files: Sequence[str]) -> bool:
+    """Whether files to compare are traces, by their names."""
+    return bool(files) and all(file.endswith(ENDINGS) for file in files)
+
+
+def read_runs(
+    paths: Sequence[Path], label: str = "", step_range: str = "", window: str | None = None
+) -> tuple[TraceRun, ...]:
+    """Each trace, with a bar for large ones. Raises GputuiError for the first that cannot be read."""
+    window_s = None if window is None else window_from(window)
+    runs = []
+    for path in paths:
+        with _bar(path) as bar:
+            runs.append(read_run(path, label, step_range, window_s, bar))
+    return tuple(runs)
+
+
+def import_traces(
+    paths: Sequence[Path], target: Path, label: str, step_range: str, window: str | None
+) -> None:
+    """Store each trace as a run, and print its steps; of several ranks of one job, who waits for whom."""
+    if label and len(paths) > 1 and len({path.name for path in paths}) < len(paths):
+        raise GputuiError(f"--label {label}: {len(paths)} traces would have it", "import them one by one")
+    runs = []
+    for path in paths:
+        (run,) = read_runs([path], label, step_range, window)
+        stored = store_run(target, contents_of(run), (), imported_from=path.name)
+        there = ", was there already" if stored.already_there else ""
+        where = run.device or "CPU"
+        rank = "" if run.rank is None else f", rank {run.rank}"
+        latest = stored.run_id[-8:]
+        click.echo(f"{latest} {run.name}: {where}{rank}, {described(run.window)}{there} ({stored.db})")
+        click.echo(f"  {sentence(run.found, run.device)}")
+        for note in run.notes:
+            click.echo(f"  {note}")
+        runs.append(run)
+    found = ranks_of(runs)
+    if isinstance(found, Ranks):
+        for line in rank_lines(found):
+            click.echo(line)
+    file = shlex.quote(from_here(str(target)))
+    click.echo(f"next: gputui show {latest} {file} --verbose")
+
+
+def show_trace(
+    run: Run, found: ProfiledPass, said: Sequence[str], top: int | None, *, is_verbose: bool
+) -> None:
+    """Print one stored trace: the answer, the parts of a step, its operators and kernels."""
+    from gputui.cli.output import console
+
+    out = console()
+    page = Page(out)
+    case = run.cases[0]
+    page.line(sentence(found, case.device_name))
+    page.line()
+    summary = run.summary
+    where = case.device_name or "CPU"
+    steps = counted(found.steps, "step")
+    page.line(f"run {summary.short_id} ({summary.label}): trace, {where}, {steps}, {day(summary)}")
+    most = top if top is not None else 20 if is_verbose else 5
+    tables = [
+        category_table(found),
+        operator_table(found, out.width, most),
+        kernel_overview(found, out.width, most),
+    ]
+    for table in tables:
+        if table is not None and table.rows:
+            page.line()
+            page.table(table.headings, table.rows, table.numeric)
+    if said:
+        page.line()
+    for line in said:
+        page.line(line)
+    page.show()
+
+
+def compared_traces(
+    a: Sequence[str], b: Sequence[str], step_range: str, window: str | None
+) -> TraceDifference:
+    """How the steps of two sides of trace files differ."""
+    sides = [read_runs([Path(file) for file in side], "", step_range, window) for side in (a, b)]
+    return difference_of(*sides)
+
+
+def compared_stored_traces(a: str, b: str, trust: bool) -> TraceDifference:
+    """The same of two stored traces, each named by `F[@RUN]`."""
+    return difference_of([_stored(a, trust)], [_stored(b, trust)])
+
+
+def _stored(text: str, trust: bool) -> TraceRun:
+    path, selector = run_and_file(text, None)
+    with open_result(path, trust) as result:
+        run_id = find_run(result.summaries(), selector or "latest").run_id
+        run, passes = result.run(run_id), result.profiled(run_id)
+        return stored_run(run, passes[0], [event.message for event in result.events(run_id)])
+
+
+def write_difference(found: TraceDifference, form: str, output: Path | None) -> None:
+    """Print a difference, or write it to a file."""
+    if form not in ("text", "json"):
+        raise GputuiError(f"--format {form}: traces are compared as text or json", "--format json")
+    if form == "json":
+        text = json.dumps({"schema": 1, **difference_as_json(found)}, indent=1) + "\n"
+    elif output is None:
+        from gputui.cli.output import console
+
+        _draw(found, console())
+        return
+    else:
+        held = io.StringIO()
+        _draw(found, console_on(held, 120))
+        text = held.getvalue()
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    from gputui.services.support.atomic_write import write_whole
+
+    write_whole(output, text)
+
+
+def _draw(found: TraceDifference, out: Console) -> None:
+    page = Page(out)
+    for line in sentences(found):
+        page.line(line)
+    page.line()
+    for line in side_lines(found):
+        page.line(line)
+    for table in (parts_of(found), kernel_table(found, out.width)):
+        if table.rows:
+            page.line()
+            page.table(table.headings, table.rows, table.numeric)
+    for index, note in enumerate(notes(found)):
+        if not index:
+            page.line()
+        page.line(note)
+    page.show()
+
+
+@contextmanager
+def _bar(path: Path) -> Iterator[Callable[[int, int], object] | None]:
+    """What tells how far a file is read, on a terminal; None for a small file."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        size = 0
+    if size < _SHOWN_FROM_BYTES or not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=size, label=f"reading {path.name}", file=sys.stderr) as bar:
+        at = 0
+
+        def seen(done: int, _: int) -> None:
+            nonlocal at
+            bar.update(done - at)
+            at = done
+
+        yield seen

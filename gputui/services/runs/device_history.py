@@ -1,0 +1,118 @@
+"""What the sampler of a run in progress has read of each device: the newest values, and the run so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gputui.analysis.health import throttle_words
+from gputui.model.absent import Missing
+from gputui.model.telemetry import HOST, METRICS, Reading
+from gputui.store.journal_reader import TelemetryTail
+
+READING_HOLDS_S = 10.0
+"""Older values are not shown as those of now."""
+MOST_BINS = 240
+_LONGEST_GAP_S = 2.5
+"""A reading stands for the time since the one before, at most for this."""
+_CHARTED = frozenset(m.key for m in METRICS if m.code == "f") | {"memory_used_bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHistory:
+    """One device while a run measures."""
+
+    device: int
+    """Index of the GPU among the machine's GPUs; HOST for the host."""
+    now: Mapping[str, float | int]
+    """The newest value of each metric, none older than 10 s."""
+    bin_s: float
+    """Length of a bin in seconds."""
+    bins: Mapping[str, tuple[float | None, ...]]
+    """Means by metric since sampling began, oldest first; None where nothing was read."""
+    throttled: Mapping[str, float] = field(default_factory=dict)
+    """By reason, as `POWER-CAPPED`, the share of the sampled time; 0 to 1."""
+
+    @property
+    def is_host(self) -> bool:
+        return self.device == HOST
+
+    @property
+    def throttled_now(self) -> tuple[str, ...]:
+        return throttle_words(int(self.now.get("throttle_bits", 0)))
+
+
+class HistoryReader:
+    """Follows the telemetry of a run. For one thread."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._tail = TelemetryTail(run_dir)
+        self._began_ns: int | None = None
+        self._devices: dict[int, _Device] = {}
+
+    def poll(self, now_ns: int) -> tuple[DeviceHistory, ...] | Missing:
+        """Every device, the host first; `now_ns` is the monotonic time. Missing with the reason."""
+        readings = self._tail.poll()
+        if isinstance(readings, Missing):
+            return readings
+        for reading in readings:
+            if self._began_ns is None:
+                self._began_ns = reading.t_ns
+            self._devices.setdefault(reading.device, _Device(self._began_ns)).add(reading)
+        return tuple(self._devices[device].shown(device, now_ns) for device in sorted(self._devices))
+
+
+class _Device:
+    """Means in bins whose length doubles when there are too many."""
+
+    def __init__(self, began_ns: int) -> None:
+        self._began_ns = began_ns
+        self._bin_s = 1
+        self._sums: dict[str, list[tuple[float, int]]] = {}
+        """Sum and number of values of each bin."""
+        self._newest: dict[str, tuple[int, float | int]] = {}
+        self._last_ns: int | None = None
+        self._sampled_s = 0.0
+        self._throttled_s: dict[str, float] = {}
+
+    def add(self, reading: Reading) -> None:
+        place = max(reading.t_ns - self._began_ns, 0) // (self._bin_s * 10**9)
+        while place >= MOST_BINS:
+            self._bin_s *= 2
+            place //= 2
+            self._sums = {key: _halved(bins) for key, bins in self._sums.items()}
+        for key, value in reading.values.items():
+            self._newest[key] = reading.t_ns, value
+            if key in _CHARTED:
+                bins = self._sums.setdefault(key, [])
+                bins.extend([(0.0, 0)] * (place + 1 - len(bins)))
+                total, count = bins[place]
+                bins[place] = total + value, count + 1
+        if "throttle_bits" in reading.values:
+            since_ns = reading.t_ns if self._last_ns is None else self._last_ns
+            passed_s = min((reading.t_ns - since_ns) / 1e9, _LONGEST_GAP_S)
+            self._last_ns = reading.t_ns
+            self._sampled_s += passed_s
+            for word in throttle_words(int(reading.values["throttle_bits"])):
+                self._throttled_s[word] = self._throttled_s.get(word, 0.0) + passed_s
+
+    def shown(self, device: int, now_ns: int) -> DeviceHistory:
+        holds_ns = READING_HOLDS_S * 1e9
+        return DeviceHistory(
+            device,
+            {key: value for key, (t_ns, value) in self._newest.items() if now_ns - t_ns < holds_ns},
+            float(self._bin_s),
+            {
+                key: tuple([total / count if count else None for total, count in bins])
+                for key, bins in self._sums.items()
+            },
+            {word: s / self._sampled_s for word, s in self._throttled_s.items() if self._sampled_s},
+        )
+
+
+def _halved(bins: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Bins of twice the length."""
+    even = bins if len(bins) % 2 == 0 else [*bins, (0.0, 0)]
+    pairs = zip(even[::2], even[1::2], strict=True)
+    return [(a[0] + b[0], a[1] + b[1]) for a, b in pairs]

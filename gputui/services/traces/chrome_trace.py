@@ -1,0 +1,537 @@
+"""Reads a Chrome trace of torch.profiler, whatever its age and vendor, without holding the file in memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from io import BufferedReader
+from json.decoder import JSONDecodeError
+from pathlib import Path
+from typing import Any  # Any: JSON that is not yet checked
+
+from gputui.errors import GputuiError
+from gputui.worker.profiling.step_breakdown import TraceEvent
+
+MOST_BYTES = 64 * 2**30
+"""Of a decompressed trace; a compressed bomb ends here."""
+_CHUNK_BYTES = 4 * 2**20
+_LONGEST_EVENT = 64 * 2**20
+_LONGEST_NAME = 2000
+_LONGEST_SHAPES = 120
+_HEAD_CHARACTERS = 16 * 2**20
+_EVENTS_KEY = '"traceEvents"'
+_KINDS = {
+    "cpu_op": "op",
+    "Operator": "op",  # torch 1.8 to 1.12
+    "user_annotation": "range",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "Runtime": "runtime",
+    "xpu_runtime": "runtime",
+    "xpu_driver": "runtime",
+    "privateuse1_runtime": "runtime",
+    "privateuse1_driver": "runtime",
+    "mtia_runtime": "runtime",
+    "kernel": "kernel",
+    "concurrent_kernel": "kernel",
+    "Kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "Memcpy": "copy",
+    "gpu_memset": "memset",
+    "Memset": "memset",
+    "overhead": "overhead",
+}
+"""Categories of Kineto; others, such as a range's copy on the device's track, are ignored."""
+KINDS = ("op", "range", "runtime", "kernel", "copy", "memset", "overhead")
+_NUMBER_OF = {kind: number for number, kind in enumerate(KINDS)}
+_ON_HOST = ("op", "range", "runtime", "overhead")
+_OLD_RANGES = (
+    "ProfilerStep#",
+    "Optimizer.",
+    "enumerate(DataLoader)",
+    "DistributedDataParallel.forward",
+    "nccl:",
+)
+"""Ranges that old traces list among the operators."""
+_SCALARS = ("Scalar", "ScalarList", "")
+_Scan = Callable[[str, int], tuple[Any, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDevice:
+    """A device as the trace describes it."""
+
+    index: int
+    name: str
+    memory_bytes: int
+    compute_capability: str
+    """`9.0`; empty if unknown."""
+
+
+@dataclass
+class Trace:
+    """The events of a trace in columns, one entry each; times are nanoseconds since `base_ns`."""
+
+    base_ns: int = 0
+    """The earliest start, on the clock of the trace."""
+    epoch_ns: int = 0
+    """What that clock lacks to nanoseconds since 1970."""
+    kind: array[int] = field(default_factory=lambda: array("b"))
+    """Index into KINDS."""
+    name: array[int] = field(default_factory=lambda: array("i"))
+    """Index into `names`."""
+    start_ns: array[int] = field(default_factory=lambda: array("q"))
+    end_ns: array[int] = field(default_factory=lambda: array("q"))
+    thread: array[int] = field(default_factory=lambda: array("i"))
+    """Index into `threads`; 0 for a device."""
+    device: array[int] = field(default_factory=lambda: array("h"))
+    """Number of the device; -1 for the host."""
+    stream: array[int] = field(default_factory=lambda: array("q"))
+    correlation: array[int] = field(default_factory=lambda: array("q"))
+    operator: array[int] = field(default_factory=lambda: array("q"))
+    """The external id."""
+    inputs: array[int] = field(default_factory=lambda: array("i"))
+    """Index into `shapes`."""
+    names: list[str] = field(default_factory=list)
+    shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
+    """Shapes and types of inputs."""
+    threads: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
+    """Process and thread."""
+    devices: tuple[TraceDevice, ...] = ()
+    rank: int | None = None
+    ranks: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    """What the trace says of CUDA, HIP and the profiler."""
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    has_stacks: bool = False
+    read_bytes: int = 0
+    """Decompressed."""
+    damage: tuple[str, ...] = ()
+    """What was left out, one sentence each."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def event(self, index: int) -> TraceEvent:
+        """One event, as the partition takes it."""
+        kind = KINDS[self.kind[index]]
+        shapes, dtypes = self.shapes[self.inputs[index]]
+        external = self.operator[index]
+        return TraceEvent(
+            name=self.names[self.name[index]],
+            kind=kind,
+            start_ns=self.start_ns[index],
+            end_ns=self.end_ns[index],
+            thread=self.thread[index],
+            stream=self.stream[index],
+            correlation=self.correlation[index],
+            operator=0 if kind in ("op", "range") else external,
+            number=external if kind in ("op", "range") else 0,
+            shapes=shapes,
+            dtypes=dtypes,
+        )
+
+
+def read_trace(path: Path, seen: Callable[[int, int], object] | None = None) -> Trace:
+    """The events of a trace file, gzipped or not.
+
+    `seen` is called with the bytes of the file that were read and all there are. A file that ends in the
+    middle is read as far as it is whole. Raises GputuiError if it cannot be read or is no trace.
+    """
+    reading = _Reading(path)
+    try:
+        for event in _events_of(path, reading, seen):
+            reading.take(event)
+    except OSError as error:
+        raise GputuiError(
+            f"{path} cannot be read: {error.strerror or error}", "check its path and rights"
+        ) from error
+    return reading.finished()
+
+
+class _Reading:
+    """A trace being read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trace = Trace()
+        self.head: dict[str, Any] = {}
+        self.damage: list[str] = []
+        self._name: dict[str, int] = {}
+        self._thread: dict[tuple[str, str], int] = {("", ""): 0}
+        self._shape: dict[tuple[str, str], int] = {("", ""): 0}
+        self._dropped: dict[str, int] = {}
+        self._lines = 0
+
+    def take(self, event: Any) -> None:  # Any: JSON
+        self._lines += 1
+        if not isinstance(event, dict):
+            self._drop("is not an object")
+            return
+        if event.get("ph") == "i":
+            self._instant(event)
+            return
+        if event.get("ph") != "X":
+            return
+        category = event.get("cat")
+        kind = _KINDS.get(category) if isinstance(category, str) else None
+        if kind is None:
+            if category == "python_function":
+                self.trace.has_stacks = True
+            return
+        name = event.get("name")
+        start_ns, length_ns = _ns(event.get("ts")), _ns(event.get("dur", 0))
+        if not isinstance(name, str) or start_ns is None or length_ns is None:
+            self._drop("lacks a name or a time")
+            return
+        if length_ns < 0:
+            self._drop("has a negative duration")
+            return
+        if kind == "op" and category == "Operator" and name.startswith(_OLD_RANGES):
+            kind = "range"
+        arguments = event.get("args")
+        self._append(event, kind, name, start_ns, length_ns, arguments if isinstance(arguments, dict) else {})
+
+    def _append(
+        self,
+        event: dict[str, Any],
+        kind: str,
+        name: str,
+        start_ns: int,
+        length_ns: int,
+        arguments: dict[str, Any],
+    ) -> None:
+        trace = self.trace
+        on_host = kind in _ON_HOST
+        trace.kind.append(_NUMBER_OF[kind])
+        number = self._name.get(name)
+        if number is None:
+            number = self._name[name] = len(trace.names)
+            trace.names.append(name[:_LONGEST_NAME])
+        trace.name.append(number)
+        trace.start_ns.append(start_ns)
+        trace.end_ns.append(start_ns + length_ns)
+        if on_host:
+            key = (str(event.get("pid")), str(event.get("tid")))
+            thread = self._thread.get(key)
+            if thread is None:
+                thread = self._thread[key] = len(trace.threads)
+                trace.threads.append(key)
+            trace.thread.append(thread)
+            trace.device.append(-1)
+            trace.stream.append(0)
+        else:
+            trace.thread.append(0)
+            trace.device.append(_small(arguments.get("device", event.get("pid"))))
+            trace.stream.append(_whole(arguments.get("stream")))
+        trace.correlation.append(
+            0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
+        )
+        trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
+        trace.inputs.append(self._inputs(arguments) if kind == "op" else 0)
+
+    def _inputs(self, arguments: dict[str, Any]) -> int:
+        dims = arguments.get("Input Dims", arguments.get("Input dims"))
+        types = arguments.get("Input type")
+        if not isinstance(dims, list) or not isinstance(types, list):
+            return 0
+        kept = [
+            (d, t)
+            for d, t in zip(dims, types, strict=False)
+            if isinstance(d, list) and d and t not in _SCALARS
+        ]
+        key = (
+            ",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES],
+            ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
+                :_LONGEST_SHAPES
+            ],
+        )
+        number = self._shape.get(key)
+        if number is None:
+            number = self._shape[key] = len(self.trace.shapes)
+            self.trace.shapes.append(key)
+        return number
+
+    def _instant(self, event: dict[str, Any]) -> None:
+        """An allocation on a device: the most that was allocated and reserved."""
+        arguments = event.get("args")
+        if event.get("name") != "[memory]" or not isinstance(arguments, dict):
+            return
+        if _whole(arguments.get("Device Type")) == 0:
+            return  # of the host
+        allocated, reserved = (
+            _whole(arguments.get("Total Allocated")),
+            _whole(arguments.get("Total Reserved")),
+        )
+        trace = self.trace
+        trace.peak_allocated_bytes = max(trace.peak_allocated_bytes or 0, allocated)
+        trace.peak_reserved_bytes = max(trace.peak_reserved_bytes or 0, reserved)
+
+    def _drop(self, why: str) -> None:
+        self._dropped[why] = self._dropped.get(why, 0) + 1
+
+    def finished(self) -> Trace:
+        """The trace with what its head says. Raises GputuiError if it holds no event at all."""
+        trace = self.trace
+        if not trace.kind:
+            what = "it holds no events" if not self._lines else "none of its events is of torch.profiler"
+            raise GputuiError(
+                f"{self.path} is not a trace of torch.profiler: {what}",
+                "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
+            )
+        trace.base_ns = min(trace.start_ns)
+        for column in (trace.start_ns, trace.end_ns):
+            for index, t_ns in enumerate(column):
+                column[index] = t_ns - trace.base_ns
+        self._take_head()
+        for why, count in self._dropped.items():
+            self.damage.append(
+                f"{count} {'events' if count > 1 else 'event'} left out: {'each ' if count > 1 else ''}{why}"
+            )
+        trace.damage = tuple(self.damage)
+        return trace
+
+    def _take_head(self) -> None:
+        trace, head = self.trace, self.head
+        described = head.get("deviceProperties")
+        if isinstance(described, list):
+            trace.devices = tuple(_device(one) for one in described if isinstance(one, dict))
+        distributed = head.get("distributedInfo")
+        if isinstance(distributed, dict):
+            rank, ranks = distributed.get("rank"), distributed.get("world_size")
+            trace.rank = rank if isinstance(rank, int) else None
+            trace.ranks = ranks if isinstance(ranks, int) else None
+        epoch_ns = head.get("baseTimeNanoseconds")
+        trace.epoch_ns = epoch_ns if isinstance(epoch_ns, int) and 0 < epoch_ns < 2**62 else 0
+        trace.versions = {
+            key: str(head[key])
+            for key in (
+                "cuda_runtime_version",
+                "cuda_driver_version",
+                "hip_runtime_version",
+                "hip_driver_version",
+            )
+            if isinstance(head.get(key), int)
+        }
+
+
+def _device(described: dict[str, Any]) -> TraceDevice:
+    major, minor = described.get("computeMajor"), described.get("computeMinor")
+    is_known = isinstance(major, int) and isinstance(minor, int)
+    return TraceDevice(
+        index=_small(described.get("id")),
+        name=str(described.get("name") or ""),
+        memory_bytes=_whole(described.get("totalGlobalMem")),
+        compute_capability=f"{major}.{minor}" if is_known else "",
+    )
+
+
+def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object] | None) -> Iterator[Any]:
+    """Each entry of `traceEvents`, and the rest of the document into `reading.head`."""
+    scan: _Scan = json.JSONDecoder(parse_float=str, strict=False).raw_decode
+    text = _Text(path, reading, seen)
+    if not text.more():
+        raise GputuiError(f"{path} is empty", "name a trace written by export_chrome_trace")
+    at = text.past_space(0)
+    opening = text.buffer[at : at + 1]
+    if opening == "[":
+        at += 1
+    elif opening == "{":
+        at = _head(path, text, at, scan, reading)
+    else:
+        raise GputuiError(
+            f"{path} is not JSON: it begins with {text.buffer[at : at + 20]!r}",
+            "name a trace written by export_chrome_trace: .json, or .json.gz",
+        )
+    count = 0
+    while True:
+        at = text.past_space(at, ",")
+        if text.buffer[at : at + 1] == "]":
+            _tail(text, at + 1, scan, reading)
+            return
+        found = text.scanned(scan, at)
+        if found is None:
+            if text.broken_at is not None:
+                raise GputuiError(
+                    f"{path} is not JSON: event {count + 1} cannot be read, near byte {text.broken_at:,}",
+                    "export the trace once more",
+                )
+            reading.damage.append(
+                f"the file ends in the middle of an event, after {count:,} entries: what follows is missing"
+                if text.cut_reason == ""
+                else f"{text.cut_reason}, after {count:,} entries: what follows is missing"
+            )
+            return
+        event, at = found
+        count += 1
+        yield event
+        at = text.forgotten(at)
+
+
+def _head(path: Path, text: _Text, at: int, scan: _Scan, reading: _Reading) -> int:
+    """The members before `traceEvents`; returns the place of its first entry."""
+    at = text.past_space(at + 1)
+    while text.buffer[at : at + 1] not in ("}", ""):
+        key = text.scanned(scan, at)
+        if key is None or not isinstance(key[0], str):
+            raise GputuiError(
+                f"{path} is not JSON: it cannot be read near its start", "export the trace once more"
+            )
+        at = text.past_space(key[1], ":")
+        if key[0] == "traceEvents" and text.buffer[at : at + 1] == "[":
+            return at + 1
+        value = text.scanned(scan, at)
+        if value is None:
+            raise GputuiError(
+                f"{path} is not a trace: it ends before its events begin", "export the trace once more"
+            )
+        reading.head[key[0]] = value[0]
+        at = text.past_space(text.forgotten(value[1]), ",")
+    raise GputuiError(
+        f"{path} is not a trace of torch.profiler: it has no traceEvents",
+        "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
+    )
+
+
+def _tail(text: _Text, at: int, scan: _Scan, reading: _Reading) -> None:
+    """The members after `traceEvents`; whatever cannot be read there is not needed."""
+    while True:
+        at = text.past_space(at, ",")
+        key = text.scanned(scan, at) if text.buffer[at : at + 1] == '"' else None
+        if key is None:
+            return
+        value = text.scanned(scan, text.past_space(key[1], ":"))
+        if value is None:
+            return
+        reading.head[str(key[0])] = value[0]
+        at = text.forgotten(value[1])
+
+
+class _Text:
+    """The characters of a file from the first that is still needed, more on demand."""
+
+    def __init__(self, path: Path, reading: _Reading, seen: Callable[[int, int], object] | None) -> None:
+        self.buffer = ""
+        self.broken_at: int | None = None
+        """Where the JSON cannot be read although there is more of it."""
+        self.cut_reason = ""
+        self._path = path
+        self._reading = reading
+        self._seen = seen
+        self._file = path.open("rb")
+        self._size = path.stat().st_size
+        is_gzip = self._file.peek(2)[:2] == b"\x1f\x8b"
+        self._source: gzip.GzipFile | BufferedReader = (
+            gzip.GzipFile(fileobj=self._file) if is_gzip else self._file
+        )
+        self._rest = b""
+        self._is_over = False
+
+    def more(self) -> bool:
+        """Read on; whether there was anything."""
+        if self._is_over:
+            return False
+        try:
+            raw = self._source.read(_CHUNK_BYTES)
+        except EOFError:
+            raw, self.cut_reason = b"", "the compressed file is cut"
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raw, self.cut_reason = b"", f"the compressed file is damaged ({error})"
+        self._reading.trace.read_bytes += len(raw)
+        if self._reading.trace.read_bytes > MOST_BYTES:
+            raise GputuiError(
+                f"{self._path} holds more than {MOST_BYTES // 2**30} GiB when decompressed",
+                "record fewer steps, or without stacks",
+            )
+        if self._seen is not None:
+            self._seen(self._file.tell(), self._size)
+        if not raw:
+            self._is_over = True
+            self._source.close()
+            self._file.close()
+            return False
+        raw = self._rest + raw
+        whole = _whole_characters(raw)
+        self._rest = raw[whole:]
+        self.buffer += raw[:whole].decode("utf-8", "replace")
+        return True
+
+    def past_space(self, at: int, also: str = "") -> int:
+        """The place of the first character from `at` on that is neither space nor in `also`."""
+        while True:
+            buffer, end = self.buffer, len(self.buffer)
+            while at < end and (buffer[at] in " \t\r\n\ufeff" or buffer[at] in also):
+                at += 1
+            if at < end or not self.more():
+                return at
+
+    def scanned(self, scan: _Scan, at: int) -> tuple[Any, int] | None:
+        """The value at `at` and the place behind it; None if it is not whole."""
+        while True:
+            try:
+                found = scan(self.buffer, at)
+            except (StopIteration, JSONDecodeError, RecursionError):
+                found = None
+            if found is not None and (found[1] < len(self.buffer) or self._is_over):
+                return found
+            if len(self.buffer) - at > _LONGEST_EVENT:
+                self.broken_at = self._reading.trace.read_bytes - (len(self.buffer) - at)
+                return None
+            if not self.more():
+                return found
+
+    def forgotten(self, at: int) -> int:
+        """Drop what lies before `at`, now and then; the new place of `at`."""
+        if at < _CHUNK_BYTES:
+            return at
+        self.buffer = self.buffer[at:]
+        return 0
+
+
+def _whole_characters(raw: bytes) -> int:
+    """How many bytes at the front hold whole characters of UTF-8."""
+    for back in range(1, min(4, len(raw)) + 1):
+        byte = raw[-back]
+        if byte >= 0xC0:
+            needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
+            return len(raw) if back >= needed else len(raw) - back
+        if byte < 0x80:
+            break
+    return len(raw)
+
+
+def _ns(microseconds: object) -> int | None:
+    """Microseconds, as Kineto writes them, in nanoseconds; None for anything else.
+
+    A float has no room for nanoseconds since 1970, so the digits are read as they stand.
+    """
+    if isinstance(microseconds, int):
+        return microseconds * 1000
+    if not isinstance(microseconds, str):
+        return None
+    whole, _, part = microseconds.partition(".")
+    try:
+        if len(part) <= 3 and "e" not in part and "E" not in whole:
+            sign = -1 if whole.startswith("-") else 1
+            return int(whole) * 1000 + sign * int((part + "000")[:3])
+        return int((Decimal(microseconds) * 1000).to_integral_value())
+    except (ValueError, InvalidOperation, OverflowError):
+        return None
+
+
+def _whole(value: object) -> int:
+    """A number as a whole one that a column can hold; 0 for anything else."""
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
+    return value if isinstance(value, int) and -(2**62) < value < 2**62 else 0
+
+
+def _small(value: object) -> int:
+    number = _whole(value)
+    return number if -1 <= number < 2**15 else -1

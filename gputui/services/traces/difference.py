@@ -1,0 +1,275 @@
+"""How the steps of two traces differ: described exactly for these traces, and judged where a side has
+several."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference
+from gputui.analysis.judgement import RATE, Judgement, judgements
+from gputui.analysis.priors import LAUNCH_SD
+from gputui.analysis.verdict import compare_launches
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.units import (
+    format_change,
+    format_change_interval,
+    format_percent,
+    format_seconds,
+)
+from gputui.services.compare.tables import TextTable
+from gputui.services.compare.why import part_name, signed
+from gputui.services.compare.why_text import part_table, time_text
+from gputui.services.traces.imported import TraceRun
+from gputui.services.traces.window import described
+
+JUDGED_FROM = 2
+"""Traces a side: steps of one process say nothing about how processes vary."""
+_LEAST_SHARE = 0.2
+"""Of all that moved: a part with less is not named in the first sentence."""
+_KERNELS_SHOWN = 10
+_FIGURES_WIDTH = 48
+"""Columns that the figures of a row of kernels take at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDifference:
+    """One kernel of the device, or one kind of copy, on both sides."""
+
+    name: str
+    time_a_ns: int
+    """Per step, as the others."""
+    time_b_ns: int
+    calls_a: float
+    calls_b: float
+
+    @property
+    def difference_ns(self) -> int:
+        """B less A."""
+        return self.time_b_ns - self.time_a_ns
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDifference:
+    """Two sides, each of one trace or of several."""
+
+    a: tuple[TraceRun, ...]
+    b: tuple[TraceRun, ...]
+    attribution: Attribution
+    """Of the first trace of each side."""
+    kernels: tuple[KernelDifference, ...]
+    """Largest difference first."""
+    judgement: Judgement | Missing
+    """Of the time of a step; Missing if a side has fewer than JUDGED_FROM traces."""
+
+
+def difference_of(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> TraceDifference:
+    """Describe how the first traces differ, and judge the sides if both have several.
+
+    Raises GputuiError if a trace is given twice.
+    """
+    digests = Counter(run.digest for run in (*a, *b) if run.digest)
+    twice = next((run for run in (*a, *b) if digests[run.digest] > 1 and len(a) + len(b) > 2), None)
+    if twice is not None:
+        raise GputuiError(f"{twice.path} is given twice", "name each trace once: its steps count once")
+    first = [ProfiledSide(side[0].found, _step_ns(side[0]), bool(side[0].device)) for side in (a, b)]
+    return TraceDifference(
+        tuple(a), tuple(b), divide_difference(*first), _kernels(a[0], b[0]), _judgement(a, b)
+    )
+
+
+def _step_ns(run: TraceRun) -> int:
+    return round(Fraction(run.found.window_ns, run.found.steps))
+
+
+def _judgement(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> Judgement | Missing:
+    if min(len(a), len(b)) < JUDGED_FROM:
+        return Missing("one trace a side: steps of one process do not show how processes vary")
+    unmarked = next((run.name for run in (*a, *b) if not run.window.has_steps), None)
+    if unmarked is not None:
+        return Missing(f"{unmarked} has no marks of steps")
+    launches = [
+        [[(end - start) * 1e-9 for start, end in run.window.steps_ns] for run in side] for side in (a, b)
+    ]
+    sds = [LAUNCH_SD["gpu" if side[0].device else "cpu", "training"] for side in (a, b)]
+    estimate = compare_launches(*launches, prior_sd_a=sds[0], prior_sd_b=sds[1])
+    return judgements(RATE, [estimate])[0]
+
+
+def _kernels(a: TraceRun, b: TraceRun) -> tuple[KernelDifference, ...]:
+    sums: list[tuple[Counter[str], Counter[str]]] = []
+    for run in (a, b):
+        times, calls = Counter[str](), Counter[str]()
+        for kernel in run.found.kernels:
+            times[kernel.name] += kernel.time_ns
+            calls[kernel.name] += kernel.calls
+        sums.append((times, calls))
+    (times_a, calls_a), (times_b, calls_b) = sums
+    found = [
+        KernelDifference(
+            name,
+            times_a[name] // a.found.steps,
+            times_b[name] // b.found.steps,
+            calls_a[name] / a.found.steps,
+            calls_b[name] / b.found.steps,
+        )
+        for name in {**times_a, **times_b}
+    ]
+    return tuple(sorted(found, key=lambda k: (-abs(k.difference_ns), k.name)))
+
+
+def sentences(found: TraceDifference) -> tuple[str, ...]:
+    """The answer, and how far it goes.
+
+    `b's steps take 26.5 ms less than a's (128 vs 155 ms, 6 and 6 steps): waiting for the loader -30.8 ms, all
+    else +4.3 ms.`
+    """
+    attribution = found.attribution
+    a, b = found.a[0], found.b[0]
+    on_a, on_b = (format_seconds(ns * 1e-9) for ns in (attribution.step_a_ns, attribution.step_b_ns))
+    ns = attribution.difference_ns
+    whole = "steps" if a.window.has_steps and b.window.has_steps else "window"
+    amount = f"{format_seconds(abs(ns) * 1e-9)} {'less' if ns < 0 else 'more'}" if ns else "as long"
+    take = "take" if whole == "steps" else "takes"
+    times = f"{on_b.removesuffix(on_a.partition(' ')[2]).strip()} vs {on_a}"
+    steps = f", {a.found.steps} and {b.found.steps} steps" if whole == "steps" else ""
+    first = f"b's {whole} {take} {amount} {'than' if ns else 'as'} a's ({times}{steps})"
+    named = _named(attribution)
+    if named:
+        rest_ns = ns - sum(part_ns for _, part_ns in named)
+        parts = [f"{name} {signed(part_ns)}" for name, part_ns in named]
+        first += f": {', '.join(parts)}, all else {signed(rest_ns)}"
+    return (f"{first}.", _how_sure(found))
+
+
+def _named(attribution: Attribution) -> list[tuple[str, int]]:
+    moved = sum(abs(part.difference_ns) for part in attribution.parts)
+    return [
+        (part_name(part), part.difference_ns)
+        for part in attribution.parts[:3]
+        if moved and abs(part.difference_ns) >= _LEAST_SHARE * moved
+    ]
+
+
+def _how_sure(found: TraceDifference) -> str:
+    if isinstance(found.judgement, Missing):
+        return (
+            "This describes two traces and judges nothing: for a verdict, give several of each program,"
+            " --a X1 X2 X3 --b Y1 Y2 Y3."
+        )
+    estimate = found.judgement.estimate
+    if isinstance(estimate, Missing):
+        return f"Not judged: {estimate.reason}."
+    sides = f"{len(found.a)} and {len(found.b)} traces"
+    interval = format_change_interval(estimate.low, estimate.high, estimate.ratio)
+    if not found.judgement.is_decided:
+        return f"Over {sides}: can't tell which does more steps a second ({interval} %)."
+    if found.judgement.word == "same":
+        return f"Over {sides}: both do as many steps a second ({interval} %)."
+    return f"Over {sides}: b does {format_change(estimate.ratio)} steps a second ({interval})."
+
+
+def side_lines(found: TraceDifference) -> list[str]:
+    """A line for each trace: what it is of, its steps, how busy the device was."""
+    lines = []
+    for letter, side in (("a", found.a), ("b", found.b)):
+        for run in side:
+            busy_ns = sum(s.time_ns for s in run.found.slices if s.time_class != "idle")
+            where = run.device or "CPU"
+            busy = f"busy {format_percent(busy_ns / run.found.window_ns)}"
+            lines.append(f"{letter}  {run.name}: {where}, {described(run.window)}, {busy}")
+    return lines
+
+
+def notes(found: TraceDifference) -> list[str]:
+    """What to know of each trace before believing it."""
+    return [f"{run.name}: {note}" for run in (*found.a, *found.b) for note in run.notes]
+
+
+def parts_of(found: TraceDifference) -> TextTable:
+    """The parts of a step on both sides; they sum to it."""
+    return part_table(found.attribution, with_peak=False)
+
+
+def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_SHOWN) -> TextTable:
+    """The kernels that differ most, in a table at most `width` columns wide."""
+    rows = [
+        (
+            short_kernel(kernel.name, max(20, width - _FIGURES_WIDTH)),
+            time_text(kernel.time_a_ns),
+            time_text(kernel.time_b_ns),
+            signed(kernel.difference_ns),
+            f"{kernel.calls_a:.3g}",
+            f"{kernel.calls_b:.3g}",
+        )
+        for kernel in found.kernels[:most]
+    ]
+    return TextTable(
+        ("kernel, per step", "a", "b", "b - a", "calls a", "calls b"), tuple(rows), (1, 2, 3, 4, 5)
+    )
+
+
+def short_kernel(name: str, width: int = 60) -> str:
+    """The name of a kernel without its return type and arguments, cut in the middle where it is too long."""
+    bare = name.removeprefix("void ").partition("(")[0] if not name.startswith("(") else name
+    bare = bare or name
+    if len(bare) <= width:
+        return bare
+    return f"{bare[: width // 2 - 1]}…{bare[-(width // 2) :]}"
+
+
+def as_json(found: TraceDifference) -> Mapping[str, object]:
+    """All of it, in nanoseconds a step."""
+    judgement = found.judgement
+    estimate = None if isinstance(judgement, Missing) else judgement.estimate
+    return {
+        "headline": list(sentences(found)),
+        "sides": {
+            letter: [
+                {
+                    "name": run.name,
+                    "device": run.device or None,
+                    "rank": run.rank,
+                    "steps": run.found.steps,
+                    "steps_found_by": run.window.found_by,
+                    "window_ns": run.found.window_ns,
+                    "unmatched_ns": run.found.unmatched_ns,
+                    "notes": list(run.notes),
+                }
+                for run in side
+            ]
+            for letter, side in (("a", found.a), ("b", found.b))
+        },
+        "step_a_ns": found.attribution.step_a_ns,
+        "step_b_ns": found.attribution.step_b_ns,
+        "parts": [
+            {
+                "part": part.category,
+                "time_a_ns": part.time_a_ns,
+                "time_b_ns": part.time_b_ns,
+                "difference_ns": part.difference_ns,
+                "phases": dict(part.phases),
+            }
+            for part in found.attribution.parts
+        ],
+        "kernels": [
+            {
+                "name": kernel.name,
+                "time_a_ns": kernel.time_a_ns,
+                "time_b_ns": kernel.time_b_ns,
+                "calls_a": kernel.calls_a,
+                "calls_b": kernel.calls_b,
+            }
+            for kernel in found.kernels
+        ],
+        "judgement": {
+            "word": None if isinstance(judgement, Missing) else judgement.word,
+            "reason": judgement.reason,
+            "ratio": None if estimate is None or isinstance(estimate, Missing) else estimate.ratio,
+            "low": None if estimate is None or isinstance(estimate, Missing) else estimate.low,
+            "high": None if estimate is None or isinstance(estimate, Missing) else estimate.high,
+        },
+    }

@@ -1,0 +1,322 @@
+"""A trace as a run: what `gputui import` stores, and what a comparison of traces reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case, program_case
+from gputui.model.journal import (
+    JOURNAL_SCHEMA,
+    CasePlanned,
+    Event,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    MachineFound,
+    RunEnd,
+    RunStart,
+)
+from gputui.model.machine import Cpu, Gpu, Machine, Memory
+from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
+from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
+from gputui.model.result import Run
+from gputui.model.units import format_percent
+from gputui.services.traces.chrome_trace import Trace, read_trace
+from gputui.services.traces.window import (
+    WHOLE,
+    Window,
+    description_of,
+    device_name,
+    device_of,
+    partition_of,
+    window_of,
+)
+from gputui.store.journal_reader import JournalContents
+from gputui.version import __version__
+from gputui.worker.profiling.op_categories import category_of_kernel
+from gputui.worker.profiling.step_breakdown import Partition
+
+NOT_TIMED = "a trace has no timed steps, so it has no rate"
+_UNKNOWN = Missing("the trace does not say")
+_EARLIEST_US = 1_000_000_000_000_000
+"""September 2001: a clock that shows less does not count from 1970."""
+_UNMARKED = "steps are not marked"
+_UNMATCHED_SHOWN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRun:
+    """One trace, read and divided."""
+
+    path: Path
+    name: str
+    """The label, else the file's name without its endings."""
+    device: str
+    """Empty for a trace of the CPU alone."""
+    memory_bytes: int
+    """Of the device; 0 if unknown."""
+    compute_capability: str
+    """Empty if unknown."""
+    rank: int | None
+    window: Window
+    found: ProfiledPass
+    collectives: tuple[tuple[str, int], ...]
+    """Name and nanoseconds of each piece of communication within the window, in order of time."""
+    notes: tuple[str, ...]
+    """What a reader must know before believing it, one sentence each."""
+    started_utc_us: int
+    digest: bytes
+    read_bytes: int
+
+
+def read_run(
+    path: Path,
+    label: str = "",
+    step_range: str = "",
+    window_s: tuple[float, float] | None = None,
+    seen: Callable[[int, int], object] | None = None,
+) -> TraceRun:
+    """Read a trace and divide the window of its steps.
+
+    Raises GputuiError if it cannot be read, or has neither operators nor work of a device.
+    """
+    trace = read_trace(path, seen)
+    window = window_of(trace, step_range, window_s)
+    device = device_of(trace)
+    described = description_of(trace, device)
+    found = partition_of(trace, window, device)
+    if not found.rows:
+        raise GputuiError(
+            f"{path}: no operator and no work of a device lies in {window.found_by}",
+            "take another --window, or record with activities CPU and CUDA",
+        )
+    return TraceRun(
+        path=path,
+        name=label or stem(path),
+        device=device_name(trace, device),
+        memory_bytes=0 if described is None else described.memory_bytes,
+        compute_capability="" if described is None else described.compute_capability,
+        rank=trace.rank if (trace.ranks or 1) > 1 else None,
+        window=window,
+        found=_pass(trace, window, found),
+        collectives=_collectives(trace, window, device),
+        notes=(*trace.damage, *_notes(trace, window, device, found)),
+        started_utc_us=_started_us(trace),
+        digest=_digest(path),
+        read_bytes=trace.read_bytes,
+    )
+
+
+def stored_run(run: Run, found: ProfiledPass, notes: Sequence[str]) -> TraceRun:
+    """A stored trace, as far as a result file holds it: not how long each of its steps took."""
+    length_ns = round(found.window_ns / found.steps)
+    steps_ns = tuple((index * length_ns, (index + 1) * length_ns) for index in range(found.steps))
+    machine = run.summary.machine
+    return TraceRun(
+        path=Path(),
+        name=run.summary.label,
+        device=machine.gpus[0].name if machine.gpus else "",
+        memory_bytes=0,
+        compute_capability="",
+        rank=None,
+        window=Window(
+            0,
+            found.window_ns,
+            steps_ns,
+            0,
+            WHOLE if any(note.startswith(_UNMARKED) for note in notes) else "the result file",
+        ),
+        found=found,
+        collectives=(),
+        notes=tuple(notes),
+        started_utc_us=run.summary.started_utc_us,
+        digest=b"",
+        read_bytes=0,
+    )
+
+
+def stem(path: Path) -> str:
+    """`step3` of `step3.pt.trace.json.gz`."""
+    name = path.name
+    for ending in (".gz", ".json", ".trace", ".pt"):
+        name = name.removesuffix(ending)
+    return name or path.name
+
+
+def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
+    peak = trace.peak_allocated_bytes
+    reserved: int | Missing = trace.peak_reserved_bytes or Missing("the trace does not say")
+    return ProfiledPass(
+        launch_id=0,
+        case_id=0,
+        is_valid=True,
+        reason="",
+        steps=len(window.steps_ns),
+        window_ns=found.window_ns,
+        events=len(trace),
+        event_cost_ns=0,
+        unmatched_ns=found.unmatched_ns,
+        operators=tuple(
+            Operator(
+                r.phase,
+                r.category,
+                r.operator,
+                r.shapes,
+                r.dtypes,
+                r.calls,
+                r.events,
+                r.time_ns,
+                r.cpu_ns,
+                r.kernels,
+            )
+            for r in found.rows
+        ),
+        slices=tuple(TimeSlice(s.phase, s.time_class, s.cause, s.time_ns) for s in found.slices),
+        kernels=tuple(
+            Kernel(k.name, k.time_class, k.operator, k.calls, k.time_ns, k.longest_ns) for k in found.kernels
+        ),
+        memory=() if peak is None else (MemoryPoint("peak", 0, 0, 0, 0, 0, peak, reserved),),
+        memory_reason="" if peak is not None else "the trace was recorded without profile_memory",
+        trace_bytes=0,
+    )
+
+
+def _collectives(trace: Trace, window: Window, device: int | None) -> tuple[tuple[str, int], ...]:
+    if (trace.ranks or 1) < 2:
+        return ()
+    names = {n for n, name in enumerate(trace.names) if category_of_kernel(name) == "communication"}
+    found = [
+        (trace.start_ns[i], trace.names[trace.name[i]], trace.end_ns[i] - trace.start_ns[i])
+        for i in range(len(trace))
+        if trace.device[i] >= 0
+        and trace.device[i] == device
+        and trace.name[i] in names
+        and window.start_ns <= trace.start_ns[i] < window.end_ns
+    ]
+    return tuple((name, ns) for _, name, ns in sorted(found))
+
+
+def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -> Iterator[str]:
+    if not window.has_steps:
+        yield f"{_UNMARKED}: all figures are of {window.found_by}"
+    busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
+    if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
+        share = format_percent(found.unmatched_ns / busy_ns)
+        yield f"{share} of device time was launched outside of the trace: its operators are unknown"
+    if found.stand_in_ns > _UNMATCHED_SHOWN * busy_ns:
+        share = format_percent(found.stand_in_ns / busy_ns)
+        yield (
+            f"{share} of device time was launched by graphs or outside of operators: told apart by the names"
+            " of kernels"
+        )
+    others = {trace.device[i] for i in range(len(trace)) if trace.device[i] >= 0} - {device}
+    if others:
+        yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
+
+
+def _started_us(trace: Trace) -> int:
+    """When it was recorded; 0 if its clock does not tell."""
+    own_us = trace.base_ns // 1000
+    started_us = own_us if own_us > _EARLIEST_US else own_us + trace.epoch_ns // 1000
+    return started_us if started_us > _EARLIEST_US else 0
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def run_id_of(run: TraceRun) -> str:
+    """A UUIDv7 of the time and content of the trace, equal each time it is imported with the same window."""
+    window = f"{run.window.start_ns}:{run.window.end_ns}:{run.window.found_by}".encode()
+    content = int.from_bytes(hashlib.sha256(run.digest + window).digest()[:10], "big")
+    number = (run.started_utc_us // 1000) << 80 | content
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    digits = f"{number:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def case_of(run: TraceRun) -> Case:
+    """The case that stands for the program of a trace: of one name, steps are the same work."""
+    return program_case(
+        f"{TRACE_PROFILE}:{run.name}",
+        1,
+        is_whole=False,
+        device_class="gpu" if run.device else "cpu",
+        unit="step",
+        units=1.0,
+        workload_class="training",
+    )
+
+
+def _machine(run: TraceRun) -> Machine:
+    """The box as far as the trace describes it."""
+    gpu = Gpu(
+        index=0,
+        gpu_id="",
+        name=run.device,
+        vendor="",
+        memory_bytes=run.memory_bytes or _UNKNOWN,
+        power_limit_w=_UNKNOWN,
+        power_default_limit_w=_UNKNOWN,
+        compute_capability=run.compute_capability or _UNKNOWN,
+        pcie_generation_max=_UNKNOWN,
+        pcie_width_max=_UNKNOWN,
+        pcie_width=_UNKNOWN,
+        ecc_enabled=_UNKNOWN,
+        mig_enabled=_UNKNOWN,
+    )
+    return Machine(
+        machine_id="",
+        cpu=Cpu(_UNKNOWN, _UNKNOWN, _UNKNOWN, 0, 0.0, 0, "", _UNKNOWN, ()),
+        memory=Memory(0, 0, "", _UNKNOWN),
+        gpus=(gpu,) if run.device else (),
+        gpus_absent="" if run.device else "the trace is of a CPU alone",
+        layers=(),
+        instance_type=_UNKNOWN,
+        region=_UNKNOWN,
+        os_name=_UNKNOWN,
+        kernel=_UNKNOWN,
+        libc=_UNKNOWN,
+        driver_version=_UNKNOWN,
+        cuda_driver_version=_UNKNOWN,
+    )
+
+
+def contents_of(run: TraceRun) -> JournalContents:
+    """The trace as the journal of a run with one profiled case, which was never timed."""
+    start = RunStart(
+        schema=JOURNAL_SCHEMA,
+        run_id=run_id_of(run),
+        started_utc_us=run.started_utc_us,
+        started_ns=0,
+        utc_offset_min=0,
+        gputui_version=__version__,
+        profile=TRACE_PROFILE,
+        profile_version=1,
+        seed=0,
+        replicates=1,
+        budget_s=0.0,
+        label=run.name,
+        price=None,
+    )
+    length_ns = run.window.end_ns
+    lines: tuple[Line, ...] = (
+        start,
+        MachineFound(_machine(run)),
+        CasePlanned(
+            PlannedCase(0, case_of(run), "skipped", NOT_TIMED), 0 if run.device else None, run.device
+        ),
+        LaunchStart(0, 0, (0,), 0, None, 0, PROFILED),
+        run.found,
+        *(Event("info", note, 0) for note in run.notes),
+        LaunchEnd(0, "ok", "", 0, "", length_ns),
+        RunEnd("finished", "", run.started_utc_us + length_ns // 1000, length_ns),
+    )
+    return JournalContents(start, lines, ())

@@ -1,0 +1,95 @@
+"""One trace in words: how long a step takes, how busy the device is, and what it waits for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gputui.model.profiled import IDLE, ProfiledPass
+from gputui.model.units import counted, format_percent, format_seconds
+from gputui.services.compare.tables import TextTable
+from gputui.services.compare.why import CATEGORY_WORDS
+from gputui.services.compare.why_text import time_text
+from gputui.services.traces.difference import short_kernel
+
+_LEAST_SHARE = 0.01
+_FIGURES_WIDTH = 50
+
+
+def sentence(found: ProfiledPass, device: str) -> str:
+    """`A step takes 222 ms: the GPU is busy 24 % of it, and waits mostly for dispatch gaps (60 %).`"""
+    length = format_seconds(found.window_ns / found.steps * 1e-9)
+    idle: Counter[str] = Counter()
+    classes: Counter[str] = Counter()
+    for part in found.slices:
+        if part.time_class == IDLE:
+            idle[part.cause] += part.time_ns
+        else:
+            classes[part.time_class] += part.time_ns
+    busy = format_percent(classes.total() / found.window_ns)
+    what = f"A step takes {length}" if found.steps > 1 else f"The window takes {length}"
+    if not device:
+        return f"{what}: operators run {busy} of it."
+    text = f"{what}: the GPU is busy {busy} of it"
+    if classes["communication"] > _LEAST_SHARE * found.window_ns:
+        text += f", {format_percent(classes['communication'] / found.window_ns)} with communication alone"
+    for cause, ns in idle.most_common(1):
+        if ns > _LEAST_SHARE * found.window_ns:
+            name = f"idle: {cause.replace('_', ' ')}"
+            share = format_percent(ns / found.window_ns)
+            text += f"; most of its idle time is {CATEGORY_WORDS.get(name, name)} ({share})"
+    return text + "."
+
+
+def category_table(found: ProfiledPass) -> TextTable:
+    """Device time by category, and idle time by cause; they sum to the step."""
+    sums: Counter[str] = Counter()
+    for operator in found.operators:
+        sums[operator.category] += operator.time_ns
+    for part in found.slices:
+        if part.time_class == IDLE:
+            sums[f"idle: {part.cause.replace('_', ' ')}"] += part.time_ns
+    rows = [
+        (CATEGORY_WORDS.get(name, name), time_text(ns // found.steps), format_percent(ns / found.window_ns))
+        for name, ns in sums.most_common()
+        if ns >= _LEAST_SHARE * found.window_ns
+    ]
+    rest = [ns for ns in sums.values() if ns < _LEAST_SHARE * found.window_ns]
+    if sum(rest):
+        rows.append(
+            (
+                counted(len(rest), "other"),
+                time_text(sum(rest) // found.steps),
+                format_percent(sum(rest) / found.window_ns),
+            )
+        )
+    return TextTable(("part of a step", "time", "share"), tuple(rows), (1, 2))
+
+
+def operator_table(found: ProfiledPass, width: int, most: int) -> TextTable:
+    """The operators with the most time."""
+    rows = [
+        (
+            short_kernel(row.operator.removeprefix("aten::"), max(20, width - _FIGURES_WIDTH)),
+            row.phase,
+            CATEGORY_WORDS.get(row.category, row.category),
+            f"{row.calls / found.steps:.3g}" if row.calls else "",
+            time_text(row.time_ns // found.steps),
+            format_percent(row.time_ns / found.window_ns),
+        )
+        for row in found.operators[:most]
+    ]
+    return TextTable(("operator", "phase", "kind", "calls", "per step", "share"), tuple(rows), (3, 4, 5))
+
+
+def kernel_table(found: ProfiledPass, width: int, most: int) -> TextTable | None:
+    """The kernels with the most time; None on a CPU."""
+    rows = [
+        (
+            short_kernel(row.name, max(20, width - _FIGURES_WIDTH)),
+            f"{row.calls / found.steps:.3g}",
+            time_text(row.time_ns // found.steps),
+            time_text(row.longest_ns),
+        )
+        for row in found.kernels[:most]
+    ]
+    return TextTable(("kernel", "calls", "per step", "longest"), tuple(rows), (1, 2, 3)) if rows else None

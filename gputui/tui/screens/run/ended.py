@@ -1,0 +1,233 @@
+"""A run that has ended: the answer, the box beside its published range, the results, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gputui.analysis.peak_tests import (
+    ABOVE_LIMIT,
+    BELOW_NORMAL,
+    NO_REFERENCE,
+    NORMAL,
+    Expectation,
+    JudgedPeakTest,
+    PeakTest,
+    PerformanceCheck,
+)
+from gputui.model.units import counted, format_percent, format_rate
+from gputui.tui.screens.run.model import EndedRuns, NextStep, ResultRow, RunModel
+from gputui.tui.screens.run.watching import STATE_STYLES
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, fitted, left, line_width, right
+from gputui.tui.widgets.range_plot import Axis, axis_labels, range_plot
+from gputui.tui.widgets.sections import gauge_spans, section
+from gputui.tui.widgets.wrapping import wrapped
+
+_TALL = 30
+_WORD_STYLES = {NORMAL: "good", BELOW_NORMAL: "warn", ABOVE_LIMIT: "alarm"}
+_WORDS = {NORMAL: "normal", BELOW_NORMAL: "BELOW NORMAL", ABOVE_LIMIT: "ABOVE THE LIMIT"}
+_WIDE = 100
+_MARGIN = "   "
+_RATE, _UNIT, _SPREAD, _PEAK, _GAUGE, _WORD = 5, 7, 13, 12, 16, 13
+
+
+def ended_lines(model: RunModel, ended: EndedRuns, width: int, height: int) -> list[Line]:
+    """At most `height` lines, scrolled as the model says."""
+    lines = list(_page(ended, width, is_tall=height >= _TALL))
+    model.scrolled = min(model.scrolled, max(len(lines) - height, 0))
+    shown = lines[model.scrolled : model.scrolled + height]
+    below = len(lines) - model.scrolled - height
+    if below > 0:
+        more = fitted((Span(f"{_MARGIN}{counted(below + 1, 'more line')} below: arrows", "dim"),), width)
+        shown[-1] = more
+    return shown
+
+
+def _page(ended: EndedRuns, width: int, *, is_tall: bool) -> Iterator[Line]:
+    yield from _answer(ended, width)
+    gap = [fitted((), width)] if is_tall else []
+    judged = [(check, one) for check in ended.checks for one in check.peak_tests if one.word != NO_REFERENCE]
+    if judged:
+        yield from gap
+        yield from _published(ended.checks, judged, width)
+    if ended.next_steps and not is_tall:  # what has no room is scrolled to
+        yield from _next(ended.next_steps, width)
+    measured = [row for row in ended.rows if row.rate]
+    if measured:
+        yield from gap
+        yield from _results(measured, width)
+    yield from _not_measured(ended.rows, width)
+    if ended.next_steps and is_tall:
+        yield from gap
+        yield section((Span("next", "title"),), width)
+        yield from _next(ended.next_steps, width)
+    for said in ended.said:
+        yield from _flowing(clean(said), width, "dim")
+    if ended.wrong is None:
+        yield from _flowing(f"stored in {clean(ended.target)}", width, "dim")
+
+
+def _answer(ended: EndedRuns, width: int) -> Iterator[Line]:
+    """What it comes to; what went wrong, if it did."""
+    if ended.wrong is not None:
+        text = f"{ended.wrong.message}: {ended.wrong.hint}" if ended.wrong.hint else ended.wrong.message
+        yield from _flowing(clean(text), width, "alarm", indent=1)
+        return
+    words = {check.word for check in ended.checks}
+    style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
+    for headline in ended.headlines:
+        yield from _flowing(clean(headline), width, style, indent=1)
+    if ended.status != "finished" and not ended.headlines:
+        yield from _flowing(f"The run did not finish: {clean(ended.status)}.", width, "warn", indent=1)
+
+
+# The box beside its published range
+
+
+def _published(
+    checks: Sequence[PerformanceCheck],
+    judged: Sequence[tuple[PerformanceCheck, JudgedPeakTest]],
+    width: int,
+) -> Iterator[Line]:
+    names = dict.fromkeys(check.device_name.removeprefix("NVIDIA ") for check, _ in judged)
+    legend = (Span("● ", "title"), Span("this box  ", "dim"), Span("━━ published", "dim"))
+    yield section((Span(f"published figures for {clean(' and '.join(names))}", "title"),), width, legend)
+    many = len({check.device_index for check, _ in judged}) > 1
+    name = min(max(len(_label(check, one, many=many)) for check, one in judged) + 1, 34)
+    rate, share = 13, 6
+    room = width - len(_MARGIN) - name - 1 - rate - 2 - share - 2 - _WORD - 1
+    elsewhere = 18 if room >= 45 else 0
+    axis = _axis([one for _, one in judged], room - elsewhere - (2 if elsewhere else 0))
+    head = f"{_MARGIN}{left('PEAK TEST', name)} {right('HERE', rate)}"
+    head += f"  {left('ELSEWHERE', elsewhere)}" if elsewhere else ""
+    marks = tuple(
+        (percent / 100, f"{percent} %")
+        for percent in range(25, 400, 25)
+        if percent % 50 == 0 or percent == 75
+    )
+    yield fitted((Span(head + "  ", "dim"), *axis_labels(axis, marks)), width)
+    for check, one in judged:
+        expectation, test = one.peak_test.expectation, one.peak_test
+        if expectation is None or one.share is None:
+            continue
+        style = _WORD_STYLES[one.word]
+        low = expectation.measured_low
+        high = None if expectation.measured_high is None else expectation.measured_high / low
+        spans = [
+            Span(
+                _MARGIN + left(_label(check, one, many=many), name) + " ",
+                "title" if one.word != NORMAL else "",
+            ),
+            Span(right(format_rate(test.units_per_s, test.unit), rate)),
+        ]
+        if elsewhere:
+            spans.append(Span("  " + left(_elsewhere(expectation, test), elsewhere), "dim"))
+        spans += [
+            Span("  "),
+            *range_plot(one.share, 1.0, high, axis, style),
+            Span(right(format_percent(one.share), share) + "  "),
+            Span(left(_WORDS[one.word], _WORD), style),
+        ]
+        yield fitted(spans, width)
+
+
+def _axis(judged: Sequence[JudgedPeakTest], cells: int) -> Axis:
+    """In shares of the lowest published figure, wide enough for all."""
+    shares = [one.share for one in judged if one.share is not None]
+    highest = [
+        one.peak_test.expectation.measured_high / one.peak_test.expectation.measured_low
+        for one in judged
+        if one.peak_test.expectation is not None and one.peak_test.expectation.measured_high is not None
+    ]
+    low = min(0.5, *(share // 0.25 * 0.25 for share in shares))
+    return Axis(max(low, 0.0), max(1.25, *(1.03 * one for one in (*shares, *highest))), max(cells, 8))
+
+
+def _label(check: PerformanceCheck, judged: JudgedPeakTest, *, many: bool) -> str:
+    """The peak test, and on which of several GPUs."""
+    label = clean(judged.peak_test.label)
+    return f"GPU {check.device_index} {label}" if many and check.device_index is not None else label
+
+
+def _elsewhere(expectation: Expectation, test: PeakTest) -> str:
+    """`49.8 to 53.2`, without the unit where it is that of the figure beside it; `from 380`."""
+    units = (test.units_per_s, expectation.measured_low, expectation.measured_high or test.units_per_s)
+    rates = [format_rate(value, test.unit) for value in units]
+    if len({rate.partition(" ")[2] for rate in rates}) == 1:
+        rates = [rate.partition(" ")[0] for rate in rates]
+    _, low, high = rates
+    if expectation.measured_high is None:
+        return f"from {low}"
+    return low if low == high else f"{low} to {high}"
+
+
+# What was measured
+
+
+def _results(rows: Sequence[ResultRow], width: int) -> Iterator[Line]:
+    has_peaks = any(row.peak is not None for row in rows)
+    cost = max((len(row.cost) for row in rows), default=0)
+    has_gauges = has_peaks and width >= _WIDE
+    taken = len(_MARGIN) + _RATE + _UNIT + _SPREAD + 3
+    taken += _PEAK + 1 if has_peaks else 0
+    taken += _GAUGE + 1 if has_gauges else 0
+    has_costs = cost > 0 and width - taken - cost - 2 >= 20
+    taken += cost + 2 if has_costs else 0
+    name = max(width - taken, 10)
+    most = max(len(clean(row.name)) for row in rows) + 2
+    spare = max(name - most, 0) if has_gauges else 0
+    name -= spare
+    gauge = _GAUGE + min(spare, 24)
+    yield section(
+        (Span(f"all {counted(len(rows), 'case')}" if len(rows) > 1 else "the case", "title"),), width
+    )
+    head = f"{_MARGIN}{left('CASE', name)} {right('RATE', _RATE)} {' ' * _UNIT} {right('95 %', _SPREAD)}"
+    head += f" {right('OF PEAK', _PEAK)}" if has_peaks else ""
+    head += " " * (gauge + 1) if has_gauges else ""
+    head += f"  {right('COST', cost)}" if has_costs else ""
+    yield fitted((Span(head, "dim"),), width)
+    for row in rows:
+        number, _, unit = row.rate.partition(" ")
+        spans = [
+            Span(_MARGIN + left(clean(row.name), name) + " "),
+            Span(right(number, _RATE), "title"),
+            Span(f" {left(unit, _UNIT)}", "dim"),
+            Span(" " + right(row.interval, _SPREAD)),
+        ]
+        if has_peaks:
+            spans.append(Span(" " + right("" if row.peak is None else row.peak.text, _PEAK)))
+        if has_gauges:
+            share = None if row.peak is None else row.peak.share
+            spans.append(Span(" "))
+            spans += gauge_spans(share, 1.0, gauge, "compute") if row.peak else [Span(" " * gauge)]
+        if has_costs:
+            spans.append(Span("  " + right(row.cost, cost)))
+        yield fitted(spans, width)
+
+
+def _not_measured(rows: Sequence[ResultRow], width: int) -> Iterable[Line]:
+    """Each outcome and reason once, however many cases have it: without a GPU that is most of them."""
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.rate:
+            named.setdefault(row.why, []).append(row.name)
+    for why, names in named.items():
+        style = STATE_STYLES.get(why.partition(":")[0], "dim")
+        who = ", ".join(names) if len(names) == 1 or style != "dim" else counted(len(names), "case")
+        yield from _flowing(f"{clean(who)}: {clean(why)}", width, style)
+
+
+# What to do next
+
+
+def _next(steps: Sequence[NextStep], width: int) -> Iterator[Line]:
+    cells = max(len(clean(step.command)) for step in steps)
+    for step in steps:
+        spans = (Span(f"{_MARGIN}$ ", "dim"), Span(clean(step.command), "accent"))
+        why = Span("  " + " " * (cells - len(clean(step.command))) + step.why, "dim")
+        yield fitted((*spans, why) if line_width((*spans, why)) <= width else spans, width)
+
+
+def _flowing(text: str, width: int, style: str, indent: int = 3) -> Iterator[Line]:
+    for row in wrapped(text, width - indent - 1, 6):
+        yield fitted((Span(" " * indent), Span(row, style)), width)

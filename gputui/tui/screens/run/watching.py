@@ -1,0 +1,331 @@
+"""A run in progress: how far it is, what it measured, the blocks as they come, and the device under test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.analysis.statistics import Interval
+from gputui.model.units import axis_of_seconds, counted, format_seconds
+from gputui.services.runs.progress import CaseProgress, Happened, ProgressSnapshot, TimedCase
+from gputui.tui.screens.run.actions import KEYS
+from gputui.tui.screens.run.devices_pane import clock, device_charts, device_rows, host_lines
+from gputui.tui.screens.run.model import RunModel, WatchedRuns
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
+from gputui.tui.widgets.charts import BLOCKS, body_styles, level_of
+from gputui.tui.widgets.sections import gauge_spans, joined, section
+
+_TALL, _LOW, _WIDE, _VERY_WIDE = 34, 24, 110, 170
+"""From the first height on there is room for charts of several rows, above the second for the host; from the
+first width on for gauges in the table, from the second on for the devices beside it."""
+_EVENTS = 6
+STATE_STYLES = {
+    "ok": "good",
+    "failed": "alarm",
+    "oom": "alarm",
+    "interrupted": "warn",
+    "timing": "accent",
+    "warm": "accent",
+    "starting": "accent",
+    "profiling": "accent",
+}
+_STATE_WORDS = {"timing": "running", "warm": "running"}
+_STATE, _LAUNCHES, _RATE, _UNIT, _SPREAD, _PEAK = 9, 5, 5, 7, 13, 12
+_GAUGE = 12
+_AXIS = 8
+"""Cells of the ends of the axis of the chart of blocks."""
+
+
+def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = "") -> list[Line]:
+    """At most `height` lines; `ends` is the time of day at which it is expected to end, empty if unknown."""
+    watched, progress = model.watched, model.progress
+    if watched is None or progress is None:
+        return [
+            section((Span("Run", "title"),), width),
+            fitted((Span("  reading its journal ...", "dim"),), width),
+        ]
+    is_tall = height >= _TALL
+    lines = [_overall(progress, width, now_ns, ends)]
+    others = len(model.in_progress) - 1
+    if others > 0:
+        more = f"  {counted(others, 'more run')} in progress: {KEYS['next']} shows the next"
+        lines.append(fitted((Span(more, "warn"),), width))
+    if is_tall:
+        lines += [_where(watched, width), fitted((), width)]
+    if is_tall and width >= _VERY_WIDE:
+        return [*lines, *_two_columns(model, progress, width, height - len(lines))]
+    needed = 1 + len(_to_run(progress)) + (1 if _has_rest(progress) else 0)
+    hosts = host_lines(progress, width)
+    # charts take what the cases leave
+    if not is_tall:
+        events = _EVENTS // 2
+        devices = [*device_rows(progress, width), *(hosts if height > _LOW else [])]
+        spare = height - len(lines) - needed - len(devices) - events - 3
+        below = [*_strip(progress, width, min(max(spare, 2), 5), has_axis=False), *devices]
+    else:
+        events = _EVENTS
+        spare = height - len(lines) - needed - len(hosts) - events - 7
+        rows = min(max(spare // 2, 3), 6)
+        strip = _strip(progress, width, rows, has_axis=True)
+        below = [fitted((), width), *strip, *device_charts(progress, width, rows), *hosts]
+    rows = min(max(height - len(lines) - len(below) - events - 1, 3), needed)
+    lines += [*_case_table(model, progress, width, rows), *below]
+    return [*lines, *_events(progress, width, max(height - len(lines), 0))]
+
+
+def _two_columns(model: RunModel, progress: ProgressSnapshot, width: int, height: int) -> list[Line]:
+    """Cases, blocks and events on the left, the devices on the right."""
+    beside = 66
+    room = width - beside - 3
+    strip = _strip(progress, room, 5, has_axis=True)
+    needed = 1 + len(_to_run(progress)) + (1 if _has_rest(progress) else 0)
+    rows = min(needed, height - len(strip) - 10)
+    mine = [*_case_table(model, progress, room, rows), fitted((), room), *strip]
+    mine = filled([*mine, *_events(progress, room, height - len(mine))], room, height)
+    hosts = host_lines(progress, beside, 3)
+    chart_rows = max((height - 2 - len(hosts)) // 5 - 1, 2)
+    theirs = [*device_charts(progress, beside, min(chart_rows, 7), abreast=1), *hosts]
+    theirs = filled(theirs, beside, height)
+    return side_by_side([[(*line, Span("  ")) for line in mine], theirs], width)
+
+
+# How far it is
+
+
+def _overall(progress: ProgressSnapshot, width: int, now_ns: int, ends: str) -> Line:
+    """`━━━━━━━━──── 69 %  10 of 14 cases  about 3:40 left, ends 14:31  8:12 gone`."""
+    gone = clock((now_ns - progress.begun_ns) / 1e9)
+    cases = _to_run(progress)
+    done = sum(min(case.launches_done, case.launches) for case in cases)
+    count = f"{done} of {counted(sum(case.launches for case in cases), 'launch')}"
+    share = progress.share_done
+    if progress.is_storing:
+        left_words: tuple[Span, ...] = (Span("storing the results", "title"),)
+    elif progress.left_s is None or share is None:
+        left_words = (Span("until its program ends", "title"),)
+    else:
+        words = f"about {clock(progress.left_s)} left" if progress.left_s >= 1 else "nearly done"
+        left_words = (Span(words, "title"), Span(f", ends {ends}" if ends else ""))
+    percent = () if share is None else (Span(f"{100 * share:3.0f} %", "title"),)
+    parts = [percent, (Span(count),), left_words, (Span(f"{gone} gone", "dim"),)]
+    while line_width(joined(parts)) > width - 24 and len(parts) > 2:
+        parts.remove(parts[1] if len(parts) == 3 else parts[-1])
+    text = joined(parts)
+    room = width - line_width(text) - 4
+    return fitted((Span(" "), *gauge_spans(share, 1.0, room, "accent"), Span("  "), *text), width)
+
+
+def _where(watched: WatchedRuns, width: int) -> Line:
+    text = f"  into {clean(watched.target)} with {clean(watched.with_python)}"
+    return fitted((Span(text, "dim"),), width)
+
+
+# The cases
+
+
+def _to_run(progress: ProgressSnapshot) -> list[CaseProgress]:
+    return [case for case in progress.cases if case.launches]
+
+
+def _has_rest(progress: ProgressSnapshot) -> bool:
+    """Whether there are cases that do not run here."""
+    return any(not case.launches for case in progress.cases)
+
+
+def _case_table(model: RunModel, progress: ProgressSnapshot, width: int, rows: int) -> list[Line]:
+    """At most `rows` lines: headings, cases around the one in progress, and what is not in sight."""
+    cases = _to_run(progress)
+    not_run = _not_run(progress)
+    room = max(rows - 1, 1)
+    is_cut = len(cases) > room - (1 if not_run else 0)
+    if is_cut or not_run:
+        room = max(room - 1, 1)
+    now = next((i for i, case in enumerate(cases) if case.is_now), 0)
+    model.scrolled = min(model.scrolled, max(len(cases) - room, 0))
+    first = min(max(now - room * 2 // 3, 0) + model.scrolled, max(len(cases) - room, 0))
+    has_peaks = any(case.peak is not None for case in cases)
+    lines = [_headings(width, progress.shared_words, has_peaks=has_peaks)]
+    lines += [_case_line(case, width, has_peaks=has_peaks) for case in cases[first : first + room]]
+    notes = [*_hidden(cases[:first], "above"), *_hidden(cases[first + room :], "below"), *not_run]
+    if notes:
+        lines.append(fitted((Span(f"  {', '.join(notes)}", "dim"),), width))
+    return lines
+
+
+def _hidden(cases: Sequence[CaseProgress], where: str) -> list[str]:
+    """`6 above ok`, `3 above ok and 1 failed`."""
+    counts: dict[str, int] = {}
+    for case in cases:
+        counts[case.state] = counts.get(case.state, 0) + 1
+    if not counts:
+        return []
+    (state, count), *more = counts.items()
+    return [" and ".join((f"{count} {where} {state}", *(f"{n} {word}" for word, n in more)))]
+
+
+def _not_run(progress: ProgressSnapshot) -> list[str]:
+    count = sum(not case.launches for case in progress.cases)
+    if not count:
+        return []
+    reason = next((case.reason for case in progress.cases if not case.launches and case.reason), "")
+    return [f"{count} not run here{': ' if reason else ''}{clean(reason)}"]
+
+
+def _name_cells(width: int, has_peaks: bool) -> int:
+    gauges = 2 * (_GAUGE + 1) if width >= _WIDE else 0
+    peaks = _PEAK + 1 if has_peaks else 0
+    return width - 3 - _STATE - _LAUNCHES - _RATE - _UNIT - _SPREAD - 6 - peaks - gauges
+
+
+def _headings(width: int, shared: str, *, has_peaks: bool) -> Line:
+    name = _name_cells(width, has_peaks)
+    words = f"CASE ({clean(shared)})" if shared else "CASE"
+    parts = [left(words, name), left("STATE", _STATE), left("DONE", _LAUNCHES)]
+    if width >= _WIDE:
+        parts.append(" " * _GAUGE)
+    parts += [right("RATE", _RATE), " " * _UNIT, right("95 %", _SPREAD)]
+    parts += [right("OF PEAK", _PEAK)] if has_peaks else []
+    return fitted((Span("   " + " ".join(parts), "dim"),), width)
+
+
+def _case_line(case: CaseProgress, width: int, *, has_peaks: bool) -> Line:
+    name, has_gauges = _name_cells(width, has_peaks), width >= _WIDE
+    title = "title" if case.is_now else "" if case.rate else "dim"
+    spans: list[Span] = [
+        Span(" ▸ " if case.is_now else "   ", "accent"),
+        Span(left(clean(case.short_name or case.name), name) + " ", title),
+        Span(left(_STATE_WORDS.get(case.state, case.state), _STATE), STATE_STYLES.get(case.state, "dim")),
+        Span(" " + left(f"{case.launches_done}/{case.launches}", _LAUNCHES)),
+    ]
+    if has_gauges:
+        launch = gauge_spans(case.share_done, 1.0, _GAUGE, "accent") if case.is_now else (Span(" " * _GAUGE),)
+        spans += [Span(" "), *launch]
+    number, _, unit = case.rate.partition(" ")
+    spans += [
+        Span(" " + right(number, _RATE), "title" if case.is_now else ""),
+        Span(f" {left(unit, _UNIT)}", "dim"),
+        Span(" " + right(case.spread, _SPREAD)),
+    ]
+    if has_peaks:
+        spans.append(Span(" " + right("" if case.peak is None else case.peak.text, _PEAK)))
+    if has_peaks and has_gauges and case.peak is not None:
+        spans += [Span(" "), *gauge_spans(case.peak.share, 1.0, _GAUGE, "compute")]
+    return fitted(spans, width)
+
+
+# The blocks
+
+
+def _strip(progress: ProgressSnapshot, width: int, rows: int, *, has_axis: bool) -> list[Line]:
+    """The blocks of the case that is timed; as many lines while none is."""
+    strip = progress.strip
+    if strip is None:
+        words = "storing what was measured" if progress.is_storing else "no block has been timed yet"
+        lines = [section((Span("blocks", "title"),), width), fitted((Span(f"  {words}", "dim"),), width)]
+        return filled(lines, width, 2 + rows + has_axis)
+    launch = f"launch {strip.launch} of {strip.launches}, block {strip.blocks}"
+    most = f" of at most {strip.most_blocks}" if strip.aim and width >= _WIDE else ""
+    title = (Span(clean(strip.name), "title"), Span(f"  {launch}{most}"))
+    aim = (Span(f"enough: {strip.aim}", "dim"),) if strip.aim else ()
+    shown = _shown_blocks(strip, width - _AXIS - 3)
+    ends = axis_of_seconds(min(map(min, shown)), max(map(max, shown)))
+    chart = _blocks(strip, shown, ends, width, rows, has_axis=has_axis)
+    return [section(title, width, aim), _running(strip, width, begins_at_0=ends[0] == 0), *chart]
+
+
+def _running(strip: TimedCase, width: int, *, begins_at_0: bool) -> Line:
+    """`  215k tok/s ±1.4 % in this launch        a step: 76.2 ms; its axis does not begin at 0`."""
+    sure: Sequence[Span]
+    if isinstance(strip.interval, Interval):
+        sure = (Span(f"  {strip.spread} "), Span("in this launch", "dim"))
+    else:
+        sure = (Span(f"  {strip.interval.reason}", "dim"),)
+    here = (Span(f"  {strip.rate}", "title"), *sure)
+    room = width - line_width(here)
+    note = f"step time, median {format_seconds(strip.centre_s)}"
+    note += "" if begins_at_0 else "; its axis does not begin at 0"
+    if len(note) + 2 > room:
+        note = f"{format_seconds(strip.centre_s)} a step{'' if begins_at_0 else ', axis not from 0'}"
+    return fitted((*here, Span(right(note, room) if len(note) + 2 <= room else "", "dim")), width)
+
+
+def _shown_blocks(strip: TimedCase, room: int) -> list[tuple[float, ...]]:
+    """Step times by launch, the oldest first; columns stay where they are while a launch goes on."""
+    step_s = strip.step_s[_dropped(len(strip.step_s), room) :]
+    before = room - min(max(strip.most_blocks, len(step_s)), room) - 1
+    shown = [step_s]
+    for earlier in reversed(strip.earlier_step_s):
+        if before < 1:
+            break
+        shown.insert(0, earlier[-before:])
+        before -= len(shown[0]) + 1
+    return shown
+
+
+def _blocks(
+    strip: TimedCase,
+    shown: Sequence[Sequence[float]],
+    ends: tuple[float, float, str, str],
+    width: int,
+    rows: int,
+    *,
+    has_axis: bool,
+) -> list[Line]:
+    """Step times as columns, launches side by side, between the ends of an axis."""
+    low, high, low_text, high_text = ends
+    drawn: list[list[str]] = [[] for _ in range(rows)]
+    axis = ""
+    for number, one in enumerate(shown):
+        if number:
+            axis += " "
+            for row in drawn:
+                row.append("┆")
+        for step in one:
+            level = level_of(step - low, high - low, 8 * rows - 1)
+            for place, row in enumerate(drawn):
+                row.append(BLOCKS[min(max(level - 8 * (rows - 1 - place), 0), 8)])
+        label = f"launch {strip.launch - len(shown) + number + 1}"
+        axis += left(label if len(one) > len(label) else "", len(one))
+    labels = {0: high_text, rows - 1: low_text}
+    lines = [
+        fitted((Span(f"{right(labels.get(place, ''), _AXIS)} ", "dim"), Span("".join(row), style)), width)
+        for place, (row, style) in enumerate(zip(drawn, body_styles("compute", rows), strict=True))
+    ]
+    return [*lines, fitted((Span(" " * (_AXIS + 1)), Span(axis, "dim")), width)] if has_axis else lines
+
+
+def _dropped(count: int, room: int) -> int:
+    """How many of the oldest are left out: a quarter of the room at a time, so that columns seldom move."""
+    step = max(room // 4, 1)
+    return max(-(-(count - room) // step) * step, 0)
+
+
+# What happened
+
+
+def _events(progress: ProgressSnapshot, width: int, height: int) -> list[Line]:
+    """The newest events, newest last; of older ones warnings stay in sight."""
+    if height < 2:
+        return []
+    lines = [section((Span("events", "title"),), width)]
+    if not progress.events:
+        lines.append(fitted((Span("  none so far", "dim"),), width))
+    for event in _in_sight(progress.events, height - 1):
+        style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
+        mark = "! " if style else ""
+        lines.append(
+            fitted(
+                (Span(f"  {right(clock(event.at_s), 5)}  ", "dim"), Span(mark + clean(event.message), style)),
+                width,
+            )
+        )
+    return lines
+
+
+def _in_sight(events: Sequence[Happened], rows: int) -> Sequence[Happened]:
+    """The last ones; up to half of the room goes to the last warnings."""
+    newest = list(events[-rows:])
+    warnings = [event for event in events[:-rows] if event.level != "info"]
+    kept = sum(event.level != "info" for event in newest)
+    more = warnings[max(len(warnings) - max(rows // 2 - kept, 0), 0) :] if rows // 2 > kept else []
+    return [*more, *newest[len(more) :]]

@@ -1,0 +1,55 @@
+"""What pages are made of: headings in a rule, and gauges beside their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
+from gputui.tui.widgets.charts import area, body_styles, gauge
+
+_LEAD = "── "
+
+
+def section(title: Sequence[Span], width: int, right: Sequence[Span] = ()) -> Line:
+    """A heading in a rule: `── gemm  launch 2 of 3 ──────── 0:38 left ──`.
+
+    What stands on the right is omitted where there is no room for it; the title is cut.
+    """
+    end = (Span(" "), *right, Span(" ──", "track")) if right else ()
+    if line_width((*title, *end)) + len(_LEAD) + 4 > width:
+        end = ()
+    room = max(width - len(_LEAD) - line_width(end) - 2, 0)
+    named: list[Span] = []
+    for span in title:
+        text = cut(span.text, room)
+        room -= width_of(text)
+        named.append(Span(text, span.style))
+    rule = max(width - len(_LEAD) - line_width(tuple(named)) - line_width(end) - 1, 0)
+    return fitted((Span(_LEAD, "track"), *named, Span(" "), Span("─" * rule, "track"), *end), width)
+
+
+def gauge_spans(value: float | None, high: float, width: int, style: str) -> tuple[Span, ...]:
+    """A gauge of `width` cells with its track."""
+    filled, rest = gauge(value, high, width)
+    return Span(filled, style), Span(rest, "track")
+
+
+def area_lines(
+    values: Sequence[float | None], high: float, rows: int, width: int, family: str
+) -> list[tuple[Span, ...]]:
+    """An area of `rows` rows, padded to `width` cells, top first."""
+    drawn = area(values, high, rows)
+    return [
+        (Span(f"{text:{width}}", style),)
+        for text, style in zip(drawn, body_styles(family, rows), strict=True)
+    ]
+
+
+def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]:
+    """Parts that are not empty, with a gap between them."""
+    spans: list[Span] = []
+    for part in parts:
+        if part:
+            spans += (*((Span(gap),) if spans else ()), *part)
+    return tuple(spans)

@@ -1,0 +1,57 @@
+"""The ratio of a figure other than speed, and what is surely slower than a limit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gputui.analysis.judgement import FIGURE, RATE, figure_ratio, judgements, surely_slower
+from gputui.analysis.verdict import RatioEstimate, Verdict, compare_launches
+from gputui.model.absent import Missing
+
+
+def test_a_figure_has_the_ratio_of_the_medians_and_the_t_interval_of_its_logarithms() -> None:
+    found = figure_ratio((1.0, 1.1, 1.2), (2.0, 2.2, 2.4))
+
+    assert isinstance(found, RatioEstimate)
+    assert found.ratio == pytest.approx(2.0)
+    assert (found.n_a, found.n_b) == (3, 3)
+    logs = [math.log(value) for value in (1.0, 1.1, 1.2)]
+    mean = sum(logs) / 3
+    error = math.sqrt(2 * sum((x - mean) ** 2 for x in logs) / 2 / 3)
+    assert math.log(found.high / found.low) / 2 == pytest.approx(2.776 * error, rel=1e-3)  # t of 4 df
+    (judged,) = judgements(FIGURE, [found])
+    assert (judged.word, judged.n) == ("higher", (3, 3))
+
+
+def test_the_interval_of_a_figure_holds_the_ratio_of_the_shown_medians() -> None:
+    found = figure_ratio((1.0,) * 20, (1.0,) * 11 + (2.0,) * 9)
+
+    assert isinstance(found, RatioEstimate)
+    assert found.low == found.ratio == 1.0  # the mean of the logarithms is 0.31, give or take 0.16
+
+
+def test_launches_that_agree_exactly_leave_no_doubt() -> None:
+    (judged,) = judgements(FIGURE, [figure_ratio((8e9,) * 3, (6e9,) * 3)])
+
+    assert judged.word == "lower"
+    assert judged.ratio == pytest.approx((0.75, 0.75, 0.75))
+
+
+def test_a_figure_of_few_launches_or_of_zero_says_why_it_has_no_ratio() -> None:
+    assert figure_ratio((1.0, 1.0), (1.0, 1.0, 1.0)) == Missing("needs 3 launches")
+    assert figure_ratio((0.0, 1.0, 1.0), (1.0, 1.0, 1.0)) == Missing("no ratio to 0")
+
+
+def test_only_what_is_judged_slower_is_surely_slower_than_a_limit() -> None:
+    times = [[1.0, 1.001, 1.002, 0.999]] * 3
+    twice = compare_launches(
+        times, [[2 * t for t in launch] for launch in times], prior_sd_a=0.01, prior_sd_b=0.01
+    )
+    judged = judgements(RATE, [twice, Missing("not on b"), twice])
+    open_row = judged[2].__class__(RATE, twice, Verdict("inconclusive", "above the physical peak"))
+
+    assert surely_slower(judged, 0.95) == [True, False, True]
+    assert surely_slower([judged[0], judged[1], open_row], 0.95) == [True, False, False]
+    assert surely_slower(judged, 0.4) == [False, False, False]
