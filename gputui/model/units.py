@@ -144,6 +144,22 @@ def format_seconds(seconds: float) -> str:
     return f"{three_digits(seconds / 1e-9)} ns"
 
 
+def axis_of_seconds(low: float, high: float) -> tuple[float, float, str, str]:
+    """The ends of an axis that holds these durations, rounded outwards so that they seldom change, and their
+    texts: `(0.075, 0.078, "75.0 ms", "78.0 ms")`.
+    """
+    high = max(high, low * (1 + 1e-6), 1e-12)
+    rough = (high - low) / 3
+    decade = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * decade for factor in (1.0, 2.0, 5.0, 10.0) if factor * decade >= rough)
+    first, last = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if last >= scale or unit == "ns":
+            break
+    decimals = max(0, -math.floor(math.log10(step / scale) + 1e-9))
+    return first, last, *(f"{end / scale:.{decimals}f} {unit}" for end in (first, last))
+
+
 def format_bytes(count: float) -> str:
     """Memory in binary units: `141 GiB`."""
     for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 import pytest
-from command_line import gputui
+from command_line import gputui, gputui_here
 from journals import make_journal
 from nvml.standin import standin_environment
 
@@ -95,7 +95,7 @@ def test_places_that_permit_writing_and_take_none_are_problems() -> None:
 
 
 def test_a_python_that_is_none_is_refused() -> None:
-    done = gputui("doctor", "--python", "/nowhere/python")
+    done = gputui_here("doctor", "--python", "/nowhere/python")
     assert done.returncode == 2
     assert "--python /nowhere/python: is not an executable file" in done.stderr
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import gputui
+from command_line import gputui, gputui_here
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
@@ -233,7 +233,7 @@ def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
     done = gputui("run", profile, "--db", db, "--trace")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("perfetto") == 1
-    shown = gputui("show", "latest", db, "--verbose").stdout
+    shown = gputui_here("show", "latest", db, "--verbose").stdout
     assert shown.count("a step of lstm_train mini cpu") == 1
     assert "idle: python" in shown
     assert len(list((tmp_path / "a-traces").iterdir())) == 1

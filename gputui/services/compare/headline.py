@@ -19,11 +19,13 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.pairing import Cell, Comparison, GroupMean, Row
+from gputui.services.compare.pairing import Comparison, GroupMean, Row
+from gputui.services.compare.ranking import Ranked, by_speed, tied
+from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import Step, settling_steps
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.headline import TITLES, case_order, case_subject, index_in
+from gputui.services.results.headline import as_sentence, case_order, case_subject, index_in, title_of
 
 _RUNS = {
     "training": "training runs",
@@ -72,7 +74,8 @@ def headline_of(
     comparison, why = comparisons[0], whys[0]
     main = main_row(comparison.rows)
     if main is None:
-        return Headline((_out_of_memory(comparison, None) or _NOTHING,))
+        failed = _only_on_one(comparison, None)
+        return Headline((_failure_sentence(failed, comparison.rows) if failed else _NOTHING,))
     return (
         _of_values(comparison, main, ignore, evidence)
         if ignore
@@ -93,10 +96,11 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
-    sentences = [_out_of_memory(comparison, main)]
-    name = subject(main, comparison.rows)
+    failed = _only_on_one(comparison, main)
+    sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
+    name = as_sentence(subject(main, comparison.rows, failed))
     if main.rate.is_decided:
-        sentences.append(f"{name}: b is {_phrase(main)}{_because(main, whys)}.")
+        sentences.append(f"{name}: b is {change_phrase(main)}{_because(main, whys)}.")
         steps: tuple[Step, ...] = ()
     else:
         cost = f"; b is {_cost_phrase(main)}" if main.cost.differs else ""
@@ -106,30 +110,22 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     return Headline(tuple(filter(None, sentences)), steps)
 
 
-def subject(row: Row, rows: Sequence[Row]) -> str:
-    """What was measured, with as many words as tell it from the other rows: `GPT training with amp`."""
-    return case_subject(row.case, [r.case for r in rows if not isinstance(r.estimate, Missing)])
+def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
+    """What was measured, with as many words as tell it from other rows, comparable or `named`."""
+    others = [r.case for r in rows if r is named or not isinstance(r.estimate, Missing)]
+    return case_subject(row.case, others)
 
 
-def _phrase(row: Row) -> str:
+def change_phrase(row: Row) -> str:
     """`36 % slower (34 to 38) and 22 % cheaper per token`."""
-    rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else size_words(row.rate)
+    rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else judgement_text(row.rate)
     return f"{rate} and {_cost_phrase(row)}" if row.cost.is_decided else rate
 
 
 def _cost_phrase(row: Row) -> str:
     if row.cost.word == "same":
         return f"costs the same per {RATES[row.case.unit].noun}"
-    return f"{size_words(row.cost, with_ends=False)} per {RATES[row.case.unit].noun}"
-
-
-def size_words(judgement: Judgement, *, with_ends: bool = True) -> str:
-    """How much, and which way, of what differs: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`."""
-    if judgement.ratio is None:
-        return judgement.word
-    size, ends = format_size_of_change(*judgement.ratio)
-    comparative = "as fast" if size.endswith("x") and judgement.word == "faster" else judgement.word
-    return f"{size} {comparative} ({ends})" if with_ends else f"{size} {comparative}"
+    return f"{judgement_text(row.cost, with_interval=False)} per {RATES[row.case.unit].noun}"
 
 
 def ends_words(judgement: Judgement) -> str:
@@ -159,7 +155,7 @@ def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
         return ""
     better = "b" if _told_by(main, found).verdict.word == "faster" else "a"
     take = f": take {better} for that" if is_against else ""
-    return f"{subject(found, rows)}: b is {_phrase(found)}{take}."
+    return f"{as_sentence(subject(found, rows))}: b is {change_phrase(found)}{take}."
 
 
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
@@ -195,19 +191,37 @@ def _log(judgement: Judgement) -> float:
     return math.log(judgement.estimate.ratio) if isinstance(judgement.estimate, Estimate) else 0.0
 
 
-def _out_of_memory(comparison: Comparison, main: Row | None) -> str:
-    """A case that matters more than the main one, and that only one side has the memory for."""
+_FAILS = {"oom": "runs out of memory", "failed": "fails"}
+
+
+def _only_on_one(comparison: Comparison, main: Row | None) -> Row | None:
+    """A case that matters more than the main one, and that failed or ran out of memory on one side."""
     for row in sorted(comparison.rows, key=lambda row: case_order(row.case)):
-        if row is main:
-            return ""
-        for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
-            if cell.result is None or cell.result.outcome != "oom" or isinstance(other.speed, Missing):
-                continue
-            name = subject(row, [*comparison.rows, row])
-            size = "" if f"({row.case.work.size})" in name else f" ({row.case.work.size})"
-            rate = format_rate(other.speed.units_per_s, row.case.unit)
-            return f"{name}{size}: {letters[0]} runs out of memory, {letters[1]} does {rate}."
+        if row is main or _failing(row):
+            return None if row is main else row
+    return None
+
+
+def _failing(row: Row) -> str:
+    """`ab` if a failed where b has a speed, `ba` if it is the other way round; empty otherwise."""
+    for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
+        is_failure = cell.result is not None and cell.result.outcome in _FAILS
+        if is_failure and isinstance(other.speed, SpeedEstimate):
+            return letters
     return ""
+
+
+def _failure_sentence(row: Row, rows: Sequence[Row]) -> str:
+    """`GPT training (xl): b runs out of memory, a does 5.10k tok/s.`"""
+    letters = _failing(row)
+    cells = {"a": row.a, "b": row.b}
+    result, speed = cells[letters[0]].result, cells[letters[1]].speed
+    if result is None or isinstance(speed, Missing):
+        raise ValueError("one side failed and the other has a speed")
+    name, size = as_sentence(subject(row, rows, row)), f"({row.case.work.size})"
+    named = name if size in name or row.case.is_program else f"{name} {size}"
+    rate = format_rate(speed.units_per_s, row.case.unit)
+    return f"{named}: {letters[0]} {_FAILS[result.outcome]}, {letters[1]} does {rate}."
 
 
 def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidence) -> Headline:
@@ -230,7 +244,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
         words = {row.rate.word for row in rows if row.case.work.workload == workload}
-        title = TITLES.get(workload, workload)
+        title = title_of(workload)
         if words == {"faster"}:
             kinds["faster"].append(title)
         elif words & {"slower", "same"} and "faster" not in words:
@@ -244,7 +258,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
     ]
     rest = ", ".join(filter(None, said))
-    sentence = f"{first[0].upper()}{first[1:]}{': ' if rest else ''}{rest}."
+    sentence = as_sentence(f"{first}{': ' if rest else ''}{rest}.")
     return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))
 
 
@@ -260,8 +274,8 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     others = []
     for comparison, _ in known[1:]:
         rate, where = rates[id(comparison)], _WITH[ignore](comparison.b.name)
-        what = size_words(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
-        others.append(f"{where[0].upper()}{where[1:]}: {what}.")
+        what = judgement_text(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
+        others.append(as_sentence(f"{where}: {what}."))
     return Headline((*first.sentences, *others), first.steps)
 
 
@@ -275,15 +289,6 @@ def _means(comparison: Comparison) -> list[GroupMean]:
     order = ("training", "inference", "ceilings", "host")
     known = [group for group in comparison.groups if not isinstance(group.mean, Missing)]
     return sorted(known, key=lambda group: index_in(order, group.group))
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    name: str
-    cell: Cell
-    low: float
-    high: float
-    """Of what is ranked: the smallest comes first."""
 
 
 def main_of_all(comparisons: Sequence[Comparison]) -> Row | None:
@@ -302,20 +307,17 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
         )
     cells = [(_short(comparisons[0].a.name), main.a)]
     cells += [(_short(c.b.name), row.b) for c in comparisons if (row := same_case(main, c)) is not None]
-    speeds = [
-        _Ranked(name, cell, -cell.speed.high, -cell.speed.low)
-        for name, cell in cells
-        if isinstance(cell.speed, SpeedEstimate)
+    tiers = [f"{_tier(tier)} at {_rates(tier, main)}" for tier in by_speed(cells)]
+    sentences = [
+        f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
     ]
-    tiers = [f"{_tier(tied)} {_rates(tied, main)}" for tied in _tied(speeds)]
-    sentences = [f"{subject(main, comparisons[0].rows)}, fastest first: {', then '.join(tiers)}."]
     costs = [
-        _Ranked(name, cell, cell.cost.low, cell.cost.high)
+        Ranked(name, cell, cell.cost.low, cell.cost.high)
         for name, cell in cells
         if isinstance(cell.cost, Cost)
     ]
     if len(costs) > 1:
-        cheapest = ", then ".join(_tier(tied) for tied in _tied(costs))
+        cheapest = ", then ".join(map(_tier, tied(costs)))
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
 
@@ -332,23 +334,12 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
     )
 
 
-def _tied(sides: Iterable[_Ranked]) -> list[list[_Ranked]]:
-    """In order; whoever overlaps with the first of a tier is in it."""
-    tiers: list[list[_Ranked]] = []
-    for side in sorted(sides, key=lambda side: side.low + side.high):
-        if tiers and side.low <= tiers[-1][0].high:
-            tiers[-1].append(side)
-        else:
-            tiers.append([side])
-    return tiers
+def _tier(tier: Sequence[Ranked]) -> str:
+    names = listed([side.name for side in tier])
+    return names if len(tier) == 1 else f"{names} (a tie)"
 
 
-def _tier(tied: Sequence[_Ranked]) -> str:
-    names = listed([side.name for side in tied])
-    return names if len(tied) == 1 else f"{names} (not told apart)"
-
-
-def _rates(tied: Sequence[_Ranked], main: Row) -> str:
-    rates = [s.cell.speed.units_per_s for s in tied if isinstance(s.cell.speed, SpeedEstimate)]
+def _rates(tier: Sequence[Ranked], main: Row) -> str:
+    rates = [s.cell.speed.units_per_s for s in tier if isinstance(s.cell.speed, SpeedEstimate)]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"

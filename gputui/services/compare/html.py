@@ -19,7 +19,6 @@ from gputui.services.compare.headline import (
     main_of_all,
     main_row,
     same_case,
-    size_words,
     subject,
 )
 from gputui.services.compare.html_details import pair_details
@@ -33,6 +32,7 @@ from gputui.services.compare.pairing import (
 )
 from gputui.services.compare.row_text import (
     choice_words,
+    judgement_text,
     mean_name,
     mean_point_text,
     point_text,
@@ -155,7 +155,7 @@ def _of_cases(comparison: Comparison) -> Iterable[_Card]:
         yield _judged(f"cost per {noun}", main.cost, f"{b} vs {a} per {unit}")
     other, _ = changing_row(main, comparison.rows)
     if other is not None:
-        cost = f", {size_words(other.cost, with_ends=False)}" if other.cost.differs else ""
+        cost = f", {judgement_text(other.cost, with_interval=False)}" if other.cost.differs else ""
         yield _judged(subject(other, comparison.rows), other.rate, f"{_interval(other.rate)}{cost}")
 
 
@@ -175,13 +175,13 @@ def _of_sides(comparisons: Sequence[Comparison]) -> list[_Card]:
     for side, comparison in zip(_letters(len(comparisons) + 1)[1:], comparisons, strict=True):
         row = same_case(main, comparison)
         if row is not None:
-            cost = f", {size_words(row.cost, with_ends=False)}" if row.cost.differs else ""
+            cost = f", {judgement_text(row.cost, with_interval=False)}" if row.cost.differs else ""
             cards.append(_judged(f"{side} vs a, {name}", row.rate, f"{_interval(row.rate)}{cost}"))
     return cards
 
 
 def _judged(label: str, judgement: Judgement, detail: str) -> _Card:
-    value = size_words(judgement, with_ends=False) if judgement.differs else verdict_text(judgement)
+    value = judgement_text(judgement, with_interval=False) if judgement.differs else verdict_text(judgement)
     return _Card(label, value, detail, kind_of(judgement))
 
 

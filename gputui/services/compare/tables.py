@@ -21,6 +21,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
     verdict_text,
 )
+from gputui.services.results.labels import ending_words, some_of
 from gputui.services.results.roofline import IMPOSSIBLE
 
 
@@ -131,6 +132,29 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
             rows.append((naming.name(row), *texts, *((column.unit(row),) if column.unit else ())))
     headings = (column.table_heading, "a", "b", *(("for",) if column.unit else ()))
     return TextTable(headings, tuple(rows), (1, 2)) if rows else None
+
+
+_MISSING_FIRST = ("oom", "failed", "interrupted", "unsupported", "skipped", "")
+
+
+def missing_lines(comparison: Comparison, naming: Naming, letters: str = "ab") -> list[str]:
+    """Which rows one side lacks and why, the failures first; of those with one reason a line."""
+    found: dict[tuple[int, str, str, str], list[str]] = {}
+    for row in comparison.rows:
+        for letter, cell in zip(letters, (row.a, row.b), strict=True):
+            if cell.result is None:
+                key = (_MISSING_FIRST.index(""), f"not in {letter}", "", "")
+            elif isinstance(cell.speed, Missing):
+                known = cell.result.outcome
+                place = _MISSING_FIRST.index(known) if known in _MISSING_FIRST else len(_MISSING_FIRST)
+                key = (place, letter, *ending_words(cell.result))
+            else:
+                continue
+            found.setdefault(key, []).append(naming.name(row, is_short=True))
+    return [
+        f"{f'{who} {verb}'.rstrip()}: {some_of(names)}{f' ({reason})' if reason else ''}"
+        for (_, who, verb, reason), names in sorted(found.items())
+    ]
 
 
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:

@@ -55,7 +55,7 @@ from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.screens.run.actions import ACTIONS, keys_table
 from gputui.tui.screens.run.form import Text
 from gputui.tui.screens.run.model import RunModel
-from gputui.tui.screens.run.pictures import picture
+from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.screens.run.screen import ends_at
 from gputui.tui.shell.clipboard import has_osc_52, osc_52
 from gputui.tui.terminal.cell_diff import width_of
@@ -95,7 +95,8 @@ async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
 def shown(pilot: Pilot[int]) -> str:
     app = pilot.app
     assert isinstance(app, RunScreenApp)
-    return text_of(app.run_screen.model, *app.size)
+    model = app.run_screen.model
+    return f"{heading(model)}\n{text_of(model, *app.size)}"
 
 
 async def choose_file(pilot: Pilot[int], profile: Path) -> None:
@@ -168,7 +169,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         assert model.ended.wrong is None
         assert "[b]two[/b] 温度" in shown(pilot)
         assert re.search(
-            r"spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ % +\d+", shown(pilot)
+            r"spin mini cpu fp32 1 thread +[\d.]+ [MG]B/s +(?:±|-[\d.]+ to \+)[\d.]+ %", shown(pilot)
         )
         await pilot.press("o")
         await until(pilot, lambda: bool(app.results))
@@ -222,8 +223,8 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
             assert isinstance(app, RunScreenApp)
             await until(viewer, lambda app=app: is_timing(app))  # type: ignore[misc]
             assert f"run {run_dir.name[-8:]}" in shown(viewer)
-            assert re.search(r"> spin mini cpu fp32 1 thread +timing +0/100", shown(viewer))
-            assert "median" in shown(viewer)
+            assert re.search(r"▸ spin mini cpu fp32 1t +running +0/100", shown(viewer))
+            assert "block" in shown(viewer)
         await pilot.press("x")
         assert "End run" in shown(pilot)
         await pilot.press("n")
@@ -305,7 +306,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.type(b"\r")
         first.wait_for("> [ Start ]", DEADLINE_S)
         first.type(b"\r")
-        first.wait_for("timing", DEADLINE_S)
+        first.wait_for("running", DEADLINE_S)
         first.signal(signal.SIGKILL)
         assert first.ended() == -signal.SIGKILL
     run_dir = only_run_dir()
@@ -313,7 +314,7 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         second.wait_for("2 Run", DEADLINE_S)
         second.type(b"2")
         second.wait_for(f"run {run_dir.name[-8:]}", DEADLINE_S)
-        second.wait_for("timing", DEADLINE_S)
+        second.wait_for("running", DEADLINE_S)
         second.type(b"x")
         second.wait_for("End run", DEADLINE_S)
         second.type(b"y")
@@ -542,7 +543,7 @@ def test_the_running_figure_stands_with_its_interval_and_what_is_enough() -> Non
     assert re.search(r"membw base gpu fp32 +launch 2 of 3, block 41 of at most 60", text)
     assert "enough: ±0.5 % or 60 blocks" in text
     assert re.search(r"4\.25 TB/s +±0\.1 % in this launch", text)
-    assert "the axis does not begin at 0" in text
+    assert "its axis does not begin at 0" in text
 
 
 def test_what_is_left_is_shown_with_the_time_of_day_at_which_it_ends() -> None:

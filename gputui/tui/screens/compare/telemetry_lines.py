@@ -9,24 +9,23 @@ from gputui.model.absent import Missing
 from gputui.model.units import format_seconds, three_digits
 from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, Curve, SideCurves
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
+from gputui.tui.widgets.charts import area
 from gputui.tui.widgets.paragraphs import paragraph
 
 _LABEL = 32
 """Cells of name, side and numbers at the left."""
 _LEAST_SPAN = 0.02
 """Of the highest value that a strip is high, so that a megahertz does not look like a fall."""
-_DOTS = 4
+_FAMILIES = {"power_w": "power", "sm_clock_mhz": "clock", "temperature_c": "clock"}
+"""Of charts, by metric."""
 _LEGENDS = {THROTTLE: "! slowed, c cap", CROWDED: "! CPUs were held"}
 _MARKS = {1.0: "!", 2.0: "c"}
 
 
-def telemetry_lines(
-    sides: Sequence[SideCurves | Missing], width: int, *, ascii_only: bool
-) -> tuple[Line, ...]:
+def telemetry_lines(sides: Sequence[SideCurves | Missing], width: int) -> tuple[Line, ...]:
     """A strip for each metric and side, launches end to end; why there is none where nothing was sampled."""
     known = [side for side in sides if isinstance(side, SideCurves)]
-    lines: list[Line] = [(Span("while it was timed", "title"),)]
+    lines: list[Line] = [(Span("while it was timed", "dim"),)]
     reasons: dict[str, list[str]] = {}
     for letter, side in zip("ab", sides, strict=True):
         if isinstance(side, Missing):
@@ -39,7 +38,7 @@ def telemetry_lines(
     room = max(width - _LABEL - 1, 10)
     titles = dict.fromkeys((curve.key, curve.title) for side in known for curve in side.curves)
     for key, title in titles:
-        lines += _strips(key, title, sides, longest_s, room, ascii_only=ascii_only)
+        lines += _strips(key, title, sides, longest_s, room)
     lines += _disturbed(sides, longest_s, room)
     for letter, side in zip("ab", sides, strict=True):
         if isinstance(side, SideCurves) and len(side.starts_s) > 1:
@@ -58,8 +57,6 @@ def _strips(
     sides: Sequence[SideCurves | Missing],
     longest_s: float,
     room: int,
-    *,
-    ascii_only: bool,
 ) -> Iterator[Line]:
     found = [
         (letter, side, curve)
@@ -71,17 +68,21 @@ def _strips(
     values = [value for _, _, curve in found for value in curve.known]
     low, high = min(values), max(values)
     bottom = min(low, high - _LEAST_SPAN * abs(high))
-    glyph = ascii_glyph if ascii_only else braille_glyph
     for place, (letter, side, curve) in enumerate(found):
-        levels = []
-        for column in range(2 * room):
-            t_s = (column + 0.5) / (2 * room) * longest_s
+        values_at = []
+        for column in range(room):
+            t_s = (column + 0.5) / room * longest_s
             value = curve.at(t_s) if t_s <= side.seconds else math.nan
-            levels.append(level_of(value - bottom, high - bottom, _DOTS) if math.isfinite(value) else -1)
-        strip = "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, 2 * room, 2))
+            values_at.append(value - bottom if math.isfinite(value) else None)
+        (strip,) = area(values_at, high - bottom)
         numbers = _numbers(curve)
         name = title if place == 0 else ""
-        yield (Span(f"  {name:10}{letter}  {numbers:{_LABEL - 15}}"), Span(strip.rstrip(), "chart"))
+        yield (
+            Span(f"  {name:10}", "dim"),
+            Span(f"{letter}  ", "title"),
+            Span(f"{numbers:{_LABEL - 15}}"),
+            Span(strip.rstrip(), f"{_FAMILIES.get(key, 'link')} 1"),
+        )
 
 
 def _numbers(curve: Curve) -> str:

@@ -50,7 +50,7 @@ from gputui.tui.screens.run.requests import CheckDraft, Start, Stop
 
 LOOK_EVERY_S = 2.0
 """For runs in progress that others started."""
-TELL_EVERY_S = 0.5
+TELL_EVERY_S = 1.0
 Tell = Callable[[Callable[[RunModel], None]], None]
 """Has the event loop do something to the model; may be called from any thread."""
 
