@@ -128,8 +128,8 @@ def moving_svg(frames: Sequence[Frame], width: int, title: str) -> str:
                 for one in drawn:
                     shown_in.setdefault((layer, one), [False] * len(frames))[number] = True
     by_times: dict[tuple[int, tuple[bool, ...]], list[str]] = {}
-    for (layer, one), shown in shown_in.items():
-        by_times.setdefault((layer, tuple(shown)), []).append(one)
+    for (layer, one), is_in in shown_in.items():
+        by_times.setdefault((layer, tuple(is_in)), []).append(one)
     names = {shown: f"t{number}" for number, shown in enumerate(dict.fromkeys(s for _, s in by_times))}
     whole = sum(frame.seconds for frame in frames)
     rules = [f"g g{{animation:{whole:g}s step-end infinite}}"]
@@ -151,7 +151,8 @@ def moving_svg(frames: Sequence[Frame], width: int, title: str) -> str:
 def _keyframes(shown: Sequence[bool], frames: Sequence[Frame]) -> str:
     """When something appears and disappears, in percent of the whole."""
     whole = sum(frame.seconds for frame in frames)
-    made, begin_s, last = [], 0.0, None
+    made: list[str] = []
+    begin_s, last = 0.0, None
     for is_on, frame in zip(shown, frames, strict=True):
         if is_on is not last:
             made.append(f"{100 * begin_s / whole:.4g}%{{visibility:{'visible' if is_on else 'hidden'}}}")
