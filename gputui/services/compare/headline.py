@@ -308,7 +308,9 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     cells = [(_short(comparisons[0].a.name), main.a)]
     cells += [(_short(c.b.name), row.b) for c in comparisons if (row := same_case(main, c)) is not None]
     tiers = [f"{_tier(tier)} at {_rates(tier, main)}" for tier in by_speed(cells)]
-    sentences = [f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."]
+    sentences = [
+        f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
+    ]
     costs = [
         Ranked(name, cell, cell.cost.low, cell.cost.high)
         for name, cell in cells
