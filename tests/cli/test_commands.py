@@ -309,15 +309,15 @@ def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(
 
 
 def test_help_is_a_word_too() -> None:
-    assert gputui("help").stdout == gputui("--help").stdout != ""
-    assert gputui("help", "run").stdout == gputui("run", "--help").stdout != ""
-    assert gputui("help", "nonsense").returncode == 2
+    assert gputui_here("help").stdout == gputui_here("--help").stdout != ""
+    assert gputui_here("help", "run").stdout == gputui_here("run", "--help").stdout != ""
+    assert gputui_here("help", "nonsense").returncode == 2
 
 
 def test_options_of_the_monitor_work_without_its_name_and_only_there() -> None:
-    done = gputui("--interval", "1", "--price", "3.5", "--no-mouse")
+    done = gputui_here("--interval", "1", "--price", "3.5", "--no-mouse")
     assert "no terminal to draw on" in done.stderr
-    assert gputui("--interval", "99").returncode == 2
-    refused = gputui("--interval", "1", "runs")
+    assert gputui_here("--interval", "99").returncode == 2
+    refused = gputui_here("--interval", "1", "runs")
     assert refused.returncode == 2
     assert "--interval before runs" in refused.stderr

@@ -25,8 +25,7 @@ POD = "0aa1b2c3-1234-4abc-8def-0123456789ab"
         (f"4:memory:/docker/{DIGITS}", "docker 3f9c2a17b0de"),
         (f"0::/user.slice/libpod-{DIGITS}.scope/container", "podman 3f9c2a17b0de"),
         (
-            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice"
-            f"/cri-containerd-{DIGITS}.scope",
+            f"0::/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice/cri-containerd-{DIGITS}.scope",
             "pod 0aa1b2c3",
         ),
         (f"3:cpu:/kubepods/besteffort/pod{POD}/{DIGITS}", "pod 0aa1b2c3"),

@@ -1,4 +1,4 @@
-"""The collector: one reader for all GPUs until a call hangs; then no other GPU waits, and callers never do."""
+"""The collector: one reader for all GPUs; when a call hangs, no other GPU waits, and callers never do."""
 
 from __future__ import annotations
 
