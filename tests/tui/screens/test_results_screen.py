@@ -616,7 +616,7 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
         assert "│ cccc0001  fast box" in shown
         assert "a step of gpt_train mini cpu fp32, 100 ms" in shown
         boxes = [line for line in shown.splitlines() if "tok/s  ━" in line]
-        assert [line.split()[0] for line in boxes] == ["Ryzen", "▸"], "the fastest first"
+        assert [line.split()[0] for line in boxes] == ["Ryzen", "▸", "2x"], "the fastest first"
         assert "81.8k tok/s" in boxes[0]
         await press(pilot, "space")
         assert "a fast box cccc0001" in shown_words(app)
