@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,6 +38,9 @@ _NAMES = frozenset(
     }
 )
 _PREFIXES = ("GPUTUI_", "SLURM_", "SSH_", "TEXTUAL_")
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else all processes of all tests compile everything anew
+sys.dont_write_bytecode = False
 
 
 def pytest_configure() -> None:

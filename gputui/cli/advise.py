@@ -229,7 +229,7 @@ def _box(
     from gputui.services.compare.pairing import side_of_runs
     from gputui.services.prices.pricing import price_of, price_of_run
 
-    side = side_of_runs(selection.text, selection.runs, pool=pool)
+    side = side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
     text = selection.text
     price = price_of(stated.get(text), typed.get(text), side.run.machine) or price_of_run(side.run)
     cpu_price: Price | Missing = Missing("not stated")

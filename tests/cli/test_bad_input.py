@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import duckdb
 import pytest
-from command_line import WORDS, gputui, printed, without_roots_privilege, write_spin_profile
+from command_line import WORDS, gputui_here, printed, without_roots_privilege, write_spin_profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import make_journal
@@ -494,5 +494,5 @@ def test_output_that_cannot_be_written_is_an_error(whole: Path) -> None:
 
 
 def test_json_on_stdout_is_not_mixed_with_words(whole: Path) -> None:
-    done = gputui("runs", whole, "--json")
+    done = gputui_here("runs", whole, "--json")
     assert json.loads(done.stdout)["schema"] == 1

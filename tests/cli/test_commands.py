@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 import pytest
+from command_line import gputui_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,17 +37,6 @@ devices = ["cpu"]
 precisions = ["fp32"]
 threads = ["1"]
 """
-
-
-def gputui(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gputui", *map(str, words)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-        timeout=300,
-        check=False,
-    )
 
 
 def error_of(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
@@ -157,7 +147,7 @@ def test_two_runs_of_one_file_are_named_and_compared(watched: Watched) -> None:
     file = watched.place / "a.db"
     first, second = (run["short_id"] for run in watched.results["runs"])
 
-    done = gputui("compare", f"{file}@{first}", f"{file}@{second}", COLUMNS="100")
+    done = gputui_here("compare", f"{file}@{first}", f"{file}@{second}", env={"COLUMNS": "100"})
 
     assert done.returncode == 0, done.stderr
     assert "no recorded differences" in done.stdout
@@ -165,7 +155,7 @@ def test_two_runs_of_one_file_are_named_and_compared(watched: Watched) -> None:
 
 
 def test_runs_are_listed_newest_first_with_their_labels_as_they_are(watched: Watched) -> None:
-    done = gputui("runs", watched.place / "a.db")
+    done = gputui_here("runs", watched.place / "a.db")
 
     assert done.stdout.count("[b]two[/b]") == 2
     assert "finished" in done.stdout
@@ -189,7 +179,7 @@ def test_an_unknown_run_is_refused_and_a_known_one_offered(
 def test_a_gpu_that_is_not_there_is_a_lack_of_the_machine(
     tmp_path: Path, profile: Path, bare_python: Path
 ) -> None:
-    done = gputui("run", profile, "--device", "gpu", "--python", bare_python, "--db", tmp_path / "a.db")
+    done = gputui_here("run", profile, "--device", "gpu", "--python", bare_python, "--db", tmp_path / "a.db")
 
     assert done.returncode == 3
     assert done.stderr.count("gputui: --device gpu: ") == 1
@@ -198,7 +188,7 @@ def test_a_gpu_that_is_not_there_is_a_lack_of_the_machine(
 
 
 def test_an_interpreter_without_torch_is_told_how_to_get_it(tmp_path: Path, bare_python: Path) -> None:
-    done = gputui("run", "quick", "--python", bare_python, "--db", tmp_path / "a.db")
+    done = gputui_here("run", "quick", "--python", bare_python, "--db", tmp_path / "a.db")
 
     assert done.returncode == 3
     assert "profile quick needs torch" in done.stderr
@@ -309,7 +299,7 @@ def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(
     sort = '[[command]]\nname = "sort"\nversion = 1\nargv = ["sh", "-c", "sort words\\n"]\n'
     gone = '[[command]]\nname = "gone"\nversion = 1\nargv = ["no-such-program"]\npattern = "x+"\n'
     (tmp_path / "mine.toml").write_text(head + sort + gone)
-    done = gputui("profiles", tmp_path / "mine.toml", "--python", bare_python)
+    done = gputui_here("profiles", tmp_path / "mine.toml", "--python", bare_python)
     assert (done.returncode, done.stderr) == (0, "")
     output = done.stdout
     assert "command:sort sh -c 'sort words\\n'\n               timed: from start to end\n" in output

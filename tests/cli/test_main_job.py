@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from command_line import write_failing_profile
+from command_line import gputui, gputui_here, write_failing_profile
 
 PROFILE = """
 schema = 1
@@ -30,17 +28,6 @@ devices = ["cpu"]
 precisions = ["fp32"]
 threads = ["1", "all"]
 """
-
-
-def gputui(*words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gputui", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(env or {})},
-        timeout=300,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +70,7 @@ def test_without_a_terminal_progress_is_one_plain_line_per_event(place: Path) ->
 
 
 def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: Path) -> None:
-    done = gputui("compare", str(place / "a.db"), str(place / "b.db"), "--format", "json")
+    done = gputui_here("compare", place / "a.db", place / "b.db", "--format", "json")
     rows = json.loads(done.stdout)["comparisons"][0]["rows"]
     assert [row["threads"] for row in rows] == ["1", "all"]
     for row in rows:
@@ -94,10 +81,8 @@ def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: 
 
 def test_every_key_of_the_json_output_is_documented(place: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
-    compared = json.loads(
-        gputui("compare", str(place / "a.db"), str(place / "b.db"), "--format", "json").stdout
-    )
-    shown = json.loads(gputui("show", "latest", str(place / "a.db"), "--json").stdout)
+    compared = json.loads(gputui_here("compare", place / "a.db", place / "b.db", "--format", "json").stdout)
+    shown = json.loads(gputui_here("show", "latest", place / "a.db", "--json").stdout)
     comparison = compared["comparisons"][0]
     keys = {*compared, *comparison, *comparison["rows"][0], *comparison["rows"][0]["ratio"]}
     keys |= {*comparison["groups"][0], *comparison["groups"][0]["mean"]}
@@ -107,7 +92,7 @@ def test_every_key_of_the_json_output_is_documented(place: Path) -> None:
 
 
 def test_the_variants_of_one_file_are_compared_with_each_other(place: Path) -> None:
-    done = gputui("compare", str(place / "a.db"), "--by", "threads")
+    done = gputui_here("compare", place / "a.db", "--by", "threads")
     assert done.returncode == 0
     assert "threads 1" in done.stdout
     assert "threads all" in done.stdout
@@ -125,7 +110,7 @@ def test_the_variants_of_one_file_are_compared_with_each_other(place: Path) -> N
 )
 def test_no_line_is_wider_than_80_columns(place: Path, words: tuple[str, ...]) -> None:
     typed = [str(place / w) if w.endswith(".db") else w for w in words]
-    done = gputui(*typed, env={"COLUMNS": "80"})
+    done = gputui_here(*typed, env={"COLUMNS": "80"})
     assert done.returncode == 0
     lines = [line for line in done.stdout.split("\n") if not line.startswith("next: ")]  # to be copied whole
     assert max(map(len, lines)) <= 80
@@ -133,12 +118,12 @@ def test_no_line_is_wider_than_80_columns(place: Path, words: tuple[str, ...]) -
 
 def test_storing_a_run_directory_again_adds_nothing(place: Path) -> None:
     run_dir = next((place / "state" / "runs").iterdir())
-    before = gputui("runs", str(place / "a.db"), "--json").stdout
+    before = gputui_here("runs", place / "a.db", "--json").stdout
     name = "a" if json.loads(before)["runs"][0]["run_id"] == run_dir.name else "b"
-    done = gputui("import", str(run_dir), "--db", str(place / f"{name}.db"))
+    done = gputui_here("import", run_dir, "--db", place / f"{name}.db")
     assert done.returncode == 0
     assert "was there already" in done.stdout
-    assert gputui("runs", str(place / "a.db"), "--json").stdout == before
+    assert gputui_here("runs", place / "a.db", "--json").stdout == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
@@ -158,9 +143,9 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
                 break
         run.communicate(timeout=300)
         assert run.returncode == 128 + number
-    stored = json.loads(gputui("runs", str(tmp_path / "a.db"), "--json").stdout)["runs"]
+    stored = json.loads(gputui_here("runs", tmp_path / "a.db", "--json").stdout)["runs"]
     assert [s["status"] for s in stored] == ["interrupted"]
-    cases = json.loads(gputui("show", "latest", str(tmp_path / "a.db"), "--json").stdout)["cases"]
+    cases = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert sorted(case["outcome"] for case in cases) == ["interrupted", "ok"]
 
 
@@ -175,11 +160,11 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_and_its_removal_not_to
     assert [command for command, *_ in offered] == ["show", "rm"]
     (show, remove) = offered
     assert "the disk is gone" in done.stderr  # the program's output, which stays out of the file
-    shown = gputui(*show).stdout
+    shown = gputui_here(*show).stdout
     assert "the disk is gone" not in shown
     logs = Path(re.sub(r"\s", "", shown.partition("with the messages:")[2].partition("/logs")[0]) + "/logs")
     assert any("the disk is gone" in log.read_text() for log in logs.iterdir())
-    assert gputui(*remove, "--yes").stdout.startswith(f"removed {remove[1]} from")
+    assert gputui_here(*remove, "--yes").stdout.startswith(f"removed {remove[1]} from")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +192,7 @@ def test_wrong_input_is_reported_in_plain_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int, expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = gputui(*words)
+    done = gputui_here(*words)
     assert done.returncode == status
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
@@ -227,7 +212,7 @@ def test_what_is_no_result_file_is_refused_before_anything_is_measured_and_left_
     profile.write_text(PROFILE)
     for file in (text, sqlite):
         before = file.read_bytes()
-        done = gputui("run", str(profile), "--db", str(file))
+        done = gputui_here("run", profile, "--db", file)
         assert done.returncode == 4
         assert file.name in done.stderr
         assert "launch 1" not in done.stderr
@@ -235,5 +220,5 @@ def test_what_is_no_result_file_is_refused_before_anything_is_measured_and_left_
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
-    done = gputui("--debug", "show", "latest", str(tmp_path / "none.db"))
+    done = gputui("--debug", "show", "latest", tmp_path / "none.db")
     assert "Traceback" in done.stderr

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import gputui, printed
+from command_line import gputui, gputui_here, printed
 
 STEP = """
 from gputui_worker.contract import Request, Size, Step, Workload
@@ -50,12 +50,12 @@ def test_a_step_is_measured_stored_and_compared_like_ours(step: Path, tmp_path: 
         done = gputui("run", step, "--db", tmp_path / f"{name}.db", "--launches", "1", "--blocks", "5")
         assert done.returncode == 0, done.stderr
         assert "step:hashing " in done.stdout
-    (case,) = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
+    (case,) = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert case["speed"]["units_per_s"] > 0
-    compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
+    compared = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
     (row,) = json.loads(compared.stdout)["comparisons"][0]["rows"]
     assert row["verdict"] in ("inconclusive", "same", "faster", "slower")
-    apart = gputui("compare", tmp_path / "a.db", tmp_path / "c.db", "--format", "json")
+    apart = gputui_here("compare", tmp_path / "a.db", tmp_path / "c.db", "--format", "json")
     rows = json.loads(apart.stdout)["comparisons"][0]["rows"]
     assert [row["verdict"] for row in rows] == ["not comparable"] * 2, "another version is other work"
 
@@ -72,7 +72,7 @@ def test_the_template_runs_at_once(tmp_path: Path) -> None:
     assert made.returncode == 0
     done = gputui("run", tmp_path / "mine.py", "--db", tmp_path / "a.db", "--budget", "600", "--blocks", "5")
     assert done.returncode == 0, done.stderr
-    cases = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
+    cases = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert {case["precision"] for case in cases if case["outcome"] == "ok"} == {"fp32", "amp"}
 
 
@@ -153,7 +153,7 @@ def test_an_error_in_mid_run_fails_the_case_with_its_line(
     step.write_text(STEP.replace(old, new))
     done = gputui("run", step, "--db", tmp_path / "a.db")
     assert done.returncode == 1, done.stderr
-    (case,) = json.loads(gputui("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
+    (case,) = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert (case["outcome"], case["reason"][: len(wanted)]) == ("failed", wanted)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from command_line import LONGEST_S, WORDS, gputui
+from command_line import LONGEST_S, WORDS, gputui, gputui_here
 from nvml.standin import standin_environment
 
 from gputui.cli import main
@@ -183,7 +183,7 @@ def test_what_cannot_be_stored_in_the_end_is_reported_with_its_journal_and_can_b
     assert done.returncode == 125
     assert "recorded but not stored: " in done.stderr
     assert f"gputui import {the_run_dir()} --db FILE" in done.stderr
-    stored = gputui("import", the_run_dir(), "--db", tmp_path / "b.db")
+    stored = gputui_here("import", the_run_dir(), "--db", tmp_path / "b.db")
     assert stored.returncode == 0, stored.stderr
     assert rows(tmp_path / "b.db", "SELECT outcome FROM cases") == [("ok",)]
 
@@ -197,7 +197,7 @@ def test_recordings_pair_by_their_label_and_without_one_with_nothing(tmp_path: P
         for label in (("--label", "the sweep"), ()):
             done = gputui("record", "--db", db, "--price", "3.6", *label, "--", *PYTHON, code, secret)
             assert done.returncode == 0, done.stderr
-    compared = gputui("compare", a, b, "--format", "json")
+    compared = gputui_here("compare", a, b, "--format", "json")
     assert compared.returncode == 0, compared.stderr
     (comparison,) = json.loads(compared.stdout)["comparisons"]
     paired = [row for row in comparison["rows"] if row["ratio"]]
@@ -205,7 +205,7 @@ def test_recordings_pair_by_their_label_and_without_one_with_nothing(tmp_path: P
     assert paired[0]["a"]["cost"]["usd_per_million"] >= 0.6 * 3.6 / 3600
     alone = [row for row in comparison["rows"] if not row["ratio"]]
     assert [(row["case"], row["verdict"]) for row in alone] == [("record", "not comparable")] * 2
-    text = gputui("compare", a, b)
+    text = gputui_here("compare", a, b)
     assert "record:the sweep" in text.stdout
     assert secret.encode() not in b"".join(db.read_bytes() for db in (a, b))
     home = Path(os.environ["GPUTUI_STATE"]) / "runs"
@@ -213,7 +213,7 @@ def test_recordings_pair_by_their_label_and_without_one_with_nothing(tmp_path: P
     assert not any(secret in path.read_text() for path in kept)
     for (table,) in rows(a, "SELECT table_name FROM duckdb_tables()"):
         assert not any(secret in str(row) for row in rows(a, f"FROM {table}"))
-    listed = gputui("runs", a).stdout
+    listed = gputui_here("runs", a).stdout
     assert ("the sweep" in listed, listed.count(" record ")) == (True, 2)
 
 
@@ -224,7 +224,7 @@ def test_without_a_program_the_box_is_recorded_for_the_given_time(tmp_path: Path
     assert "recording every 0.1 s for 500 ms" in done.stderr
     assert rows(db, "SELECT status, label FROM runs") == [("finished", "idle")]
     assert rows(db, "SELECT count(*) >= 3 FROM host_telemetry") == [(True,)]
-    shown = gputui("show", "idle", db, "--verbose")
+    shown = gputui_here("show", "idle", db, "--verbose")
     assert shown.returncode == 0, shown.stderr
     assert "host: CPU " in shown.stdout
     assert "normal" not in shown.stdout
@@ -318,17 +318,17 @@ def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(
     db = tmp_path / "a.db"
     recorder = start_record("--db", db, "--label", "cut", "--interval", "0.1", "--", *PYTHON, "input()")
     run_dir = wait_until_begun()
-    early = gputui("import", run_dir, "--db", db)
+    early = gputui_here("import", run_dir, "--db", db)
     assert (early.returncode, "in progress" in early.stderr) == (2, True)
     recorder.kill()
     recorder.wait(LONGEST_S)
-    stored = gputui("import", run_dir, "--db", db)
+    stored = gputui_here("import", run_dir, "--db", db)
     recorder.communicate(timeout=LONGEST_S)  # closes the program's input, which ends it
     assert stored.returncode == 0, stored.stderr
     assert rows(db, "SELECT status, label FROM runs") == [("interrupted", "cut")]
     assert rows(db, "SELECT outcome FROM cases") == [("interrupted",)]
     assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
-    assert gputui("import", run_dir, "--db", db).stdout.count("was there already") == 1
+    assert gputui_here("import", run_dir, "--db", db).stdout.count("was there already") == 1
 
 
 _HANGS = {"from the first call on": "1 hang * 1", "while it is read": "1 hang nvmlDeviceGetPowerUsage 4"}
@@ -386,7 +386,7 @@ def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -
         assert done.returncode == 0, done.stderr
         assert "command:nap " in done.stdout
         assert gputui("record", "--db", tmp_path / name, "--label", "x", "--", "true").returncode == 0
-    compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
+    compared = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
     assert compared.returncode == 0, compared.stderr
     (comparison,) = json.loads(compared.stdout)["comparisons"]
     assert {row["case"] for row in comparison["rows"] if row["ratio"]} == {"command:nap cpu", "record:x"}
@@ -397,7 +397,7 @@ def test_three_recordings_a_side_are_pooled_into_launches_whose_spread_was_measu
     for db, seconds in ((tmp_path / "a.db", "0.4"), (tmp_path / "b.db", "0.01")):
         for _ in range(3):
             assert gputui("record", "--db", db, "--label", "x", "--", "sleep", seconds).returncode == 0
-    compared = gputui("compare", tmp_path / "a.db", tmp_path / "b.db", "--pool", "--format", "json")
+    compared = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--pool", "--format", "json")
     assert compared.returncode == 0, compared.stderr
     (comparison,) = json.loads(compared.stdout)["comparisons"]
     (row,) = comparison["rows"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import gputui
+from command_line import gputui, gputui_here
 from journals import journal_lines, write_lines
 
 from gputui.model.case import Variant
@@ -50,7 +50,7 @@ def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: 
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
     words = shlex.split(line.removeprefix("next: gputui "))
     assert words[1] == f"{theirs}@{model.summary.short_id}"
-    compared = gputui(*words)
+    compared = gputui_here(*words)
     assert compared.returncode == 0, compared.stderr
     assert "spin" in compared.stdout
 
@@ -58,7 +58,7 @@ def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: 
 def test_a_profile_beside_the_run_to_repeat_is_refused_unless_it_is_a_file(
     theirs: Path, tmp_path: Path
 ) -> None:
-    done = gputui("run", "quick", "--like", theirs, "--db", tmp_path / "mine.db")
+    done = gputui_here("run", "quick", "--like", theirs, "--db", tmp_path / "mine.db")
 
     assert done.returncode == 2
     assert "profile quick with --like" in done.stderr
@@ -66,7 +66,7 @@ def test_a_profile_beside_the_run_to_repeat_is_refused_unless_it_is_a_file(
 
 
 def test_an_unknown_run_is_reported_before_anything_is_measured(theirs: Path, tmp_path: Path) -> None:
-    done = gputui("run", "--like", f"{theirs}@eve", "--db", tmp_path / "mine.db")
+    done = gputui_here("run", "--like", f"{theirs}@eve", "--db", tmp_path / "mine.db")
 
     assert done.returncode == 2
     assert "there is no run 'eve'" in done.stderr
@@ -81,7 +81,7 @@ def test_a_program_of_theirs_is_not_repeated_without_its_profile(tmp_path: Path)
     )
     assert gputui("run", profile, "--db", tmp_path / "a.db").returncode == 0
 
-    alone = gputui("run", "--like", tmp_path / "a.db", "--db", tmp_path / "b.db")
+    alone = gputui_here("run", "--like", tmp_path / "a.db", "--db", tmp_path / "b.db")
     assert alone.returncode == 2
     assert "result files do not hold commands: give its profile.toml as well" in alone.stderr
 

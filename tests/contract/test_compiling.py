@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import gputui
+from command_line import gputui, gputui_here
 from test_workloads import TINY, losses
 
 from gputui.worker.contract import Request, Step, Unsupported
@@ -80,7 +80,7 @@ modes = ["eager", "compile"]
     assert compiled["outcome"] == "ok"
     (taken,) = (figure["value"] for figure in compiled["figures"] if figure["key"] == "compile_s")
     assert taken > 20 / compiled["speed"]["units_per_s"]
-    by_mode = gputui("compare", tmp_path / "r.db", "--by", "mode")
+    by_mode = gputui_here("compare", tmp_path / "r.db", "--by", "mode")
     assert "a  mode eager" in by_mode.stdout
     assert "b  mode compile" in by_mode.stdout
     assert losses(built("gpt_train", "compile"), 3) == pytest.approx(

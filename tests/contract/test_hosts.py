@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import psutil
 import pytest
-from command_line import gputui, start_gputui
+from command_line import gputui, gputui_here, start_gputui
 from test_ddp import TINY, losses_of_one_process, rank_of, tiny
 
 from gputui.worker.contract import Request, Unsupported
@@ -174,13 +174,13 @@ def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvou
 
 
 def test_joining_needs_an_address_and_a_torch(tmp_path_factory: pytest.TempPathFactory) -> None:
-    wrong = gputui("join", "10.0.0.1")
+    wrong = gputui_here("join", "10.0.0.1")
     assert (wrong.returncode, "10.0.0.1: is no ADDRESS:PORT" in wrong.stderr) == (2, True)
-    typed = gputui("join", "no-such-host.invalid:29400")
+    typed = gputui_here("join", "no-such-host.invalid:29400")
     assert (typed.returncode, "no-such-host.invalid:29400: no such host" in typed.stderr) == (2, True)
     venv = tmp_path_factory.mktemp("bare") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    lacking = gputui("join", "10.0.0.1:29400", "--python", venv / "bin" / "python")
+    lacking = gputui_here("join", "10.0.0.1:29400", "--python", venv / "bin" / "python")
     assert lacking.returncode == 3
     assert "name an interpreter that has torch" in lacking.stderr
 

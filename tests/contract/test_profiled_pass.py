@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import gputui
+from command_line import gputui, gputui_here
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
@@ -233,7 +233,27 @@ def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
     done = gputui("run", profile, "--db", db, "--trace")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("perfetto") == 1
-    shown = gputui("show", "latest", db, "--verbose").stdout
+    shown = gputui_here("show", "latest", db, "--verbose").stdout
     assert shown.count("a step of lstm_train mini cpu") == 1
     assert "idle: python" in shown
     assert len(list((tmp_path / "a-traces").iterdir())) == 1
+
+
+def test_the_kept_trace_is_divided_like_the_events_in_the_process(tmp_path: Path) -> None:
+    from gputui.services.traces.imported import read_run
+
+    trace = tmp_path / "tiny.json.gz"
+    found = profiled(TINY, trace=str(trace))
+    of_file = read_run(trace).found
+    assert of_file.steps == found.steps
+
+    def times(one: ProfiledPass) -> dict[tuple[str, str], int]:
+        return {
+            (phase, name): sum(o.time_ns for o in one.operators if (o.phase, o.operator) == (phase, name))
+            for phase, name in {(o.phase, o.operator) for o in one.operators}
+        }
+
+    here, there = times(found), times(of_file)
+    assert set(here) == set(there)
+    for key, ns in here.items():  # the file has times to the nanosecond, but durations are rounded
+        assert abs(there[key] - ns) <= max(2_000, 0.01 * ns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import json
 import os
 import pty
@@ -37,6 +38,27 @@ def gputui(*words: str | Path, env: Mapping[str, str] | None = None) -> subproce
         timeout=LONGEST_S,
         check=False,
     )
+
+
+def gputui_here(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command that starts nothing in this process, which spares it the imports."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as left:
+            main(list(map(str, words)))
+    assert isinstance(left.value.code, int)
+    return subprocess.CompletedProcess(words, left.value.code, _text_of(out), _text_of(err))
+
+
+def _text_of(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:

@@ -35,21 +35,25 @@ from gputui.services.results.labels import (
 
 def side_words(side: Side, ignore: str, width: int) -> str:
     """A side in one line: name, box, torch, price, launches, day; the last are dropped if it is narrow."""
+    parts = [part for part in side_parts(side, ignore) if part]
+    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
+        parts.pop()
+    return "  ".join(parts)
+
+
+def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
+    """A side's name, box, torch, price, launches and day; empty where unknown."""
     run = side.run
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
-    parts = [
+    return (
         side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
         where + device_words(run),
         torch_words(run),
         "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
         launches_words(side),
         day(run),
-    ]
-    parts = [part for part in parts if part]
-    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
-        parts.pop()
-    return "  ".join(parts)
+    )
 
 
 def launches_words(side: Side) -> str:
@@ -233,16 +237,18 @@ def peak_text(cell: Cell) -> str:
     return format_percent(shares[0]) if shares else ""
 
 
-def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
-    """The cost of a million units of work."""
-    if not isinstance(cell.cost, Cost):
+def cost_text(cell: Cell, beside: Sequence[Cell] = (), *, with_interval: bool = True) -> str:
+    """The cost of so much work that the cheapest side of the row pays cents to dollars (`costs_text`)."""
+    if not isinstance(cell.cost, Cost) or cell.result is None:
         return "—"
     cost = cell.cost
+    known = [one.cost.usd_per_million for one in (cell, *beside) if isinstance(one.cost, Cost)]
+    millions, _ = cost_unit(min(known), cell.result.case.unit)
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
     is_free = cost.usd_per_million <= 0
     spread = "" if is_free else f" {format_spread(cost.usd_per_million, cost.low, cost.high)}"
     interval = spread if with_interval else ""
-    return format_usd(cost.usd_per_million) + interval + share
+    return format_usd(cost.usd_per_million * millions) + interval + share
 
 
 def costs_text(cells: Sequence[Cell]) -> tuple[list[str], str]:

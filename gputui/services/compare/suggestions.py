@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
+from gputui.model.units import format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Row, runs_in
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time
@@ -49,6 +50,15 @@ def settling_steps(row: Row, evidence: Evidence) -> tuple[Step, ...]:
         command = f"{_again(cell, evidence)} --only {only_text(row)} --launches {number}"
         found.setdefault(cell.run.run_id, Step(letter, command, seconds, usd))
     return tuple(found.values())
+
+
+def effort_words(steps: Sequence[Step]) -> str:
+    """What settling takes: `about 2 min on each box, $0.12`; the money only where all boxes have a price."""
+    minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
+    usd = [step.usd for step in steps]
+    money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
+    where = "on each box" if len(steps) > 1 else f"on the box of {steps[0].box}"
+    return f"about {minutes} min {where}{money}"
 
 
 def only_text(row: Row) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +28,7 @@ from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.markdown import comparisons_as_markdown, escaped
 from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
-from gputui.services.compare.svg import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
+from gputui.services.compare.svg import time_axis, time_histogram
 from gputui.services.compare.tables import Naming, column_table, row_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.csv_cells import harmless
@@ -193,7 +192,7 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     beside = row_table(comparison, naming, "wide", [COST, ENERGY])
     assert beside.headings[-2:] == ("cost a, b", "energy a, b")
     assert beside.rows[0][-2:] == (
-        "$11.00 ±10 %, $22.00 ±10 % for 1M TFLOP",
+        "$11.00 ±10 %, $22.00 ±10 % per EFLOP",
         "1.00 nJ/flop, 2.00 nJ/flop",
     )
     assert [COST.on_side(cell) for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]
@@ -299,19 +298,18 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
 
     assert page.open == []
     for words in (
-        "What differs",
+        "No recorded differences",
         "+25 %",
-        "faster",
+        "25 % faster",
         "Times of blocks",
-        "a launch 3",
-        "Energy",
+        "18 blocks in 3 launches",
+        "energy of the GPU",
         "power",
         "SM clock",
     ):
         assert words in page.text, words
     labels = [attributes.get("aria-label") or "" for tag, attributes in page.all if tag == "svg"]
-    assert labels[0] == "intervals of b vs a, by row"
-    assert sum(label.startswith("times of blocks") for label in labels) == 2
+    assert sum(label.startswith("times of blocks of") for label in labels) == 4
     assert sum(label.endswith("over time") for label in labels) == 3
 
 
@@ -352,10 +350,13 @@ def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks()
     evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
 
     page = comparisons_as_page([(comparison, ())], "", ANSWER, evidence)
-    many = strip_chart([Strip("a", "a launch 1", steady(0.1, 10_000))] * 12)
+    axis = time_axis([0.01, 0.2])
+    assert axis is not None
+    wide = [0.01 * 1.001**number for number in range(3000)]
+    many = time_histogram("a", [wide] * 12, axis, "times of blocks of a")
 
-    assert page.count('aria-label="times of blocks') == 30
-    assert len(page.encode()) + 30 * len(many.encode()) < 1_000_000
+    assert page.count('aria-label="times of blocks') == 60
+    assert len(page.encode()) + 60 * len(many.encode()) < 1_000_000
 
 
 def test_what_is_written_to_a_file_is_what_would_be_printed(
@@ -367,65 +368,3 @@ def test_what_is_written_to_a_file_is_what_would_be_printed(
         assert printed(*files, "--format", form, "-o", there) == ""
         assert there.read_bytes().decode() == printed(*files, "--format", form)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.text"]
-
-
-# Charts
-
-
-def positions(chart: str, kind: str) -> list[float]:
-    return [float(x) for x in re.findall(rf'class="{kind}[^"]*" d="M([\d.]+)', chart)]
-
-
-def test_equal_factors_are_equally_far_on_the_axis_of_intervals() -> None:
-    marks = [IntervalMark(f"r{x}", "faster", f"{x}x", x, x, x * 1.001) for x in (0.25, 0.5, 1.0, 2.0, 4.0)]
-    xs = positions(interval_chart(marks), "bar")
-
-    gaps = [b - a for a, b in itertools.pairwise(xs)]
-    assert gaps == pytest.approx([gaps[0]] * 4, abs=0.2)
-    assert min(xs) >= 0
-    assert max(xs) <= 360
-
-
-def test_verdicts_have_words_and_shapes_of_their_own() -> None:
-    words = ("faster", "slower", "same", "inconclusive")
-    shapes = set()
-    for word in words:
-        chart = interval_chart([IntervalMark("gemm", word, "1.10x", 1.1, 1.0, 1.2)])
-        assert f": {word}</text>" in chart
-        shape = re.search(r'class="mark [^"]*" (?:d="M[\d.]+ [\d.]+([^"]*)"|cx)', chart)
-        assert shape
-        shapes.add(shape.group(1))
-    assert len(shapes) == len(words)
-
-
-def test_both_sides_share_an_axis_of_block_times() -> None:
-    chart = strip_chart([Strip("a", "a launch 1", [0.1, 0.2]), Strip("b", "b launch 1", [0.2, 0.3])])
-    (a,), (b,) = (re.findall(rf'class="tick {side}" d="([^"]*)"', chart) for side in "ab")
-    on_a, on_b = ([float(x) for x in re.findall(r"M([\d.]+) ", path)] for path in (a, b))
-
-    assert on_a[1] == on_b[0]
-    assert on_b[1] - on_b[0] == pytest.approx(on_a[1] - on_a[0], abs=0.11)
-    assert "100 ms" in chart
-    assert "300 ms" in chart
-
-
-def test_bars_go_left_of_zero_and_right_of_it_by_their_size() -> None:
-    chart = bar_chart([Bar("gemm -60 ms", -60e6), Bar("casts +20 ms", 20e6)])
-    (x1, w1), (x2, w2) = (
-        (float(x), float(w)) for x, w in re.findall(r'<rect[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"', chart)
-    )
-
-    assert w1 == pytest.approx(3 * w2, abs=0.2)
-    assert x1 + w1 == pytest.approx(x2, abs=0.2)
-
-
-def test_a_line_stops_where_nothing_was_measured() -> None:
-    from gputui.services.compare.svg import line_chart
-
-    values = [1.0, 2.0, float("nan"), 3.0]
-    chart = line_chart("power", "W", [Line("a", "a GPU 0", [0.0, 1.0, 2.0, 3.0], values)])
-    (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
-
-    assert re.sub(r"[\d. ]", "", path) == "MLM"
-    assert "nan" not in chart
-    assert line_chart("power", "W", [Line("a", "", [0.0], [float("nan")])]) == ""
