@@ -57,8 +57,10 @@ def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
     """A run: verdict, box, shares of the peak, the step of its main case, telemetry, as far as they fit."""
     run, summary = detail.run, detail.run.summary
     title = f"{summary.short_id}  "
-    about = f"{summary.label or summary.profile}  {day(summary)}"
-    lines: list[Line] = [(Span(title, "title"), Span(cut(clean_text(about), width - len(title)), "dim"))]
+    about = clean_text(f"{summary.profile}  {day(summary)}")
+    lines: list[Line] = [(Span(title, "title"), Span(cut(about, width - len(title)), "dim"))]
+    if summary.label:
+        lines.append((Span(cut(clean_text(summary.label), width)),))
     for block in (
         _verdict(run, width),
         _facts(detail, width),
