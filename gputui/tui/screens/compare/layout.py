@@ -89,7 +89,9 @@ def lay_out(
         ]
         if shown.row is not None:
             left = room - rows_height - sum(len(block) + 1 for block in blocks if block)
-            blocks.append(launches_lines(shown.row, shown.name, table_width, left - 1))
+            blocks.append(
+                launches_lines(shown.row, f"a{letter_of(place)}", shown.name, table_width, left - 1)
+            )
         beside = rule_between(
             _filled(beside_lines(shown, beside_width - 2, height - len(top)), height - len(top)), beside_width
         )
