@@ -374,7 +374,7 @@ async def test_every_page_of_a_run_is_drawn_on_the_smallest_screens_and_esc_lead
             assert "esc Back" in picture(app)
             await press(pilot, "end", "tab")
         assert len(pages) == len(TABS)
-        assert any("    median" in page and "  load_1min " in page for page in pages)
+        assert any("    median" in page and "  load, 1 min " in page for page in pages)
         assert any("at peak: weights 1.00 GiB" in page for page in pages)
         for _ in range(3):
             await press(pilot, "escape")
