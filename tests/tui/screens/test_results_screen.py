@@ -34,6 +34,7 @@ from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.results.telemetry_page import chart_place
 from gputui.tui.shell.registry import SCREENS
+from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
@@ -666,6 +667,18 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
         await settled(pilot)
         assert "on every box" not in picture(app)
         assert "cccc0001" in picture(app)
+
+
+async def test_the_preview_says_the_same_in_any_colours(db: Path) -> None:
+    taken = []
+    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+        app = make_app(depth=depth)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await opened(pilot, str(db))
+            taken.append(picture(app))
+    assert taken.count(taken[0]) == len(taken)
+    assert "status    interrupted" in taken[0]
+    assert "▸ 2x H200" in taken[0], "the box of the run is marked"
 
 
 def shown_words(app: MonitorApp) -> str:
