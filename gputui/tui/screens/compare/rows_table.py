@@ -39,6 +39,8 @@ from gputui.tui.widgets.lines_list import MARKER, Entry
 _GAP = 2
 """Cells between columns."""
 _WIDEST_FOREST = 56
+_ROOMY = 18
+"""Where the drawing has so many cells, the heading may say what all cases share."""
 _LEAST_NAME = 10
 _ABSENT = "—"
 _STYLES = {
@@ -305,7 +307,7 @@ class _Maker:
         """Those before and after the drawing."""
         common = f"case ({' '.join(self._common)})" if self._common else "case"
         names = tuple(self._name(item, is_short=not form.has_interval) for item in self._items)
-        if width_of(common) > max(width_of(name.text) for name in names) and not form.has_values:
+        if width_of(common) > max(width_of(name.text) for name in names) and form.forest < _ROOMY:
             common = "case"
         before = [_Column(common, names)]
         if form.has_values:
