@@ -176,7 +176,7 @@ def format_percent(fraction: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 case`, `3 launches`."""
-    plural = "es" if noun.endswith(("h", "x")) else "s"
+    plural = "es" if noun.endswith(("h", "s", "x")) else "s"
     return f"{number} {noun}{plural if number != 1 else ''}"
 
 

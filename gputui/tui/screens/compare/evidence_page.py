@@ -40,7 +40,7 @@ def evidence_page(
     if steps:
         lines.append((Span("what would help", "title"),))
         lines += [line for step in steps for line in paragraph(f"  {step}", width, indent=4)]
-    lines += [(), *block_lines(row, width - 1, _ROWS), ()]
+    lines += [(), *block_lines(row, "ab", width - 1, _ROWS), ()]
     for letter, cell in (("a", row.a), ("b", row.b)):
         lines += paragraph(f"{letter}  {_side(cell)}", width, indent=3)
     lines += _values(row, width)
@@ -51,7 +51,7 @@ def evidence_page(
     for figure in row.figures:
         lines += paragraph(figure_line(figure), width, indent=2)
     lines += why_lines(why, width)
-    lines += [(), *telemetry_lines(curves, width)]
+    lines += [(), *telemetry_lines(curves, "ab", width)]
     return tuple(lines)
 
 
