@@ -43,8 +43,7 @@ NOT = (
     "was told",
     "told in",
     "is said",
-    "said so",
-    "says so",
+    "have told",
 )
 MACHINE_WORDS = {"NO REFERENCE", "ceilings"}
 """Of JSON and CSV, and only as whole texts."""
@@ -85,7 +84,8 @@ def messages(repository: Path) -> Iterator[tuple[str, str]]:
                     ),
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if id(node) not in unseen | inside and node.value not in MACHINE_WORDS:
+                is_shown = id(node) not in unseen and id(node) not in inside
+                if is_shown and node.value not in MACHINE_WORDS:
                     yield name, node.value
 
 
