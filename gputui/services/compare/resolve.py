@@ -271,7 +271,7 @@ def _remedies(model: Model, beyond: Sequence[Reach], percent: float) -> Iterator
             " of each box at different times, with compare --pool"
         )
         return
-    why = "others held the CPUs of the base: measure it again when its box is idle"
+    why = "CPU contention on the base: measure it again when its box is idle"
     launches = max((row.wanted for row in beyond if row.wanted), default=most_launches(beyond[0].launches))
     file = from_here(model.selector.rpartition("@")[0])
     words = ["gputui", "run", "--like", model.selector, "--launches", str(launches), "--db", file]
