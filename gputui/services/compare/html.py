@@ -264,11 +264,12 @@ def _line(
     words = [kind_of_row, "first" if name else "", "absent" if is_absent else ""]
     cells = "".join(f'<td class="n rate">{safe(rate)}</td>' for rate in rates)
     more = judgement.reason if is_absent else ends_words(judgement)
+    drawn = "" if is_absent else f'<td class="drawn">{interval_plot(judgement, axis)}</td>'
     return (
         f'<tr class="{" ".join(filter(None, words))}"><th>{safe(name)}</th>{cells}'
         f'<td class="n change">{f"{letter(side)} " if side else ""}<b class="{kind}">{safe(change)}</b></td>'
-        f'<td class="drawn">{interval_plot(judgement, axis)}</td>'
-        f'<td class="verdict"><b class="{kind}">{safe(verdict_text(judgement))}</b>'
+        f'{drawn}<td class="verdict"{" colspan=2" if is_absent else ""}>'
+        f'<b class="{kind}">{safe(verdict_text(judgement))}</b>'
         f' <span class="ends">{safe(more)}</span></td></tr>\n'
     )
 
