@@ -312,7 +312,7 @@ async def _looking_back(camera: _Camera) -> None:
     assert isinstance(screen, CompareScreen)
     await camera.take("compare-rows")
     camera.film("compare")
-    await camera.press(*["down"] * _telling_row(screen), "enter")
+    await camera.press("home", *["down"] * _telling_row(screen), "enter")
     await camera.take("compare-evidence")
     camera.film("evidence")
     await camera.open("doctor")
