@@ -22,7 +22,7 @@ from gputui.services.compare.headline import (
     subject,
 )
 from gputui.services.compare.html_details import pair_details
-from gputui.services.compare.html_elements import bullets, cell, folded, letter, part, safe
+from gputui.services.compare.html_elements import bullets, folded, letter, part, safe
 from gputui.services.compare.pairing import (
     Cell,
     Comparison,
@@ -327,7 +327,8 @@ def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
         word = verdict_text(row.cost) if row.cost.ratio is not None else ""
         lines.append(
             f"<tr{' class=first' if is_first else ''}><th>{safe(name)}</th>"
-            f"{cell('td', a if is_first else '', True)}{cell('td', b, True)}"
+            f'<td class="n of-a">{safe(a if is_first else "")}</td>'
+            f'<td class="n{"" if is_many else " of-b"}">{safe(b)}</td>'
             f'<td class="unit">per {safe(unit)}</td>'
             f'<td class="n change">{of_side}<b class="{kind}">{safe(point_text(row.cost) or "—")}</b></td>'
             f'<td class="drawn">{change_bar(row.cost, axis)}</td>'
