@@ -1,4 +1,4 @@
-"""Traces of a directory, each read in its own process: is it exact, what is unmatched, how long, what memory.
+"""Traces of a directory, each read in its own process: exact or not, what is unmatched, time, memory.
 
 The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is repeated,
 shifted in time, until it has that size, and read too.
