@@ -32,9 +32,30 @@ CAUSES: tuple[tuple[Cause, str, int], ...] = (
 )
 """Name, the driver's counter of nanoseconds, and the clocks-event reasons that indicate it now."""
 
+XIDS: Mapping[int, tuple[str, Severity]] = {
+    13: ("a program used the GPU wrongly, mostly by an index out of range", "warn"),
+    31: ("a program touched memory of the GPU that is not its own", "warn"),
+    43: ("a program made the GPU stop, and was ended", "warn"),
+    45: ("a program was ended while it used the GPU", "warn"),
+    48: ("a memory error could not be corrected: results may be wrong", "alarm"),
+    63: ("a bad row of the memory is replaced when the GPU is reset", "warn"),
+    64: ("a bad row of the memory could not be replaced: exchange the GPU", "alarm"),
+    74: ("an NVLink connection failed", "alarm"),
+    79: ("the GPU fell off the bus", "alarm"),
+    92: ("many memory errors were corrected: the memory is failing", "warn"),
+    94: ("a memory error was contained: the program that met it was ended", "alarm"),
+    95: ("a memory error was not contained: results of all programs may be wrong", "alarm"),
+    119: ("the GPU's own processor does not answer the driver", "alarm"),
+    120: ("the GPU's own processor failed", "alarm"),
+}
+"""https://docs.nvidia.com/deploy/xid-errors/, those that boxes for rent show."""
 STALE_AFTER_S = 3.0
 BUSY_PCT = 10.0
 """From here on a GPU counts as busy: an idle one trains its link down to save power."""
+NEAR_C = 5.0
+"""So close to where it slows itself, a GPU is hot."""
+NOW_S = 10.0
+"""What slowed a GPU within this time still does: a driver reports it now and then, not all the time."""
 REPORTED_SHARE = 0.005
 """A smaller share of throttled time is not reported once it is over."""
 
@@ -47,6 +68,8 @@ class Slowed:
     """Length of that time."""
     shares: Mapping[Cause, float | None] = field(default_factory=dict)
     """0 to 1; None or absent if unknown."""
+    since_s: Mapping[Cause, float] = field(default_factory=dict)
+    """How long ago each cause was last seen; absent if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +77,12 @@ class GpuFinding:
     """One thing the user should know about a GPU."""
 
     word: str
-    """In capitals for a state: `POWER-CAPPED 12 % of 5 min`, `LOST`, `PCIe x4 of x16`."""
+    """In capitals for a state: `POWER-CAPPED at 600 W, 12 % of 5 min`, `LOST`, `PCIe x4 of x16`."""
     severity: Severity
     why: str
     """One sentence without its full stop."""
     short: str = ""
-    """For narrow places: `POWER-CAPPED 12 %`; empty if the word is short."""
+    """For narrow places: `POWER-CAPPED at 600 W`; empty if the word is short."""
 
     @property
     def brief(self) -> str:
@@ -142,10 +165,16 @@ def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Gpu
 def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
     bits = int(_number(gpu, "throttle_bits") or 0)
     found: list[GpuFinding] = []
-    if bits & POWER_CAP or (slowed.shares.get("power") or 0) >= REPORTED_SHARE:
-        found.append(_slowed_finding("POWER-CAPPED", "warn", _power_sentence(gpu), slowed, "power"))
-    if bits & (SW_THERMAL | HW_THERMAL) or (slowed.shares.get("thermal") or 0) >= REPORTED_SHARE:
+    if _is_now(bits & POWER_CAP, slowed, "power"):
+        found.append(_power_capped(gpu, slowed))
+    elif _was(slowed, "power"):
+        found.append(_past("POWER-CAPPED", "the power limit held the clocks down", slowed, "power"))
+    if _is_now(bits & (SW_THERMAL | HW_THERMAL), slowed, "thermal"):
         found.append(_slowed_finding("THERMAL", "alarm", _heat_sentence(gpu), slowed, "thermal"))
+    elif _was(slowed, "thermal"):
+        found.append(_past("THERMAL", "heat held the clocks down", slowed, "thermal"))
+    else:
+        found += _warm(gpu)
     if bits & HW_POWER_BRAKE:
         why = "the box tells the GPU to draw less: its power supply is at its limit"
         found.append(_slowed_finding("POWER BRAKE", "alarm", why, slowed, "other"))
@@ -155,12 +184,47 @@ def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
     return found
 
 
-def _slowed_finding(word: str, severity: Severity, why: str, slowed: Slowed, cause: Cause) -> GpuFinding:
+def _warm(gpu: DeviceSample) -> list[GpuFinding]:
+    now, limit = _number(gpu, "temperature_c"), _number(gpu, "temperature_limit_c")
+    if now is None or limit is None or now < limit - NEAR_C:
+        return []
+    return [GpuFinding("HOT", "warn", f"{now:.0f} °C: it slows itself from {limit:.0f} °C on")]
+
+
+def _is_now(bits: int, slowed: Slowed, cause: Cause) -> bool:
+    return bool(bits) or slowed.since_s.get(cause, NOW_S) < NOW_S
+
+
+def _was(slowed: Slowed, cause: Cause) -> bool:
+    return (slowed.shares.get(cause) or 0) >= REPORTED_SHARE
+
+
+def _share_of_time(slowed: Slowed, cause: Cause) -> str:
+    """`12 % of 5 min`; empty where it is too little or unknown."""
     share = slowed.shares.get(cause)
     if share is None or share < REPORTED_SHARE:
+        return ""
+    return f"{format_percent(share)} of {age(slowed.span_s)}"
+
+
+def _slowed_finding(word: str, severity: Severity, why: str, slowed: Slowed, cause: Cause) -> GpuFinding:
+    part = _share_of_time(slowed, cause)
+    if not part:
         return GpuFinding(word, severity, why)
-    part = format_percent(share)
-    return GpuFinding(f"{word} {part} of {age(slowed.span_s)}", severity, why, f"{word} {part}")
+    return GpuFinding(f"{word} {part}", severity, why, f"{word} {part.partition(' of ')[0]}")
+
+
+def _power_capped(gpu: DeviceSample, slowed: Slowed) -> GpuFinding:
+    limit = _number(gpu, "power_limit_w")
+    word, part = "POWER-CAPPED", _share_of_time(slowed, "power")
+    if limit is None:
+        return _slowed_finding(word, "warn", _power_sentence(gpu), slowed, "power")
+    word += f" at {limit:.0f} W"
+    return GpuFinding(f"{word}, {part}" if part else word, "warn", _power_sentence(gpu), word)
+
+
+def _past(word: str, why: str, slowed: Slowed, cause: Cause) -> GpuFinding:
+    return _slowed_finding(f"was {word}", "warn", f"{why} in that time, but not now", slowed, cause)
 
 
 def _power_sentence(gpu: DeviceSample) -> str:
@@ -182,12 +246,24 @@ def _heat_sentence(gpu: DeviceSample) -> str:
 
 
 def _errors(gpu: DeviceSample) -> list[GpuFinding]:
+    found: list[GpuFinding] = []
+    xids, last = _number(gpu, "xid_count"), _number(gpu, "xid_last")
+    if xids and last is not None:
+        what, severity = XIDS.get(int(last), ("an error in the log of the driver", "alarm"))
+        times = "" if xids == 1 else f", the last of {xids:.0f}"
+        found.append(GpuFinding(f"Xid {last:.0f}", severity, f"{what}{times}"))
     count = _number(gpu, "ecc_uncorrected_count")
-    if not count:
-        return []
-    many = "1 memory error" if count == 1 else f"{count:.0f} memory errors"
-    why = f"{many} could not be corrected: results may be wrong"
-    return [GpuFinding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}")]
+    if count:
+        many = "1 memory error" if count == 1 else f"{count:.0f} memory errors"
+        why = f"{many} could not be corrected: results may be wrong"
+        found.append(GpuFinding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}"))
+    if _number(gpu, "remapped_rows_failed"):
+        why = "a bad row of the memory could not be replaced by a spare one: exchange the GPU"
+        found.append(GpuFinding("ROW REMAP FAILED", "alarm", why))
+    elif _number(gpu, "remapped_rows_pending"):
+        why = "a bad row of the memory is replaced by a spare one when the GPU is reset"
+        found.append(GpuFinding("ROW REMAP PENDING", "warn", why))
+    return found
 
 
 def _link(gpu: DeviceSample) -> list[GpuFinding]:

@@ -74,13 +74,18 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] == "help":  # as git and docker have it
+            args = [*args[1:2], "--help"]
+            if len(args) == 1:
+                click.echo(self.get_help(ctx))
+                ctx.exit()
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             import difflib
 
             names = [c.name for c in COMMANDS]
             close = difflib.get_close_matches(args[0], names, n=1)
             hint = f"did you mean `gputui {close[0]}`?" if close else f"one of {', '.join(names)}"
-            raise GputuiError(f"{args[0]}: is not a command", hint)
+            raise GputuiError(f"unknown command '{args[0]}'", hint)
         return super().resolve_command(ctx, args)
 
 
@@ -100,6 +105,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
 @click.group(cls=_Lazy, invoke_without_command=True, context_settings=_CONTEXT)
 @click.option(
     "--version",
+    "-V",
     is_flag=True,
     is_eager=True,
     expose_value=False,
@@ -107,10 +113,25 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
     help="Show the version and exit.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option("--ascii", "is_ascii", is_flag=True, help="Draw the screens without braille and lines.")
+@click.option(
+    "--interval", type=click.FloatRange(0.2, 10.0), metavar="S", help="Seconds between samples, 0.2 to 10."
+)
+@click.option(
+    "--price", type=click.FloatRange(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs."
+)
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw the screens without blocks and lines.")
 @click.option("--notify", is_flag=True, help="Let the screens ring when a run ends or fails.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.pass_context
-def gputui(context: click.Context, debug: bool, is_ascii: bool, notify: bool) -> int:
+def gputui(
+    context: click.Context,
+    debug: bool,
+    interval: float | None,
+    price: float | None,
+    is_ascii: bool,
+    notify: bool,
+    no_mouse: bool,
+) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
     Alone it shows the live monitor, with the other screens on keys 2 to 5. Begin with
@@ -121,11 +142,23 @@ def gputui(context: click.Context, debug: bool, is_ascii: bool, notify: bool) ->
 
         return int(
             context.invoke(
-                command, interval=None, price=None, is_ascii=is_ascii, notify=notify, no_mouse=False
+                command,
+                interval=interval,
+                price=price,
+                is_ascii=is_ascii,
+                notify=notify,
+                no_mouse=no_mouse,
             )
         )
-    for option, is_given in (("--ascii", is_ascii), ("--notify", notify)):
-        if is_given:
+    given = (
+        ("--interval", interval),
+        ("--price", price),
+        ("--ascii", is_ascii),
+        ("--notify", notify),
+        ("--no-mouse", no_mouse),
+    )
+    for option, value in given:
+        if value:
             raise GputuiError(
                 f"{option} before {context.invoked_subcommand}: it is for the screens that `gputui` opens",
                 f"gputui {option}; or see gputui {context.invoked_subcommand} --help",

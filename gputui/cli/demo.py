@@ -13,10 +13,10 @@ from gputui.model.units import counted
 
 @click.command()
 @click.option("--gpus", type=click.IntRange(1, 72), default=8, show_default=True, help="How many there are.")
-@click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")
+@click.option("--ascii", "is_ascii", is_flag=True, help="No blocks, no lines.  [$GPUTUI_ASCII]")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
-    """Look around in the monitor on made-up GPUs: every picture of it says DEMO DATA.
+    """Look around in the monitor on made-up GPUs: every screen says DEMO DATA.
 
     No GPU is needed, and none is read.
     """

@@ -23,7 +23,7 @@ from gputui.errors import EXIT_DONE
 @click.option(
     "--price", type=click.FloatRange(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs."
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="No braille, no lines.  [$GPUTUI_ASCII]")
+@click.option("--ascii", "is_ascii", is_flag=True, help="No blocks, no lines.  [$GPUTUI_ASCII]")
 @click.option("--notify", is_flag=True, help="Ring, and notify the desktop, when a run ends or fails.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 def command(interval: float | None, price: float | None, is_ascii: bool, notify: bool, no_mouse: bool) -> int:

@@ -25,6 +25,7 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order, run_headline, size_order
 from gputui.services.results.labels import (
     case_name,
+    ending_words,
     interval_words,
     metric_range,
     metric_text,
@@ -32,6 +33,7 @@ from gputui.services.results.labels import (
     run_notes,
     shared_case_words,
     short_case_name,
+    some_of,
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import peak_share, uses_of
@@ -41,6 +43,7 @@ from gputui.services.support.text_tables import Page, add_row, flowing, table, t
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
+_MOST_MISSING = 2
 _BAR = 10
 _Speeds = Sequence[tuple[CaseResult, SpeedEstimate]]
 
@@ -54,14 +57,16 @@ def print_run(
     is_verbose: bool = False,
     shows_all: bool = False,
     share: float = 1.0,
+    headline: str = "",
 ) -> None:
     """The headline, `heading`, the cases, in a line what else is to know, and `footer`.
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
     then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
+    The headline is the run's, unless another is given.
     """
     page, end = Page(out), Page(out)
-    page.add(Text(run_headline(run), style="bold"))
+    page.add(Text(headline or run_headline(run), style="bold"))
     for line in heading:
         page.line(line)
     page.line()
@@ -71,20 +76,40 @@ def print_run(
         _print_verbose(out, run, measured, unmeasured)
         out.print()
     else:
-        absent = sum(map(len, unmeasured.values()))
+        for line in missing_lines(run):
+            end.line(line)
         notes = run_notes(run, is_brief=True)
-        notes += [f"{counted(absent, 'case')} not measured"] if absent else []
-        if notes:
+        if notes or unmeasured:
             end.line(" · ".join((*notes, "more: --verbose")))
         lines = end.height + sum(-(-len(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.size.height * share) - lines - _OTHER_LINES
-        _write_cases(page, run, measured, room)
-        page.line()
+        if measured:
+            _write_cases(page, run, measured, room)
+            page.line()
         page.add(end)
         page.show()
     for line in footer:
         click.echo(line)  # the terminal breaks it, so that a command can be copied whole
+
+
+def missing_lines(run: Run) -> list[str]:
+    """Which cases were not measured and why, the failures first; two lines at most, the second may count."""
+    found: dict[tuple[bool, str, str], list[str]] = {}
+    for case in run.cases:
+        if isinstance(speed_of(case), Missing):
+            is_plan = case.outcome in ("skipped", "unsupported")
+            found.setdefault((is_plan, *ending_words(case)), []).append(case.case.name)
+    kinds = sorted(found.items(), key=lambda kind: kind[0][0])
+    lines = [
+        f"{counted(len(names), 'case') if is_plan else some_of(names)} {': '.join(filter(None, why))}"
+        for (is_plan, *why), names in kinds
+    ]
+    if len(lines) <= _MOST_MISSING:
+        return lines
+    shown = _MOST_MISSING - 1
+    left = sum(len(names) for _, names in kinds[shown:])
+    return [*lines[:shown], f"{counted(left, 'more case')} not measured"]
 
 
 def _write_cases(page: Page, run: Run, measured: _Speeds, most_lines: int | None) -> None:

@@ -15,8 +15,6 @@ class Rate:
     """As in `1.9k img/s`."""
     scaled: bool
     """True: the prefix belongs to the unit (`1.9 TFLOP/s`); False: to the number (`1.9k img/s`)."""
-    per_million: str
-    """What a million of it is called in a price column."""
     noun: str
     """One of it, in a sentence: `22 % cheaper per token`."""
 
@@ -25,20 +23,20 @@ class Rates(dict[str, Rate]):
     """The known units; an unknown unit, of a newer gputui, is shown by its name."""
 
     def __missing__(self, unit: str) -> Rate:
-        return Rate(f"{unit}/s", False, f"1M {unit}", unit)
+        return Rate(f"{unit}/s", False, unit)
 
 
 RATES = Rates(
     {
-        "flop": Rate("FLOP/s", True, "1M TFLOP", "TFLOP"),
-        "B": Rate("B/s", True, "1M GB", "GB"),
-        "img": Rate("img/s", False, "1M img", "image"),
-        "tok": Rate("tok/s", False, "1M tok", "token"),
-        "seq": Rate("seq/s", False, "1M seq", "sequence"),
-        "frame": Rate("fps", False, "1M frames", "frame"),
-        "req": Rate("req/s", False, "1M req", "request"),
-        "step": Rate("step/s", False, "1M step", "step"),
-        "run": Rate("run/s", False, "1 run", "run"),
+        "flop": Rate("FLOP/s", True, "TFLOP"),
+        "B": Rate("B/s", True, "GB"),
+        "img": Rate("img/s", False, "image"),
+        "tok": Rate("tok/s", False, "token"),
+        "seq": Rate("seq/s", False, "sequence"),
+        "frame": Rate("fps", False, "frame"),
+        "req": Rate("req/s", False, "request"),
+        "step": Rate("step/s", False, "step"),
+        "run": Rate("run/s", False, "run"),
     }
 )
 
@@ -144,6 +142,22 @@ def format_seconds(seconds: float) -> str:
     return f"{three_digits(seconds / 1e-9)} ns"
 
 
+def axis_of_seconds(low: float, high: float) -> tuple[float, float, str, str]:
+    """The ends of an axis that holds these durations, rounded outwards so that they seldom change, and their
+    texts: `(0.075, 0.078, "75.0 ms", "78.0 ms")`.
+    """
+    high = max(high, low * (1 + 1e-6), 1e-12)
+    rough = (high - low) / 3
+    decade = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * decade for factor in (1.0, 2.0, 5.0, 10.0) if factor * decade >= rough)
+    first, last = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if last >= scale or unit == "ns":
+            break
+    decimals = max(0, -math.floor(math.log10(step / scale) + 1e-9))
+    return first, last, *(f"{end / scale:.{decimals}f} {unit}" for end in (first, last))
+
+
 def format_bytes(count: float) -> str:
     """Memory in binary units: `141 GiB`."""
     for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
@@ -162,7 +176,7 @@ def format_percent(fraction: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 case`, `3 launches`."""
-    plural = "es" if noun.endswith(("h", "x")) else "s"
+    plural = "es" if noun.endswith(("h", "s", "x")) else "s"
     return f"{number} {noun}{plural if number != 1 else ''}"
 
 

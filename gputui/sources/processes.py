@@ -14,9 +14,12 @@ from typing import NamedTuple
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.live import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, GpuUse, ProcessSample
+from gputui.sources.jobs import job_of
 from gputui.sources.small_files import read_file
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel: the host's
+_KERNEL = 2
+"""PID of the parent of all threads of the kernel; in a PID namespace there are none, and 2 is another's."""
 _COMMAND_KEPT_NS = 10 * 10**9
 """A command line is read again this often: a process may have replaced its program."""
 _LONGEST_COMMAND = 4096
@@ -54,6 +57,7 @@ class _Known:
     cpu_ticks: int
     cpu_ns: int
     cpu_pct: float | Missing
+    job: str | Missing
     refused: Missing | None
     """Why this is not the process that the driver means."""
 
@@ -89,6 +93,22 @@ class ProcessTable:
         self._known = {pid: known for pid, known in self._known.items() if pid in by_pid}
         return samples
 
+    def look_up_all(self) -> tuple[ProcessSample, ...]:
+        """Every process that this user may see, except threads of the kernel."""
+        try:
+            names = [entry.name for entry in os.scandir(self._proc)]
+        except OSError:
+            return ()
+        pids = sorted(int(name) for name in names if name.isdigit())
+        samples = tuple(self._sample(pid, ()) for pid in pids)
+        self._known = {pid: known for pid, known in self._known.items() if pid in set(pids)}
+        return tuple(
+            sample
+            for sample in samples
+            if not isinstance(sample.start_ticks, Missing)
+            and (self._is_inside or _KERNEL not in (sample.pid, sample.parent_pid))
+        )
+
     def _sample(self, pid: int, uses: tuple[GpuUse, ...]) -> ProcessSample:
         if not self._has_proc:
             return _unresolved(pid, uses, NO_PROC)
@@ -101,7 +121,7 @@ class ProcessTable:
         now_ns = self._clock()
         known = self._known.get(pid)
         if known is None or known.start_ticks != stat.start_ticks:  # the PID was reused
-            known = self._start_tracking(pid, stat, now_ns)
+            known = self._start_tracking(pid, stat, now_ns, is_told_by_driver=bool(uses))
             self._known[pid] = known
         else:
             self._update(pid, known, stat, now_ns)
@@ -118,6 +138,7 @@ class ProcessTable:
             memory_bytes=ZOMBIE if has_ended else stat.resident_pages * self._page_bytes,
             elapsed_s=max(0.0, _since_boot_s() - stat.start_ticks / self._ticks_per_s),
             start_ticks=stat.start_ticks,
+            job=known.job,
         )
 
     def _forgotten(self, pid: int, uses: tuple[GpuUse, ...], why: Missing) -> ProcessSample:
@@ -131,7 +152,7 @@ class ProcessTable:
             return NOT_OF_HERE
         return HIDDEN if self._hides else ENDED
 
-    def _start_tracking(self, pid: int, stat: Stat, now_ns: int) -> _Known:
+    def _start_tracking(self, pid: int, stat: Stat, now_ns: int, *, is_told_by_driver: bool) -> _Known:
         return _Known(
             start_ticks=stat.start_ticks,
             user=self._user(pid),
@@ -141,7 +162,8 @@ class ProcessTable:
             cpu_ticks=stat.cpu_ticks,
             cpu_ns=now_ns,
             cpu_pct=AT_SECOND_READING,
-            refused=self._refused(pid),
+            job=job_of(pid, self._proc),
+            refused=self._refused(pid) if is_told_by_driver else None,
         )
 
     def _update(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:

@@ -63,11 +63,14 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
     with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
         load_asyncio()
         from gputui.services.support.monitor_file import monitor_file
-        from gputui.tui.monitor.settings import load_settings, save_settings
+        from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 
         path = monitor_file()
         loaded, complaint = load_settings(path)
         settings = loaded if options.interval_s is None else replace(loaded, interval_s=options.interval_s)
+        if not options.keeps_settings:  # the order of one's own processes means nothing elsewhere
+            usual = MonitorSettings()
+            settings = replace(settings, sort=usual.sort, descending=usual.descending, tree=usual.tree)
         bell = Bell()
         feed = feed_of(settings.interval_s, bell.ring)
         feed.want_processes(settings.show_processes)

@@ -5,13 +5,20 @@ times the work under the same name. Every pair of runs is then compared. Rates c
 resampling whole runs, since the pairs of a run are not independent. Nothing else should be running: that is
 what users are told, too; but the rates must hold in any case.
 
+With `--of FILE ...` nothing is run. The runs that these files hold of this machine are paired, each once,
+with one at least 20 minutes later, and each pair is compared as the file was then: claims of rows, means,
+costs, the gate and what `advise` would pick, each with the upper end of its exact one-sided 95 % interval.
+`--parts` prints where the variance of calm runs comes from.
+
     python tests/benchmarks/same_machine.py --runs 10 [--keep DIRECTORY]
+    python tests/benchmarks/same_machine.py --of quiet.db loaded.db [--parts]
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import random
 import statistics
@@ -21,13 +28,26 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.analysis.verdict import RatioEstimate
+from gputui.analysis.quantiles import incomplete_beta
+from gputui.analysis.verdict import RatioEstimate, judge
+from gputui.model.absent import Missing
+from gputui.model.journal import Price
 from gputui.model.result import Run
-from gputui.services.compare.pairing import Row, Side, compare_sides, side_of_runs, sides_by
-from gputui.services.results.selectors import select_runs
+from gputui.services.compare.gate import CANNOT_TELL, FAIL, check_gate
+from gputui.services.compare.pairing import (
+    Comparison,
+    Row,
+    Side,
+    compare_sides,
+    side_of_runs,
+    sides_by,
+)
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.selectors import Selection, select_runs
+from gputui.services.results.throughput import contention_of, launches_of
 
 PLANTED = 1.5
 PROFILE = """schema = 1
@@ -101,10 +121,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--budget-s", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--of", type=Path, nargs="+", help="compare the runs of these files instead")
+    parser.add_argument("--parts", action="store_true", help="with --of: the parts of the variance too")
     parser.add_argument(
         "--keep", type=Path, help="leave the result files here, and take those that are there"
     )
     options = parser.parse_args()
+    if options.of:
+        for file in options.of:
+            runs = sorted(select_runs(str(file)).runs, key=lambda run: run.summary.started_utc_us)
+            print_claims(file, runs)
+            if options.parts:
+                print_parts(runs)
+        return
     with tempfile.TemporaryDirectory() as place:
         kept = options.keep or Path(place)
         kept.mkdir(parents=True, exist_ok=True)
@@ -175,6 +204,113 @@ def _judged(a: Measured, b: Measured) -> Iterator[Judged]:
     for row in compare_sides(one, every, ignore="threads").rows:
         if row.case.work.workload == "gemm":
             yield Judged("threads", row, ("faster",))
+
+
+APART_US = 1200 * 1_000_000
+PRICE = Price(1.0, 0.0, "stated", "", "", "", "")
+
+
+def print_claims(file: Path, runs: Sequence[Run]) -> None:
+    """What disjoint pairs of runs of one machine are called, and how many of these calls are false: all."""
+    counts: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    widths = []
+    pairs = disjoint_pairs(runs)
+    for i, j in pairs:
+        comparison = compare_sides(side_then(runs[: i + 1]), side_then(runs[: j + 1]))
+        rows = [row for row in comparison.rows if isinstance(row.estimate, RatioEstimate)]
+        widths += [row.estimate.resolvable - 1 for row in rows if isinstance(row.estimate, RatioEstimate)]
+        priced = [row for row in rows if not isinstance(row.cost.estimate, Missing)]
+        found = {
+            "rows": [row.rate.differs for row in rows],
+            "means": [group.rate.differs for group in comparison.groups if group.common],
+            "costs": [row.cost.differs for row in priced],
+            "picks": [judge([row.estimate])[0].word in ("faster", "slower") for row in rows],
+            "tables": [any(row.rate.differs for row in rows)] if rows else [],
+            "gate at 5 % fails": [gate_of(comparison) == FAIL] if rows else [],
+            "gate at 5 % cannot tell": [gate_of(comparison) == CANNOT_TELL] if rows else [],
+        }
+        for name, claims in found.items():
+            counts[name] += sum(claims)
+            asked[name] += len(claims)
+    print(f"{file.name}: {len(runs)} runs, {len(pairs)} disjoint pairs at least 20 minutes apart")
+    for name, number in asked.items():
+        print(f"  {name}: {counts[name]} of {number}, at most {upper_bound(counts[name], number):.1%}")
+    if widths:
+        print(f"  could have told, median of rows: {statistics.median(widths):.1%}")
+
+
+def disjoint_pairs(runs: Sequence[Run]) -> list[tuple[int, int]]:
+    """As many as there are: each of the first half with the first that is late enough and free."""
+    starts = [run.summary.started_utc_us for run in runs]
+    pairs, later = [], len(runs) // 2
+    for i in range(len(runs) // 2):
+        while later < len(runs) and starts[later] - starts[i] < APART_US:
+            later += 1
+        if later < len(runs):
+            pairs.append((i, later))
+            later += 1
+    return pairs
+
+
+def side_then(runs: Sequence[Run]) -> Side:
+    """The last of these runs, in a file that holds them all."""
+    last = runs[-1].summary
+    whole = side_of_runs(last.short_id, [replace(r, summary=replace(r.summary, price=PRICE)) for r in runs])
+    return replace(whole, cases=tuple(case for case in whole.cases if case.run.run_id == last.run_id))
+
+
+def gate_of(comparison: Comparison) -> str:
+    runs = tuple(Run(side.run, ()) for side in (comparison.a, comparison.b))
+    evidence = Evidence([Selection("a.db", Path("a.db"), runs, (), {})])
+    return check_gate([comparison], "", 5, evidence).end
+
+
+def upper_bound(count: int, of: int) -> float:
+    """The share that this many or fewer would be seen of in 5 % of cases. Clopper & Pearson 1934."""
+    low, high = count / of if of else 1.0, 1.0
+    for _ in range(50 if count < of else 0):
+        middle = (low + high) / 2
+        chance = 1 - incomplete_beta(count + 1, of - count, middle)
+        low, high = (middle, high) if chance > 0.05 else (low, middle)
+    return high
+
+
+NEAR_US = 120 * 1_000_000
+
+
+def print_parts(runs: Sequence[Run]) -> None:
+    """Standard deviations by case: of blocks, launches of a run, runs that follow each other, runs apart.
+
+    Of calm launches only. Between runs half the mean square of the differences of their means, of all
+    pairs: it holds what launches add.
+    """
+    print(
+        "  sd in %, with the number of values: blocks; launches of a run; runs < 2 min; runs > 20 min apart"
+    )
+    by_case: dict[str, list[tuple[int, list[list[float]]]]] = {}
+    for run in runs:
+        for case in run.cases:
+            launches = [[math.log(t) for t in launch] for launch in launches_of(case)]
+            if launches and contention_of(case) == 0:
+                name = f"{case.case.name} {case.case.variant.precision}"
+                by_case.setdefault(name, []).append((run.summary.started_utc_us, launches))
+    for name, found in by_case.items():
+        blocks = [statistics.variance(launch) for _, ls in found for launch in ls if len(launch) > 1]
+        within = [statistics.variance(map(statistics.median, ls)) for _, ls in found if len(ls) > 1]
+        means = [(at, statistics.fmean(map(statistics.median, ls))) for at, ls in found]
+        squares: dict[str, list[float]] = {"near": [], "far": []}
+        for (at, x), (then, y) in itertools.combinations(means, 2):
+            gap = then - at
+            kind = "near" if gap < NEAR_US else "far" if gap >= APART_US else ""
+            if kind:
+                squares[kind].append((x - y) ** 2 / 2)
+        cells = [
+            f"{100 * math.sqrt(statistics.fmean(some)):5.2f} ({len(some)})" if some else "    - "
+            for some in (blocks, within, squares["near"], squares["far"])
+        ]
+        middle = statistics.median(squares["far"]) / 0.455 if squares["far"] else 0.0
+        print(f"  {name:36} {'; '.join(cells)}; by the median {100 * math.sqrt(middle):.2f}")
 
 
 def _rate(by_pair: Pairs, drawn: Sequence[int], kind: str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from monitor_samples import NOT_REPORTED, SECOND, START, sample, text_of, with_instances
+from monitor_samples import NOT_REPORTED, SECOND, START, process, sample, text_of, with_instances
 
 from gputui.model.absent import Missing
 from gputui.model.live import GpuUse, LiveSample, ProcessSample
@@ -93,7 +93,9 @@ def faulty(second: float) -> LiveSample:
 def no_gpu(second: float) -> LiveSample:
     """A box without a driver."""
     reason = nvml_reason(LIBRARY_NOT_FOUND)
-    return sample(0, second, absent={"nvml": Missing(reason), "amd": Missing("no amdgpu device in /sys")})
+    absent = {"nvml": Missing(reason), "amd": Missing("no amdgpu device in /sys")}
+    of_host = tuple(replace(process(number, 1, second), uses=()) for number in range(12))
+    return replace(sample(0, second, absent=absent), processes=of_host)
 
 
 def pictures() -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gputui.model.units import (
     RATES,
+    axis_of_seconds,
     format_bytes,
     format_change,
     format_change_interval,
@@ -257,3 +258,23 @@ def test_the_ends_of_a_change_take_the_form_of_the_change() -> None:
 )
 def test_a_spread_is_symmetric_only_where_it_prints_so(low: float, high: float, expected: str) -> None:
     assert format_spread(7.0, 7 * low, 7 * high) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "texts"),
+    [
+        (0.0751, 0.0779, ("75 ms", "78 ms")),
+        (0.00462, 0.00966, ("4 ms", "10 ms")),
+        (0.0005051, 0.0005056, ("505.0 µs", "505.6 µs")),
+        (0.2, 0.2, ("200.0000 ms", "200.0002 ms")),
+        (2e-9, 9e-9, ("0 ns", "10 ns")),
+        (1.0, 11.0, ("0 s", "15 s")),
+    ],
+)
+def test_the_ends_of_an_axis_hold_all_and_differ_as_text(
+    low: float, high: float, texts: tuple[str, str]
+) -> None:
+    first, last, *shown = axis_of_seconds(low, high)
+    assert first <= low <= high <= last * (1 + 1e-9)
+    assert shown[0] != shown[1]
+    assert tuple(shown) == texts

@@ -31,6 +31,9 @@
  *   0 process 4711 C 2048 55              PID, C or G or CG, its MiB (`-`: not told), its SM percent
  *                                         (`-`: not told), and on a MIG slice the slice's number
  *   0 process 4711 -                      … has ended
+ *   0 xid 79                              the code of the errors that it reports as events
+ *   0 xids 2                              how many of them there have been
+ *   0 remapped_rows 3                     rows of its memory; remapping_pending and remapping_failed are 1 or 0
  *   0 mig 1                               MIG is on
  *   0 mig_slices 5                        … with slices of the indices 0 to 4
  *   0:2 gone 1                            … of which this one was destroyed
@@ -60,6 +63,7 @@ enum {
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
+    TIMEOUT = 10,
     GPU_IS_LOST = 15,
     VERSION_MISMATCH = 25,
 };
@@ -623,6 +627,58 @@ int nvmlDeviceGetTotalEccErrors(Device *device, int type, int counter, unsigned 
 }
 
 /* As long as the real one: it watches a counter for 20 ms. */
+int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+                              unsigned *failed) {
+    WHOLE_GPU_CALL;
+    if (number(device->gpu, "remapped_rows", -1) < 0) return NOT_SUPPORTED;
+    *corrected = (unsigned)number(device->gpu, "remapped_rows", 0);
+    *uncorrected = 0;
+    *pending = (unsigned)number(device->gpu, "remapping_pending", 0);
+    *failed = (unsigned)number(device->gpu, "remapping_failed", 0);
+    return SUCCESS;
+}
+
+/* Events: a set watches one GPU, and reports its `xid` as often as `xids` says. */
+typedef struct {
+    Device *device;
+    unsigned reported;
+} EventSet;
+
+typedef struct {
+    Device *device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+} EventData;
+
+int nvmlEventSetCreate(EventSet **set) {
+    DRIVER_CALL;
+    *set = calloc(1, sizeof **set);
+    return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(Device *device, unsigned long long types, EventSet *set) {
+    WHOLE_GPU_CALL;
+    if (types != 8) return INVALID_ARGUMENT; /* nvmlEventTypeXidCriticalError */
+    set->device = device;
+    return SUCCESS;
+}
+
+int nvmlEventSetWait_v2(EventSet *set, EventData *event, unsigned timeout_ms) {
+    Device *device = set->device;
+    (void)timeout_ms;
+    WHOLE_GPU_CALL;
+    if (set->reported >= (unsigned)number(device->gpu, "xids", 0)) return TIMEOUT;
+    set->reported++;
+    *event = (EventData){device, 8, (unsigned long long)number(device->gpu, "xid", 0), 0xFFFFFFFFu, 0xFFFFFFFFu};
+    return SUCCESS;
+}
+
+int nvmlEventSetFree(EventSet *set) {
+    DRIVER_CALL;
+    free(set);
+    return SUCCESS;
+}
+
 int nvmlDeviceGetPcieThroughput(Device *device, int counter, unsigned *kib_per_s) {
     WHOLE_GPU_CALL;
     usleep(20000);

@@ -19,11 +19,13 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.pairing import Cell, Comparison, GroupMean, Row
+from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
+from gputui.services.compare.ranking import Ranked, by_speed, tied
+from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import Step, settling_steps
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.headline import TITLES, case_order, case_subject, index_in
+from gputui.services.results.headline import as_sentence, case_order, case_subject, index_in, title_of
 
 _RUNS = {
     "training": "training runs",
@@ -72,7 +74,8 @@ def headline_of(
     comparison, why = comparisons[0], whys[0]
     main = main_row(comparison.rows)
     if main is None:
-        return Headline((_out_of_memory(comparison, None) or _NOTHING,))
+        failed = _only_on_one(comparison, None)
+        return Headline((_failure_sentence(failed, comparison.rows) if failed else _NOTHING,))
     return (
         _of_values(comparison, main, ignore, evidence)
         if ignore
@@ -93,47 +96,51 @@ def main_row(rows: Iterable[Row]) -> Row | None:
 
 
 def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
-    sentences = [_out_of_memory(comparison, main)]
-    name = subject(main, comparison.rows)
+    failed = _only_on_one(comparison, main)
+    sentences = [_failure_sentence(failed, comparison.rows) if failed else ""]
+    name = as_sentence(subject(main, comparison.rows, failed))
     if main.rate.is_decided:
-        sentences.append(f"{name}: b is {_phrase(main)}{_because(main, whys)}.")
+        sentences.append(f"{name}: b is {change_phrase(main)}{_because(main, whys)}.")
         steps: tuple[Step, ...] = ()
     else:
         cost = f"; b is {_cost_phrase(main)}" if main.cost.differs else ""
-        sentences.append(f"{name}: can't tell which is faster ({_ends(main.rate)}){cost}.")
+        sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
         steps = settling_steps(main, evidence)
+    sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
     return Headline(tuple(filter(None, sentences)), steps)
 
 
-def subject(row: Row, rows: Sequence[Row]) -> str:
-    """What was measured, with as many words as tell it from the other rows: `GPT training with amp`."""
-    return case_subject(row.case, [r.case for r in rows if not isinstance(r.estimate, Missing)])
+def _busy(main: Row) -> str:
+    """The doubt about the main case, if something else used a side's CPUs or GPU."""
+    said = [
+        f"{flag.word} for {format_percent(flag.share)} of {flag.side}'s time"
+        for flag in main.flags
+        if flag.word in (CROWDED, SHARED)
+    ]
+    return f"Measured on a busy box: {listed(said)}." if said else ""
 
 
-def _phrase(row: Row) -> str:
+def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:
+    """What was measured, with as many words as tell it from other rows, comparable or `named`."""
+    others = [r.case for r in rows if r is named or not isinstance(r.estimate, Missing)]
+    return case_subject(row.case, others)
+
+
+def change_phrase(row: Row) -> str:
     """`36 % slower (34 to 38) and 22 % cheaper per token`."""
-    rate = f"as fast as a ({_ends(row.rate)})" if row.rate.word == "same" else _size(row.rate)
+    rate = f"as fast as a ({ends_words(row.rate)})" if row.rate.word == "same" else judgement_text(row.rate)
     return f"{rate} and {_cost_phrase(row)}" if row.cost.is_decided else rate
 
 
 def _cost_phrase(row: Row) -> str:
     if row.cost.word == "same":
         return f"costs the same per {RATES[row.case.unit].noun}"
-    return f"{_size(row.cost, with_ends=False)} per {RATES[row.case.unit].noun}"
+    return f"{judgement_text(row.cost, with_interval=False)} per {RATES[row.case.unit].noun}"
 
 
-def _size(judgement: Judgement, *, with_ends: bool = True) -> str:
-    """How much, and which way: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`."""
-    if judgement.ratio is None:
-        return judgement.word
-    ratio, low, high = judgement.ratio
-    size, ends = format_size_of_change(ratio, low, high)
-    comparative = "as fast" if size.endswith("x") and judgement.word == "faster" else judgement.word
-    return f"{size} {comparative} ({ends})" if with_ends else f"{size} {comparative}"
-
-
-def _ends(judgement: Judgement) -> str:
+def ends_words(judgement: Judgement) -> str:
+    """The 95 % interval of a change: `-38 to -34 %`; empty where there is none."""
     if judgement.ratio is None:
         return ""
     ratio, low, high = judgement.ratio
@@ -154,48 +161,78 @@ def _because(main: Row, whys: Sequence[Why]) -> str:
 
 
 def _what_changes_the_choice(main: Row, rows: Sequence[Row]) -> str:
-    """The decided case that speaks most against what the main case says, else the one that differs most."""
-    respect = "cost" if main.cost.is_decided else "rate"
+    found, is_against = changing_row(main, rows)
+    if found is None:
+        return ""
+    better = "b" if _told_by(main, found).verdict.word == "faster" else "a"
+    take = f": take {better} for that" if is_against else ""
+    return f"{as_sentence(subject(found, rows))}: b is {change_phrase(found)}{take}."
 
-    def of(row: Row) -> Judgement:
-        return row.cost if respect == "cost" else row.rate
 
+def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
+    """The decided case that speaks most against what the main case says, else the one that differs most.
+
+    The second value says whether it speaks against it.
+    """
     decided = [
-        row for row in rows if row is not main and of(row).differs and row.case.workload_class != "ceiling"
+        row
+        for row in rows
+        if row is not main and _told_by(main, row).differs and row.case.workload_class != "ceiling"
     ]
-    decided = decided or [row for row in rows if row is not main and of(row).differs]
+    decided = decided or [row for row in rows if row is not main and _told_by(main, row).differs]
     if not decided:
-        return ""
-    mine = of(main).verdict.word
-    against = [row for row in decided if of(main).is_decided and of(row).verdict.word != mine]
-    found = max(
-        against or decided,
-        key=lambda row: abs(_log(of(row)) - (_log(of(main)) if of(main).is_decided else 0)),
-    )
-    if not against and of(main).is_decided and abs(_log(of(found)) - _log(of(main))) < _LEAST_GAP:
-        return ""
-    better = "b" if of(found).verdict.word == "faster" else "a"
-    take = f": take {better} for that" if against else ""
-    return f"{subject(found, rows)}: b is {_phrase(found)}{take}."
+        return None, False
+    mine = _told_by(main, main)
+    against = [
+        row for row in decided if mine.is_decided and _told_by(main, row).verdict.word != mine.verdict.word
+    ]
+    from_main = _log(mine) if mine.is_decided else 0.0
+    found = max(against or decided, key=lambda row: abs(_log(_told_by(main, row)) - from_main))
+    if not against and mine.is_decided and abs(_log(_told_by(main, found)) - from_main) < _LEAST_GAP:
+        return None, False
+    return found, bool(against)
+
+
+def _told_by(main: Row, row: Row) -> Judgement:
+    """Of the cost where the main case decides it, else of the rate."""
+    return row.cost if main.cost.is_decided else row.rate
 
 
 def _log(judgement: Judgement) -> float:
     return math.log(judgement.estimate.ratio) if isinstance(judgement.estimate, Estimate) else 0.0
 
 
-def _out_of_memory(comparison: Comparison, main: Row | None) -> str:
-    """A case that matters more than the main one, and that only one side has the memory for."""
+_FAILS = {"oom": "runs out of memory", "failed": "fails"}
+
+
+def _only_on_one(comparison: Comparison, main: Row | None) -> Row | None:
+    """A case that matters more than the main one, and that failed or ran out of memory on one side."""
     for row in sorted(comparison.rows, key=lambda row: case_order(row.case)):
-        if row is main:
-            return ""
-        for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
-            if cell.result is None or cell.result.outcome != "oom" or isinstance(other.speed, Missing):
-                continue
-            name = subject(row, [*comparison.rows, row])
-            size = "" if f"({row.case.work.size})" in name else f" ({row.case.work.size})"
-            rate = format_rate(other.speed.units_per_s, row.case.unit)
-            return f"{name}{size}: {letters[0]} runs out of memory, {letters[1]} does {rate}."
+        if row is main or _failing(row):
+            return None if row is main else row
+    return None
+
+
+def _failing(row: Row) -> str:
+    """`ab` if a failed where b has a speed, `ba` if it is the other way round; empty otherwise."""
+    for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
+        is_failure = cell.result is not None and cell.result.outcome in _FAILS
+        if is_failure and isinstance(other.speed, SpeedEstimate):
+            return letters
     return ""
+
+
+def _failure_sentence(row: Row, rows: Sequence[Row]) -> str:
+    """`GPT training (xl): b runs out of memory, a does 5.10k tok/s.`"""
+    letters = _failing(row)
+    cells = {"a": row.a, "b": row.b}
+    result, speed = cells[letters[0]].result, cells[letters[1]].speed
+    if result is None or isinstance(speed, Missing):
+        raise ValueError("one side failed and the other has a speed")
+    name, size = as_sentence(subject(row, rows, row)), f"({row.case.work.size})"
+    named = name if size in name or row.case.is_program else f"{name} {size}"
+    rate = format_rate(speed.units_per_s, row.case.unit)
+    return f"{named}: {letters[0]} {_FAILS[result.outcome]}, {letters[1]} does {rate}."
 
 
 def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidence) -> Headline:
@@ -211,14 +248,14 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         than = f"{size} as fast {b} as {a}" if size.endswith("x") else f"{size} {rate.word} {b} than {a}"
         first = f"{runs} {than} ({ends})"
     elif rate.word == "same":
-        first = f"{runs} as fast {b} as {a} ({_ends(rate)})"
+        first = f"{runs} as fast {b} as {a} ({ends_words(rate)})"
     else:
-        first = f"can't tell whether {runs} faster {b} than {a} ({_ends(rate)})"
+        first = f"can't tell whether {runs} faster {b} than {a} ({ends_words(rate)})"
     kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
     rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
         words = {row.rate.word for row in rows if row.case.work.workload == workload}
-        title = TITLES.get(workload, workload)
+        title = title_of(workload)
         if words == {"faster"}:
             kinds["faster"].append(title)
         elif words & {"slower", "same"} and "faster" not in words:
@@ -232,7 +269,7 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
     ]
     rest = ", ".join(filter(None, said))
-    sentence = f"{first[0].upper()}{first[1:]}{': ' if rest else ''}{rest}."
+    sentence = as_sentence(f"{first}{': ' if rest else ''}{rest}.")
     return Headline((sentence,), () if rate.is_decided else settling_steps(main, evidence))
 
 
@@ -248,8 +285,8 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
     others = []
     for comparison, _ in known[1:]:
         rate, where = rates[id(comparison)], _WITH[ignore](comparison.b.name)
-        what = _size(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
-        others.append(f"{where[0].upper()}{where[1:]}: {what}.")
+        what = judgement_text(rate) if rate.differs else "as fast" if rate.word == "same" else "can't tell"
+        others.append(as_sentence(f"{where}: {what}."))
     return Headline((*first.sentences, *others), first.steps)
 
 
@@ -265,43 +302,33 @@ def _means(comparison: Comparison) -> list[GroupMean]:
     return sorted(known, key=lambda group: index_in(order, group.group))
 
 
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    name: str
-    cell: Cell
-    low: float
-    high: float
-    """Of what is ranked: the smallest comes first."""
+def main_of_all(comparisons: Sequence[Comparison]) -> Row | None:
+    """The main row of the first comparison, if possible of a case that every side measured."""
+    first = comparisons[0].rows
+    shared = [row for row in first if all(same_case(row, other) is not None for other in comparisons[1:])]
+    return main_row(shared or first)
 
 
 def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     """The main case on every side, the fastest first; sides whose intervals overlap tie."""
-    shared = [
-        row
-        for row in comparisons[0].rows
-        if all(_same_case(row, other) is not None for other in comparisons[1:])
-    ]
-    main = main_row(shared or comparisons[0].rows)
+    main = main_of_all(comparisons)
     if main is None:
         return Headline(
             ("Nothing to compare: the baseline and the first other side measured no case in common.",)
         )
     cells = [(_short(comparisons[0].a.name), main.a)]
-    cells += [(_short(c.b.name), row.b) for c in comparisons if (row := _same_case(main, c)) is not None]
-    speeds = [
-        _Ranked(name, cell, -cell.speed.high, -cell.speed.low)
-        for name, cell in cells
-        if isinstance(cell.speed, SpeedEstimate)
+    cells += [(_short(c.b.name), row.b) for c in comparisons if (row := same_case(main, c)) is not None]
+    tiers = [f"{_tier(tier)} at {_rates(tier, main)}" for tier in by_speed(cells)]
+    sentences = [
+        f"{as_sentence(subject(main, comparisons[0].rows))}, fastest first: {', then '.join(tiers)}."
     ]
-    tiers = [f"{_tier(tied)} {_rates(tied, main)}" for tied in _tied(speeds)]
-    sentences = [f"{subject(main, comparisons[0].rows)}, fastest first: {', then '.join(tiers)}."]
     costs = [
-        _Ranked(name, cell, cell.cost.low, cell.cost.high)
+        Ranked(name, cell, cell.cost.low, cell.cost.high)
         for name, cell in cells
         if isinstance(cell.cost, Cost)
     ]
     if len(costs) > 1:
-        cheapest = ", then ".join(_tier(tied) for tied in _tied(costs))
+        cheapest = ", then ".join(map(_tier, tied(costs)))
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
 
@@ -311,29 +338,19 @@ def _short(name: str) -> str:
     return name.rpartition("/")[2] or name
 
 
-def _same_case(row: Row, comparison: Comparison) -> Row | None:
+def same_case(row: Row, comparison: Comparison) -> Row | None:
+    """The row of another comparison that both of its sides measured."""
     return next(
         (r for r in comparison.rows if r.case == row.case and not isinstance(r.estimate, Missing)), None
     )
 
 
-def _tied(sides: Iterable[_Ranked]) -> list[list[_Ranked]]:
-    """In order; whoever overlaps with the first of a tier is in it."""
-    tiers: list[list[_Ranked]] = []
-    for side in sorted(sides, key=lambda side: side.low + side.high):
-        if tiers and side.low <= tiers[-1][0].high:
-            tiers[-1].append(side)
-        else:
-            tiers.append([side])
-    return tiers
+def _tier(tier: Sequence[Ranked]) -> str:
+    names = listed([side.name for side in tier])
+    return names if len(tier) == 1 else f"{names} (a tie)"
 
 
-def _tier(tied: Sequence[_Ranked]) -> str:
-    names = listed([side.name for side in tied])
-    return names if len(tied) == 1 else f"{names} (not told apart)"
-
-
-def _rates(tied: Sequence[_Ranked], main: Row) -> str:
-    rates = [s.cell.speed.units_per_s for s in tied if isinstance(s.cell.speed, SpeedEstimate)]
+def _rates(tier: Sequence[Ranked], main: Row) -> str:
+    rates = [s.cell.speed.units_per_s for s in tier if isinstance(s.cell.speed, SpeedEstimate)]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"

@@ -1,67 +1,64 @@
-"""A comparison as one self-contained HTML page, to send to a colleague."""
+"""A comparison as one self-contained HTML page, to send to somebody who decides."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 
-from gputui.analysis.attribution import Attribution
-from gputui.analysis.verdict import RatioEstimate
-from gputui.model.result import CaseResult
-from gputui.model.telemetry import HOST
-from gputui.services.compare.columns import COLUMNS
-from gputui.services.compare.headline import Headline
-from gputui.services.compare.pairing import Comparison, Row, Side
+from gputui.analysis.cost import Cost
+from gputui.analysis.judgement import Judgement
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.units import RATES, cost_unit, counted, format_percent, format_size_of_change, format_usd
+from gputui.services.compare.columns import COST
+from gputui.services.compare.headline import (
+    Headline,
+    changing_row,
+    ends_words,
+    main_of_all,
+    main_row,
+    same_case,
+    subject,
+)
+from gputui.services.compare.html_details import pair_details
+from gputui.services.compare.html_elements import bullets, folded, letter, part, safe
+from gputui.services.compare.pairing import (
+    Cell,
+    Comparison,
+    Row,
+    Side,
+    performance_checks_of_side,
+)
 from gputui.services.compare.row_text import (
-    change_text,
     choice_words,
-    difference_words,
-    no_difference_words,
-    side_words,
+    judgement_text,
+    mean_name,
+    mean_point_text,
+    point_text,
+    rate_text,
+    rates_text,
+    row_name,
+    shared_words,
+    side_parts,
+    verdict_text,
 )
-from gputui.services.compare.svg import (
-    Bar,
-    IntervalMark,
-    Line,
-    Strip,
-    bar_chart,
-    interval_chart,
-    line_chart,
-    safe,
-    strip_chart,
-)
-from gputui.services.compare.tables import (
-    Naming,
-    TextTable,
-    column_table,
-    left_out,
-    metric_table,
-    performance_lines,
-    remarks,
-    row_table,
-)
-from gputui.services.compare.why import Why, part_name, sentence, signed
-from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.compare.suggestions import effort_words
+from gputui.services.compare.svg import ChangeAxis, change_axis, change_bar, interval_plot, kind_of
+from gputui.services.compare.tables import Naming, disturbances
+from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.throughput import launches_of
 from gputui.version import __version__
 
-_PIECES = 180
-"""Of a run over time: two for each unit of a chart's width would not be seen."""
-_MOST_LAUNCHES = 6
-_MOST_DEVICES = 2
-_OF_GPU = (
-    ("power_w", "power", "W"),
-    ("sm_clock_mhz", "SM clock", "MHz"),
-    ("temperature_c", "temperature", "°C"),
-)
-_OF_HOST = (
-    ("cpu_busy_pct", "CPU used, 100 for each logical CPU", "%"),
-    ("cpu_clock_mhz", "CPU clock", "MHz"),
-)
-_ANY_WIDTH = 10_000
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_MOST_CARDS = 8
+_HOW_TO_READ = (
+    "Above zero, b does more work than a in the same time. From three times on, a change is a factor.",
+    "Intervals are 95 %. Faster and slower: the whole interval lies beyond 1 %. Same: it lies within.",
+    "A hollow mark is undecided. A diamond is the geometric mean of a class of cases.",
+    "The axis is logarithmic: twice as fast and half as fast are equally far from zero.",
+    "Cost is the price of the box for the time that the work takes; its interval is that of the rate.",
+)
 
 
 def comparisons_as_page(
@@ -72,154 +69,333 @@ def comparisons_as_page(
     Raises GputuiError if the telemetry of a file can no longer be read.
     """
     style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
-    steps = "".join(f"<pre>{safe(step.command)}</pre>" for step in headline.steps)
-    first = f'<p class="headline">{safe(headline.text)}</p>' + (f"<p>To tell:</p>{steps}" if steps else "")
-    bodies = "".join(_section(*pair, ignore, evidence) for pair in pairs)
-    names = " vs ".join(safe(side.name) for side in (pairs[0][0].b, pairs[0][0].a))
+    comparisons = [comparison for comparison, _ in pairs]
+    sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
+    names = " vs ".join(safe(side.name) for side in (*sides[1:], sides[0]))
+    first, *rest = headline.sentences
+    body = "".join(
+        (
+            f'<p class="dim">{names}</p><h1>{safe(first)}</h1>',
+            f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
+            _sides(sides, ignore),
+            _cards(comparisons, ignore),
+            _to_tell(headline),
+            part("Every case" if len(pairs) > 1 else "b vs a, every case", _forest(comparisons, ignore)),
+            part("Cost", _cost(comparisons, ignore)),
+            _details(pairs, ignore, evidence),
+            folded("How to read this page", bullets(_HOW_TO_READ)),
+        )
+    )
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{first}{bodies}\n"
-        "<footer>Above zero is more work in the same time on b. All intervals are 95 %; a verdict is"
-        " given only where the whole interval is on one side. "
-        f"gputui {safe(__version__)} compare</footer></body></html>\n"
+        f"<title>{names}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
+        f"<footer>gputui {safe(__version__)} compare</footer></body></html>\n"
     )
     return page.encode(
         "ascii", "xmlcharrefreplace"
     ).decode()  # the same page in whatever encoding it is printed
 
 
-def _section(comparison: Comparison, whys: Sequence[Why], ignore: str, evidence: Evidence) -> str:
-    naming = Naming(comparison, ignore)
-    table = _table(row_table(comparison, naming))
-    differs = [difference_words(difference) for difference in comparison.differs]
-    if not differs and not ignore:
-        differs = [no_difference_words(comparison)]
-    parts = [
-        f"<h1>{safe(comparison.b.name)} <small>vs</small> {safe(comparison.a.name)}</h1>",
-        "".join(
-            f'<p><b class="{letter}">{letter}</b> {safe(side_words(side, ignore, _ANY_WIDTH))}</p>'
-            for letter, side in (("a", comparison.a), ("b", comparison.b))
-        ),
-        _list(choice_words(comparison, ignore), "notes"),
-        _part("What differs", _list(differs)),
-        _part("Verdicts", interval_chart(list(_marks(comparison, naming)))),
-        table,
-        _list((f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)), "notes"),
-        _list((*remarks(comparison, naming), *performance_lines(comparison))),
-        _part("Why", "".join(_why(why, naming) for why in whys) + _list(unattributed(whys, naming))),
-        _part("Times of blocks", "".join(_strips(row, naming) for row in comparison.rows)),
-        *(
-            _part(column.name.capitalize(), _table(column_table(column, comparison, naming)))
-            for column in COLUMNS
-            if column.table_heading
-        ),
-        _part("Figures", _table(metric_table(comparison, naming))),
-        _part("Telemetry", _telemetry(comparison, evidence)),
-        _list(left_out(comparison, naming)),
-    ]
-    return f"\n<section>{''.join(part for part in parts if part)}</section>"
+def _letters(number: int) -> list[str]:
+    return [chr(ord("a") + place) for place in range(number)]
 
 
-def _marks(comparison: Comparison, naming: Naming) -> Iterable[IntervalMark]:
-    for row in comparison.rows:
-        if isinstance(row.estimate, RatioEstimate):
-            estimate = row.estimate
-            told = change_text(row.rate)
-            yield IntervalMark(
-                naming.name(row), row.verdict.word, told, estimate.ratio, estimate.low, estimate.high
-            )
+def _sides(sides: Sequence[Side], ignore: str) -> str:
+    """A box for each side, named after its device where these differ."""
+    parts = [side_parts(side, ignore) for side in sides]
+    by_device = len({device for _, device, *_ in parts}) == len(sides)
+    boxes = []
+    for side, (name, device, torch, price, launches, day) in zip(_letters(len(sides)), parts, strict=True):
+        title, more = (device, name) if by_device else (name, device)
+        words = ", ".join(filter(None, (title, price)))
+        baseline = "baseline" if side == "a" else ""
+        about = " · ".join(filter(None, (baseline, more, torch, launches, day)))
+        boxes.append(
+            f'<div class="box {side}">{letter(side)} <b>{safe(words)}</b>'
+            f'<p class="dim">{safe(about)}</p></div>'
+        )
+    return f'\n<div class="sides">{"".join(boxes)}</div>'
 
 
-def _why(why: Why, naming: Naming) -> str:
-    found = why.attribution
-    if not isinstance(found, Attribution):
-        lines = list(finding_lines(why))
-        return f"<h3>{safe(naming.name(why.row))}</h3>{_list(lines)}" if lines else ""
-    shown = found.shown()
-    bars = [Bar(f"{part_name(part)} {signed(part.difference_ns)}", part.difference_ns) for part in shown]
-    rest_ns = found.difference_ns - sum(part.difference_ns for part in shown)
-    if rest_ns:
-        bars.append(Bar(f"the rest {signed(rest_ns)}", rest_ns))
+@dataclass(frozen=True, slots=True)
+class _Card:
+    label: str
+    value: str
+    detail: str
+    kind: str = "none"
+
+
+def _cards(comparisons: Sequence[Comparison], ignore: str) -> str:
+    if len(comparisons) > 1:
+        cards = _of_sides(comparisons)
+    else:
+        cards = [*(_of_means if ignore else _of_cases)(comparisons[0])]
+        if any(row.rate.ratio is not None for row in comparisons[0].rows):
+            cards.append(_how_sure(comparisons[0]))
+    drawn = "".join(
+        f'<div class="card"><p class="dim">{safe(card.label)}</p>'
+        f'<p class="value {card.kind}">{safe(card.value)}</p>'
+        f'<p class="dim">{safe(card.detail)}</p></div>'
+        for card in cards[:_MOST_CARDS]
+    )
+    return f'\n<div class="cards">{drawn}</div>' if drawn else ""
+
+
+def _of_cases(comparison: Comparison) -> Iterable[_Card]:
+    """The main case, what its work costs, and the case that would change the choice."""
+    main = main_row(comparison.rows)
+    if main is None:
+        return
+    yield _judged(subject(main, comparison.rows), main.rate, _interval(main.rate))
+    noun = RATES[main.case.unit].noun
+    if isinstance(main.a.cost, Cost) and isinstance(main.b.cost, Cost):
+        a, b, unit = _usd(main)
+        yield _judged(f"cost per {noun}", main.cost, f"{b} vs {a} per {unit}")
+    other, _ = changing_row(main, comparison.rows)
+    if other is not None:
+        cost = f", {judgement_text(other.cost, with_interval=False)}" if other.cost.differs else ""
+        yield _judged(subject(other, comparison.rows), other.rate, f"{_interval(other.rate)}{cost}")
+
+
+def _of_means(comparison: Comparison) -> Iterable[_Card]:
+    for group in comparison.groups:
+        if group.rate.ratio is not None:
+            yield _judged(mean_name(group), group.rate, _interval(group.rate))
+
+
+def _of_sides(comparisons: Sequence[Comparison]) -> list[_Card]:
+    """Each side's main case against the baseline."""
+    main = main_of_all(comparisons)
+    if main is None:
+        return []
+    cards = []
+    name = subject(main, comparisons[0].rows)
+    for side, comparison in zip(_letters(len(comparisons) + 1)[1:], comparisons, strict=True):
+        row = same_case(main, comparison)
+        if row is not None:
+            cost = f", {judgement_text(row.cost, with_interval=False)}" if row.cost.differs else ""
+            cards.append(_judged(f"{side} vs a, {name}", row.rate, f"{_interval(row.rate)}{cost}"))
+    return cards
+
+
+def _judged(label: str, judgement: Judgement, detail: str) -> _Card:
+    value = judgement_text(judgement, with_interval=False) if judgement.differs else verdict_text(judgement)
+    return _Card(label, value, detail, kind_of(judgement))
+
+
+def _interval(judgement: Judgement) -> str:
+    """The ends beside a size whose direction a word tells: `34 to 38 %`; with signs where it is undecided."""
+    if not judgement.differs or judgement.ratio is None:
+        return ends_words(judgement)
+    size, ends = format_size_of_change(*judgement.ratio)
+    return f"{ends}x" if size.endswith("x") else f"{ends} %"
+
+
+def _how_sure(comparison: Comparison) -> _Card:
+    known = [row for row in comparison.rows if row.rate.ratio is not None]
+    open_rows = sum(not row.rate.is_decided for row in known)
+    absent = len(comparison.rows) - len(known)
+    of_all = f"{len(known) - open_rows} of {counted(len(comparison.rows), 'case')}"
+    value = (
+        f"all {counted(len(known), 'case')}" if not open_rows and not absent and len(known) > 1 else of_all
+    )
+    details = [f"{open_rows} can't tell" if open_rows else "", f"{absent} not comparable" if absent else ""]
+    return _Card("decided", value, ", ".join(filter(None, details)) or "at 95 %")
+
+
+def _to_tell(headline: Headline) -> str:
+    if not headline.steps:
+        return ""
+    commands = "".join(f"<pre>{safe(f'{step.box}$ {step.command}')}</pre>" for step in headline.steps)
+    return f'\n<div class="tell"><p><b>To tell</b>, {safe(effort_words(headline.steps))}:</p>{commands}</div>'
+
+
+def _forest(comparisons: Sequence[Comparison], ignore: str) -> str:
+    """A row for each case and side, in the order of the first comparison, on one axis."""
+    letters = _letters(len(comparisons) + 1)[1:]
+    by_case: dict[Case, list[tuple[str, Row]]] = {}
+    for side, comparison in zip(letters, comparisons, strict=True):
+        for row in comparison.rows:
+            by_case.setdefault(row.case, []).append((side, row))
+    is_many = len(comparisons) > 1
+    common = shared_words((rows[0][1] for rows in by_case.values()), ignore)
+    judged = [row.rate for rows in by_case.values() for _, row in rows]
+    axis = change_axis(judged)
+    lines = []
+    for rows in by_case.values():
+        for place, (side, row) in enumerate(rows):
+            name = "" if place else row_name(row, common, ignore, is_short=True)
+            rates = ("", rate_text(row.b)) if place else rates_text(row)
+            change = point_text(row.rate) or "—"
+            lines.append(_line(name, rates, side if is_many else "", change, row.rate, axis))
+    for group in () if is_many else comparisons[0].groups:
+        if group.rate.ratio is not None and group.common > 1:
+            name, change = mean_name(group), mean_point_text(group.rate)
+            lines.append(_line(name, ("", ""), "", change, group.rate, axis, "mean"))
+    if not lines:
+        return ""
+    case = f"case ({' '.join(common)})" if common else "case"
+    has_axis = any(one.ratio is not None for one in judged)
+    head = (
+        f'<th>{safe(case)}</th><th class="n rate">a</th><th class="n rate">{"" if is_many else "b"}</th>'
+        f'<th class="n change">{"vs a" if is_many else "b vs a"}</th>'
+        f'<th class="drawn">{axis.labels() if has_axis else ""}</th><th class="verdict">verdict, 95 %</th>'
+    )
+    doubts, notes = _notes(comparisons, ignore)
     return (
-        f"<h3>{safe(naming.name(why.row))}</h3><p>{safe(sentence(why.row, found))}</p>{bar_chart(bars)}"
-        f"{_table(part_table(found, with_peak=True))}{_list((trust_line(found), *finding_lines(why)))}"
+        f'<table class="forest"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+        f"{bullets(doubts, 'doubts')}{bullets(notes, 'notes')}"
     )
 
 
-def _strips(row: Row, naming: Naming) -> str:
-    """Seconds per step of each launch, block by block."""
-    strips = []
-    for letter, cell in (("a", row.a), ("b", row.b)):
-        launches = [] if cell.result is None else launches_of(cell.result)
-        for number, launch in enumerate(launches[:_MOST_LAUNCHES], 1):
-            times = [s_per_unit * row.case.units_per_step for s_per_unit in launch]
-            strips.append(Strip(letter, f"{letter} launch {number}", times))
-    chart = strip_chart(strips)
-    return f"<h3>{safe(naming.name(row))}</h3>{chart}" if chart else ""
+def _line(
+    name: str,
+    rates: tuple[str, str],
+    side: str,
+    change: str,
+    judgement: Judgement,
+    axis: ChangeAxis,
+    kind_of_row: str = "",
+) -> str:
+    kind = kind_of(judgement)
+    is_absent = judgement.ratio is None
+    words = [kind_of_row, "first" if name else "", "absent" if is_absent else ""]
+    cells = "".join(f'<td class="n rate">{safe(rate)}</td>' for rate in rates)
+    more = judgement.reason if is_absent else ends_words(judgement)
+    drawn = "" if is_absent else f'<td class="drawn">{interval_plot(judgement, axis)}</td>'
+    return (
+        f'<tr class="{" ".join(filter(None, words))}"><th>{safe(name)}</th>{cells}'
+        f'<td class="n change">{f"{letter(side)} " if side else ""}<b class="{kind}">{safe(change)}</b></td>'
+        f'{drawn}<td class="verdict"{" colspan=2" if is_absent else ""}>'
+        f'<b class="{kind}">{safe(verdict_text(judgement))}</b>'
+        f' <span class="ends">{safe(more)}</span></td></tr>\n'
+    )
 
 
-def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
-    """Telemetry of the newest run of each side: the GPUs that were measured, otherwise the host."""
-    is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
-    sides = (("a", comparison.a), ("b", comparison.b))[: 1 if is_one_run else 2]
-    lines: dict[str, list[Line]] = {}
-    for letter, side in sides:
-        devices = _devices(side)
-        series = evidence.series(side.run.run_id, _PIECES)
-        first_us = min((one.first_us for one in series), default=0)
-        for one in series:
-            if one.device_index not in devices:
-                continue
-            seconds = [(t_us - first_us) * 1e-6 for t_us in one.t_us]
-            name = "host" if one.device_index == HOST else f"GPU {one.device_index}"
-            for key, _, _ in _OF_HOST if one.device_index == HOST else _OF_GPU:
-                if key in one.columns and any(map(math.isfinite, one.columns[key])):
-                    line = Line(letter, f"{letter} {name}", seconds, one.columns[key])
-                    lines.setdefault(key, []).append(line)
-    charts = [
-        line_chart(title, unit, lines[key]) for key, title, unit in (*_OF_GPU, *_OF_HOST) if key in lines
+def _notes(comparisons: Sequence[Comparison], ignore: str) -> tuple[list[str], list[str]]:
+    """What makes rows doubtful; which runs were chosen, and whether each device performs as elsewhere."""
+    letters = _letters(len(comparisons) + 1)
+    doubts, notes = [], []
+    for side, comparison in zip(letters[1:], comparisons, strict=True):
+        of_pair = f"{side} vs a: " if len(comparisons) > 1 else ""
+        doubts += [f"{of_pair}{line}" for line in disturbances(comparison, Naming(comparison, ignore))]
+        notes += [f"{of_pair}{line}" for line in choice_words(comparison, ignore)]
+    sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
+    for side, of in zip(letters, sides, strict=True):
+        notes += [f"{side} {found.text}" for found in performance_checks_of_side(of)]
+    return doubts, notes
+
+
+def _usd(row: Row) -> tuple[str, str, str]:
+    """What the work costs on a and on b, and for how much of it."""
+    costs = [one.cost.usd_per_million for one in (row.a, row.b) if isinstance(one.cost, Cost)]
+    factor, unit = cost_unit(min(costs), row.case.unit)
+    a, b = (
+        format_usd(one.cost.usd_per_million * factor) if isinstance(one.cost, Cost) else "—"
+        for one in (row.a, row.b)
+    )
+    return a, b, unit
+
+
+def _cost(comparisons: Sequence[Comparison], ignore: str) -> str:
+    """What a unit of work costs on each side, where a side has a price."""
+    letters = _letters(len(comparisons) + 1)[1:]
+    is_many = len(comparisons) > 1
+    priced = [
+        (side, row)
+        for side, comparison in zip(letters, comparisons, strict=True)
+        for row in comparison.rows
+        if isinstance(row.a.cost, Cost) or isinstance(row.b.cost, Cost)
     ]
-    if not charts:
+    if not priced:
         return ""
-    shown = ", ".join(dict.fromkeys(line.label for found in lines.values() for line in found))
-    how = "one run holds both sides" if is_one_run else "a is the whole line, b the dashed"
-    return f"<p>{safe(shown)}; {how}; from the beginning of the newest run.</p>{''.join(charts)}"
-
-
-def _devices(side: Side) -> Sequence[int]:
-    """The first GPUs that measured anything in the newest run of a side, otherwise the host."""
-    results: list[CaseResult] = [
-        case.result
-        for case in side.cases
-        if case.run.run_id == side.run.run_id and case.result.outcome == "ok"
-    ]
-    used = sorted({result.device_index for result in results if result.device_index is not None})
-    return used[:_MOST_DEVICES] or [HOST]
-
-
-def _part(title: str, body: str) -> str:
-    return f"\n<h2>{title}</h2>{body}" if body else ""
-
-
-def _list(lines: Iterable[str], kind: str = "") -> str:
-    items = "".join(f"<li>{safe(line)}</li>" for line in lines)
-    return f'\n<ul class="{kind}">{items}</ul>' if items else ""
-
-
-def _table(table: TextTable | None) -> str:
-    if table is None:
-        return ""
-    head = "".join(
-        _cell("th", heading, place in table.numeric) for place, heading in enumerate(table.headings)
+    if all(row.cost.ratio is None for _, row in priced):
+        return bullets(_unpriced(comparisons), "notes")
+    common = shared_words((row for _, row in priced), ignore)
+    axis = change_axis(row.cost for _, row in priced)
+    order = list(dict.fromkeys(row.case for _, row in priced))
+    lines = []
+    last: Case | None = None
+    for side, row in sorted(priced, key=lambda one: (order.index(one[1].case), one[0])):
+        a, b, unit = _usd(row)
+        kind, is_first = kind_of(row.cost), row.case != last
+        last = row.case
+        name = row_name(row, common, ignore, is_short=True) if is_first else ""
+        of_side = f"{letter(side)} " if is_many else ""
+        word = verdict_text(row.cost) if row.cost.ratio is not None else ""
+        lines.append(
+            f"<tr{' class=first' if is_first else ''}><th>{safe(name)}</th>"
+            f'<td class="n of-a">{safe(a if is_first else "")}</td>'
+            f'<td class="n{"" if is_many else " of-b"}">{safe(b)}</td>'
+            f'<td class="unit">per {safe(unit)}</td>'
+            f'<td class="n change">{of_side}<b class="{kind}">{safe(point_text(row.cost) or "—")}</b></td>'
+            f'<td class="drawn">{change_bar(row.cost, axis)}</td>'
+            f'<td class="verdict"><b class="{kind}">{safe(word)}</b></td></tr>\n'
+        )
+    case = f"case ({' '.join(common)})" if common else "case"
+    head = (
+        f'<th>{safe(case)}</th><th class="n">a</th><th class="n">{"other" if is_many else "b"}</th>'
+        f'<th class="unit"></th><th class="n change">{"vs a" if is_many else "b vs a"}</th>'
+        f'<th class="drawn">{axis.labels()}</th><th class="verdict"></th>'
     )
-    rows = "".join(
-        f"<tr>{''.join(_cell('td', cell, place in table.numeric) for place, cell in enumerate(cells))}</tr>\n"
-        for cells in table.rows
+    notes = [*_shares(comparisons), *_unpriced(comparisons), *_break_even(comparisons)]
+    return (
+        f'<table class="forest costs"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>{bullets(notes, 'notes')}"
     )
-    return f'\n<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>'
 
 
-def _cell(tag: str, text: str, is_numeric: bool) -> str:
-    return f"<{tag}{' class=n' if is_numeric else ''}>{safe(text)}</{tag}>"
+def _cells(comparisons: Sequence[Comparison]) -> Iterable[tuple[str, list[Cell]]]:
+    """The cells of each side."""
+    yield "a", [row.a for row in comparisons[0].rows]
+    for side, comparison in zip(_letters(len(comparisons) + 1)[1:], comparisons, strict=True):
+        yield side, [row.b for row in comparison.rows]
+
+
+def _shares(comparisons: Sequence[Comparison]) -> Iterable[str]:
+    of_sides: dict[str, list[str]] = {}
+    for side, cells in _cells(comparisons):
+        shares = {one.cost.share for one in cells if isinstance(one.cost, Cost)} - {1.0}
+        if shares:
+            of_sides.setdefault(" or ".join(format_percent(share) for share in sorted(shares)), []).append(
+                side
+            )
+    for words, sides in of_sides.items():
+        yield f"{', '.join(sides)}: {words} of the price of the box, for the GPUs that a case uses"
+
+
+def _unpriced(comparisons: Sequence[Comparison]) -> Iterable[str]:
+    for reason, sides in COST.reasons(
+        [(side, one) for side, cells in _cells(comparisons) for one in cells]
+    ).items():
+        yield f"{', '.join(dict.fromkeys(sides))}: {reason}"
+
+
+def _break_even(comparisons: Sequence[Comparison]) -> Iterable[str]:
+    """The hourly price at which the main case would cost the same on both sides."""
+    if len(comparisons) > 1:
+        return
+    row = main_row(comparisons[0].rows)
+    price = comparisons[0].b.run.price
+    if row is None or row.cost.ratio is None or not row.cost.differs or isinstance(price, Missing):
+        return
+    if row.b.run is not comparisons[0].b.run or comparisons[0].a.run is comparisons[0].b.run:
+        return
+    usd = format_usd(price.usd_per_hour / row.cost.ratio[0])
+    yield f"{subject(row, comparisons[0].rows)} costs the same on both sides where b costs {usd}/h"
+
+
+def _details(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str, evidence: Evidence) -> str:
+    if len(pairs) == 1:
+        ((comparison, whys),) = pairs
+        return pair_details(comparison, whys, main_row(comparison.rows), ignore, evidence)
+    return "".join(
+        folded(
+            f"{side}, {comparison.b.name}, vs a in detail",
+            f'<p class="dim">In this part {letter("b")} is {letter(side)}, {safe(comparison.b.name)}.</p>'
+            + pair_details(comparison, whys, main_row(comparison.rows), ignore, evidence),
+        )
+        for side, (comparison, whys) in zip(_letters(len(pairs) + 1)[1:], pairs, strict=True)
+    )

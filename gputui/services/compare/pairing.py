@@ -245,8 +245,10 @@ class Comparison:
     """Reasons for which cases were run on neither side, with their names."""
 
 
-def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
+def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history: Sequence[Run] = ()) -> Side:
     """For each case the latest run that measured it, or with `pool` the launches of all that did.
+
+    `history`: more runs of its boxes, which tell how much they vary.
 
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
@@ -260,7 +262,7 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False) -> Side:
             f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
             f"choose one as {name}@RUN, or compare them with --by machine or --by runtime",
         )
-    return _side(name, runs, pool, variation_by_machine(runs))
+    return _side(name, runs, pool, variation_by_machine([*runs, *history]))
 
 
 def _side(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
@@ -282,8 +284,12 @@ def _kinds(runs: Sequence[Run]) -> set[tuple[str, str]]:
     return known | {(machine, "") for machine in machines}
 
 
-def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tuple[Side, ...]:
+def sides_by(
+    dimension: str, runs: Sequence[Run], *, pool: bool = False, history: Sequence[Run] = ()
+) -> tuple[Side, ...]:
     """One side for each value of a dimension among the cases of these runs; in a fixed, plain order.
+
+    `history` as in `side_of_runs`.
 
     Raises GputuiError if there are not two values.
     """
@@ -299,7 +305,7 @@ def sides_by(dimension: str, runs: Sequence[Run], *, pool: bool = False) -> tupl
             f"--by {dimension}: every measured case is {_in_words(dimension, only)}",
             "give a second file, or another dimension",
         )
-    variations = variation_by_machine(runs)
+    variations = variation_by_machine([*runs, *history])
     return tuple(_side(value, values[value], pool, variations) for value in in_order(values))
 
 

@@ -10,12 +10,15 @@ from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import (
+    cost_unit,
+    counted,
     format_change,
     format_change_interval,
     format_energy,
     format_percent,
     format_rate,
     format_seconds,
+    format_size_of_change,
     format_spread,
     format_usd,
 )
@@ -32,23 +35,32 @@ from gputui.services.results.labels import (
 
 def side_words(side: Side, ignore: str, width: int) -> str:
     """A side in one line: name, box, torch, price, launches, day; the last are dropped if it is narrow."""
+    parts = [part for part in side_parts(side, ignore) if part]
+    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
+        parts.pop()
+    return "  ".join(parts)
+
+
+def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
+    """A side's name, box, torch, price, launches and day; empty where unknown."""
     run = side.run
-    launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
-    few, most = min(launches), max(launches)
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
-    parts = [
+    return (
         side.name if side.name.startswith(ignore) else f"{ignore} {side.name}",
         where + device_words(run),
         torch_words(run),
         "" if isinstance(run.price, Missing) else f"{format_usd(run.price.usd_per_hour)}/h",
-        f"{most} launch{'es' if most != 1 else ''}" if few == most else f"{few} to {most} launches",
+        launches_words(side),
         day(run),
-    ]
-    parts = [part for part in parts if part]
-    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
-        parts.pop()
-    return "  ".join(parts)
+    )
+
+
+def launches_words(side: Side) -> str:
+    """`3 launches`, or `1 to 3 launches` where cases differ."""
+    launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
+    few, most = min(launches), max(launches)
+    return counted(most, "launch") if few == most else f"{few} to {most} launches"
 
 
 def choice_words(comparison: Comparison, ignore: str) -> Iterable[str]:
@@ -150,6 +162,22 @@ def verdict_text(judgement: Judgement) -> str:
     return {"inconclusive": "can't tell"}.get(judgement.word, judgement.word)
 
 
+def judgement_text(judgement: Judgement, *, with_interval: bool = True) -> str:
+    """Its verdict in words: `36 % slower (34 to 38)`, `41.2x as fast (39.8 to 42.1)`, `can't tell (-3 to +9
+    %)`."""
+    if judgement.ratio is None:
+        return verdict_text(judgement)
+    ratio, low, high = judgement.ratio
+    if judgement.differs:
+        size, ends = format_size_of_change(ratio, low, high)
+        is_factor = size.endswith("x") and judgement.word == "faster"
+        words = f"{size} {'as fast' if is_factor else judgement.word}"
+    else:
+        unit = " %" if format_change(ratio).endswith("%") else "x"
+        ends, words = f"{format_change_interval(low, high, ratio)}{unit}", verdict_text(judgement)
+    return f"{words} ({ends})" if with_interval else words
+
+
 def both_text(judgement: Judgement) -> str:
     """A change and its verdict in one cell: `-36 % slower`, `can't tell`."""
     return f"{point_text(judgement)} {judgement.word}" if judgement.is_decided else verdict_text(judgement)
@@ -170,13 +198,6 @@ def change_text(judgement: Judgement) -> str:
     if isinstance(judgement.estimate, GeometricMean) and not judgement.is_decided:
         return f"{ends} %" if format_change(ratio).endswith("%") else f"{ends}x"
     return f"{format_change(ratio)} ({ends})"
-
-
-def short_change_text(judgement: Judgement) -> str:
-    """`change_text` without the interval; empty if the verdict is open."""
-    if judgement.ratio is None:
-        return "—"
-    return point_text(judgement) if judgement.is_decided else ""
 
 
 def figure_values(figure: FigureRow) -> tuple[str, str]:
@@ -216,16 +237,34 @@ def peak_text(cell: Cell) -> str:
     return format_percent(shares[0]) if shares else ""
 
 
-def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
-    """The cost of a million units of work."""
-    if not isinstance(cell.cost, Cost):
+def cost_text(cell: Cell, beside: Sequence[Cell] = (), *, with_interval: bool = True) -> str:
+    """The cost of so much work that the cheapest side of the row pays cents to dollars (`costs_text`)."""
+    if not isinstance(cell.cost, Cost) or cell.result is None:
         return "—"
     cost = cell.cost
+    known = [one.cost.usd_per_million for one in (cell, *beside) if isinstance(one.cost, Cost)]
+    millions, _ = cost_unit(min(known), cell.result.case.unit)
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
     is_free = cost.usd_per_million <= 0
     spread = "" if is_free else f" {format_spread(cost.usd_per_million, cost.low, cost.high)}"
     interval = spread if with_interval else ""
-    return format_usd(cost.usd_per_million) + interval + share
+    return format_usd(cost.usd_per_million * millions) + interval + share
+
+
+def costs_text(cells: Sequence[Cell]) -> tuple[list[str], str]:
+    """The costs of sides of one case, and what so much is paid for: `$4.52`, `$3.52`, `Gtok`.
+
+    The cheapest is from cents to dollars. A text is empty where the cost is unknown.
+    """
+    known = [cell.cost.usd_per_million for cell in cells if isinstance(cell.cost, Cost)]
+    units = {cell.result.case.unit for cell in cells if cell.result is not None}
+    if not known or len(units) != 1:
+        return [""] * len(cells), ""
+    millions, name = cost_unit(min(known), units.pop())
+    return [
+        format_usd(cell.cost.usd_per_million * millions) if isinstance(cell.cost, Cost) else ""
+        for cell in cells
+    ], name
 
 
 def energy_text(cell: Cell, *, with_interval: bool = True) -> str:

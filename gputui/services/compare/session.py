@@ -180,14 +180,18 @@ def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trus
     """
     selections = select_all(files, trust=trust, pool=pool, with_passes=True)
     if by is None and len(selections) > 1:
-        sides = [side_of_runs(selection.text, selection.runs, pool=pool) for selection in selections]
+        sides = [
+            side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
+            for selection in selections
+        ]
         ignore = ""
     else:
         runs = [run for selection in selections for run in selection.runs]
         ignore = by or telling_dimension(runs)
         if ignore in ("device", "precision", "threads", "mode"):
             side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
-        sides = list(sides_by(ignore, runs, pool=pool))
+        history = [run for selection in selections for run in selection.history]
+        sides = list(sides_by(ignore, runs, pool=pool, history=history))
     warnings = tuple(warning for selection in selections for warning in selection.warnings)
     if ignore and not pool:
         warnings += tuple(_unused(selections, sides, ignore))

@@ -1,59 +1,179 @@
-"""Charts as inline SVG: no script, no network, and a label wherever there is a colour.
+"""Charts of the page as inline SVG: shapes only, since labels are text of the page, which can wrap.
 
-All are 360 units wide, the width of a phone; a page scales them. Classes are styled by the page.
+A chart is as wide as its place: positions are percentages, or the drawing is stretched. No script, no style
+attribute; the page's style sheet knows the classes.
 """
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.model.units import format_change, format_seconds, three_digits
-from gputui.store.text import clean_text
+from gputui.analysis.judgement import Judgement
+from gputui.analysis.verdict import GeometricMean
+from gputui.model.units import format_change
+from gputui.services.compare.html_elements import safe
 
-WIDTH = 360
-_LEFT, _RIGHT = 6.0, WIDTH - 6.0
-_RATIO_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0, 1e4)
-_MOST_TICKS = 150
-"""Of one launch: more would hide each other."""
+_TICKS = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_TICKS_BELOW = (0.99, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
+_BETWEEN_TICKS_PCT = 14.0
+"""Of the axis: a label has room in it on a phone."""
+_AT_THE_END_PCT = 6.0
+"""A label nearer to an end of the axis would stick out."""
+_NARROWEST, _WIDEST = math.log(1.02), math.log(100)
+_BINS = 90
 _LOG_FROM = 4.0
 """Ratio of the longest to the shortest from which times are drawn on a log axis."""
 _LEAST_SPAN = 0.2
 """Of the highest value that a chart over time is high, so that a watt or two does not look like a storm."""
+_ACROSS, _DOWN = 1000, 100
+"""Units of a drawing that is stretched to its place."""
+_KINDS = {"faster": "good", "slower": "bad", "same": "same", "inconclusive": "open"}
+
+
+def kind_of(judgement: Judgement) -> str:
+    """The class that colours a judgement: `good`, `bad`, `same`, `open` or `none`."""
+    return _KINDS.get(judgement.verdict.word, "none")
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalMark:
-    """One row of the chart of intervals."""
+class ChangeAxis:
+    """Changes from `low` to `high`, both logarithms of ratios: equal factors are equally far apart."""
 
-    name: str
-    verdict: str
-    """Its word: drawn as text, and as the class that colours the mark."""
-    told: str
-    """The change in words."""
-    ratio: float
     low: float
     high: float
 
+    def at(self, ratio: float) -> float:
+        """Where a ratio lies, in percent of the width; one that is off the axis lies at its end."""
+        share = (math.log(ratio) - self.low) / (self.high - self.low)
+        return 100 * min(max(share, 0.0), 1.0)
+
+    def ticks(self) -> list[float]:
+        """1 and, to each side, the outermost round changes that leave room for their labels."""
+        chosen = [1.0]
+        for side in (_TICKS_BELOW, _TICKS):
+            for tick in reversed(side):
+                x = self.at(tick)
+                is_inside = self.low < math.log(tick) < self.high
+                has_room = all(abs(x - self.at(other)) >= _BETWEEN_TICKS_PCT for other in chosen)
+                if is_inside and has_room and _AT_THE_END_PCT <= x <= 100 - _AT_THE_END_PCT:
+                    chosen.append(tick)
+        return sorted(chosen)
+
+    def labels(self) -> str:
+        """The changes at the ticks, as a row above the rows."""
+        words = "".join(
+            f'<text x="{self.at(tick):.1f}%" y="14" text-anchor="middle">{format_change(tick)}</text>'
+            for tick in self.ticks()
+        )
+        return f'<svg class="labels" aria-hidden="true">{words}</svg>'
+
+    def grid(self) -> str:
+        """A line for each tick, the one of no change stronger."""
+        return "".join(
+            f'<line class="{"zero" if tick == 1 else "grid"}" {_x(self.at(tick))} y2="100%"/>'
+            for tick in self.ticks()
+        )
+
+
+def change_axis(judgements: Iterable[Judgement]) -> ChangeAxis:
+    """An axis that holds no change and all of these, as far as a hundredth and a hundred times."""
+    ends = [math.log(end) for one in judgements if one.ratio is not None for end in one.ratio[1:]]
+    low = max(min([-_NARROWEST, *ends]), -_WIDEST)
+    high = min(max([_NARROWEST, *ends]), _WIDEST)
+    margin = 0.08 * (high - low)  # so that the label of no change is not cut off where it is the end
+    return ChangeAxis(low - margin, high + margin)
+
+
+def interval_plot(judgement: Judgement, axis: ChangeAxis) -> str:
+    """The interval of a row and its middle: filled where it is decided, a diamond for a mean."""
+    if judgement.ratio is None:
+        return ""
+    ratio, low, high = judgement.ratio
+    kind = kind_of(judgement)
+    drawn = f'<line class="interval {kind}" {_x(axis.at(low), axis.at(high))} y1="50%" y2="50%"/>'
+    if isinstance(judgement.estimate, GeometricMean):
+        diamond = f'<path class="point {kind}" d="M-7 0L0-7 7 0 0 7z"/>'
+        drawn += f'<svg x="{axis.at(ratio):.2f}%" y="50%">{diamond}</svg>'
+    else:
+        drawn += f'<circle class="point {kind}" cx="{axis.at(ratio):.2f}%" cy="50%" r="5.5"/>'
+    return f'<svg class="plot" aria-hidden="true">{axis.grid()}{drawn}</svg>'
+
+
+def change_bar(judgement: Judgement, axis: ChangeAxis) -> str:
+    """A bar from no change to the change, with its interval as a thin line."""
+    drawn = ""
+    if judgement.ratio is not None:
+        ratio, low, high = judgement.ratio
+        drawn = (
+            _bar(kind_of(judgement), axis.at(1.0), axis.at(ratio))
+            + f'<line class="whisker" {_x(axis.at(low), axis.at(high))} y1="50%" y2="50%"/>'
+        )
+    zero = f'<line class="zero" {_x(axis.at(1.0))} y2="100%"/>'
+    return f'<svg class="plot bars" aria-hidden="true">{drawn}{zero}</svg>'
+
+
+def part_bar(value: float, least: float, most: float) -> str:
+    """A bar from zero to a value, on an axis from `least`, at most 0, to `most`, at least 0."""
+    span = (most - least) or 1.0
+    zero, end = -100 * least / span, 100 * (value - least) / span
+    return (
+        '<svg class="plot bars" aria-hidden="true">'
+        '<rect class="track" width="100%" y="25%" height="50%" rx="2"/>'
+        f"{_bar('good' if value < 0 else 'bad', zero, end)}</svg>"
+    )
+
 
 @dataclass(frozen=True, slots=True)
-class Strip:
-    """Block times of one launch."""
+class TimeAxis:
+    """Times of steps, from a little below the shortest to a little above the longest, in equal bins."""
 
-    side: str
-    """`a` or `b`."""
-    label: str
-    seconds: Sequence[float]
+    low_s: float
+    high_s: float
+
+    @property
+    def is_log(self) -> bool:
+        return self.high_s > _LOG_FROM * self.low_s
+
+    def bin(self, seconds: float) -> int:
+        place: Callable[[float], float] = math.log if self.is_log else float
+        low, high = place(self.low_s), place(self.high_s)
+        share = (place(seconds) - low) / (high - low)
+        return min(int(share * _BINS), _BINS - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One part of a difference; below zero to the left."""
+def time_axis(times: Iterable[float]) -> TimeAxis | None:
+    """None if there is no time above zero."""
+    known = [one for one in times if one > 0]
+    if not known:
+        return None
+    margin = 1 + max(0.02, 0.06 * (max(known) / min(known) - 1))
+    return TimeAxis(min(known) / margin, max(known) * margin)
 
-    label: str
-    value: float
+
+def time_histogram(side: str, launches: Sequence[Sequence[float]], axis: TimeAxis, label: str) -> str:
+    """How many blocks took how long, with a tick below for the median of each launch."""
+    counts = [0] * _BINS
+    for launch in launches:
+        for seconds in launch:
+            if seconds > 0:
+                counts[axis.bin(seconds)] += 1
+    most = max(counts) or 1
+    width = _ACROSS / _BINS
+    body = "".join(
+        f"M{place * width:.0f} 84v-{max(84 * count / most, 4):.0f}h{width - 1:.0f}V84z"
+        for place, count in enumerate(counts)
+        if count
+    )
+    middles = [sorted(launch)[len(launch) // 2] for launch in launches if launch]
+    ticks = "".join(f"M{(axis.bin(s) + 0.5) * width:.0f} 90v10" for s in middles if s > 0)
+    return _stretched(
+        "times",
+        label,
+        f'<path class="body {safe(side)}" d="{body}"/><path class="base" d="M0 85H{_ACROSS}"/>'
+        f'<path class="tick {safe(side)}" d="{ticks}"/>',
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,181 +185,46 @@ class Line:
     seconds: Sequence[float]
     values: Sequence[float]
 
-
-def safe(text: str) -> str:
-    """Text escaped for HTML."""
-    return html.escape(clean_text(text), quote=True)
-
-
-def interval_chart(marks: Sequence[IntervalMark]) -> str:
-    """An interval for each row on one log axis, with a line where both sides are equally fast."""
-    if not marks:
-        return ""
-    low = math.log(min(1 / 1.02, *(mark.low for mark in marks)))
-    high = math.log(max(1.02, *(mark.high for mark in marks)))
-    margin = 0.04 * (high - low)
-    scale = _Scale(low - margin, high + margin)
-    top, step = 18, 34
-    height = top + step * len(marks)
-    parts = []
-    for ratio in _ratio_ticks(math.exp(scale.low), math.exp(scale.high)):
-        x = scale.at(math.log(ratio))
-        parts.append(f'<path class="{"one" if ratio == 1 else "grid"}" d="M{x:.1f} {top - 4}V{height}"/>')
-        parts.append(
-            f'<text class="axis" x="{x:.1f}" y="10" text-anchor="middle">{format_change(ratio)}</text>'
-        )
-    for number, mark in enumerate(marks):
-        y = top + step * number + 12
-        ends = [scale.at(math.log(value)) for value in (mark.low, mark.high)]
-        kind = "told" if mark.verdict in ("faster", "slower") else "untold"
-        parts.append(
-            f'<text x="{_LEFT}" y="{y}">{safe(mark.name)}</text>'
-            f'<text class="{kind}" x="{_RIGHT}" y="{y}" text-anchor="end">{safe(mark.told)}:'
-            f" {safe(mark.verdict)}</text>"
-            f'<path class="bar {safe(mark.verdict)}" d="M{ends[0]:.1f} {y + 10}H{ends[1]:.1f}"/>'
-            f'<path class="end" d="M{ends[0]:.1f} {y + 6}v8M{ends[1]:.1f} {y + 6}v8"/>'
-            f"{_mark(mark.verdict, scale.at(math.log(mark.ratio)), y + 10)}"
-        )
-    return _svg(height, "intervals of b vs a, by row", parts)
+    @property
+    def known(self) -> list[float]:
+        return [value for value in self.values if math.isfinite(value)]
 
 
-def strip_chart(strips: Sequence[Strip]) -> str:
-    """A tick for each block, a row for each launch, both sides on one time axis."""
-    values = [value for strip in strips for value in strip.seconds if value > 0]
-    if not values:
-        return ""
-    is_log = max(values) > _LOG_FROM * min(values)
-    place: Callable[[float], float] = math.log if is_log else float
-    low, high = place(min(values)), place(max(values))
-    margin = 0.03 * (high - low) or abs(low) * 0.01 or 1.0
-    scale = _Scale(low - margin, high + margin, left=66.0)
-    parts = []
-    y = 4.0
-    for strip in strips:
-        shown = _thinned(sorted(value for value in strip.seconds if value > 0))
-        path = "".join(f"M{scale.at(place(value)):.1f} {y:.0f}v9" for value in shown)
-        parts.append(f'<text class="axis" x="{_LEFT}" y="{y + 8:.0f}">{safe(strip.label)}</text>')
-        parts.append(f'<path class="tick {safe(strip.side)}" d="{path}"/>')
-        y += 13
-    parts.append(f'<path class="grid" d="M{scale.left} {y:.0f}H{_RIGHT}"/>')
-    for value, anchor in ((min(values), "start"), (max(values), "end")):
-        x = scale.at(place(value))
-        parts.append(
-            f'<text class="axis" x="{x:.1f}" y="{y + 12:.0f}" text-anchor="{anchor}">'
-            f"{format_seconds(value)}</text>"
-        )
-    return _svg(y + 16, f"times of blocks, {'log' if is_log else 'linear'} axis", parts)
-
-
-def bar_chart(bars: Sequence[Bar]) -> str:
-    """A labelled bar for each part, from a common zero line."""
-    largest = max((abs(bar.value) for bar in bars), default=0.0)
-    if largest == 0:
-        return ""
-    scale = _Scale(min(0.0, *(b.value for b in bars)), max(0.0, *(b.value for b in bars)))
-    zero = scale.at(0.0)
-    parts = []
-    for number, bar in enumerate(bars):
-        y = 28 * number
-        x = scale.at(bar.value)
-        parts.append(
-            f'<text x="{_LEFT}" y="{y + 12}">{safe(bar.label)}</text>'
-            f'<rect class="{"less" if bar.value < 0 else "more"}" x="{min(x, zero):.1f}" y="{y + 16}"'
-            f' width="{abs(x - zero):.1f}" height="8"/>'
-        )
-    height = 28 * len(bars)
-    parts.append(f'<path class="one" d="M{zero:.1f} 0V{height}"/>')
-    return _svg(height, "parts of the difference of a step", parts)
-
-
-def line_chart(title: str, unit: str, lines: Sequence[Line]) -> str:
-    """One metric over the time since each run began; a is drawn whole, b in dashes."""
-    known = [v for line in lines for v in line.values if math.isfinite(v)]
-    if not known:
-        return ""
+def value_axis(lines: Sequence[Line]) -> tuple[float, float]:
+    """The lowest and the highest value of a chart over time; a line at least must have a value."""
+    known = [value for line in lines for value in line.known]
     low, high = min(known), max(known)
     margin = max(0.05 * (high - low), (_LEAST_SPAN * abs(high) - (high - low)) / 2, 0.5)
-    longest = max((s for line in lines for s in line.seconds), default=0.0) or 1.0
-    across = _Scale(0.0, longest)
-    top, bottom = 20.0, 96.0
+    return (max(low - margin, 0.0) if low >= 0 else low - margin), high + margin
 
-    def at(value: float) -> float:
-        return bottom - (value - low + margin) / (high - low + 2 * margin) * (bottom - top)
 
-    parts = [
-        f'<text x="{_LEFT}" y="11">{safe(title)}: {_amount(low)} to {_amount(high)} {safe(unit)}</text>',
-        f'<path class="grid" d="M{_LEFT} {bottom}H{_RIGHT}M{_LEFT} {top}H{_RIGHT}"/>',
-        f'<text class="axis" x="{_LEFT}" y="{bottom + 12}">0 s</text>',
-        (
-            f'<text class="axis" x="{_RIGHT}" y="{bottom + 12}" text-anchor="end">'
-            f"{format_seconds(longest)}</text>"
-        ),
-    ]
+def line_chart(label: str, lines: Sequence[Line], longest_s: float) -> str:
+    """A metric over the time since each run began; b is drawn in dashes."""
+    low, high = value_axis(lines)
+    drawn = []
     for line in lines:
         path, is_on = [], False
         for second, value in zip(line.seconds, line.values, strict=True):
             if math.isfinite(value):
-                path.append(f"{'L' if is_on else 'M'}{across.at(second):.1f} {at(value):.1f}")
+                x, y = _ACROSS * second / (longest_s or 1.0), _DOWN * (high - value) / (high - low)
+                path.append(f"{'L' if is_on else 'M'}{x:.0f} {y:.1f}")
             is_on = math.isfinite(value)
-        said = f"<title>{safe(line.label)}</title>"
-        parts.append(f'<path class="line {safe(line.side)}" d="{"".join(path)}">{said}</path>')
-    return _svg(bottom + 16, f"{title} over time", parts)
+        title = f"<title>{safe(line.label)}</title>"
+        drawn.append(f'<path class="line {safe(line.side)}" d="{"".join(path)}">{title}</path>')
+    return _stretched("over-time", label, f'<path class="base" d="M0 100H{_ACROSS}"/>{"".join(drawn)}')
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    low: float
-    high: float
-    left: float = _LEFT
-
-    def at(self, value: float) -> float:
-        span = self.high - self.low
-        return self.left + (value - self.low) / span * (_RIGHT - self.left) if span else self.left
+def _x(left: float, right: float | None = None) -> str:
+    return f'x1="{left:.2f}%" x2="{left if right is None else right:.2f}%"'
 
 
-def _svg(height: float, label: str, parts: Sequence[str]) -> str:
+def _bar(kind: str, zero: float, end: float) -> str:
+    left, width = min(zero, end), abs(end - zero)
+    return f'<rect class="{kind}" x="{left:.2f}%" width="{width:.2f}%" y="25%" height="50%" rx="2"/>'
+
+
+def _stretched(kind: str, label: str, parts: str) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{safe(label)}">'
-        f"{''.join(parts)}</svg>"
+        f'<svg class="{kind}" viewBox="0 0 {_ACROSS} {_DOWN}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{safe(label)}">{parts}</svg>'
     )
-
-
-def _mark(verdict: str, x: float, y: float) -> str:
-    """Sides differ by shape as well as by colour."""
-    shapes = {
-        "faster": f"M{x - 5:.1f} {y - 6}l11 6l-11 6z",
-        "slower": f"M{x + 5:.1f} {y - 6}l-11 6l11 6z",
-        "same": f"M{x - 4:.1f} {y - 4}h8v8h-8z",
-    }
-    if verdict in shapes:
-        return f'<path class="mark {safe(verdict)}" d="{shapes[verdict]}"/>'
-    return f'<circle class="mark open" cx="{x:.1f}" cy="{y}" r="4"/>'
-
-
-def _ratio_ticks(low: float, high: float) -> Sequence[float]:
-    """1 and what lies about it in round steps; not so many that their labels touch."""
-    span = max(high, 1 / low)
-    least = next((tick for tick in _RATIO_TICKS if tick**3 >= span), _RATIO_TICKS[-1])
-    above = [tick for tick in _RATIO_TICKS if tick >= least and tick <= high]
-    below = [1 / tick for tick in _RATIO_TICKS if tick >= least and 1 / tick >= low]
-    ticks, last = [1.0], 0.0
-    room = 0.13 * math.log(high / low)
-    for side in (above, below):
-        last = 0.0
-        for tick in side:
-            if abs(math.log(tick)) - last >= room:
-                ticks.append(tick)
-                last = abs(math.log(tick))
-    return sorted(ticks)
-
-
-def _thinned(ordered: Sequence[float]) -> Sequence[float]:
-    """At most this many, spread evenly by rank, including the first and the last."""
-    if len(ordered) <= _MOST_TICKS:
-        return ordered
-    last = len(ordered) - 1
-    return [ordered[round(place * last / (_MOST_TICKS - 1))] for place in range(_MOST_TICKS)]
-
-
-def _amount(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)

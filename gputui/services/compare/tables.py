@@ -21,6 +21,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
     verdict_text,
 )
+from gputui.services.results.labels import ending_words, some_of
 from gputui.services.results.roofline import IMPOSSIBLE
 
 
@@ -125,12 +126,36 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
     """A column with a `table_heading` in a table after the rows; None if no row has a value."""
     rows = []
     for row in comparison.rows:
-        a, b = column.on_side(row.a), column.on_side(row.b)
+        sides = row.a, row.b
+        a, b = (column.on_side(cell, sides) for cell in sides)
         if not (isinstance(a, Missing) and isinstance(b, Missing)):
             texts = ("—" if isinstance(value, Missing) else value for value in (a, b))
             rows.append((naming.name(row), *texts, *((column.unit(row),) if column.unit else ())))
-    headings = (column.table_heading, "a", "b", *(("for",) if column.unit else ()))
+    headings = (column.table_heading, "a", "b", *(("per",) if column.unit else ()))
     return TextTable(headings, tuple(rows), (1, 2)) if rows else None
+
+
+_MISSING_FIRST = ("oom", "failed", "interrupted", "unsupported", "skipped", "")
+
+
+def missing_lines(comparison: Comparison, naming: Naming, letters: str = "ab") -> list[str]:
+    """Which rows one side lacks and why, the failures first; of those with one reason a line."""
+    found: dict[tuple[int, str, str, str], list[str]] = {}
+    for row in comparison.rows:
+        for letter, cell in zip(letters, (row.a, row.b), strict=True):
+            if cell.result is None:
+                key = (_MISSING_FIRST.index(""), f"not in {letter}", "", "")
+            elif isinstance(cell.speed, Missing):
+                known = cell.result.outcome
+                place = _MISSING_FIRST.index(known) if known in _MISSING_FIRST else len(_MISSING_FIRST)
+                key = (place, letter, *ending_words(cell.result))
+            else:
+                continue
+            found.setdefault(key, []).append(naming.name(row, is_short=True))
+    return [
+        f"{f'{who} {verb}'.rstrip()}: {some_of(names)}{f' ({reason})' if reason else ''}"
+        for (_, who, verb, reason), names in sorted(found.items())
+    ]
 
 
 def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
@@ -150,6 +175,11 @@ def remarks(comparison: Comparison, naming: Naming) -> Iterable[str]:
             narrow.setdefault(row.models_band, []).append(naming.name(row))
     for band, names in sorted(narrow.items()):
         yield f"{boxes_text(band)}: {', '.join(names)}"
+    yield from disturbances(comparison, naming)
+
+
+def disturbances(comparison: Comparison, naming: Naming) -> Iterable[str]:
+    """What makes rows doubtful: heat, caps, neighbors and impossible rates; a line each."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in comparison.rows:
         for flag in row.flags:

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from gputui.analysis.attribution import Attribution
 from gputui.model.case import Case
-from gputui.model.units import counted, format_usd
+from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn, Width
-from gputui.services.compare.forest import forest_axis
+from gputui.services.compare.forest import forest_axis, mark_of
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import (
@@ -34,6 +34,8 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.spread_text import spread_lines
+from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import (
     Naming,
     TextTable,
@@ -41,22 +43,34 @@ from gputui.services.compare.tables import (
     column_table,
     left_out,
     metric_table,
+    missing_lines,
     performance_lines,
     remarks,
     row_table,
 )
 from gputui.services.compare.why import Why, sentence
 from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
-from gputui.services.support.text_tables import Page, console_on, table_width
+from gputui.services.support.text_tables import Page, Pieces, console_on, table_width
 
 _LEAST_WIDE = 100
 """Columns of the terminal from which a wide table is tried."""
 _LEAST_ROWS = 3
 _LINES_AROUND = 4
 """A heading, two blank lines, and the last one."""
+_MISSING_SHOWN = 2
 _FOREST_PLACE = 4
 _LEAST_FOREST, _WIDEST_FOREST = 9, 40
 """Columns that drawn intervals take."""
+
+
+_STYLES = {
+    "faster": "green",
+    "cheaper": "green",
+    "slower": "yellow",
+    "dearer": "yellow",
+    "inconclusive": "cyan",
+}
+"""Of verdicts and what is drawn of them: colours of the user's own palette."""
 
 
 def comparison_as_text(
@@ -118,7 +132,7 @@ def comparison_pages(
             more += [] if is_verbose else ["reasons: --verbose"]
             if not end.height:
                 page.line()
-            page.line(" · ".join((*more, "screen: --tui", "report: -o report.html")))
+            _write_options(page, (*more, "screen: --tui", "report: -o report.html"))
         yield page
 
 
@@ -141,6 +155,8 @@ def _write_one(
         page.line(line if is_verbose else _one_line(line, page.width))
     elif not ignore:
         page.line(no_difference_words(comparison))
+    if not is_verbose:
+        _write_missing(page, missing_lines(comparison, Naming(comparison, ignore)))
     page.line()
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
     rows = chosen_rows(comparison.rows, room)
@@ -152,6 +168,24 @@ def _write_one(
     with_means = room is None or room >= len(rows) + len(comparison.groups)
     _write_forest(page, comparison, rows, ignore, with_means=with_means)
     return len(comparison.rows) - len(rows)
+
+
+def _write_options(page: Page, options: Sequence[str]) -> None:
+    """As many as fit in one line."""
+    fitting = [
+        options[:count] for count in range(1, len(options)) if len(" · ".join(options[:count])) <= page.width
+    ]
+    whole = " · ".join(options)
+    page.line(whole if len(whole) <= page.width or not fitting else " · ".join(fitting[-1]))
+
+
+def _write_missing(page: Page, lines: Sequence[str]) -> None:
+    """What a side lacks; a terminal gets the two most serious reasons."""
+    shown = lines[:_MISSING_SHOWN] if page.is_terminal else lines
+    for line in shown:
+        page.line(line)
+    if len(lines) > len(shown):
+        page.line(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows: --verbose")
 
 
 def _one_line(text: str, width: int) -> str:
@@ -172,12 +206,8 @@ def _next_lines(answer: Answer, comparison: Comparison) -> list[str]:
     """What would settle the main case, as a command for each box; else how many rows are open."""
     steps = answer.headline.steps
     if steps:
-        minutes = max(1, math.ceil(max(step.seconds for step in steps) / 60))
-        usd = [step.usd for step in steps]
-        money = "" if None in usd else f", {format_usd(math.fsum(u for u in usd if u is not None))}"
-        each = " on each box" if len(steps) > 1 else f" on the box of {steps[0].box}"
         return [
-            f"to tell, about {minutes} min{each}{money}:",
+            f"to tell, {effort_words(steps)}:",
             *(f"{step.box}$ {step.command}" for step in steps),
         ]
     undecided = [row for row in comparison.rows if row.rate.word == "inconclusive"]
@@ -251,13 +281,25 @@ def _write_forest(
     if not has_cost:
         headings, lines = headings[:-1], [line[:-1] for line in lines]
     cells = min(page.width - table_width((headings, *lines), page.encoding) - 1, _WIDEST_FOREST)
-    if cells >= _LEAST_FOREST:
+    painted: dict[tuple[int, int], Pieces] = {}
+    if cells >= _LEAST_FOREST and any(rate.ratio is not None for rate in judged):
         axis = forest_axis([row.rate for row in rows], cells)
         headings.insert(_FOREST_PLACE, axis.heading())
-        for line, rate in zip(lines, judged, strict=True):
+        for place, (line, rate) in enumerate(zip(lines, judged, strict=True)):
             line.insert(_FOREST_PLACE, axis.drawn(rate))
+            ((*pieces,),) = axis.lines([(mark_of(rate), rate)])
+            painted[place, _FOREST_PLACE] = [
+                (text, "not bold dim" if one is None else _STYLES.get(one.word, "")) for text, one in pieces
+            ]
+    for place, (line, rate) in enumerate(zip(lines, judged, strict=True)):
+        painted[place, 3] = [(line[3], _STYLES.get(rate.word, "") if rate.differs else "")]
+        verdict = headings.index("verdict")
+        painted[place, verdict] = [(line[verdict], _STYLES.get(rate.word, ""))]
+    for place, row in enumerate(rows if has_cost else ()):
+        if row.cost.differs:
+            painted[place, len(headings) - 1] = [(lines[place][-1], _STYLES[row.cost.word])]
     styles = ["bold" if row.rate.differs else "" for row in rows] + ["italic"] * (len(lines) - len(rows))
-    page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles)
+    page.table(headings, lines, (1, 2, 3, headings.index("verdict") + 1), styles, painted)
 
 
 def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None) -> None:
@@ -266,6 +308,12 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
     letters = [chr(ord("a") + place) for place in range(len(sides))]
     for letter, side in zip(letters, sides, strict=True):
         page.line(f"{letter}  {side_words(side, asked.ignore, page.width - 3)}")
+    missing = [
+        line
+        for letter, comparison in zip(letters[1:], answer.comparisons, strict=True)
+        for line in missing_lines(comparison, Naming(comparison, asked.ignore), f"a{letter}")
+    ]
+    _write_missing(page, list(dict.fromkeys(missing)))
     page.line()
     by_case: dict[Case, list[Row | None]] = {}
     for place, comparison in enumerate(answer.comparisons):
@@ -284,13 +332,20 @@ def _write_many(page: Page, asked: Asked, answer: Answer, most_lines: int | None
         for row in shown
     ]
     case = f"case ({' '.join(common)})" if common else "case"
-    page.table([case, "a", *(f"{letter} vs a" for letter in letters[1:])], lines, range(1, len(sides) + 1))
+    headings = [case, "a", *(f"{letter} vs a" for letter in letters[1:])]
+    painted: dict[tuple[int, int], Pieces] = {
+        (place, 2 + side): [(both_text(one.rate), _STYLES.get(one.rate.word, ""))]
+        for place, row in enumerate(shown)
+        for side, one in enumerate(by_case[row.case])
+        if one is not None
+    }
+    page.table(headings, lines, range(1, len(sides) + 1), (), painted)
     if not page.is_terminal:
         return
     page.line()
     left = len(first) - len(shown)
     more = [f"{counted(left, 'more row')}: --all"] if left else []
-    page.line(" · ".join((*more, "each vs a, with reasons: --verbose", "screen: --tui")))
+    _write_options(page, (*more, "each vs a, with reasons: --verbose", "screen: --tui"))
 
 
 def _write_more(
@@ -306,7 +361,7 @@ def _write_more(
         naming.verdict(row)
     for number, note in enumerate(naming.notes, 1):
         page.line(f"[{number}] {note}")
-    for line in (*remarks(comparison, naming), *performance_lines(comparison)):
+    for line in (*remarks(comparison, naming), *spread_lines(comparison), *performance_lines(comparison)):
         page.line(line)
     _write_whys(page, whys, naming)
     _write_table(page, metric_table(comparison, naming))

@@ -1,4 +1,8 @@
-"""Reads the sources of the live view, each GPU in its own thread; the newest values never block."""
+"""Reads each source of the live view in a thread; a call that hangs is left behind, blocking nothing.
+
+The reader of a source reads its GPUs one after the other. When one keeps it waiting, another reader takes
+over. It skips that GPU until the call returns, upon which the first reader ends.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +34,8 @@ PROCESSES_EVERY_S = 2.0
 """Process lists are the driver's most expensive call: milliseconds each."""
 _SLACK_S = 0.1
 """How early a round may come and still count as due."""
-_WAITS_FOR_GPUS_S = 0.5
+_RELIEVED_AFTER_S = 0.25
+"""A reader that has waited for a GPU for this long is replaced."""
 _CLOSES_WITHIN_S = 0.08
 
 OPENING = Missing("being opened")
@@ -102,8 +107,11 @@ class _Slot:
     """The round of the current or last call."""
     call_since_ns: int | None = None
     """None between calls."""
+    calls: int = 0
+    """How many calls have begun."""
+    is_left: bool = False
+    """Whether another reader took over while the call hangs."""
     done_round: int = -1
-    thread: threading.Thread | None = None
 
 
 class Collector:
@@ -111,7 +119,8 @@ class Collector:
 
     `sources` are opened in separate threads, since a driver may take seconds. `on_sample` is called in one of
     the threads when a round is complete, and for each device that comes late: it must be fast, and raise
-    nothing. `clock` timestamps calls, to see how long they take; rounds follow the system's clock.
+    nothing. `clock` timestamps calls, to see how long they take; rounds follow the system's clock. Without a
+    GPU, `look_up_all` returns the processes of the host.
     """
 
     def __init__(
@@ -121,6 +130,7 @@ class Collector:
         interval_s: float,
         look_up_processes: Callable[[tuple[GpuUse, ...]], tuple[ProcessSample, ...]],
         *,
+        look_up_all: Callable[[], tuple[ProcessSample, ...]] | None = None,
         on_sample: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = time.monotonic_ns,
         poll_every_s: float = POLL_EVERY_S,
@@ -128,6 +138,7 @@ class Collector:
         self._sources = tuple(sources)
         self._read_host_sample = read_host
         self._look_up_processes = look_up_processes
+        self._look_up_all = look_up_all
         self._on_sample = on_sample
         self._clock = clock
         self._poll_every_s = poll_every_s
@@ -150,6 +161,8 @@ class Collector:
         self._cached: LiveSample | None = None
         self._cached_for: tuple[int, tuple[int, ...]] = (-1, ())
         self._keepers: list[threading.Thread] = []
+        self._readers: dict[int, list[threading.Thread]] = {}
+        """By index of the source; the last one reads, those before it are in a call that hangs."""
 
     def start(self) -> None:
         """Start to read; returns at once."""
@@ -157,8 +170,8 @@ class Collector:
             threading.Thread(target=self._keep, args=(n, source), name=f"keep {source.NAME}", daemon=True)
             for n, source in enumerate(self._sources)
         ]
-        self._host_slot.thread = threading.Thread(target=self._read_host, name="read host", daemon=True)
-        for thread in (*self._keepers, self._host_slot.thread):
+        host = threading.Thread(target=self._read_host, name="read host", daemon=True)
+        for thread in (*self._keepers, host):
             thread.start()
 
     def latest(self) -> LiveSample:
@@ -238,17 +251,20 @@ class Collector:
     def _keep(self, position: int, source: LiveSource) -> None:
         """Open a source, and track which GPUs come and go."""
         is_open = False
+        begun: Mapping[tuple[int, int], int] = {}
         while not self._closed.is_set():
             if not is_open:
                 is_open = self._open(source)
             if is_open:
                 self._list(position, source)
+            with self._lock:  # the host's thread does it each round, unless it hangs too
+                self._relieve_readers(begun)
+                begun = {key: slot.calls for key, slot in self._slots.items()}
             self._closed.wait(self._poll_every_s)
         with self._lock:
-            threads = [slot.thread for slot in self._slots.values() if slot.source is source]
-        for thread in threads:
-            if thread is not None:
-                thread.join()  # nothing is closed during a call
+            readers = tuple(self._readers.get(position, ()))
+        for reader in readers:
+            reader.join()  # nothing is closed during a call
         source.close()
 
     def _open(self, source: LiveSource) -> bool:
@@ -285,12 +301,8 @@ class Collector:
                     self._slots[key] = slot
                     self._changes += 1
                 slot.is_listed = True
-                if slot.thread is None and not self._closed.is_set():
-                    name = f"read {source.NAME} {device}"
-                    slot.thread = threading.Thread(
-                        target=self._read_gpu, args=(slot, source), name=name, daemon=True
-                    )
-                    slot.thread.start()
+            if devices and position not in self._readers:
+                self._start_reader(position, source)
             gone = Missing(f"{LOST}: the driver lists it no more")
             for key, slot in self._slots.items():
                 if key[0] == position and slot.device not in devices and slot.is_listed:
@@ -304,41 +316,77 @@ class Collector:
                 self._absent[source.NAME] = NONE_LISTED
                 self._changes += 1
 
-    # One thread per GPU
+    # One reader per source
 
-    def _read_gpu(self, slot: _Slot, source: LiveSource) -> None:
+    def _start_reader(self, position: int, source: LiveSource) -> None:
+        """Let a new thread read the GPUs of a source from now on; the lock is held."""
+        if self._closed.is_set():
+            return
+        readers = self._readers.setdefault(position, [])
+        readers[:] = [thread for thread in readers if thread.is_alive()]
+        thread = threading.Thread(
+            target=self._read_gpus, args=(position, source), name=f"read {source.NAME}", daemon=True
+        )
+        readers.append(thread)
+        thread.start()
+
+    def _read_gpus(self, position: int, source: LiveSource) -> None:
+        me = threading.current_thread()
         for number in self._rounds.each():
             with self._lock:
-                if not slot.is_listed:
-                    slot.thread = None
-                    return
-                self._begin_call(slot, number)
-                wants_uses = self._wants_processes and self._is_due(slot.uses_ns)
-            try:
-                samples = source.sample(slot.device)
-            except Exception as error:
-                samples = tuple(replace(sample, problem=_bug(error)) for sample in slot.samples)
-            uses: tuple[GpuUse, ...] | Missing | None = None
-            if wants_uses:
+                keys = [key for key in sorted(self._slots) if key[0] == position]
+            for key in keys:
+                slot = self._slots[key]
+                with self._lock:
+                    if self._readers[position][-1] is not me:
+                        return  # another one took over while a call hung
+                    # An earlier reader waits for the one in a call, and has read those before it.
+                    if not slot.is_listed or slot.call_since_ns is not None or slot.done_round >= number:
+                        continue
+                    self._begin_call(slot, number)
+                    wants_uses = self._wants_processes and self._is_due(slot.uses_ns)
+                samples: tuple[DeviceSample, ...]
+                uses: tuple[GpuUse, ...] | Missing | None = None
                 try:
-                    uses = source.processes(slot.device)
+                    samples = source.sample(slot.device)
                 except Exception as error:
-                    uses = _bug(error)
-            with self._published:
-                self._end_call(slot, number)
-                if slot.is_listed:
-                    slot.samples = samples
-                    if uses is not None and self._wants_processes:
-                        slot.uses, slot.uses_ns = uses, self._clock()
-                self._changes += 1
-                is_late = self._closed_round >= number or self._is_stuck(self._host_slot, number)
-                if self._is_complete(self._awaited_round):
-                    self._published.notify_all()
-            if is_late and not self._closed.is_set():
-                self._on_sample()
+                    samples = tuple(replace(sample, problem=_bug(error)) for sample in slot.samples)
+                if wants_uses:
+                    try:
+                        uses = source.processes(slot.device)
+                    except Exception as error:
+                        uses = _bug(error)
+                with self._published:
+                    self._end_call(slot, number)
+                    if slot.is_listed:
+                        slot.samples = samples
+                        if uses is not None and self._wants_processes:
+                            slot.uses, slot.uses_ns = uses, self._clock()
+                    self._changes += 1
+                    is_late = self._closed_round >= number or self._is_stuck(self._host_slot, number)
+                    if self._is_complete(self._awaited_round):
+                        self._published.notify_all()
+                if is_late and not self._closed.is_set():
+                    self._on_sample()
+
+    def _relieve_readers(self, begun: Mapping[tuple[int, int], int]) -> bool:
+        """Replace readers still in a call that had `begun`; whether there was one. The lock is held."""
+        kept = [
+            (position, slot)
+            for (position, device), slot in self._slots.items()
+            if slot.call_since_ns is not None
+            and not slot.is_left
+            and slot.calls == begun.get((position, device))
+        ]
+        for position, slot in kept:
+            slot.is_left = True
+            if slot.source is not None:
+                self._start_reader(position, slot.source)
+        return bool(kept)
 
     def _begin_call(self, slot: _Slot, number: int) -> None:
-        slot.call_round, slot.call_since_ns = number, self._clock()
+        slot.call_round, slot.call_since_ns, slot.is_left = number, self._clock(), False
+        slot.calls += 1
 
     def _end_call(self, slot: _Slot, number: int) -> None:
         slot.call_since_ns, slot.done_round = None, number
@@ -355,6 +403,7 @@ class Collector:
     def _read_host(self) -> None:
         slot = self._host_slot
         looked_up_ns: int | None = None
+        all_ns: int | None = None
         for number in self._rounds.each():
             with self._lock:
                 self._begin_call(slot, number)
@@ -366,6 +415,9 @@ class Collector:
             found: tuple[ProcessSample, ...] | Missing | None = None
             if isinstance(uses, Missing):
                 found, looked_up_ns = uses, None
+                if uses == NO_GPU and self._look_up_all is not None:
+                    found = self._all_processes(all_ns)
+                    all_ns = self._clock() if found is not None else all_ns
             elif looked_up_ns is None or looked_up_ns < newest_ns:
                 found, looked_up_ns = self._looked_up(uses), newest_ns
             with self._published:
@@ -381,15 +433,19 @@ class Collector:
     def _uses_of_round(self, number: int) -> tuple[tuple[GpuUse, ...] | Missing, int]:
         """Who uses the GPUs, once all are read in this round, and the time of the newest answer."""
         with self._published:
-            longest_s = min(_WAITS_FOR_GPUS_S, self._rounds.interval_s / 2)
             self._awaited_round = number
-            self._published.wait_for(lambda: self._is_complete(number), longest_s)
+            in_vain = 0
+            while in_vain < 2:
+                begun = {key: slot.calls for key, slot in self._slots.items()}
+                if self._published.wait_for(lambda: self._is_complete(number), _RELIEVED_AFTER_S / 2):
+                    break
+                in_vain = 0 if self._relieve_readers(begun) else in_vain + 1
             return self._all_uses(), max((slot.uses_ns or 0 for slot in self._slots.values()), default=0)
 
     def _is_complete(self, number: int) -> bool:
         """Whether all GPUs are read in this round, except those that still hang in an earlier one."""
         return self._closed.is_set() or all(
-            slot.done_round >= number or not slot.is_listed or self._is_stuck(slot, number)
+            slot.done_round >= number or not slot.is_listed or slot.is_left or self._is_stuck(slot, number)
             for slot in self._slots.values()
         )
 
@@ -406,6 +462,15 @@ class Collector:
             return reasons[0]
         return FIRST_READING if slots or OPENING in self._absent.values() else NO_GPU
 
+    def _all_processes(self, last_ns: int | None) -> tuple[ProcessSample, ...] | Missing | None:
+        """Those of the host, None while they are not due."""
+        if self._look_up_all is None or not self._is_due(last_ns):
+            return None
+        try:
+            return self._look_up_all()
+        except Exception as error:
+            return _bug(error)
+
     def _looked_up(self, uses: tuple[GpuUse, ...]) -> tuple[ProcessSample, ...] | Missing:
         try:
             return self._look_up_processes(uses)
@@ -417,7 +482,15 @@ def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: No
     """A collector of everything on this machine; not started yet."""
     tree = Tree(Path("/"), os.environ)
     host = HostLive(lambda: cgroup.confinement(tree))
-    return Collector(live_sources(), host.sample, interval_s, ProcessTable().look_up, on_sample=on_sample)
+    table = ProcessTable()
+    return Collector(
+        live_sources(),
+        host.sample,
+        interval_s,
+        table.look_up,
+        look_up_all=table.look_up_all,
+        on_sample=on_sample,
+    )
 
 
 def live_sources() -> tuple[LiveSource, ...]:

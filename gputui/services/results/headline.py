@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from gputui.analysis.health import CONTENTION
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
@@ -26,11 +27,12 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.labels import case_words
-from gputui.services.results.throughput import speed_of, speed_ratio
+from gputui.services.results.labels import case_words, ending_words
+from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
 
-TITLES = {workload.name: workload.title for workload in WORKLOADS}
+_TITLES = {workload.name: workload.title for workload in WORKLOADS}
+_OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
 _CLASSES = ("training", "inference", "ceiling", "host")
 _WORKLOADS = ("gpt_train", "decode", "gemm")
 _PRECISIONS = ("amp", "tf32", "fp32")
@@ -69,9 +71,19 @@ def index_in(order: Sequence[str], value: str) -> int:
     return order.index(value) if value in order else len(order)
 
 
+def title_of(workload: str) -> str:
+    """As within a sentence: `GPT training`, `matrix product`, `your step hashing`."""
+    kind, _, name = workload.partition(":")
+    return _OF_USER[kind].format(name) if kind in _OF_USER and name else _TITLES.get(workload, workload)
+
+
+def as_sentence(text: str) -> str:
+    """With a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
 def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = True) -> str:
     """What was measured, with as many words as tell it from the other cases: `GPT training with amp`."""
-    title = TITLES.get(case.work.workload, case.work.workload)
     words = case_words(case)
     others = [case_words(other) for other in among]
     same_work = [case_words(other) for other in among if other.work.workload == case.work.workload]
@@ -79,7 +91,7 @@ def case_subject(case: Case, among: Sequence[Case], *, with_precision: bool = Tr
     def varies(key: str, among: Sequence[dict[str, str]]) -> bool:
         return len({other[key] for other in among}) > 1
 
-    parts = [title[0].upper() + title[1:]]
+    parts = [title_of(case.work.workload)]
     if varies("size", same_work):
         parts.append(f"({words['size']})")
     if with_precision and words["precision"] and varies("precision", same_work):
@@ -99,7 +111,7 @@ def run_headline(run: Run) -> str:
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    sentences = [*_box(checks), _main(speeds), _ended(run, has_some=bool(speeds))]
+    sentences = [*_box(checks), _busy(speeds), _main(speeds), _ended(run, has_some=bool(speeds))]
     return " ".join(filter(None, sentences))
 
 
@@ -135,7 +147,7 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
         return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
     tests = f"all {len(judged)} peak tests" if len(judged) > 1 else "its one peak test"
-    return [f"{which[0].upper()}{which[1:]} is normal in {tests}."]
+    return [as_sentence(f"{which} is normal in {tests}.")]
 
 
 def _named(judged: JudgedPeakTest) -> str:
@@ -165,7 +177,7 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
         return ""
     main, speed = min(speeds, key=lambda pair: case_order(pair[0].case))
     case = main.case
-    subject = case_subject(case, [other.case for other, _ in speeds], with_precision=False)
+    subject = as_sentence(case_subject(case, [other.case for other, _ in speeds], with_precision=False))
     if case.is_whole:
         return f"{subject}: {format_seconds(1 / speed.units_per_s)} a run."
     alike = [
@@ -177,6 +189,15 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     single = next((other for other in alike if other.case.variant.precision == "fp32"), None)
     gain = "" if single is None or single is main else _gain(single, main)
     return f"{subject}: {format_rate(speed.units_per_s, case.unit)}{with_precision}{gain}."
+
+
+def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
+    """The doubt about the main case, if others had its CPUs."""
+    if not speeds:
+        return ""
+    main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
+    share = contention_of(main)
+    return f"Measured on a busy box: {CONTENTION} for {format_percent(share)} of the time." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:
@@ -206,9 +227,9 @@ def _ended(run: Run, *, has_some: bool) -> str:
         reason = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
         parts.append(f"the run was {run.summary.status}{reason}")
     if not has_some and run.cases:
-        reasons = Counter(case.reason or case.outcome for case in run.cases)
-        (reason, _), *_ = reasons.most_common(1)
-        parts.append(f"nothing was measured: {reason}")
+        ((verb, reason), count), *_ = Counter(map(ending_words, run.cases)).most_common(1)
+        why = f": {reason}" if reason else ""
+        parts.append(f"nothing was measured: {counted(count, 'case')} {verb}{why}")
     elif failed:
         parts.append(f"{counted(failed, 'case')} failed")
-    return "".join(f"{part[0].upper()}{part[1:]}." for part in ("; ".join(parts),) if part)
+    return as_sentence(f"{'; '.join(parts)}.") if parts else ""

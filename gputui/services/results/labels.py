@@ -53,12 +53,13 @@ def torch_words(run: RunSummary) -> str:
     return "no torch" if isinstance(version, Missing) else f"torch {version}"
 
 
-_NOT_RUN = ("skipped", "unsupported")
+NOT_RUN = ("skipped", "unsupported")
+"""Outcomes of cases that this box was not to run."""
 
 
 def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
     """Cases in their order, those that could not run here last."""
-    return sorted(cases, key=lambda case: case.outcome in _NOT_RUN)
+    return sorted(cases, key=lambda case: case.outcome in NOT_RUN)
 
 
 def case_name(case: CaseResult) -> str:
@@ -179,11 +180,34 @@ def outcome_words(case: CaseResult) -> str:
     return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
 
 
+_IN_LOG = "; its message is in the worker's log"
+_ENDS = {
+    "oom": "ran out of memory",
+    "unsupported": "cannot run",
+    "skipped": "did not run",
+    "interrupted": "was interrupted",
+}
+
+
+def ending_words(case: CaseResult) -> tuple[str, str]:
+    """How a case that was not measured ended, as a verb, and why, without where to read more.
+
+    The amounts of memory differ from case to case, so the reason of one that ran out of it is empty.
+    """
+    reason = "" if case.outcome == "oom" else case.reason.removesuffix(_IN_LOG)
+    return _ENDS.get(case.outcome, case.outcome), reason
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
     """Caveats of a run with what helps; `is_brief`: cases are counted instead of named."""
 
     def which(cases: Sequence[CaseResult], words: Callable[[CaseResult], str] = case_name) -> str:
-        return counted(len(cases), "case") if is_brief else _some([words(case) for case in cases])
+        return counted(len(cases), "case") if is_brief else some_of([words(case) for case in cases])
 
     notes = []
     launches = {speed.launches for speed in map(speed_of, run.cases) if isinstance(speed, SpeedEstimate)}
@@ -206,11 +230,6 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         names = which(crowded, lambda case: f"{case_name(case)} {_waited(case)} of the time")
         notes.append(f"{CONTENTION}: {names}")
     return notes
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first three, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _never_had_time(case: CaseResult) -> bool:

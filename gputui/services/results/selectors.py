@@ -13,6 +13,7 @@ from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.references import PREFIX, reference_file
+from gputui.services.results.variation import RUNS_TAKEN
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
 from gputui.store.opening import expanded
@@ -48,6 +49,8 @@ class Selection:
     warnings: tuple[str, ...]
     passes: Mapping[str, Mapping[int, ProfiledPass]]
     """By run and case; empty if they were not asked for."""
+    history: tuple[Run, ...] = ()
+    """Other runs of the same machines in the file, the newest: they tell how much such a box varies."""
 
 
 def split_selector(text: str) -> tuple[Path, str]:
@@ -177,16 +180,22 @@ def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) 
                 _chosen(path, selector, summaries[place], pool)
                 for (path, selector), place in zip(selectors, file_of, strict=True)
             ]
+            others = [
+                _others(of_one, summaries[place]) for place, of_one in zip(file_of, chosen, strict=True)
+            ]
             needed: list[dict[str, RunSummary]] = [{} for _ in files]
-            for place, of_one in zip(file_of, chosen, strict=True):
-                needed[place].update((summary.run_id, summary) for summary in of_one)
+            for place, *of_one in zip(file_of, chosen, others, strict=True):
+                needed[place].update((summary.run_id, summary) for some in of_one for summary in some)
             runs: list[dict[str, Run]] = [{} for _ in files]
             at_a_time = max(1, _RUNS_AT_A_TIME // len(files))
             for start in range(0, max(map(len, needed)), at_a_time):
                 some = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
                 for place, of_file in enumerate(runs_of(files, some)):
                     runs[place].update((run.summary.run_id, run) for run in of_file)
-            passes = passes_of(files, [tuple(of_file) for of_file in needed]) if with_passes else []
+            asked = [dict[str, None]() for _ in files]
+            for place, of_one in zip(file_of, chosen, strict=True):
+                asked[place].update((summary.run_id, None) for summary in of_one)
+            passes = passes_of(files, [tuple(of_file) for of_file in asked]) if with_passes else []
     except (GputuiError, Locked):
         if len(texts) == 1:
             raise
@@ -199,9 +208,20 @@ def _selected(texts: Sequence[str], trust: bool, pool: bool, with_passes: bool) 
             tuple(runs[place][summary.run_id] for summary in of_one),
             warnings_of(expanded(path).absolute()),
             {s.run_id: passes[place].get(s.run_id, {}) for s in of_one} if with_passes else {},
+            tuple(runs[place][summary.run_id] for summary in of_others),
         )
-        for text, (path, _), place, of_one in zip(texts, selectors, file_of, chosen, strict=True)
+        for text, (path, _), place, of_one, of_others in zip(
+            texts, selectors, file_of, chosen, others, strict=True
+        )
     ]
+
+
+def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
+    """What else the file holds of the machines of some runs, as far as it is worth reading."""
+    machines = {summary.machine.machine_id for summary in chosen}
+    ids = {summary.run_id for summary in chosen}
+    found = [s for s in all_runs if s.machine.machine_id in machines and s.run_id not in ids]
+    return sorted(found, key=lambda summary: summary.started_utc_us)[-RUNS_TAKEN:]
 
 
 def _chosen(path: Path, selector: str, summaries: Sequence[RunSummary], pool: bool) -> Sequence[RunSummary]:

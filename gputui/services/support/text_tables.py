@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import IO, Literal
 
 from rich.cells import cell_len
@@ -15,6 +15,9 @@ from rich.text import Text
 
 from gputui.services.support.plain_text import in_encoding
 from gputui.store.text import clean_lines, clean_text
+
+Pieces = Sequence[tuple[str, str]]
+"""Texts with their styles, as rich writes them."""
 
 
 def console_on(file: IO[str], width: int | None = None, *, is_terminal: bool | None = None) -> Console:
@@ -173,8 +176,12 @@ class Page:
         rows: Sequence[Sequence[str]],
         right: Collection[int] = (),
         styles: Sequence[str] = (),
+        painted: Mapping[tuple[int, int], Pieces] | None = None,
     ) -> None:
-        """A table as `table` makes them, with the style of each row where they have one."""
+        """A table as `table` makes them, with the style of each row where they have one.
+
+        `painted` are cells of several styles, by row and column; together their pieces are the cell.
+        """
         lines = [[self._plain(cell) for cell in cells] for cells in (headings, *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
         if sum(widths) + len(widths) - 1 > self.width:
@@ -187,10 +194,21 @@ class Page:
         for index, cells in enumerate(lines):
             padded = [_padded(text, *place) for text, place in zip(cells, places, strict=True)]
             style = "bold" if index == 0 else styles[index - 1] if styles else ""
-            self._segments += (
-                Segment(" ".join(padded), self._out.get_style(style) if style else None),
-                Segment.line(),
-            )
+            whole = self._out.get_style(style) if style else None
+            line: list[Segment] = []
+            for place, text in enumerate(padded):
+                line.append(Segment(" " if place else "", whole))
+                pieces = (painted or {}).get((index - 1, place))
+                if pieces is None:
+                    line.append(Segment(text, whole))
+                    continue
+                space = Segment(" " * (cell_len(text) - cell_len(cells[place])), whole)
+                line += [space] if place in right else []
+                for piece, name in pieces:
+                    own = self._out.get_style(name) if name else None
+                    line.append(Segment(self._plain(piece), own if whole is None else whole + own))
+                line += [] if place in right else [space]
+            self._segments += (*Segment.simplify(line), Segment.line())
 
     def add(self, what: RenderableType) -> None:
         """Whatever rich can draw."""

@@ -24,8 +24,13 @@ _METER_NS = 10 * 10**9
 SECOND = Missing("known after the second reading")
 _BEGAN_AGAIN = Missing("the driver's counter began again")
 _NO_GPM = Missing("only Hopper GPUs and newer measure it")
+_REFUSED = Missing(
+    "this GPU can measure it, but its driver refuses here: a virtual GPU, or the cloud forbids it"
+)
+_FIRST_WITH_GPM = 9
+"""Compute capability of Hopper."""
 _OLD_PYNVML = Missing("this pynvml is too old to ask: `pip install -U nvidia-ml-py`")
-GPM_UNAVAILABLE = (_NO_GPM, _OLD_PYNVML, UNREPORTED)
+GPM_UNAVAILABLE = (_NO_GPM, _REFUSED, _OLD_PYNVML, UNREPORTED)
 _MEASURING = Missing("being measured for the first time")
 
 # Field values: many answers from one call
@@ -219,7 +224,7 @@ class Gpm:
                 self._base_ns = None
                 reason = Missing(nvml_codes.nvml_reason(error.value))
                 if error.value in nvml_calls.NEVER_AGAIN:
-                    self._off = _NO_GPM
+                    self._off = self._why_not()
                 return self._all(reason if self._off is None else self._off)
             except (AttributeError, TypeError):  # an older pynvml lacks it
                 self._off = _OLD_PYNVML
@@ -244,8 +249,8 @@ class Gpm:
     def _read(self, now: Callable[[], int]) -> Values:
         if not self._samples:
             if not self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
-                self._off = _NO_GPM
-                return self._all(_NO_GPM)
+                self._off = self._why_not()
+                return self._all(self._off)
             self._samples = [self._nvml.nvmlGpmSampleAlloc(), self._nvml.nvmlGpmSampleAlloc()]
         older, newer = self._samples
         if self._base_ns is None:
@@ -258,6 +263,15 @@ class Gpm:
             self._samples = [newer, older]
             self._last = self._between(older, newer)
         return self._last
+
+    def _why_not(self) -> Missing:
+        """Whether the GPU lacks it, or only its driver refuses."""
+        try:
+            major, _ = self._nvml.nvmlDeviceGetCudaComputeCapability(self._handle)
+        except self._nvml.NVMLError as error:
+            check_alive(error.value)
+            return UNREPORTED
+        return _REFUSED if major >= _FIRST_WITH_GPM else _NO_GPM
 
     def _take(self, sample: Any) -> None:
         if self._instance is None:

@@ -45,6 +45,7 @@ from gputui.sources.nvml_live.questions import (
     SELDOM,
     VIOLATIONS,
 )
+from gputui.sources.nvml_live.xids import XidEvents
 
 SELDOM_NS = 8 * 10**9
 """How long limits, links, error counts and the MIG layout are cached."""
@@ -54,7 +55,7 @@ ms."""
 
 _NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 _UNNAMED_PROFILE = Missing("the driver's name of the instance does not end in its profile")
-_HOST_MEMORY = Missing("this GPU has no memory of its own, it uses the host's")
+_HOST_MEMORY = Missing("this GPU uses the host's memory")
 
 
 class _Instance:
@@ -118,6 +119,7 @@ class NvmlGpu:
         self._energy: Values = {}
         self._energy_ns: int | None = None
         self._gpm = Gpm(nvml, handle, None)
+        self._xids = XidEvents(nvml, handle)
         self._meter = PcieMeter(nvml, handle, enter)
         self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us)
         self._rates = {key: CounterRate() for key in LINK_RATES}
@@ -154,6 +156,7 @@ class NvmlGpu:
         values |= {key: total for key, total in totals.items() if total is not None}
         gpm = self._gpm.read(self._clock)
         values |= {key: gpm[key] for key in GPM_SHARES}
+        values |= self._xids.read()
         values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
         self._own_memory(values)
         if self._seldom["mig_mode"] == 1:
@@ -216,6 +219,7 @@ class NvmlGpu:
         for gpm in (self._gpm, *(each.gpm for each in self._instances.values())):
             if gpm is not None:
                 gpm.close()
+        self._xids.close()
 
     def _read_seldom(self, fields: FieldValues) -> None:
         unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]

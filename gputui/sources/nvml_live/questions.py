@@ -82,6 +82,16 @@ def _ecc(nvml: Any, handle: Any) -> dict[str, int]:
     }
 
 
+def _remapped(nvml: Any, handle: Any) -> dict[str, int]:
+    """Rows of memory that spare ones replace, and whether that has failed or waits for a reset."""
+    corrected, uncorrected, is_pending, has_failed = nvml.nvmlDeviceGetRemappedRows(handle)
+    return {
+        "remapped_rows_count": corrected + uncorrected,
+        "remapped_rows_pending": int(bool(is_pending)),
+        "remapped_rows_failed": int(bool(has_failed)),
+    }
+
+
 def _mig_mode(nvml: Any, handle: Any) -> dict[str, int]:
     return {"mig_mode": int(nvml.nvmlDeviceGetMigMode(handle)[0])}
 
@@ -143,6 +153,7 @@ SELDOM: tuple[Question, ...] = (
     Question(("pcie_width",), (_number("nvmlDeviceGetCurrPcieLinkWidth", "pcie_width"),)),
     Question(("pcie_width_max",), (_number("nvmlDeviceGetMaxPcieLinkWidth", "pcie_width_max"),)),
     Question(("ecc_uncorrected_count",), (_ecc,)),
+    Question(("remapped_rows_count", "remapped_rows_pending", "remapped_rows_failed"), (_remapped,)),
     Question(("mig_mode",), (_mig_mode,)),
 )
 

@@ -36,8 +36,10 @@ class Account:
     __slots__ = (
         "_counts",
         "_energy_mj",
+        "_idle_from_ns",
         "_power_w",
         "_seen_ns",
+        "_slowed_at_ns",
         "_t_ns",
         "energy_is_estimate",
         "energy_j",
@@ -56,6 +58,10 @@ class Account:
         self._energy_mj: float | None = None
         self._power_w: float | None = None
         self._seen_ns = (0.0,) * len(CAUSES)
+        self._slowed_at_ns: dict[Cause, int] = {}
+        """When each cause was last seen, by the reasons or because the driver's counter grew."""
+        self._idle_from_ns: int | None = None
+        """Since when it has been idle; None while it works."""
         self._counts: deque[_Counts] = deque()
 
     def add(self, device: DeviceSample) -> None:
@@ -69,10 +75,15 @@ class Account:
         step = device.t_ns - self._t_ns if self._t_ns is not None else 0
         energy, power = number(values, "energy_mj"), number(values, "power_w")
         bits = number(values, "throttle_bits")
+        busy = number(values, "sm_busy_pct")
+        is_idle = busy is not None and busy < IDLE_PCT
+        if not is_idle or step > LONGEST_STEP_NS:
+            self._idle_from_ns = None
+        if is_idle and self._idle_from_ns is None:
+            self._idle_from_ns = device.t_ns
         if 0 < step <= LONGEST_STEP_NS:
             self._use(step, energy, power)
-            busy = number(values, "sm_busy_pct")
-            if busy is not None and busy < IDLE_PCT:
+            if is_idle:
                 self.idle_ns += step
             if bits:
                 self._seen_ns = tuple(
@@ -81,6 +92,11 @@ class Account:
                 )
         self._t_ns, self._energy_mj, self._power_w = device.t_ns, energy, power
         counted = tuple(number(values, key) for _, key, _ in CAUSES)
+        before = self._counts[-1].counted_ns if self._counts else counted
+        for (cause, _, mask), was, now in zip(CAUSES, before, counted, strict=True):
+            has_grown = was is not None and now is not None and now > was
+            if has_grown or int(bits or 0) & mask:
+                self._slowed_at_ns[cause] = device.t_ns
         if bits is not None or any(count is not None for count in counted):
             self._count(_Counts(device.t_ns, counted, self._seen_ns))
 
@@ -113,7 +129,14 @@ class Account:
     @property
     def slowed(self) -> Slowed:
         """Shares of the last five minutes, or of the known part of them."""
-        return Slowed(self.throttle_span_s, {name: self.throttled_share(name) for name, _, _ in CAUSES})
+        shares = {name: self.throttled_share(name) for name, _, _ in CAUSES}
+        now_ns = self._t_ns or 0
+        since_s = {cause: (now_ns - t_ns) / 1e9 for cause, t_ns in self._slowed_at_ns.items()}
+        return Slowed(self.throttle_span_s, shares, since_s)
+
+    def idle_since_ns(self, now_ns: int) -> int:
+        """For how long it has been idle until now; 0 while it works."""
+        return 0 if self._idle_from_ns is None else max(now_ns - self._idle_from_ns, 0)
 
     def throttled_share(self, cause: Cause) -> float | None:
         """Share of the last five minutes, or of the known part of them, in which a cause slowed the GPU.
@@ -134,6 +157,7 @@ class Account:
     def copied(self) -> Account:
         twin = copy.copy(self)
         twin._counts = self._counts.copy()
+        twin._slowed_at_ns = self._slowed_at_ns.copy()
         return twin
 
 

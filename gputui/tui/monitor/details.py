@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gputui.analysis.health import CAUSES, GpuFinding, age
+from gputui.analysis.health import CAUSES, age
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.actions import OF_THE_APP
+from gputui.tui.monitor.frame import Frame, account_text, device_title
 from gputui.tui.monitor.metrics import METRICS, Units, degrees, memory, percent, rate, watts
-from gputui.tui.monitor.pane_context import PaneContext, account_text, device_title
 from gputui.tui.shell.keymap import Action, shown_keys
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of
@@ -30,44 +30,35 @@ REASONS: tuple[tuple[int, str], ...] = (
 """Clocks-event reasons, nvml.h."""
 
 
-def details_lines(
-    context: PaneContext,
-    device: DeviceSample,
-    findings: Sequence[GpuFinding],
-    instances: Sequence[DeviceSample],
-    gpus_of_box: int,
-    absent: Mapping[str, Missing],
-    width: int,
-) -> list[Line]:
-    """All values of one device, as many lines as needed."""
+def details_lines(frame: Frame, device: DeviceSample, width: int) -> list[Line]:
+    """All values of one GPU and its MIG instances, as many lines as needed."""
     lines = [ruled((Span(device_title(device), "title"), Span("details")), width)]
+    findings = frame.findings[device.device]
     for finding in findings:
         for row in wrapped(f"{clean(finding.word)}: {clean(finding.why)}", width, 4):
             lines.append(fitted((Span(row, finding.severity),), width))
     if not findings:
         lines.append(fitted((Span("nothing ails it", "good"),), width))
-    account = context.ledger.account(device.device)
-    lines.append(fitted((Span(account_text(context, (account,), gpus_of_box)),), width))
+    account = frame.ledger.account(device.device)
+    lines.append(fitted((Span(account_text(frame, (account,), len(frame.gpus))),), width))
     shares = [(name, account.throttled_share(name)) for name, _, _ in CAUSES]
     causes = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
     if causes:
         lines.append(fitted((Span(f"slowed, of the last {age(account.throttle_span_s)}: {causes}"),), width))
     lines.append(fitted((), width))
-    lines += _values(context, device, absent, width)
-    for one in instances:
+    lines += _values(frame, device, frame.sample.absent, width)
+    for one in frame.instances[device.device]:
         lines += [fitted((), width), ruled((Span(device_title(one), "title"), Span("MIG instance")), width)]
-        lines += _values(context, one, {}, width)
+        lines += _values(frame, one, {}, width)
     return lines
 
 
-def _values(
-    context: PaneContext, device: DeviceSample, absent: Mapping[str, Missing], width: int
-) -> list[Line]:
+def _values(frame: Frame, device: DeviceSample, absent: Mapping[str, Missing], width: int) -> list[Line]:
     """The known values, and the reasons why others are absent."""
     lines: list[Line] = []
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
-    shown = [(_label(key), value_text(key, value, context.units)) for key, value in present]
-    shown += [("source", clean(device.source)), ("read", f"{age((context.now_ns - device.t_ns) / 1e9)} ago")]
+    shown = [(_label(key), value_text(key, value, frame.units)) for key, value in present]
+    shown += [("source", clean(device.source)), ("read", f"{age((frame.now_ns - device.t_ns) / 1e9)} ago")]
     lines += _in_columns(shown, width)
     why: dict[str, list[str]] = {}
     for key, value in device.values.items():

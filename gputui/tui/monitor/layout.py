@@ -9,13 +9,24 @@ MIN_WIDTH = 40
 MIN_HEIGHT = 10
 TWO_COLUMNS = 150
 THREE_COLUMNS = 240
-"""From these widths on, panes and rows are arranged in columns."""
+"""From these widths on, rows of GPUs are arranged in columns."""
+CARDS_FROM = 150
+"""From this width on, GPUs are cards, if all have room."""
+CARD_GAP = 3
 STRIP_FROM = 9
 """From this number of GPUs on there is a heat strip, a cell for each."""
-_ROOMY = 9
-"""With this many rows for processes, the host has a second one for the account of all GPUs."""
 STRIP_LABEL = 7
 """Cells before the first GPU of the strip."""
+ROOMY = 36
+"""From this height on, a blank row separates blocks."""
+_LEAST_CARD = 8
+_MOST_CARD = 14
+_LEAST_DETAIL = 7
+"""Rows of the selected GPU's charts: a rule, a title, rows of charts, the time."""
+_MOST_DETAIL = 11
+"""More only where few GPUs leave two fifths of the rows."""
+_PROCESSES_BESIDE_DETAIL = 9
+"""Processes that keep their rows when the selected GPU gets charts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +60,22 @@ class Layout:
     """Boxes that do not overlap; a part without room is NOWHERE."""
 
     form: str
-    """How GPUs are shown: `panes`, `rows`, or `none` without GPUs."""
-    gpus: tuple[Rect, ...]
-    """For `panes`, one for each GPU, in order."""
-    instances_shown: bool
+    """How GPUs are shown: `single` (large charts), `cards`, `rows`, or `none` without GPUs."""
+    gpus: tuple[Rect, ...] = ()
+    """For `cards` and `single`, one for each GPU, in order."""
+    instances_shown: bool = True
     """Whether each MIG instance has a row."""
-    list: Rect
+    list: Rect = NOWHERE
     """For `rows`: their box, including the heading if `has_heading`."""
-    columns: int
+    columns: int = 1
     """Number of columns of rows, filled from top to bottom, then from left to right."""
-    has_heading: bool
-    strip: Rect
+    has_heading: bool = False
+    strip: Rect = NOWHERE
     """The heat strip."""
-    host: Rect
-    lower: Rect
+    host: Rect = NOWHERE
+    detail: Rect = NOWHERE
+    """For `rows`: charts of the selected GPU."""
+    lower: Rect = NOWHERE
     """Processes."""
 
 
@@ -73,17 +86,25 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
     processes, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows
     scroll, and the heat strip has a cell for every GPU.
     """
-    host_rows = 1 if height < 30 else 3
-    lower_least = _lower_least(height) if with_lower else 0
     count = len(instances)
+    lower_least = _lower_least(height) if with_lower else 0
     if count == 0:
-        lower_rows = max(lower_least, (height * 2) // 5) if with_lower else 0
+        lower_rows = max(lower_least, height // 2) if with_lower else 0
         host = Rect(0, 0, width, height - lower_rows)
-        lower = Rect(0, host.bottom, width, lower_rows) if lower_rows else NOWHERE
-        return Layout("none", (), True, NOWHERE, 1, False, NOWHERE, host, lower)
-    panes = _panes(width, height - host_rows - lower_least, instances, with_lower=with_lower)
-    if panes is not None:
-        return _below(width, height, panes, host_rows, with_lower=with_lower)
+        return Layout("none", host=host, lower=_below(host, width, lower_rows))
+    gap = int(height >= ROOMY)
+    if count == 1 and not instances[0]:
+        return _single(width, height, gap, lower_least, with_lower=with_lower)
+    if not any(instances):
+        cards = _cards(width, height - 1 - lower_least, count, gap)
+        if cards:
+            host = Rect(0, cards[-1].bottom + gap, width, 1)
+            return Layout(
+                "cards",
+                cards,
+                host=host,
+                lower=_below(host, width, height - host.bottom if with_lower else 0),
+            )
     columns = 3 if width >= THREE_COLUMNS else (2 if width >= TWO_COLUMNS else 1)
     total = count + sum(instances)
     strip_rows = min(-(-count // max(width - STRIP_LABEL, 1)), max(height // 3, 1))
@@ -105,16 +126,17 @@ def laid_out(width: int, height: int, instances: Sequence[int], *, with_lower: b
     for entries, instances_shown, has_heading, host_row, lower_rows, strip in tries:
         if strip and count < STRIP_FROM:
             continue
-        rows = -(-entries // columns) + has_heading
+        # Rows that fill one column need no second one.
+        across = columns if entries > 12 or columns == 1 else 1
+        rows = -(-entries // across) + has_heading
         spare = height - rows - host_row - lower_rows - strip
         if spare >= 0:
-            if host_row and lower_rows + spare >= _ROOMY:
-                host_row, spare = 2, spare - 1
-            lower_rows = lower_rows + spare if lower_rows else 0
-            return _rows(width, rows, columns, instances_shown, has_heading, strip, host_row, lower_rows)
+            return _rows(
+                width, height, rows, across, instances_shown, has_heading, strip, host_row, bool(lower_rows)
+            )
     lower_rows = lower_least if height >= 20 else 0
     rows = height - strip_rows - 1 - lower_rows
-    return _rows(width, rows, columns, False, rows > 4, strip_rows, 1, lower_rows)
+    return _rows(width, height, rows, columns, False, rows > 4, strip_rows, 1, bool(lower_rows))
 
 
 def _lower_least(height: int) -> int:
@@ -124,57 +146,57 @@ def _lower_least(height: int) -> int:
     return min(max(4, height // 4), 12)
 
 
-def _panes(width: int, room: int, instances: Sequence[int], *, with_lower: bool) -> tuple[Rect, ...] | None:
-    """A pane for each GPU, equally high apart from their instances; None if even small ones do not fit."""
-    count = len(instances)
-    columns = (
-        3 if width >= THREE_COLUMNS and count >= 6 else (2 if width >= TWO_COLUMNS and count >= 2 else 1)
+def _below(upper: Rect, width: int, rows: int) -> Rect:
+    return Rect(0, upper.bottom, width, rows) if rows >= 2 else NOWHERE
+
+
+def _single(width: int, height: int, gap: int, lower_least: int, *, with_lower: bool) -> Layout:
+    """Large charts, the host, and processes in what is left."""
+    room = height - 1 - 2 * gap - lower_least
+    rows = min(room, max(height * 5 // 8, room if not with_lower else 0))
+    box = Rect(0, 0, width, rows)
+    host = Rect(0, box.bottom + gap, width, 1)
+    lower = height - host.bottom - gap if with_lower else 0
+    return Layout(
+        "single", (box,), host=host, lower=Rect(0, host.bottom + gap, width, lower) if lower >= 2 else NOWHERE
     )
-    bands = [tuple(instances[i : i + columns]) for i in range(0, count, columns)]
-    extra = sum(max(band) for band in bands)
-    per_pane = (room - extra) // len(bands)
-    if per_pane < (2 if count == 1 else 3):
-        return None
-    most = 11 if count <= 4 else 7
-    if count == 1:
-        most = room if not with_lower else max(11, room * 2 // 3)
-    body = min(per_pane, most)
-    boxes = []
-    y = 0
-    for band_number, band in enumerate(bands):
-        across = min(columns, count - band_number * columns)
-        height = body + max(band)
-        pane_width = (width - (columns - 1)) // columns
-        for column in range(across):
-            x = column * (pane_width + 1)
-            is_last = column == columns - 1
-            boxes.append(Rect(x, y, width - x if is_last else pane_width, height))
-        y += height
-    return tuple(boxes)
 
 
-def _below(width: int, height: int, panes: tuple[Rect, ...], host_rows: int, *, with_lower: bool) -> Layout:
-    used = max(box.bottom for box in panes)
-    lower_rows = height - used - host_rows if with_lower else 0
-    if lower_rows < 2:
-        lower_rows = 0
-    if not lower_rows:
-        host_rows = height - used
-    host = Rect(0, used, width, host_rows) if host_rows > 0 else NOWHERE
-    lower = Rect(0, used + host_rows, width, lower_rows) if lower_rows else NOWHERE
-    return Layout("panes", panes, True, NOWHERE, 1, False, NOWHERE, host, lower)
+def _cards(width: int, room: int, count: int, gap: int) -> tuple[Rect, ...]:
+    """A card for each GPU, up to four abreast, all of one size; empty if even small ones do not fit."""
+    if width < CARDS_FROM:
+        return ()
+    columns = min(count, 4 if width >= 180 else 3)
+    if count % columns and count % (columns - 1 or 1) == 0 and count > columns:
+        columns -= 1
+    bands = -(-count // columns)
+    height = min(room // bands - gap, _MOST_CARD if bands == 1 else 11)
+    if height < _LEAST_CARD:
+        return ()
+    card_width = (width - CARD_GAP * (columns - 1)) // columns
+    return tuple(
+        Rect(place % columns * (card_width + CARD_GAP), place // columns * (height + gap), card_width, height)
+        for place in range(count)
+    )
 
 
 def _rows(
     width: int,
+    height: int,
     rows: int,
     columns: int,
     instances_shown: bool,
     has_heading: bool,
     strip: int,
-    host: int,
-    lower: int,
+    host_rows: int,
+    has_lower: bool,
 ) -> Layout:
+    """Rows of GPUs, the host, and what is left for charts of the selected GPU and for processes."""
+    host = Rect(0, strip + rows, width, host_rows)
+    spare = height - host.bottom
+    most = max(_MOST_DETAIL, (height - rows) * 2 // 5)
+    detail_rows = min(spare - (_PROCESSES_BESIDE_DETAIL if has_lower else 0), most)
+    detail = Rect(0, host.bottom, width, detail_rows) if detail_rows >= _LEAST_DETAIL else NOWHERE
     return Layout(
         "rows",
         (),
@@ -183,6 +205,9 @@ def _rows(
         columns,
         has_heading,
         Rect(0, 0, width, strip) if strip else NOWHERE,
-        Rect(0, strip + rows, width, host) if host else NOWHERE,
-        Rect(0, strip + rows + host, width, lower) if lower else NOWHERE,
+        host if host_rows else NOWHERE,
+        detail,
+        _below(detail if detail_rows >= _LEAST_DETAIL else host, width, spare - detail.height)
+        if has_lower
+        else NOWHERE,
     )

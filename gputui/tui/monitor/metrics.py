@@ -10,7 +10,7 @@ from gputui.model.live import Value
 from gputui.model.units import with_prefix
 
 Values = Mapping[str, Value]
-ABSENT = "—"
+ABSENT = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class MetricText:
 
 @dataclass(frozen=True, slots=True)
 class PaneMetric:
-    """One row of a pane; to add one, add a line to METRICS or HOST_METRICS."""
+    """One chart; to add one, add a line to METRICS or HOST_METRICS."""
 
     id: str
     """As in the settings."""
     label: str
-    """At most six letters."""
+    """One word, or two."""
     title: str
     key: str
     """The value whose reason is shown if it is absent."""
@@ -50,8 +50,12 @@ class PaneMetric:
     high: Callable[[Values], float | None]
     """The upper end of chart and bar; None for the largest value of the chart."""
     show: Callable[[Values, Units], MetricText]
-    warns: bool = False
-    """Whether being nearly full is worth a warning."""
+    family: str
+    """Its hue: one of `theme.FAMILIES`."""
+    axis: Callable[[float, Units], str]
+    """The upper end of the chart as text."""
+    mark: Callable[[Values], float | None] = lambda values: None
+    """A line across the chart, for a limit."""
 
 
 def number(values: Values, key: str) -> float | None:
@@ -74,6 +78,18 @@ def percent(value: float | None) -> str:
 def watts(value: float | None) -> str:
     """`690 W`."""
     return ABSENT if value is None else f"{value:.0f} W"
+
+
+def three_digits_of(value: float | None) -> str:
+    """`120`, `45`, `4.3`: for columns whose unit is in the heading."""
+    if value is None:
+        return ABSENT
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+
+
+def memory_scale(units: Units) -> float:
+    """Bytes in the unit of columns of memory."""
+    return 1e9 if units.memory == "GB" else 2.0**30
 
 
 def gigahertz(megahertz: float | None) -> str:
@@ -152,9 +168,9 @@ def _show_busy(values: Values, units: Units) -> MetricText:
     sm, tensor = number(values, "gpm_sm_active_pct"), number(values, "gpm_tensor_pct")
     if sm is None and tensor is None:
         traffic = number(values, "memory_busy_pct")
-        note = "" if traffic is None else f"mem traffic {traffic:.0f} %"
+        note = "" if traffic is None else f"memory traffic {traffic:.0f} %"
         return MetricText(percent(number(values, "sm_busy_pct")), note)
-    parts = [f"{name} {share:.0f} %" for name, share in (("sm", sm), ("tensor", tensor)) if share is not None]
+    parts = [f"{name} {share:.0f}" for name, share in (("sm", sm), ("tensor", tensor)) if share is not None]
     return MetricText(percent(number(values, "sm_busy_pct")), ", ".join(parts))
 
 
@@ -232,11 +248,18 @@ def _show_decoder(values: Values, units: Units) -> MetricText:
     )
 
 
+def cores(busy_pct: float | None) -> str:
+    """How many cores are at work: `17`, `4.4`."""
+    if busy_pct is None:
+        return ABSENT
+    return f"{busy_pct / 100:.0f}" if busy_pct >= 995 else f"{busy_pct / 100:.1f}"
+
+
 def _show_cpu(values: Values, units: Units) -> MetricText:
-    limit = number(values, "cpu_limit_cores")
-    return MetricText(
-        percent(number(values, "cpu_busy_pct")), f"of {limit:g} cores" if limit is not None else ""
-    )
+    limit, load = number(values, "cpu_limit_cores"), number(values, "load_1min")
+    parts = [f"of {limit:g}"] if limit is not None else []
+    parts += [f"load {load:.1f}"] if load is not None else []
+    return MetricText(f"{cores(number(values, 'cpu_busy_pct'))} cores", ", ".join(parts))
 
 
 def _cpu_high(values: Values) -> float | None:
@@ -276,34 +299,113 @@ def _simple(
     key: str,
     high: Callable[[Values], float | None],
     show: Callable[[Values, Units], MetricText],
-    *,
-    warns: bool = False,
+    family: str,
+    axis: Callable[[float, Units], str],
+    mark: Callable[[Values], float | None] = lambda values: None,
 ) -> PaneMetric:
     """A metric whose charted value is that of its key."""
-    return PaneMetric(name, label, title, key, _of(key), high, show, warns)
+    return PaneMetric(name, label, title, key, _of(key), high, show, family, axis, mark)
 
 
 def _traffic(name: str, label: str, title: str, keys: tuple[str, str]) -> PaneMetric:
-    return PaneMetric(name, label, title, keys[0], _of_both(*keys), _largest, _both_ways(*keys))
+    show = _both_ways(*keys)
+    return PaneMetric(name, label, title, keys[0], _of_both(*keys), _largest, show, "link", _rate_axis)
+
+
+def _power_high(values: Values) -> float | None:
+    """The limit that the GPU comes with, so that a lower one is seen as a line."""
+    limits = [n for key in ("power_limit_w", "power_limit_default_w") if (n := number(values, key))]
+    return max(limits) if limits else None
+
+
+def _lowered_limit(values: Values) -> float | None:
+    limit, high = number(values, "power_limit_w"), _power_high(values)
+    return limit if limit is not None and high is not None and limit < high - 0.5 else None
+
+
+def _percent_axis(high: float, units: Units) -> str:
+    return percent(high)
+
+
+def _rate_axis(high: float, units: Units) -> str:
+    digits, prefix = with_prefix(high)
+    return f"{float(digits):g} {prefix}B/s"
+
+
+def _memory_axis(high: float, units: Units) -> str:
+    return f"{three_digits_of(high / memory_scale(units))} {units.memory}"
+
+
+def _clock_axis(high: float, units: Units) -> str:
+    return gigahertz(high)
+
+
+def _watts_axis(high: float, units: Units) -> str:
+    return watts(high)
 
 
 METRICS: tuple[PaneMetric, ...] = (
-    _simple("busy", "busy", "share of time with a kernel running", "sm_busy_pct", _hundred, _show_busy),
+    _simple(
+        "busy",
+        "busy",
+        "share of time with a kernel running",
+        "sm_busy_pct",
+        _hundred,
+        _show_busy,
+        "compute",
+        _percent_axis,
+    ),
     _simple(
         "memory",
-        "mem",
+        "memory",
         "GPU memory in use",
         "memory_used_bytes",
         _of("memory_total_bytes"),
         _show_memory,
-        warns=True,
+        "memory",
+        _memory_axis,
     ),
-    _simple("power", "power", "power drawn now", "power_w", _of("power_limit_w"), _show_power),
     _simple(
-        "clock", "clock", "clock of the processors", "sm_clock_mhz", _of("sm_clock_max_mhz"), _show_clock
+        "power",
+        "power",
+        "power drawn now",
+        "power_w",
+        _power_high,
+        _show_power,
+        "power",
+        _watts_axis,
+        _lowered_limit,
     ),
-    _simple("sm", "sm", "processors with work, on average", "gpm_sm_active_pct", _hundred, _show_sm),
-    _simple("tensor", "tensor", "tensor cores at work", "gpm_tensor_pct", _hundred, _show_cores),
+    _simple(
+        "clock",
+        "clock",
+        "clock of the processors",
+        "sm_clock_mhz",
+        _of("sm_clock_max_mhz"),
+        _show_clock,
+        "clock",
+        _clock_axis,
+    ),
+    _simple(
+        "sm",
+        "sm",
+        "processors with work, on average",
+        "gpm_sm_active_pct",
+        _hundred,
+        _show_sm,
+        "compute",
+        _percent_axis,
+    ),
+    _simple(
+        "tensor",
+        "tensor",
+        "tensor cores at work",
+        "gpm_tensor_pct",
+        _hundred,
+        _show_cores,
+        "compute",
+        _percent_axis,
+    ),
     _simple(
         "dram",
         "dram",
@@ -311,40 +413,64 @@ METRICS: tuple[PaneMetric, ...] = (
         "gpm_dram_pct",
         _hundred,
         _percent_of("gpm_dram_pct", "of bandwidth"),
+        "memory",
+        _percent_axis,
     ),
     _simple(
         "temperature",
-        "temp",
+        "temperature",
         "temperature of the chip",
         "temperature_c",
         _of("temperature_limit_c"),
         _show_temperature,
-        warns=True,
+        "clock",
+        degrees,
     ),
-    _traffic("pcie", "pcie", "bytes over PCIe, both ways", _PCIE),
-    _traffic("nvlink", "nvlink", "bytes over NVLink, both ways", _NVLINK),
+    _traffic("pcie", "PCIe", "bytes over PCIe, both ways", _PCIE),
+    _traffic("nvlink", "NVLink", "bytes over NVLink, both ways", _NVLINK),
     _simple(
         "memory-clock",
-        "mclock",
+        "memory clock",
         "clock of the memory",
         "memory_clock_mhz",
         _of("memory_clock_max_mhz"),
         _show_memory_clock,
+        "clock",
+        _clock_axis,
     ),
-    _simple("video", "video", "encoder and decoder at work", "encoder_pct", _hundred, _show_decoder),
+    _simple(
+        "video",
+        "video",
+        "encoder and decoder at work",
+        "encoder_pct",
+        _hundred,
+        _show_decoder,
+        "compute",
+        _percent_axis,
+    ),
 )
-"""Of a GPU, in order of priority."""
+"""Of a GPU."""
 
 HOST_METRICS: tuple[PaneMetric, ...] = (
-    _simple("host-cpu", "cpu", "processor time in use", "cpu_busy_pct", _cpu_high, _show_cpu),
+    _simple(
+        "host-cpu",
+        "cpu",
+        "processor time in use",
+        "cpu_busy_pct",
+        _cpu_high,
+        _show_cpu,
+        "link",
+        lambda high, units: f"{high / 100:g} cores",
+    ),
     _simple(
         "host-memory",
-        "mem",
+        "memory",
         "host memory in use",
         "memory_used_bytes",
         _of("memory_total_bytes"),
         _show_host_memory,
-        warns=True,
+        "memory",
+        _memory_axis,
     ),
     _traffic("host-disk", "disk", "bytes from and to disks", _DISK),
     _traffic("host-network", "net", "bytes from and to networks", _NETWORK),
@@ -353,17 +479,18 @@ HOST_METRICS: tuple[PaneMetric, ...] = (
 
 DEFAULT_METRICS: tuple[str, ...] = (
     "busy",
-    "memory",
     "power",
+    "memory",
     "clock",
+    "pcie",
+    "temperature",
     "tensor",
     "dram",
-    "temperature",
-    "pcie",
     "nvlink",
 )
+"""Charts from left to right, then downwards."""
 ALWAYS = 4
-"""This many of the chosen metrics keep their row even if the device has no value for them."""
+"""This many of the chosen metrics keep their chart even if the device has no value for them."""
 
 
 def metric_named(name: str) -> PaneMetric | None:

@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gputui.analysis.health import STALE_AFTER_S, GpuFinding, foreign_processes, health, is_lost
+from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health, is_lost
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.units import counted
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
 from gputui.tui.monitor.details import details_lines, keys_lines, metrics_lines
-from gputui.tui.monitor.gpu_pane import gpu_pane, has_account
-from gputui.tui.monitor.gpu_rows import GpuRows
-from gputui.tui.monitor.host_pane import host_pane, no_gpu_lines
-from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, Layout, Rect, laid_out
-from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named
-from gputui.tui.monitor.pane_context import ChartPool, PaneContext
+from gputui.tui.monitor.frame import ChartPool, Frame, account_text, used_in_short
+from gputui.tui.monitor.gpu_card import gpu_card
+from gputui.tui.monitor.gpu_table import gpu_table
+from gputui.tui.monitor.host import host_line, without_gpus
+from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Rect, laid_out
+from gputui.tui.monitor.metric_chart import charts, chosen_metrics
+from gputui.tui.monitor.metrics import HOST_METRICS, METRICS, Units, metric_named, number
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
 from gputui.tui.monitor.recording import change_speed, pause_or_go_on, position_spans
@@ -35,15 +37,28 @@ from gputui.tui.monitor.status import (
     EndQuestion,
     counts_text,
     filter_line,
-    finding_line,
     hints_line,
     question_line,
 )
+from gputui.tui.monitor.summary import summary_line
+from gputui.tui.monitor.users import FROM as USERS_FROM
+from gputui.tui.monitor.users import WIDTH as USERS_WIDTH
+from gputui.tui.monitor.users import users_lines
 from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.registry import narrowed
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, line_width, side_by_side, width_of
+from gputui.tui.widgets.cells import (
+    clean,
+    cut,
+    filled,
+    fitted,
+    line_width,
+    ruled,
+    side_by_side,
+    width_of,
+)
 from gputui.tui.widgets.history import SECOND_NS, History
+from gputui.tui.widgets.load import SteadyLoads
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.wrapping import wrapped
 
@@ -77,6 +92,11 @@ class _Hits:
     list: Rect | None = None
 
 
+_ABOVE = 2
+"""Lines above the GPUs: the heading, and the sum of the box."""
+_SCROLL_CELLS = 16
+_RULED_FROM = 6
+"""From this number of rows on, processes have a rule above their heading."""
 _LEAST_LEFT = 16
 """Cells for the names of the program and the box, before text at the right is dropped."""
 
@@ -122,6 +142,7 @@ class MonitorModel:
         self._sample: LiveSample | None = None
         self._paused: _Snapshot | None = None
         self._charts = ChartPool()
+        self._loads = SteadyLoads()
         self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
         self._question: EndQuestion | None = None
@@ -129,7 +150,8 @@ class MonitorModel:
         self._scroll = 0
         self._page = 1
         self._width = MIN_WIDTH
-        self._gpu_rows = GpuRows()
+        self._first_row = 0
+        """Of the table of GPUs."""
         self._message = ""
         self._message_style = ""
         self._changes = 0
@@ -156,6 +178,8 @@ class MonitorModel:
             "up": lambda: self._move(-1),
             "page-down": lambda: self._move(self._page),
             "page-up": lambda: self._move(-self._page),
+            "scroll-right": lambda: self._table.scroll(_SCROLL_CELLS),
+            "scroll-left": lambda: self._table.scroll(-_SCROLL_CELLS),
             "first": lambda: self._move(-(10**9)),
             "last": lambda: self._move(10**9),
             "end": self._ask,
@@ -209,6 +233,7 @@ class MonitorModel:
         """Update charts and totals as if the recording had been played from its start to this sample."""
         if before is None or sample.t_ns < before.t_ns:
             before, self._history, self._charts = None, History(), ChartPool()
+            self._loads = SteadyLoads()
             self._ledger = Ledger(self._ledger.usd_per_hour)
         step_ns, last_ns = 0, 0
         for between in recording.leading_to(None if before is None else before.t_ns / 1e9, sample.t_ns / 1e9):
@@ -386,7 +411,7 @@ class MonitorModel:
     def _toggle(self) -> Request | None:
         if self._question is not None:
             question, self._question = self._question, None
-            return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal])
+            return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal][0])
         if self._mode == "filter":
             self._mode = ""
         elif self._mode == "metrics":
@@ -475,7 +500,27 @@ class MonitorModel:
         drawn_of = (width, height, self._changes, tick, id(snapshot.sample) if snapshot is not None else None)
         if drawn_of == self._drawn_of:
             return self._lines
-        lines = self._picture(snapshot, width, height)
+        self._hits = _Hits()
+        self._width = width
+        if width < MIN_WIDTH or height < MIN_HEIGHT:
+            text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
+            rows = wrapped(text, width, height) if width > 0 and height > 0 else []
+            lines = filled([fitted((Span(row),), width) for row in rows], width, height)
+        elif snapshot is None:
+            waits = fitted((Span("waiting for the first reading", "dim"),), width)
+            lines = filled([self._header(width), waits], width, height)
+        else:
+            frame = self._frame(snapshot)
+            lines = [self._header(width), summary_line(frame, width)]
+            room = height - _ABOVE - 1
+            counts = ""
+            if self._mode in ("metrics", "keys") or (self._mode == "details" and frame.gpus):
+                lines += self._list(frame, width, room)
+            else:
+                body, counts = self._body(frame, width, room)
+                lines += body
+            self._charts.turn()
+            lines = [*filled(lines, width, height - 1), self._status(frame, counts, width)]
         if self._ascii_only:
             lines = [in_ascii(line) for line in lines]
         before = self._lines
@@ -488,18 +533,8 @@ class MonitorModel:
         self._drawn_sample = snapshot.sample if snapshot is not None else None
         return self._lines
 
-    def _picture(self, snapshot: _Snapshot | None, width: int, height: int) -> list[Line]:
-        self._hits = _Hits()
-        self._width = width
-        if width < MIN_WIDTH or height < MIN_HEIGHT:
-            text = f"gputui needs {MIN_WIDTH}x{MIN_HEIGHT} cells here; this terminal has {width}x{height}"
-            rows = wrapped(text, width, height) if width > 0 and height > 0 else []
-            return filled([fitted((Span(row),), width) for row in rows], width, height)
-        if snapshot is None:
-            head = self._header(width)
-            return filled(
-                [head, fitted((Span("waiting for the first reading", "dim"),), width)], width, height
-            )
+    def _frame(self, snapshot: _Snapshot) -> Frame:
+        """What is drawn: GPUs with their instances and findings, and how to show them."""
         sample = snapshot.sample
         gpus = _parents(sample.gpus)
         names = {device.device for device in gpus}
@@ -511,7 +546,7 @@ class MonitorModel:
             self._selected_gpu = None
         if self._settings.show_processes:
             self._table.take(sample.processes)
-        context = self._context(snapshot)
+        stale_after_s = max(STALE_AFTER_S, 2.5 * (self._recording or self._settings).interval_s)
         foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(
@@ -519,109 +554,120 @@ class MonitorModel:
                 gpu,
                 snapshot.ledger.account(gpu.device).slowed,
                 foreign.get(gpu.device, 0),
-                context.stale_after_s,
+                stale_after_s,
             )
             for gpu in (*gpus, *(one for of_gpu in instances.values() for one in of_gpu))
         }
-        lines = [self._header(width)]
-        out_of_sight = hidden_gpus = 0
-        if self._mode in ("metrics", "keys") or (self._mode == "details" and gpus):
-            lines += self._list(context, gpus, findings, sample, width, height - 2)
-        else:
-            panes, out_of_sight, hidden_gpus = self._panes(
-                context, sample, gpus, instances, findings, width, height - 2
-            )
-            lines += panes
-        self._charts.turn()
-        lines = filled(lines, width, height - 1)
-        lines.append(self._status(width, findings, out_of_sight, hidden_gpus))
-        return lines
-
-    def _context(self, snapshot: _Snapshot) -> PaneContext:
-        metrics = tuple(m for m in map(metric_named, self._settings.metrics) if m is not None)
-        return PaneContext(
+        return Frame(
+            sample,
             snapshot.now_ns,
             self._settings.zoom_min * 60 * SECOND_NS,
             self._units,
-            metrics,
+            tuple(m for m in map(metric_named, self._settings.metrics) if m is not None),
             snapshot.history,
             snapshot.ledger,
             self._charts,
-            self._ascii_only,
-            max(STALE_AFTER_S, 2.5 * (self._recording or self._settings).interval_s),
+            self._loads,
+            stale_after_s,
+            tuple(gpus),
+            instances,
+            findings,
+            self._selected_gpu,
         )
 
-    def _panes(
-        self,
-        context: PaneContext,
-        sample: LiveSample,
-        gpus: Sequence[DeviceSample],
-        instances: Mapping[int, Sequence[DeviceSample]],
-        findings: Mapping[int, Sequence[GpuFinding]],
-        width: int,
-        height: int,
-    ) -> tuple[list[Line], int, int]:
-        """GPUs, host and processes; the numbers of process lines and of GPUs out of view."""
+    def _body(self, frame: Frame, width: int, height: int) -> tuple[list[Line], str]:
+        """GPUs, host and processes; and what is out of view."""
+        gap = int(height + _ABOVE + 1 >= ROOMY)
+        lines = list(filled((), width, gap))
+        height -= gap
         shows = self._settings.show_processes
-        layout = laid_out(width, height, [len(instances[gpu.device]) for gpu in gpus], with_lower=shows)
-        lines: list[Line] = []
-        hidden_gpus = 0
-        if layout.form == "rows":
-            drawn = self._gpu_rows.drawn(
-                context, layout, gpus, instances, findings, self._selected_gpu, width
-            )
-            self._hits.gpus += [(_below_header(box), device) for box, device in drawn.hits]
-            lines, hidden_gpus = drawn.lines, drawn.hidden
-        band: list[list[Line]] = []
-        for place, (gpu, box) in enumerate(zip(gpus, layout.gpus, strict=False)):  # rows have no boxes
-            self._hits.gpus.append((_below_header(box), gpu.device))
-            band.append(
-                gpu_pane(
-                    context,
-                    gpu,
-                    instances[gpu.device],
-                    findings[gpu.device],
-                    findings,
-                    box.width,
-                    box.height,
-                    len(gpus),
-                    is_selected=gpu.device == self._selected_gpu,
-                )
-            )
-            if place + 1 == len(gpus) or layout.gpus[place + 1].y != box.y:
-                lines += side_by_side(band, width)
-                band = []
-        lines += self._host(context, layout, sample, gpus, instances, width)
-        lower, out_of_sight = self._lower(layout.lower, sample, shows=shows)
-        return lines + lower, out_of_sight, hidden_gpus
-
-    def _host(
-        self,
-        context: PaneContext,
-        layout: Layout,
-        sample: LiveSample,
-        gpus: Sequence[DeviceSample],
-        instances: Mapping[int, Sequence[DeviceSample]],
-        width: int,
-    ) -> list[Line]:
-        """The host; above it, on a box without GPUs, why there are none."""
-        rows = layout.host.height
-        if layout.form == "none":
-            reasons = no_gpu_lines(
-                sample.absent,
-                width,
-                max(rows - (3 if rows >= 8 else 1), 1),
-                "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:]),
-            )
-            return reasons + host_pane(
-                context, sample.host, (), width, rows - len(reasons), panes_show_accounts=True
-            )
-        accounts = [context.ledger.account(gpu.device) for gpu in gpus]
-        panes_show_accounts = layout.form == "panes" and all(
-            has_account(box.height, len(instances[gpu.device]))
-            for gpu, box in zip(gpus, layout.gpus, strict=True)
+        layout = laid_out(
+            width, height, [len(frame.instances[gpu.device]) for gpu in frame.gpus], with_lower=shows
         )
-        return host_pane(context, sample.host, accounts, width, rows, panes_show_accounts=panes_show_accounts)
+        top = _ABOVE + gap
+        self._hits.gpus += [
+            (_moved(box, top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
+        ]
+        hidden_gpus = 0
+        if layout.form == "none":
+            opening = "; ".join(f"{action.key} {action.tooltip}" for action in self._opening[1:])
+            lines += without_gpus(frame, opening, width, layout.host.height)
+        elif layout.form == "single":
+            gpu = frame.gpus[0]
+            lines += charts(frame, gpu, chosen_metrics(frame, gpu), width, layout.gpus[0].height)
+        elif layout.form == "cards":
+            lines += self._cards(frame, layout.gpus, width)
+        else:
+            table = gpu_table(frame, layout, width, self._first_row)
+            self._first_row, hidden_gpus = table.first, table.hidden
+            self._hits.gpus += [(_moved(box, top), device) for box, device in table.hits]
+            lines += table.lines
+        if layout.form != "none" and layout.host.height:
+            lines = filled(lines, width, top - _ABOVE + layout.host.y)
+            lines.append(host_line(frame, width))
+        if layout.detail.height:
+            lines += self._detail(frame, width, layout.detail.height)
+        if not layout.lower.height:
+            if frame.gpus and len(lines) < height + gap:
+                lines.append(fitted((_account(frame, width),), width))
+            return lines, counts_text(hidden_gpus, 0, len(self._table.rows) if shows else 0)
+        lines = filled(lines, width, top - _ABOVE + layout.lower.y)
+        has_detail = layout.form == "single" or bool(layout.detail.height)
+        box = _moved(layout.lower, top)
+        return lines + self._lower(frame, box, is_explained=has_detail), counts_text(
+            hidden_gpus,
+            self._table.top,
+            max(len(self._table.rows) - self._table.top - self._table.in_sight, 0),
+        )
+
+    def _cards(self, frame: Frame, boxes: Sequence[Rect], width: int) -> list[Line]:
+        """Bands of cards, with a blank row between them where the layout has one."""
+        lines: list[Line] = []
+        for y in sorted({box.y for box in boxes}):
+            lines = filled(lines, width, y)
+            band = [
+                gpu_card(frame, gpu, box.width, box.height)
+                for gpu, box in zip(frame.gpus, boxes, strict=True)
+                if box.y == y
+            ]
+            lines += side_by_side(band, width, CARD_GAP)
+        return lines
+
+    def _detail(self, frame: Frame, width: int, height: int) -> list[Line]:
+        """Charts of the selected GPU, or of the first, below what ails it and why."""
+        gpu = next((one for one in frame.gpus if one.device == frame.selected), frame.gpus[0])
+        parts = [Span(f"GPU {gpu.label}", "title"), *_why(frame, gpu, width - 24)]
+        generation, lanes = number(gpu.values, "pcie_generation"), number(gpu.values, "pcie_width")
+        if generation and lanes and gpu.problem is None:
+            parts.append(Span(f"gen{generation:.0f} x{lanes:.0f}", "dim"))
+        return [ruled(parts, width), *charts(frame, gpu, chosen_metrics(frame, gpu), width, height - 1)]
+
+    def _lower(self, frame: Frame, box: Rect, *, is_explained: bool) -> list[Line]:
+        """Processes below a rule, which says what ails the selected GPU unless that `is_explained` above."""
+        lines: list[Line] = []
+        processes = frame.sample.processes
+        if box.height >= _RULED_FROM:
+            parts = [Span(counted(self._table.total, "process"), "title")]
+            gpu = next((one for one in frame.gpus if one.device == frame.selected), None)
+            if gpu is not None and not is_explained:
+                parts += [Span(f"GPU {gpu.label}", "accent"), *_why(frame, gpu, box.width - 34)]
+            elif frame.gpus:
+                parts.append(_account(frame, box.width - width_of(parts[0].text) - 10))
+            lines.append(ruled(parts, box.width))
+            box = Rect(0, box.y + 1, box.width, box.height - 1)
+        if isinstance(processes, Missing):
+            text = wrapped(f"no processes: {clean(processes.reason)}", box.width, box.height)
+            return lines + filled(
+                [fitted((Span(row, "dim"),), box.width) for row in text], box.width, box.height
+            )
+        has_users = box.width >= USERS_FROM and len(frame.gpus) > 1
+        width = box.width - (USERS_WIDTH + 2 if has_users else 0)
+        self._hits.processes = Rect(0, box.y, width, box.height)
+        self._page = max(self._table.in_sight - 1, 1)
+        table = self._table.drawn(width, box.height, self._units)
+        if not has_users:
+            return lines + table
+        return lines + side_by_side([table, users_lines(frame, box.height)], box.width, 2)
 
     def _header(self, width: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {self._settings.zoom_min} min"]
@@ -641,30 +687,9 @@ class MonitorModel:
         lefts = fitted((Span("gputui", "title"), caution, title), room)
         return fitted((*lefts, Span(" "), *rights), width)
 
-    def _lower(self, box: Rect, sample: LiveSample, *, shows: bool) -> tuple[list[Line], int]:
-        """The processes, and the number of those out of view."""
-        if not shows:
-            return [], 0
-        if not box.height:
-            return [], len(self._table.rows)
-        if isinstance(sample.processes, Missing):
-            text = wrapped(f"no processes: {clean(sample.processes.reason)}", box.width, box.height)
-            return filled([fitted((Span(row, "dim"),), box.width) for row in text], box.width, box.height), 0
-        self._hits.processes = _below_header(box)
-        self._page = max(self._table.in_sight - 1, 1)
-        return self._table.drawn(box.width, box.height, self._units)
-
-    def _list(
-        self,
-        context: PaneContext,
-        gpus: Sequence[DeviceSample],
-        findings: Mapping[int, Sequence[GpuFinding]],
-        sample: LiveSample,
-        width: int,
-        height: int,
-    ) -> list[Line]:
+    def _list(self, frame: Frame, width: int, height: int) -> list[Line]:
         """Details of a GPU, the choice of metrics, or the keys, scrolled."""
-        self._hits.list = Rect(0, 1, width, height)
+        self._hits.list = Rect(0, _ABOVE, width, height)
         self._page = max(height - 2, 1)
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)
@@ -673,11 +698,9 @@ class MonitorModel:
         if self._mode == "keys":
             return self._scrolled(keys_lines((*self._opening, *self.actions), width), width, height)
         if self._selected_gpu is None:
-            self._selected_gpu = gpus[0].device
-        gpu = next(one for one in gpus if one.device == self._selected_gpu)
-        instances = [one for one in sample.gpus if one.parent == gpu.device]
-        lines = details_lines(context, gpu, findings[gpu.device], instances, len(gpus), sample.absent, width)
-        return self._scrolled(lines, width, height)
+            self._selected_gpu = frame.gpus[0].device
+        gpu = next(one for one in frame.gpus if one.device == self._selected_gpu)
+        return self._scrolled(details_lines(frame, gpu, width), width, height)
 
     def _scrolled(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:
         """The visible part at `_scroll`, with the number of lines below."""
@@ -692,32 +715,40 @@ class MonitorModel:
         """The first visible line of the metrics; keeps the cursor visible."""
         return max(self._scroll + 2 - height, 0)
 
-    def _status(
-        self,
-        width: int,
-        findings: Mapping[int, Sequence[GpuFinding]],
-        hidden_processes: int,
-        hidden_gpus: int,
-    ) -> Line:
+    def _status(self, frame: Frame, counts: str, width: int) -> Line:
         if self._question is not None:
             return question_line(self._question, width)
         table = self._table
         if self._mode == "filter" or table.filter:
             found = len(table.rows)
+            hidden = max(found - table.in_sight, 0)
             return filter_line(
-                table.filter, found, table.total, hidden_processes, width, is_typing=self._mode == "filter"
+                table.filter, found, table.total, hidden, width, is_typing=self._mode == "filter"
             )
         if self._message:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
-        counts = counts_text(hidden_gpus, hidden_processes)
-        of_selected = findings.get(self._selected_gpu) if self._selected_gpu is not None else None
-        if of_selected and self._selected_gpu is not None and not self._mode:
-            line = finding_line(self._selected_gpu, of_selected[0], counts, width)
-            if line is not None:
-                return line
         has_process = self._settings.show_processes and table.total > 0
-        there = [what for what, is_so in (("a GPU", findings), ("a process on a GPU", has_process)) if is_so]
+        there = [what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so]
         return hints_line(counts, self._mode, width, there, self.actions)
+
+
+def _account(frame: Frame, room: int) -> Span:
+    """What the GPUs of the box have used since the start; in short where there is little room."""
+    accounts = [frame.ledger.account(gpu.device) for gpu in frame.gpus]
+    text = account_text(frame, accounts, len(accounts))
+    return Span(text if width_of(text) <= room else used_in_short(frame, accounts), "dim")
+
+
+def _why(frame: Frame, gpu: DeviceSample, room: int) -> list[Span]:
+    """What ails a GPU, and why, as far as there is room."""
+    findings = frame.findings[gpu.device]
+    if not findings:
+        return []
+    first = findings[0]
+    text = f"{clean(first.word)}: {clean(first.why)}"
+    if width_of(text) > room:
+        return [Span(cut(f"{clean(first.brief)}: {clean(first.why)}", room), first.severity)]
+    return [Span(text, first.severity), *(Span(clean(one.brief), one.severity) for one in findings[1:])]
 
 
 def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
@@ -752,5 +783,5 @@ def _without_readings(device: DeviceSample) -> DeviceSample:
     return replace(device, values=values)
 
 
-def _below_header(box: Rect) -> Rect:
-    return Rect(box.x, box.y + 1, box.width, box.height)
+def _moved(box: Rect, down: int) -> Rect:
+    return Rect(box.x, box.y + down, box.width, box.height)

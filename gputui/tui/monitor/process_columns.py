@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
@@ -31,6 +31,8 @@ class ProcessColumn:
     key: Callable[[ProcessSample], Key]
     is_descending: bool
     """The default sort direction."""
+    needs: str = ""
+    """What no process has a value without: `a GPU`, `MIG`, `a job`."""
 
 
 def time_text(seconds: float) -> str:
@@ -127,29 +129,39 @@ def _types(process: ProcessSample, units: Units) -> str:
     return clean("".join(sorted(kinds)))
 
 
+def job_text(process: ProcessSample) -> str:
+    """`slurm 4711`, `pod train-0`, `docker 3f9c2a17b0de`; empty outside of any."""
+    return "" if isinstance(process.job, Missing) else clean(process.job[:256])
+
+
+def _user(process: ProcessSample) -> Key:
+    return user_text(process)
+
+
 COLUMNS: tuple[ProcessColumn, ...] = (
     ProcessColumn("pid", "PID", 7, True, 0, lambda p, u: str(p.pid), lambda p: p.pid, False),
-    ProcessColumn("user", "USER", 8, False, 3, lambda p, u: user_text(p), lambda p: user_text(p), False),
+    ProcessColumn("user", "USER", 8, False, 3, lambda p, u: user_text(p), _user, False),
+    ProcessColumn("gpu", "GPU", 4, True, 0, lambda p, u: devices_text(p), _first_device, False, "a GPU"),
+    ProcessColumn("slice", "SLICE", 10, False, 1, lambda p, u: slices_text(p), slices_text, False, "MIG"),
+    ProcessColumn("type", "TYPE", 4, False, 9, _types, lambda p: _types(p, Units()), False, "a GPU"),
+    ProcessColumn("sm", "SM%", 4, True, 2, lambda p, u: _share(sm_share(p)), sm_share, True, "a GPU"),
     ProcessColumn(
-        "gpu",
-        "GPU",
-        4,
+        "gpu-mem",
+        "GPU-MEM",
+        10,
         True,
         0,
-        lambda p, u: devices_text(p),
-        _first_device,
-        False,
+        _show_gpu_memory,
+        lambda p: gpu_memory(p)[0],
+        True,
+        "a GPU",
     ),
-    ProcessColumn("slice", "SLICE", 10, False, 1, lambda p, u: slices_text(p), slices_text, False),
-    ProcessColumn("type", "TYPE", 4, False, 4, _types, lambda p: _types(p, Units()), False),
-    ProcessColumn("sm", "SM%", 4, True, 2, lambda p, u: _share(sm_share(p)), sm_share, True),
-    ProcessColumn("gpu-mem", "GPU-MEM", 10, True, 0, _show_gpu_memory, lambda p: gpu_memory(p)[0], True),
     ProcessColumn(
         "cpu",
         "CPU%",
         5,
         True,
-        5,
+        7,
         lambda p, u: _share(_optional(p.cpu_pct)),
         lambda p: _optional(p.cpu_pct),
         True,
@@ -159,16 +171,18 @@ COLUMNS: tuple[ProcessColumn, ...] = (
         "HOST-MEM",
         9,
         True,
-        7,
+        8,
         lambda p, u: memory(_optional(p.memory_bytes), u),
         lambda p: _optional(p.memory_bytes),
         True,
     ),
-    ProcessColumn("time", "TIME", 7, True, 6, _show_time, lambda p: _optional(p.elapsed_s), True),
+    ProcessColumn("time", "TIME", 7, True, 5, _show_time, lambda p: _optional(p.elapsed_s), True),
+    ProcessColumn("job", "JOB", 16, False, 6, lambda p, u: job_text(p), job_text, False, "a job"),
     ProcessColumn("command", "COMMAND", 0, False, 0, lambda p, u: command_text(p), command_text, False),
 )
-LEAST_COMMAND = 12
-"""Cells that the command keeps; other columns are dropped for it."""
+_LEAST_COMMAND = 12
+_COMMAND_SHARE = 3 / 8
+"""Of the width that the command keeps; other columns are dropped for it."""
 
 
 def column_named(name: str) -> ProcessColumn:
@@ -176,10 +190,11 @@ def column_named(name: str) -> ProcessColumn:
     return next((column for column in COLUMNS if column.id == name), COLUMNS[0])
 
 
-def columns_for(width: int, *, has_slices: bool = False) -> tuple[ProcessColumn, ...]:
-    """The columns that fit, the rest of the width for the command; slices only if there are any."""
-    shown = [column for column in COLUMNS if has_slices or column.id != "slice"]
-    while sum(column.width + 1 for column in shown) + LEAST_COMMAND - 1 > width:
+def columns_for(width: int, there: Container[str] = ("a GPU",)) -> tuple[ProcessColumn, ...]:
+    """The columns that fit; the command has the rest of the width. `there` is what columns may need."""
+    shown = [column for column in COLUMNS if not column.needs or column.needs in there]
+    least = max(_LEAST_COMMAND, round(width * _COMMAND_SHARE))
+    while sum(column.width + 1 for column in shown) + least - 1 > width:
         giving_way = max(shown, key=lambda column: column.dropped)
         if giving_way.dropped == 0:
             break

@@ -17,6 +17,7 @@ from gputui.tui.monitor.process_columns import (
     devices_text,
     is_of_here,
     is_on_mig,
+    job_text,
     slices_text,
     user_text,
 )
@@ -53,8 +54,8 @@ class ProcessList:
         self.filter = ""
         self.rows: tuple[ProcessRow, ...] = ()
         self.total = 0
-        self._has_slices = False
-        """Whether a process is on a MIG instance; then the table has a column for instances."""
+        self._there: frozenset[str] = frozenset(("a GPU",))
+        """What the columns may need: `MIG`, if a process is on an instance."""
         self.selected: Identity | None = None
         self.top = 0
         """The first visible row."""
@@ -63,7 +64,9 @@ class ProcessList:
         self._place = 0
         self._made_of: tuple[object, ...] = ()
         self._held: tuple[ProcessSample, ...] | Missing = ()
-        self._lines: dict[tuple[Identity, bool, int, bool], tuple[ProcessRow, Units, Line]] = {}
+        self._shift = 0
+        """By how many cells commands are scrolled."""
+        self._lines: dict[tuple[object, ...], tuple[ProcessRow, Units, Line]] = {}
 
     def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
         """Sort and filter the processes, if anything has changed."""
@@ -74,7 +77,15 @@ class ProcessList:
         known = () if isinstance(processes, Missing) else processes
         self._held = processes  # keeps its id from being reused
         self.total = len(known)
-        self._has_slices = any(map(is_on_mig, known))
+        self._there = frozenset(
+            what
+            for what, is_so in (
+                ("a GPU", not known or any(process.uses for process in known)),
+                ("MIG", any(map(is_on_mig, known))),
+                ("a job", any(map(job_text, known))),
+            )
+            if is_so
+        )
         wanted = self.filter.casefold()
         kept = [process for process in known if not wanted or _matches(process, wanted)]
         self.rows = (
@@ -85,7 +96,8 @@ class ProcessList:
         self._find_selected()
 
     def _ordered(self, processes: list[ProcessSample]) -> list[ProcessSample]:
-        key = column_named(self.sort).key
+        column = column_named(self.sort)
+        key = column_named("cpu").key if column.needs and column.needs not in self._there else column.key
         by_pid = sorted(processes, key=lambda process: process.pid)
         keyed = [(key(process), process) for process in by_pid]
         known = [pair for pair in keyed if pair[0] is not None]
@@ -141,16 +153,16 @@ class ProcessList:
         after = [*names[at + 1 :], *names[: at + 1]]
         self.sort_by(next((name for name in after if name in shown and name != self.sort), self.sort))
 
-    def drawn(self, width: int, height: int, units: Units) -> tuple[list[Line], int]:
-        """The table in its box, and the number of processes out of view that no line mentions."""
+    def scroll(self, by: int) -> None:
+        """Move commands to the left by some cells, or back."""
+        longest = max((len(row.branch + command_text(row.process)) for row in self.rows), default=0)
+        self._shift = min(max(self._shift + by, 0), max(longest - abs(by), 0))
+
+    def drawn(self, width: int, height: int, units: Units) -> list[Line]:
+        """The heading and the visible rows; exactly `height` lines."""
         columns = self._columns(width)
         lines = [self._heading(columns, width)]
         room = height - 1
-        hidden = max(len(self.rows) - room, 0)
-        has_count = hidden > 0 and room >= 4
-        if has_count:
-            room -= 1
-            hidden = len(self.rows) - room
         self.in_sight = max(room, 0)
         if self._place < len(self.rows) and identity(self.rows[self._place].process) == self.selected:
             if self._place < self.top:
@@ -158,11 +170,11 @@ class ProcessList:
             elif self._place >= self.top + room:
                 self.top = self._place - room + 1
         self.top = min(max(self.top, 0), max(len(self.rows) - max(room, 1), 0))
-        kept: dict[tuple[Identity, bool, int, bool], tuple[ProcessRow, Units, Line]] = {}
+        kept: dict[tuple[object, ...], tuple[ProcessRow, Units, Line]] = {}
         for row in self.rows[self.top : self.top + max(room, 0)]:
             name = identity(row.process)
             is_selected = name == self.selected
-            place = (name, is_selected, width, self._has_slices)
+            place = (name, is_selected, width, self._there, self._shift)
             known = self._lines.get(place)
             if known is None or known[1] is not units or known[0] != row:
                 known = (row, units, self._row(row, columns, width, units, is_selected))
@@ -172,21 +184,12 @@ class ProcessList:
         if not self.rows and room > 0:
             text = "no process matches" if self.filter else "no process uses a GPU"
             lines.append(fitted((Span(text, "dim"),), width))
-        while len(lines) < height - has_count:
+        while len(lines) < height:
             lines.append(fitted((), width))
-        if has_count:
-            above, below = self.top, hidden - self.top
-            where = ", ".join(
-                part
-                for part in (f"{above} above" if above else "", f"{below} below" if below else "")
-                if part
-            )
-            lines.append(fitted((Span(f"… more processes: {where}", "dim"),), width))
-            hidden = 0
-        return lines[:height], hidden
+        return lines[:height]
 
     def _columns(self, width: int) -> tuple[ProcessColumn, ...]:
-        return columns_for(width, has_slices=self._has_slices)
+        return columns_for(width, self._there)
 
     def column_at(self, x: int, width: int) -> str:
         """The column at a cell of the heading, empty if there is none."""
@@ -218,16 +221,15 @@ class ProcessList:
         for column in columns:
             text = column.show(row.process, units)
             if not column.width:
-                texts.append(row.branch + text)
+                texts.append((row.branch + text)[self._shift :])
             else:
                 texts.append(right(text, column.width) if column.is_right else left(text, column.width))
+        text = " ".join(texts)
         if is_selected:
-            return fitted((Span(left(" ".join(texts), width), "selected"),), width)
+            marked = f"▸{text[1:]}" if text.startswith(" ") else text
+            return fitted((Span(left(marked, width), "selected"),), width)
         is_ours = is_of_here(row.process) and not isinstance(row.process.command, Missing)
-        return fitted(
-            (Span(" ".join(texts[:-1]) + " "), Span(texts[-1], "" if is_ours else "dim")),
-            width,
-        )
+        return fitted((Span(" ".join(texts[:-1]) + " "), Span(texts[-1], "" if is_ours else "dim")), width)
 
 
 def _by_key(pair: tuple[float | str | None, ProcessSample]) -> tuple[float, str]:
@@ -240,6 +242,7 @@ def _matches(process: ProcessSample, wanted: str) -> bool:
         wanted in str(process.pid)
         or wanted in user_text(process).casefold()
         or wanted in command_text(process).casefold()
+        or wanted in job_text(process).casefold()
         or (is_on_mig(process) and wanted in f"{devices_text(process)} {slices_text(process)}".casefold())
     )
 

@@ -25,7 +25,7 @@ class MonitorSettings:
 
     interval_s: float = 1.0
     """0.2 to 10."""
-    zoom_min: int = 1
+    zoom_min: int = 5
     """One of ZOOMS_MIN."""
     metrics: tuple[str, ...] = DEFAULT_METRICS
     """Ids of METRICS, most important first."""

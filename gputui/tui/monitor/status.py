@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.health import GpuFinding
+from gputui.model.units import counted
 from gputui.tui.monitor.actions import OF_THE_APP, Action, shown_key
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, line_width, width_of
+from gputui.tui.widgets.cells import cut, fitted, line_width, width_of
 
-SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
-"""Signals to end a process with, mildest first."""
+SIGNALS: tuple[tuple[str, str], ...] = (
+    ("SIGHUP", "its terminal is gone"),
+    ("SIGINT", "as Ctrl-C"),
+    ("SIGTERM", "asks it to end"),
+    ("SIGQUIT", "ends with a core dump"),
+    ("SIGKILL", "cannot be refused"),
+)
+"""Signals to end a process with, mildest first, and what they mean."""
+_FIRST_SIGNAL = 2
 _HINTS: Mapping[str, tuple[str, ...]] = {
     "": (
         "keys",
@@ -30,8 +37,6 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
     "metrics": ("back", "toggle", "down", "up"),
     "keys": ("back", "down", "up"),
 }
-_LEAST_WHY = 30
-"""Minimum width of a finding's reason next to counts."""
 
 
 @dataclass(slots=True)
@@ -42,16 +47,19 @@ class EndQuestion:
     start_ticks: int
     command: str
     """Cleaned."""
-    signal: int = 0
+    signal: int = _FIRST_SIGNAL
     """Index in SIGNALS."""
 
 
 def question_line(question: EndQuestion, width: int) -> Line:
     """Asks whether to end the process, and with which signal."""
+    name, meaning = SIGNALS[question.signal]
     ask = f"End {question.pid} "
-    keys = f" with {SIGNALS[question.signal]}? enter yes, esc no, down harsher"
+    keys = f" with {name} ({meaning})?  enter yes  esc no"
+    keys += "  ▲ milder" if question.signal else ""
+    keys += "  ▼ harsher" if question.signal + 1 < len(SIGNALS) else ""
     if width < len(ask) + len(keys) + 12:
-        keys = f" {SIGNALS[question.signal]}? enter/esc/down"
+        keys = f" with {name}? enter esc ▲▼"
     room = max(width - len(ask) - len(keys), 0)
     return fitted((Span(ask, "warn"), Span(cut(question.command, room)), Span(keys, "warn")), width)
 
@@ -70,38 +78,33 @@ def filter_line(
     return fitted((Span("/", "accent"), Span(typed + cursor), Span(counts, "dim")), width)
 
 
-def finding_line(device: int, finding: GpuFinding, counts: str, width: int) -> Line | None:
-    """A finding of a GPU, and its reason; None if counts leave too little room for it."""
-    text = f"{device}: {clean(finding.brief)}: {clean(finding.why)}"
-    if not counts:
-        return fitted((Span(cut(text, width), finding.severity),), width)
-    room = width - width_of(counts) - 2
-    if room < _LEAST_WHY:
-        return None
-    return fitted((Span(cut(text, room), finding.severity), Span("  "), Span(counts, "dim")), width)
-
-
 def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:
-    """Counts, and as many keys of `actions` as fit, except those that need something not in `there`."""
-    spans = [Span(counts, "dim")] if counts else []
+    """As many keys of `actions` as fit, except those that need something not in `there`, and counts."""
+    spans: list[Span] = []
+    room = width - (width_of(counts) + 2 if counts else 0)
     by_id = {action.id: action for action in (*actions, *OF_THE_APP)}
     for name in _HINTS.get(mode, _HINTS[""]):
         action = by_id.get(name)
         if action is None or (action.needs and action.needs not in there):
             continue
-        gap = Span("  " if spans else "")
-        hint = (gap, Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
-        if line_width((*spans, *hint)) > width:
+        hint = (
+            Span("  " if spans else ""),
+            Span(shown_key(action), "accent"),
+            Span(f" {action.title}", "dim"),
+        )
+        if line_width((*spans, *hint)) > room:
             break
         spans += hint
-    return fitted(spans, width)
+    return fitted((*fitted(spans, width - width_of(counts)), Span(counts, "dim")), width)
 
 
-def counts_text(hidden_gpus: int, hidden_processes: int) -> str:
-    """The numbers of GPUs and processes out of view, empty if there are none."""
-    parts = []
-    if hidden_gpus:
-        parts.append("1 GPU" if hidden_gpus == 1 else f"{hidden_gpus} GPUs")
-    if hidden_processes:
-        parts.append("1 process" if hidden_processes == 1 else f"{hidden_processes} processes")
-    return f"{', '.join(parts)} out of sight" if parts else ""
+def counts_text(hidden_gpus: int, above: int, below: int) -> str:
+    """The numbers of GPUs and processes out of view, empty if there are none: `2 GPUs  12 ▲ 31 ▼`."""
+    parts = [counted(hidden_gpus, "GPU") + " out of sight"] if hidden_gpus else []
+    if above or below:
+        parts.append(
+            " ".join(
+                part for part in (f"{above} ▲" if above else "", f"{below} more ▼" if below else "") if part
+            )
+        )
+    return "  ".join(parts)

@@ -84,6 +84,7 @@ class ShellScreen(Screen[None]):
         self._job: Job[Any] | None = None
         self._then: Callable[[Any], None] = lambda outcome: None
         self._failed: Callable[[str, str], None] = lambda message, hint: None
+        self._is_quiet = False
         self._message: Line = ()
         self.is_ready = False
         """Whether its widgets are mounted."""
@@ -127,7 +128,11 @@ class ShellScreen(Screen[None]):
 
     def say(self, text: str, style: str = "") -> None:
         """Show a message until the next one."""
-        self._message = (Span(cut(clean_text(text), 1000), style),) if text else ()
+        self.say_line((Span(cut(clean_text(text), 1000), style),) if text else ())
+
+    def say_line(self, line: Line) -> None:
+        """Show a message in several styles until the next one."""
+        self._message = line
         self.refresh_lines()
 
     def say_error(self, error: GputuiError) -> None:
@@ -143,13 +148,15 @@ class ShellScreen(Screen[None]):
         failed: Callable[[str, str], None],
         *,
         writes: bool = False,
+        is_quiet: bool = False,
     ) -> None:
         """Start a job in the background, cancelling the current one.
 
         `then` gets the result, `failed` a message and a hint. A job that `writes` gets time to end when the
-        app exits.
+        app exits. A quiet one shows no progress and leaves messages alone.
         """
         self.give_up()
+        self._is_quiet = is_quiet
         self._then, self._failed = then, failed
         self._job = Job(work, self._arrived, self._job_progressed, writes=writes)
         self._job.start()
@@ -200,7 +207,7 @@ class ShellScreen(Screen[None]):
 
     def on_job_progressed(self, event: JobProgressed) -> None:
         """Show the progress of the current job; cancelled jobs are ignored."""
-        if event.job is self._job:
+        if event.job is self._job and not self._is_quiet:
             self.say(f"{event.text} ... (esc gives up)", "dim")
 
     def on_job_arrived(self, event: JobArrived) -> None:
@@ -208,7 +215,8 @@ class ShellScreen(Screen[None]):
         if event.job is not self._job:
             return
         self._job = None
-        self.say("")
+        if not self._is_quiet:
+            self.say("")
         outcome = event.outcome
         if isinstance(outcome, Exception):
             shell_of(self).keep_error(self.ID, _logged(outcome))

@@ -115,7 +115,7 @@ def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
 
     Parts that do not fit are omitted, but the first is cut.
     """
-    spans: list[Span] = [Span(rule + " ", "dim")]
+    spans: list[Span] = [Span(rule + " ", "track")]
     room = width - 2
     for number, part in enumerate(parts):
         text = part.text
@@ -126,11 +126,11 @@ def ruled(parts: Iterable[Span], width: int, rule: str = "─") -> Line:
         if not text or need > room - 2:
             continue
         if lead:
-            spans.append(Span(lead, "dim"))
+            spans.append(Span(lead, "track"))
         spans.append(Span(text, part.style))
         room -= need
     if room > 0:
-        spans.append(Span(" " + rule * (room - 1), "dim"))
+        spans.append(Span(" " + rule * (room - 1), "track"))
     return fitted(spans, width)
 
 
@@ -140,13 +140,13 @@ def filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
     return [*lines[:height], *[blank] * (height - len(lines))]
 
 
-def side_by_side(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
-    """Blocks with a blank column between them, the shorter ones padded."""
+def side_by_side(blocks: Sequence[Sequence[Line]], width: int, gap: int = 1) -> list[Line]:
+    """Blocks with `gap` blank columns between them, the shorter ones padded."""
     if len(blocks) == 1 and line_width(blocks[0][0]) == width:
         return list(blocks[0])
     widths = [line_width(block[0]) for block in blocks]
-    between = (Span(" "),)
-    behind = width - sum(widths) - len(blocks) + 1
+    between = (Span(" " * gap),)
+    behind = width - sum(widths) - gap * (len(blocks) - 1)
     lines = []
     for row in range(max(len(block) for block in blocks)):
         line: Line = ()

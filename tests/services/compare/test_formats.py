@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, PRICE, journal_lines, make_telemetry, write_lines, write_telemetry
+from stored_runs import store
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
@@ -29,10 +29,13 @@ from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.json import comparison_as_json
 from gputui.services.compare.markdown import comparisons_as_markdown, escaped
 from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
-from gputui.services.compare.svg import Bar, IntervalMark, Line, Strip, bar_chart, interval_chart, strip_chart
+from gputui.services.compare.session import ask
+from gputui.services.compare.svg import time_axis, time_histogram
 from gputui.services.compare.tables import Naming, column_table, row_table
+from gputui.services.compare.text import comparison_pages
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.csv_cells import harmless
+from gputui.services.support.text_tables import console_on
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -193,7 +196,7 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     beside = row_table(comparison, naming, "wide", [COST, ENERGY])
     assert beside.headings[-2:] == ("cost a, b", "energy a, b")
     assert beside.rows[0][-2:] == (
-        "$11.00 ±10 %, $22.00 ±10 % for 1M TFLOP",
+        "$11.00 ±10 %, $22.00 ±10 % per EFLOP",
         "1.00 nJ/flop, 2.00 nJ/flop",
     )
     assert [COST.on_side(cell) for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]
@@ -214,7 +217,7 @@ def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
 
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
-    for words in ("faster", "nJ/flop", "TFLOP", "+25 %"):
+    for words in ("faster", "nJ/flop", "FLOP", "+25 %"):
         assert words in text
 
 
@@ -228,7 +231,7 @@ def test_markdown_has_the_tables_of_the_text(files: tuple[Path, Path], printed: 
     assert table[0].startswith("| case (mini gpu) | a | b | b vs a | verdict | n |")
     assert set(table[1]) <= set("|-: ")
     assert re.search(r"\| gemm amp \| 21\.\d GFLOP/s \| 26\.\d GFLOP/s \| \+25 % \(.*\) \| faster ", text)
-    assert "| cost | a | b | for |" in text
+    assert "| cost | a | b | per |" in text
     assert len({line.count("|") for line in table[:5]}) == 1
 
 
@@ -299,19 +302,18 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
 
     assert page.open == []
     for words in (
-        "What differs",
+        "No recorded differences",
         "+25 %",
-        "faster",
+        "25 % faster",
         "Times of blocks",
-        "a launch 3",
-        "Energy",
+        "18 blocks in 3 launches",
+        "energy of the GPU",
         "power",
         "SM clock",
     ):
         assert words in page.text, words
     labels = [attributes.get("aria-label") or "" for tag, attributes in page.all if tag == "svg"]
-    assert labels[0] == "intervals of b vs a, by row"
-    assert sum(label.startswith("times of blocks") for label in labels) == 2
+    assert sum(label.startswith("times of blocks of") for label in labels) == 4
     assert sum(label.endswith("over time") for label in labels) == 3
 
 
@@ -352,10 +354,13 @@ def test_thirty_rows_are_a_page_below_a_megabyte_whatever_the_number_of_blocks()
     evidence.series = lambda run_id, pieces: ()  # type: ignore[method-assign]
 
     page = comparisons_as_page([(comparison, ())], "", ANSWER, evidence)
-    many = strip_chart([Strip("a", "a launch 1", steady(0.1, 10_000))] * 12)
+    axis = time_axis([0.01, 0.2])
+    assert axis is not None
+    wide = [0.01 * 1.001**number for number in range(3000)]
+    many = time_histogram("a", [wide] * 12, axis, "times of blocks of a")
 
-    assert page.count('aria-label="times of blocks') == 30
-    assert len(page.encode()) + 30 * len(many.encode()) < 1_000_000
+    assert page.count('aria-label="times of blocks') == 60
+    assert len(page.encode()) + 60 * len(many.encode()) < 1_000_000
 
 
 def test_what_is_written_to_a_file_is_what_would_be_printed(
@@ -369,63 +374,25 @@ def test_what_is_written_to_a_file_is_what_would_be_printed(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.text"]
 
 
-# Charts
-
-
-def positions(chart: str, kind: str) -> list[float]:
-    return [float(x) for x in re.findall(rf'class="{kind}[^"]*" d="M([\d.]+)', chart)]
-
-
-def test_equal_factors_are_equally_far_on_the_axis_of_intervals() -> None:
-    marks = [IntervalMark(f"r{x}", "faster", f"{x}x", x, x, x * 1.001) for x in (0.25, 0.5, 1.0, 2.0, 4.0)]
-    xs = positions(interval_chart(marks), "bar")
-
-    gaps = [b - a for a, b in itertools.pairwise(xs)]
-    assert gaps == pytest.approx([gaps[0]] * 4, abs=0.2)
-    assert min(xs) >= 0
-    assert max(xs) <= 360
-
-
-def test_verdicts_have_words_and_shapes_of_their_own() -> None:
-    words = ("faster", "slower", "same", "inconclusive")
-    shapes = set()
-    for word in words:
-        chart = interval_chart([IntervalMark("gemm", word, "1.10x", 1.1, 1.0, 1.2)])
-        assert f": {word}</text>" in chart
-        shape = re.search(r'class="mark [^"]*" (?:d="M[\d.]+ [\d.]+([^"]*)"|cx)', chart)
-        assert shape
-        shapes.add(shape.group(1))
-    assert len(shapes) == len(words)
-
-
-def test_both_sides_share_an_axis_of_block_times() -> None:
-    chart = strip_chart([Strip("a", "a launch 1", [0.1, 0.2]), Strip("b", "b launch 1", [0.2, 0.3])])
-    (a,), (b,) = (re.findall(rf'class="tick {side}" d="([^"]*)"', chart) for side in "ab")
-    on_a, on_b = ([float(x) for x in re.findall(r"M([\d.]+) ", path)] for path in (a, b))
-
-    assert on_a[1] == on_b[0]
-    assert on_b[1] - on_b[0] == pytest.approx(on_a[1] - on_a[0], abs=0.11)
-    assert "100 ms" in chart
-    assert "300 ms" in chart
-
-
-def test_bars_go_left_of_zero_and_right_of_it_by_their_size() -> None:
-    chart = bar_chart([Bar("gemm -60 ms", -60e6), Bar("casts +20 ms", 20e6)])
-    (x1, w1), (x2, w2) = (
-        (float(x), float(w)) for x, w in re.findall(r'<rect[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"', chart)
-    )
-
-    assert w1 == pytest.approx(3 * w2, abs=0.2)
-    assert x1 + w1 == pytest.approx(x2, abs=0.2)
-
-
-def test_a_line_stops_where_nothing_was_measured() -> None:
-    from gputui.services.compare.svg import line_chart
-
-    values = [1.0, 2.0, float("nan"), 3.0]
-    chart = line_chart("power", "W", [Line("a", "a GPU 0", [0.0, 1.0, 2.0, 3.0], values)])
-    (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
-
-    assert re.sub(r"[\d. ]", "", path) == "MLM"
-    assert "nan" not in chart
-    assert line_chart("power", "W", [Line("a", "", [0.0], [float("nan")])]) == ""
+def test_on_a_terminal_colours_repeat_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store(tmp_path / "a.db", 1, gpt_ms=100.0)
+    store(tmp_path / "b.db", 2, gpt_ms=160.0)
+    asked = ask([str(tmp_path / "a.db"), str(tmp_path / "b.db")])
+    answer = asked.compared()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    printed = []
+    for no_colour in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        made = StringIO()
+        out = console_on(made, 100, is_terminal=True)
+        for page in comparison_pages(asked, answer, (), out, shows_all=True):
+            page.show()
+        printed.append(made.getvalue())
+    coloured, plain = printed
+    assert "\x1b[1;33mslower" in coloured
+    assert "\x1b[36mcan't tell" in coloured
+    assert "33m" not in plain
+    escapes = re.compile(r"\x1b\[[\d;]*m")
+    assert escapes.sub("", coloured) == escapes.sub("", plain)
+    row = next(line for line in escapes.sub("", plain).splitlines() if line.startswith("gpt_train"))
+    assert re.search(r"-38 % \(-41 to -34\) +╺?━*●━*╸? +│ +slower +\+60 %", row), row

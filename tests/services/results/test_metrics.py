@@ -160,10 +160,12 @@ def test_json_holds_the_figures_of_a_case_and_why_one_is_absent(output_of: Calla
     assert set(figures[0]) <= set(re.findall(r"`(\w+)`", message))
 
 
-def test_compare_lists_figures_side_by_side_without_a_verdict(output_of: Callable[..., str]) -> None:
-    table = output_of("compare", "--verbose", "a.db", "b.db").partition("figures, not judged")[2]
-    assert re.search(r"^ +p99 latency +12.3 ms +50.0 ms$", table, re.MULTILINE)
-    assert re.search(r"^ +bit errors +2 +—$", table, re.MULTILINE)
+def test_compare_lists_figures_side_by_side_with_the_reason_where_none_is_judged(
+    output_of: Callable[..., str],
+) -> None:
+    table = output_of("compare", "--verbose", "a.db", "b.db").partition("\nfigure ")[2]
+    assert re.search(r"^ +p99 latency +12.3 ms +50.0 ms +— needs 3 launches$", table, re.MULTILINE)
+    assert re.search(r"^ +bit errors +2 +— +— not on b$", table, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,22 @@ def test_what_failed_is_said_and_what_kept_everything_from_being_measured() -> N
     failed = unmeasured(shipped_case("decode", "base", "amp"), "failed", "ValueError")
     assert headline(gemm(780), failed).endswith(" 1 case failed.")
     lost = unmeasured(shipped_case("decode", "base", "amp"), "skipped", "no GPU")
-    assert headline(lost) == "Nothing was measured: no GPU."
+    assert headline(lost) == "Nothing was measured: 1 case did not run: no GPU."
     assert run_headline(make_run(lost, status="interrupted")).startswith("The run was interrupted")
 
 
 def test_a_whole_program_is_answered_in_time() -> None:
     program = measured(make_case("spin"), steady(0.1))
     assert run_headline(make_run(program)).startswith("Hashing: ")
+
+
+def test_contention_is_named_before_the_speed_it_makes_doubtful() -> None:
+    busy = measured(make_case("gpt_train"), steady(0.1), waited_share=0.4)
+    quiet = measured(make_case("gpt_train"), steady(0.1), waited_share=0.01)
+    doubt = "Measured on a busy box: CPU contention from other processes for 40 % of the time."
+    assert doubt in run_headline(make_run(busy))
+    assert run_headline(make_run(busy)).index(doubt) < run_headline(make_run(busy)).index("GPT training")
+    assert "busy" not in run_headline(make_run(quiet))
 
 
 def on_terminal(
@@ -110,3 +119,21 @@ def test_a_terminal_of_24_lines_holds_the_answer_and_the_next_command_whatever_t
     assert "membw base" in shown
     assert "more cases: --all" in shown
     assert len(on_terminal(capsys, 24, cases, shows_all=True)) > 30
+
+
+def test_the_reasons_of_what_was_not_measured_stand_on_the_first_screen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    oom = unmeasured(shipped_case("gpt_train", "xl", "amp"), "oom", "OutOfMemoryError; see the log")
+    crash = unmeasured(
+        shipped_case("decode", "base", "amp"), "failed", "RuntimeError; its message is in the worker's log"
+    )
+    skipped = unmeasured(shipped_case("conv_train", "base", "amp"), "skipped", "no GPU in this machine")
+
+    two = on_terminal(capsys, 24, [gemm(780), oom, crash])
+    assert "gpt_train xl gpu amp ran out of memory" in two
+    assert "decode base gpu amp failed: RuntimeError" in two
+    three = on_terminal(capsys, 24, [gemm(780), oom, crash, skipped])
+    assert "gpt_train xl gpu amp ran out of memory" in three
+    assert "2 more cases not measured" in three
+    assert "1 case did not run: no GPU in this machine" in on_terminal(capsys, 24, [gemm(780), skipped])

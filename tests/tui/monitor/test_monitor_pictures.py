@@ -12,13 +12,13 @@ from monitor_samples import HOST, SECOND, START, process, sample, text_of, with_
 from rich.cells import cell_len
 from rich.text import Text
 
+from gputui.model.absent import Missing
 from gputui.tui.monitor.actions import ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.terminal.lines import Line
+from gputui.tui.terminal.theme import STYLES
 from gputui.tui.widgets.cells import line_width
-
-STYLES = {"", "dim", "title", "accent", "good", "warn", "alarm", "chart", "selected"}
 
 
 @cache
@@ -54,10 +54,12 @@ def test_all_gpus_are_visible_at_80_by_24_and_hidden_processes_counted(count: in
     text = drawn().get(f"monitor_{count}gpus_80x24.txt") or text_of(
         model(lambda second: sample(count, second, processes=40), seconds=2).lines(80, 24, START)
     )
-    for device in range(count):
-        assert f" {device} H200 SXM" in text
-    below = int(text.partition("more processes: ")[2].partition(" below")[0])
-    rows = [line for line in text.splitlines() if line[:7].strip().isdigit() and " C " in line]
+    lines = text.splitlines()
+    assert f"{count}x H200 SXM" in lines[1]
+    for device in range(count if count > 1 else 0):
+        assert any(line.startswith(f"  {device} ") for line in lines)
+    below = int(lines[-1].partition(" more ▼")[0].rpartition(" ")[2])
+    rows = [line for line in lines if (line[:7].strip().isdigit() and " ana " in line) or " bela " in line]
     assert below + len(rows) == (12 if count < 3 else 40)
 
 
@@ -68,7 +70,7 @@ def exact(lines: tuple[Line, ...], width: int, height: int) -> None:
         whole = "".join(span.text for span in line)
         assert cell_len(whole) == max(width, 0)
         assert Text(whole).cell_len == max(width, 0)
-        assert {span.style for span in line} <= STYLES
+        assert {span.style for span in line} <= set(STYLES)
         assert all(character.isprintable() or character == " " for character in whole)
 
 
@@ -211,3 +213,56 @@ def test_a_paused_picture_keeps_its_content_while_samples_go_on() -> None:
     after = text_of(made.lines(120, 40, clock[0]))
     assert "PAUSED" not in after
     assert "13 min" in after
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+def test_without_colours_every_state_still_has_its_word(size: tuple[int, int]) -> None:
+    text = text_of(model(faulty).lines(*size, START + 90 * SECOND))
+    for word in ("THERMAL", "LOST", "STALE 7 s", "SHARED", "1 LOST", "1 SILENT", "unused"):
+        assert word in text
+    lines = model(lambda second: sample(8, second)).lines(*size, START + 90 * SECOND)
+    words = ("POWER-CAPPED", "PCIe x4 of x16", "ECC", "SHARED", "unused", "to check", "1 ", "W")
+    for line in lines:
+        hot = [span.text.strip() for span in line if span.style in ("warn", "alarm") and span.text.strip()]
+        if hot:
+            assert any(word in text_of((line,)) for word in words)
+
+
+def test_a_full_memory_is_marked_by_more_than_its_colour() -> None:
+    full = {"memory_used_bytes": (139 * 2**30)}
+    made = model(lambda second: sample(2, second, changes={0: full}), seconds=10)
+    row = next(line for line in text_of(made.lines(80, 24, START)).splitlines() if line.startswith("  0 "))
+    assert "139 " in row
+    assert "of 140 GiB" in text_of(made.lines(80, 24, START))
+
+
+def test_rows_of_neighbouring_charts_do_not_touch() -> None:
+    busy = {"sm_busy_pct": 100, "power_w": 700.0}
+    made = model(lambda second: sample(8, second, changes=dict.fromkeys(range(8), busy)))
+    assert "█" not in text_of(made.lines(80, 24, START + 90 * SECOND))  # an eighth of each row stays free
+    for width, height in ((120, 40), (200, 50)):
+        lines = text_of(made.lines(width, height, START + 90 * SECOND)).splitlines()
+        titles = [line for line in lines if "power  700 W" in line]
+        assert titles
+        assert not any(set("▁▂▃▄▅▆▇█") & set(line) for line in titles)
+
+
+def test_numbers_beside_charts_are_never_cut() -> None:
+    plain = {"gpm_sm_active_pct": Missing("no"), "gpm_tensor_pct": Missing("no"), "memory_busy_pct": 37}
+    made = model(lambda second: sample(1, second, changes={0: plain}), seconds=5)
+    for width in range(40, 140):
+        text = text_of(made.lines(width, 40, START + 5 * SECOND))
+        assert "memory traffic 37 %" in text or "memory traffic" not in text
+
+
+def test_the_colour_of_a_figure_changes_when_its_state_does_and_not_before() -> None:
+    made = MonitorModel(MonitorSettings())
+    styles = []
+    for second in range(40):
+        share = 0.91 if second % 2 else 0.89
+        used = int(140.4 * 2**30 * share)
+        made.add(sample(2, float(second), changes={0: {"memory_used_bytes": used}}))
+        lines = made.lines(80, 24, START + second * SECOND)
+        row = next(line for line in lines if line[1].text.strip() == "0")
+        styles.append(next(span.style for span in row if span.text.startswith("━")))
+    assert set(styles) == {"memory"}

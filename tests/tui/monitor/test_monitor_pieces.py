@@ -228,7 +228,7 @@ def test_charts_without_a_limit_end_at_a_round_number(value: float, top: float) 
 def test_amounts_are_short_and_have_their_unit() -> None:
     assert memory(120 * 2**30, Units()) == "120.0 GiB"
     assert memory(1.5e12, Units("GB")) == "1.50 TB"
-    assert memory(None, Units()) == "—"
+    assert memory(None, Units()) == "–"
     assert memory_of(2**30, 4 * 2**30, Units()) == "1.0 of 4.0 GiB"
     assert memory_of(922 * 2**20, 140.4 * 2**30, Units()) == "0.9 of 140.4 GiB"
     assert memory_of(2**20, 4 * 2**30, Units()) == "<0.1 of 4.0 GiB"
@@ -258,7 +258,7 @@ def test_boxes_lie_inside_and_do_not_overlap(
     width: int, height: int, instances: list[int], with_lower: bool
 ) -> None:
     layout = laid_out(width, height, instances, with_lower=with_lower)
-    boxes = [*layout.gpus, layout.list, layout.strip, layout.host, layout.lower]
+    boxes = [*layout.gpus, layout.list, layout.strip, layout.host, layout.detail, layout.lower]
     boxes = [box for box in boxes if box != NOWHERE]
     for place, box in enumerate(boxes):
         assert box.x >= 0
@@ -268,9 +268,10 @@ def test_boxes_lie_inside_and_do_not_overlap(
         assert box.right <= width
         assert box.bottom <= height
         assert not any(overlap(box, other) for other in boxes[place + 1 :])
-    if layout.form == "panes":
+    if layout.form in ("single", "cards"):
         assert len(layout.gpus) == len(instances)
-        assert all(box.height >= 2 + some for box, some in zip(layout.gpus, instances, strict=True))
+        assert not any(instances)
+        assert len({(box.width, box.height) for box in layout.gpus}) == 1
     if not with_lower:
         assert layout.lower == NOWHERE
 
@@ -279,14 +280,14 @@ def test_boxes_lie_inside_and_do_not_overlap(
     ("count", "size", "form"),
     [
         (0, (80, 22), "none"),
-        (1, (80, 22), "panes"),
-        (4, (80, 22), "panes"),
-        (8, (80, 22), "rows"),
-        (8, (120, 38), "panes"),
-        (8, (200, 48), "panes"),
-        (16, (200, 48), "panes"),
-        (72, (200, 48), "rows"),
-        (1, (40, 8), "panes"),
+        (1, (80, 21), "single"),
+        (4, (80, 21), "rows"),
+        (8, (80, 21), "rows"),
+        (8, (120, 37), "rows"),
+        (8, (200, 47), "cards"),
+        (16, (200, 47), "rows"),
+        (72, (200, 47), "rows"),
+        (1, (40, 7), "single"),
     ],
 )
 def test_the_form_follows_from_count_and_size(count: int, size: tuple[int, int], form: str) -> None:

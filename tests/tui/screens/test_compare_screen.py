@@ -16,13 +16,15 @@ from screen_goldens import store_three
 from shell_app import make_app, picture, press, settled
 from stored_runs import HOSTILE, store, store_gpu
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Input
+from textual.widgets import Input
 
 from gputui.services.support.paths import copies_directory
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.screen import CompareScreen
+from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
 
 CLEAN = r"[b]bold[/b] \x1b[31m[@c…"
@@ -65,9 +67,9 @@ async def test_two_marked_runs_are_compared_the_first_as_the_baseline(db: Path) 
         assert "mark two runs with space first" in picture(app)
         await press(pilot, "down", "down", "space", "up", "space", "c")
         shown = picture(app)
-        assert f"{CLEAN} against fast box" in shown
-        assert "a  fast box  a.db@cccc0001" in shown
-        assert f"b  {CLEAN}  a.db@cccc0002" in shown
+        assert f"{CLEAN} vs fast box" in shown
+        assert "a  fast box                   a.db@cccc0001" in shown
+        assert f"b  {CLEAN}   a.db@cccc0002" in shown
         assert "slower" in shown
 
 
@@ -75,11 +77,11 @@ async def test_the_other_side_becomes_the_baseline_and_back(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(100, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        assert "-38 % (-38 to -37)  slower" in picture(app)
+        assert "38 % slower (34 to 41)" in picture(app)
         await press(pilot, "b")
-        assert "+60 % (+60 to +60)  faster" in picture(app)
+        assert "60 % faster (" in picture(app)
         await press(pilot, "b")
-        assert "-38 % (-38 to -37)  slower" in picture(app)
+        assert "38 % slower (34 to 41)" in picture(app)
 
 
 async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
@@ -92,7 +94,7 @@ async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
         for asked in (words, words[::-1]):
             await press(pilot, "t")
             printed = subprocess.run(
-                [sys.executable, "-m", "gputui", "compare", *asked],
+                [sys.executable, "-m", "gputui", "compare", "--verbose", *asked],
                 capture_output=True,
                 text=True,
                 check=True,
@@ -108,10 +110,10 @@ async def test_a_row_opens_its_evidence_with_the_reasons(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        await press(pilot, "down", "enter")
+        await press(pilot, "enter")
         assert screen.level == "page"
         text = page(screen)
-        assert "gpt_train mini cpu fp32 all slower" in text
+        assert "gpt_train mini cpu fp32 all 38 % slower (34 to 41)" in text
         assert "18 blocks in 3 launches" in text
         assert "welch on launch medians" in text
         assert "gemm 75.0 ms 120 ms +45.0 ms" in text
@@ -149,21 +151,21 @@ async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Pa
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        assert "40.9k tok/s" in picture(app)
+        assert "40.9k  25.6k  tok/s" in picture(app)
         await press(pilot, "v")
         assert "a per step" in picture(app)
         assert "160 ms" in picture(app)
         await press(pilot, "v")
-        assert "1M tok    $0.0029 ±0.1 %   $0.0046 ±0.1 %" in picture(app)
+        assert "1M tok     $0.0029   $0.0046   -38 %" in picture(app)
         await press(pilot, "v")
         assert "a and b: power is read of GPUs only" in picture(app)
         await press(pilot, "V", "V", "V")
-        assert "40.9k tok/s" in picture(app)
+        assert "40.9k  25.6k  tok/s" in picture(app)
         await press(pilot, "V")
         assert "a of the peak" in picture(app)
         assert "a and b: no peak is known for a CPU" in picture(app)
         await press(pilot, "v")
-        assert "40.9k tok/s" in picture(app)
+        assert "40.9k  25.6k  tok/s" in picture(app)
 
 
 async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
         assert "a and b: the price is of a box without a GPU" in picture(app)
         await press(pilot, "v")
         assert "a energy" in picture(app)
-        (shown,) = [line.split() for line in picture(app).splitlines() if line.startswith(" gemm")]
+        (shown,) = [line.split()[1:] for line in picture(app).splitlines() if line.startswith("▸ gemm")]
         printed = subprocess.run(
             [sys.executable, "-m", "gputui", "compare", *words, "--columns", "energy,ratio"],
             capture_output=True,
@@ -260,20 +262,23 @@ async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_co
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, *map(str, files))
         assert isinstance(app, MonitorApp)
-        for place, ratio in enumerate(("faster +100 %", "slower -50 %", "slower -75 %", "same"), 2):
+        shown = picture(app)
+        assert max(map(len, shown.splitlines())) <= 80
+        row = next(line for line in shown.splitlines() if line.startswith("▸ gpt_train"))
+        assert row.split()[2:10] == ["+100", "%", "-50", "%", "-75", "%", "0", "%?"]
+        assert row.split()[10:] == ["d", "c", "e", "b", "b"], "the marks in their order, then the fastest"
+        assert all(f"box{number}.db" in shown for number in range(1, 6))
+        await press(pilot, "v")
+        for place, letter in enumerate("bcde", 2):
             shown = picture(app)
-            lines = shown.splitlines()
-            assert max(map(len, lines)) <= 80
-            assert "in sight: 2 of 4 beside a" in shown
-            assert next(line for line in lines if line.startswith("b ")).startswith(f"b  box{place}.db")
-            assert f"b box{place}.db" in next(line for line in lines if line.startswith(" case"))
-            row = next(line for line in lines if line.startswith(" gpt_train"))
-            assert ratio in row
-            assert all(f"box{number}.db" in shown for number in range(1, 6))
+            assert max(map(len, shown.splitlines())) <= 80
+            assert "of 4 sides in sight: n goes on" in shown
+            assert f"▸{letter}  box{place}.db" in shown
+            assert f"{letter} per step" in shown
             await press(pilot, "n")
-        await press(pilot, "p", "down", "enter")
-        assert "b  box5.db" in picture(app)
-        assert "same" in page(screen)
+        await press(pilot, "p", "enter")
+        assert "b (e in the table)  box5.db" in picture(app)
+        assert "can't tell" in page(screen)
 
 
 async def test_what_tells_sides_apart_is_chosen_on_the_screen(
@@ -289,8 +294,7 @@ async def test_what_tells_sides_apart_is_chosen_on_the_screen(
         await press(pilot, "g")
         assert "only cpu" in picture(app)
         await press(pilot, "j", "enter")
-        assert "--by machine" in picture(app)
-        assert "machine a1b2c3d4e5f6" in picture(app)
+        assert "a  machine a1b2c3d4e5f6" in picture(app)
         await press(pilot, "g", "escape", "c")
         assert "copied" in picture(app)
         copied = (copies_directory() / "copied.txt").read_text()
@@ -300,7 +304,7 @@ async def test_what_tells_sides_apart_is_chosen_on_the_screen(
         copied = (copies_directory() / "copied.txt").read_text()
         assert copied.endswith("--by machine --baseline 'machine ffffffffffff'\n")
         await press(pilot, "g", "k", "enter")
-        assert "a.db@cccc0002 against a.db@cccc0001" in picture(app)
+        assert "a.db@cccc0002 vs a.db@cccc0001" in picture(app)
 
 
 async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
@@ -315,8 +319,8 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
         screen = await opened(pilot)
         assert "reference:xeon" in picture(app)
         for text, seen in (
-            (f"{db}@cccc0001 reference:xeon", "reference:xeon against fast box"),
-            (f"gputui compare {db}@cccc0001 reference:xeon --baseline xeon", "against reference:xeon"),
+            (f"{db}@cccc0001 reference:xeon", "reference:xeon vs fast box"),
+            (f"gputui compare {db}@cccc0001 reference:xeon --baseline xeon", " vs reference:xeon"),
             (f"{db}@cccc0001 {db}@cccc0002 --by colour", "--by colour: is not a dimension"),
             (f"{db}@cccc0001 --format json", "--format: does not go with the screen"),
             (f"{db}@cccc0001 --by", "--by: needs a value"),
@@ -344,12 +348,12 @@ async def test_more_than_two_sides_are_gone_through_against_one_baseline(db: Pat
     async with app.run_test(size=(120, 24)) as pilot:
         store(db.parent / "c.db", 5, gpt_ms=50.0)
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002", str(db.parent / "c.db"))
-        assert f"{CLEAN} against fast box (1 of 2 sides)" in picture(app)
+        assert f"{CLEAN} vs fast box (1 of 2 sides)" in picture(app)
         await press(pilot, "n")
-        assert "c.db against fast box (2 of 2 sides)" in picture(app)
-        assert "faster" in picture(app)
+        assert "c.db vs fast box (2 of 2 sides)" in picture(app)
+        assert "▸c  c.db" in picture(app)
         await press(pilot, "b")
-        assert f"{CLEAN} against c.db" in picture(app) or "fast box against c.db" in picture(app)
+        assert f"{CLEAN} vs c.db" in picture(app) or "fast box vs c.db" in picture(app)
 
 
 async def test_files_are_typed_and_what_cannot_be_compared_is_reported_with_the_next_step(db: Path) -> None:
@@ -377,8 +381,8 @@ async def test_a_hostile_name_is_text_here_too(tmp_path: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        assert f"[red]x.db@cccc0002 against {CLEAN}" in picture(app)
-        assert f"a  {CLEAN}  [red]x.db@cccc0001" in picture(app)
+        assert f"[red]x.db@cccc0002 vs {CLEAN}" in picture(app)
+        assert f"a  {CLEAN}   [red]x.db@cccc0001" in picture(app)
         await press(pilot, "enter", "escape", "d")
         assert "[red]x.db@cccc0001" in page(screen)
 
@@ -399,7 +403,7 @@ async def test_what_a_and_b_are_stands_above_the_rows_unless_the_terminal_is_low
         for width, height, seen in ((80, 24, True), (40, 10, False), (80, 24, True)):
             await pilot.resize_terminal(width, height)
             await settled(pilot)
-            assert ("a  fast box  a.db@cccc0001" in picture(app)) is seen
+            assert ("a  fast box " in picture(app)) is seen
         await press(pilot, "enter")
         assert "b  a.db@cccc0003" in picture(app)
 
@@ -425,11 +429,13 @@ async def test_the_table_follows_the_width_and_keeps_the_cursor(db: Path) -> Non
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        await press(pilot, "down")
+        assert "107 GFLOP/s" in " ".join(picture(app).split())
+        await press(pilot, "up")
         await pilot.resize_terminal(80, 24)
         await settled(pilot)
-        assert "a per s" in picture(app)
-        assert screen.query_one("#rows", DataTable).cursor_row == 1
+        assert "▸ gemm" in picture(app)
+        assert "fp32 all)" not in picture(app), "there is no room for rates"
+        assert screen.query_one(LinesList).key == 0
 
 
 def test_keys_of_the_screen_are_declared_once() -> None:
@@ -455,3 +461,61 @@ async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_t
         app.screen.query_one(Input).value = str(tmp_path / "c.txt")
         await press(pilot, "enter")
         assert "end it in .md, .csv, .json, .html" in picture(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_what_colours_say_words_and_marks_say_too(size: tuple[int, int], tmp_path: Path) -> None:
+    words = []
+    for number, (gpt_ms, launches) in enumerate(((100.0, 3), (160.0, 3), (103.0, 1)), 1):
+        store(tmp_path / f"box{number}.db", number, gpt_ms=gpt_ms, launches=launches)
+        words.append(str(tmp_path / f"box{number}.db"))
+    for sides, seen in (
+        (words[:2], ("-38 %", "●", "slower", "+60 %")),
+        (words[::2], ("-3 %", "○", "can't tell")),
+        (words, ("-38 %", "b", "-3 %?", "c", "a or c")),
+    ):
+        taken = []
+        for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+            app = make_app(depth=depth)
+            async with app.run_test(size=size) as pilot:
+                await opened(pilot, *sides)
+                taken.append(picture(app))
+        assert taken.count(taken[0]) == len(taken)
+        row = next(line for line in taken[0].splitlines() if line.startswith("▸ gpt_train"))
+        below = taken[0].splitlines()[taken[0].splitlines().index(row) + 1]
+        assert [text for text in seen if text not in row + below] == []
+
+
+async def test_a_screen_of_24_lines_holds_answer_sides_rows_evidence_and_keys(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, gpt_ms=100.0)
+    store(tmp_path / "b.db", 2, gpt_ms=160.0)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+        lines = picture(app).splitlines()
+        assert len(lines) == 24
+        assert max(map(len, lines)) <= 80
+        assert lines[1].startswith("GPT training: b is 38 % slower (")
+        assert [line.split()[0] for line in lines[3:5]] == ["a", "b"]
+        (title,) = [place for place, line in enumerate(lines) if line.startswith("── gpt_train")]
+        assert [line.split()[0] for line in lines[title + 1 : title + 5]] == ["rate", "sure", "cost", "why"]
+        assert lines[-1].startswith("enter Evidence")
+
+
+async def test_evidence_stands_beside_the_rows_where_there_is_room_and_follows_the_selection(
+    tmp_path: Path,
+) -> None:
+    store(tmp_path / "c.db", 3, machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
+    store(tmp_path / "d.db", 4, machine=GPU_MACHINE, on_gpu=True, seconds=8.0, gpt_ms=150.0)
+    app = make_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        await opened(pilot, str(tmp_path / "c.db"), str(tmp_path / "d.db"))
+        beside = [line[line.rfind("│") :] for line in picture(app).splitlines() if "│" in line]
+        assert any("gpt_train mini cpu fp32 all  33 % slower" in line for line in beside)
+        assert "what would change the answer" in picture(app)
+        await press(pilot, "home")
+        beside = [line[line.rfind("│") :] for line in picture(app).splitlines() if "│" in line]
+        assert any("gemm mini gpu fp32  same" in line for line in beside)
+        assert any(line.startswith("│   power") for line in beside), "what the GPU did meanwhile"
+        await press(pilot, "end", "enter")
+        assert "── gpt_train" in page(app.screen)  # type: ignore[arg-type]

@@ -15,7 +15,6 @@ from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
-from gputui.tui.screens.compare.rows_table import short_names
 
 
 @pytest.mark.parametrize(
@@ -63,15 +62,6 @@ def test_a_path_below_the_working_directory_is_shown_relative_to_it(
     assert from_here(f"{tmp_path}/--by") == f"{tmp_path}/--by"
     monkeypatch.chdir("/")
     assert from_here("/elsewhere/a.db") == "/elsewhere/a.db"
-
-
-def test_names_of_sides_keep_what_tells_them_apart() -> None:
-    assert short_names(["a.db@first", "a.db@second"]) == ["@first", "@second"]
-    assert short_names(["runpod-h200-monday.db", "runpod-h200-friday.db"]) == ["…monday", "…friday"]
-    assert short_names(["cpu", "gpu"]) == ["cpu", "gpu"]
-    (alone,) = short_names(["a-very-long-name-of-a-file.db"])
-    assert len(alone) <= 12
-    assert short_names(["same-name-twice.db", "same-name-twice.db"]) == ["same-…twice"] * 2
 
 
 def test_telemetry_of_a_row_is_empty_in_launches_in_which_nothing_was_sampled(tmp_path: Path) -> None:

@@ -121,4 +121,4 @@ def called(side: Side) -> str:
 def heading_of(comparison: Comparison, place: int, count: int) -> str:
     """What is compared, for the first line of the screen."""
     more = f" ({place + 1} of {count} sides)" if count > 1 else ""
-    return f"{called(comparison.b)} against {called(comparison.a)}{more}"
+    return f"{called(comparison.b)} vs {called(comparison.a)}{more}"

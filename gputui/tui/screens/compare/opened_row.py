@@ -13,7 +13,7 @@ from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
 from gputui.services.support.background import Job
 from gputui.tui.screens.compare.evidence_page import evidence_page
 from gputui.tui.screens.compare.loaded import Loaded, with_energy
-from gputui.tui.screens.compare.pages import side_lines
+from gputui.tui.screens.compare.pages import pair_lines
 from gputui.tui.screens.compare.rows_table import rows_of_sides
 from gputui.tui.terminal.lines import Line
 
@@ -35,12 +35,12 @@ class OpenedRow:
         """What the row is called."""
         return row_name(self.row, [], self.loaded.ignore)
 
-    def lines(self, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
+    def lines(self, width: int) -> tuple[Line, ...]:
         """The page of evidence."""
         why = self.loaded.why(self.place, self.row)
-        page = evidence_page(self.row, self.name, why, self.curves, self.steps, width, ascii_only=ascii_only)
+        page = evidence_page(self.row, self.name, why, self.curves, self.steps, width)
         shown = self.loaded.answer.comparisons[self.place]
-        return (*side_lines(shown, self.loaded.ignore, width - 1), (), *page)
+        return (*pair_lines(shown, self.place, self.loaded.ignore, width - 1), (), *page)
 
 
 def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> OpenedRow:

@@ -2,69 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from gputui.model.absent import Missing
+from gputui.model.units import format_hourly
 from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.compare.row_text import (
     difference_words,
+    launches_words,
     no_difference_words,
     side_words,
     unmeasured_words,
 )
+from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.references import PREFIX, reference_directory, reference_names
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded, called, short_name
-from gputui.tui.screens.compare.rows_table import SidesTable
+from gputui.tui.screens.compare.rows_table import letter_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted
+from gputui.tui.widgets.cells import cut, fitted, left, width_of
 from gputui.tui.widgets.paragraphs import paragraph
 
 _ANY_WIDTH = 10_000
-_HEADLINE_LINES = 3
+_PLAIN = (0, 2, 3)
+"""Of the parts of a side: name, box and price; the others are dim."""
 _LETTER = 3
 """Cells of a side's letter."""
 
 
-def named(side: Side, ignore: str, width: int) -> str:
+def pair_lines(comparison: Comparison, place: int, ignore: str, width: int) -> tuple[Line, ...]:
+    """Both sides of a pair, a line each; of a later side also its letter in the table."""
+    letters = ("a", "b" if place == 0 else f"b ({letter_of(place)} in the table)")
+    return tuple(
+        (Span(f"{letter}  ", "title"), Span(_named(side, ignore, width - len(letter) - 2), "dim"))
+        for letter, side in zip(letters, (comparison.a, comparison.b), strict=True)
+    )
+
+
+def _named(side: Side, ignore: str, width: int) -> str:
     """A side in one line of at most this width: its label, and the short name of its file."""
     name, short = called(side), short_name(side.name)
     name = name if name == short else f"{name}  {short}"
     return cut(clean_text(side_words(replace(side, name=name), ignore, width)), width)
 
 
-def side_lines(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ...]:
-    """Both sides of a pair, a line each."""
-    return tuple(
-        (Span(f"{letter}  ", "title"), Span(named(side, ignore, width - _LETTER), "dim"))
-        for letter, side in (("a", comparison.a), ("b", comparison.b))
-    )
-
-
-def sides_lines(
-    loaded: Loaded, place: int, sheet: SidesTable, command: str, width: int, most: int
+def top_lines(
+    loaded: Loaded, place: int, width: int, most_sides: int, most_headline: int, *, is_tall: bool
 ) -> tuple[Line, ...]:
-    """Every side, the one that is looked at as `b`; what is out of sight, and the command line.
+    """The headline, and a line for each side, with `▸` before the one that is looked at.
 
-    At most `most` lines are of sides; those that are left out are counted.
+    At most `most_sides` are shown; the rest are counted. A tall screen has blank lines between.
     """
     comparisons = loaded.answer.comparisons
-    headline = paragraph(clean_text(loaded.answer.headline.text), width, "title")[:_HEADLINE_LINES]
-    lines: list[Line] = [*headline, *side_lines(comparisons[place], loaded.ignore, width)]
-    others = [number for number in range(len(comparisons)) if number != place]
-    shown = others[: max(most - 2, 0)]
-    for number in shown:
-        side = comparisons[number].b
-        lines.append((Span(f"   {named(side, loaded.ignore, width - _LETTER)}", "dim"),))
-    told = [sheet.unsaid] if sheet.unsaid else []
-    if len(shown) < len(others):
-        told.append(f"{len(others) - len(shown)} more sides")
-    if sheet.shown < len(comparisons):
-        told.append(f"in sight: {sheet.shown} of {len(comparisons)} beside a")
-    if len(comparisons) > 1:
-        told.append("n: the next is b, p: the one before")
-        lines.append((Span(f"   {'; '.join(told)}", "warn"),))
-    lines.append((Span("$  ", "accent"), Span(clean_text(command))))
-    return tuple(fitted(line, width) for line in lines)
+    sentences = loaded.answer.headline.sentences
+    first, rest = clean_text(sentences[0]), clean_text(" ".join(sentences[1:]))
+    lines: list[Line] = [*paragraph(first, width, "title")]
+    lines += paragraph(rest, width) if rest else ()
+    if len(lines) > most_headline:
+        (kept,) = lines[most_headline - 1]
+        lines[most_headline - 1 :] = [(Span(cut(kept.text + " …", width), kept.style),)]
+    sides = [comparisons[0].a, *(one.b for one in comparisons)]
+    order = list(range(len(sides)))
+    if len(sides) > most_sides:
+        order = [0, place + 1, *(n for n in order if n not in (0, place + 1))][: max(most_sides - 1, 2)]
+        order.sort()
+    told = _columns([_parts(sides[number], loaded.ignore) for number in order], width - _LETTER - 2)
+    side_rows: list[Line] = []
+    for number, spans in zip(order, told, strict=True):
+        letter = "a" if number == 0 else letter_of(number - 1)
+        is_here = len(sides) > 2 and number == place + 1
+        marks = (Span("▸" if is_here else " ", "accent"),) if len(sides) > 2 else ()
+        side_rows.append(fitted((*marks, Span(f"{letter:<{_LETTER}}", "title"), *spans), width))
+    if len(order) < len(sides):
+        side_rows.append((Span(f"   {len(sides) - len(order)} more sides: n goes on to them", "dim"),))
+    gap: tuple[Line, ...] = ((),) if is_tall else ()
+    return (*gap, *lines, *gap, *side_rows, *gap)
+
+
+def _parts(side: Side, ignore: str) -> list[str]:
+    """What is known of a side: its name, what tells it apart, and the rest, the last of which go first."""
+    run = side.run
+    name, short = called(side), short_name(side.name)
+    return [
+        clean_text(part)
+        for part in (
+            name if not ignore or name.startswith(ignore) else f"{ignore} {name}",
+            short if short != name else "",
+            device_words(run),
+            "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour),
+            torch_words(run),
+            launches_words(side),
+            day(run),
+        )
+    ]
+
+
+def _columns(rows: Sequence[Sequence[str]], width: int) -> list[Line]:
+    """Parts below each other in as many columns as fit, two at least."""
+    widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    kept = [place for place, wide in enumerate(widths) if wide]
+    while len(kept) > 2 and sum(widths[place] + 3 for place in kept) - 3 > width:
+        kept.pop()
+    return [
+        tuple(
+            Span(left(row[place], widths[place]) + "   ", "" if place in _PLAIN else "dim") for place in kept
+        )
+        for row in rows
+    ]
 
 
 def teaching(width: int) -> tuple[Line, ...]:
@@ -94,7 +139,7 @@ def differing(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ..
     """What differs, a line each, and what was measured on neither side."""
     lines: list[Line] = []
     for letter, side in (("a", comparison.a), ("b", comparison.b)):
-        lines += paragraph(f"{letter}  {named(side, ignore, _ANY_WIDTH)}", width, indent=3)
+        lines += paragraph(f"{letter}  {_named(side, ignore, _ANY_WIDTH)}", width, indent=3)
     lines += [(), (Span("differs", "title"),)]
     for difference in comparison.differs:
         lines += paragraph(f"  {clean_text(difference_words(difference))}", width, indent=4)

@@ -1,31 +1,57 @@
-"""The rows of a comparison as cells of a table: as many sides and words as the width has room for."""
+"""The rows of a comparison as lines: figures, their intervals on one axis, verdicts and costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputui.analysis.judgement import Judgement
 from gputui.model.absent import Missing
-from gputui.services.compare.columns import ComparisonColumn
-from gputui.services.compare.pairing import MEANS, Cell, Comparison, Row, pairing, table_order
+from gputui.services.compare.columns import RATE, ComparisonColumn
+from gputui.services.compare.forest import ForestAxis, forest_axis, mark_of
+from gputui.services.compare.pairing import (
+    GROUPS,
+    MEANS,
+    Cell,
+    Comparison,
+    GroupMean,
+    Row,
+    pairing,
+    table_order,
+)
+from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import (
     change_text,
+    costs_text,
     mean_name,
+    mean_point_text,
     point_text,
+    rates_text,
     row_name,
     shared_words,
-    short_change_text,
     verdict_text,
 )
 from gputui.store.text import clean_text
-from gputui.tui.widgets.cells import cut, width_of
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import fitted, left, right, width_of
+from gputui.tui.widgets.lines_list import MARKER, Entry
 
-_PADDING = 2
-"""Cells beside the text of each column."""
-_LONGEST_NAME = 12
-"""Of a side in a heading, where there are more than two."""
+_GAP = 2
+"""Cells between columns."""
+_WIDEST_FOREST = 56
+_ROOMY = 18
+"""Where the drawing has so many cells, the heading may say what all cases share."""
+_LEAST_NAME = 10
 _ABSENT = "—"
+_STYLES = {
+    "faster": "good",
+    "cheaper": "good",
+    "less": "good",
+    "slower": "warn",
+    "dearer": "warn",
+    "more": "warn",
+    "inconclusive": "accent",
+}
 
 RowOfSides = tuple[Row | None, ...]
 """One case against the baseline, by side; None on a side where neither it nor the baseline has it."""
@@ -33,41 +59,52 @@ RowOfSides = tuple[Row | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """How much a row says."""
+    """Which columns a table has besides case, change, drawing and verdict."""
 
-    change: str
-    """`wide` prints the interval and rates per second, `ends` the interval, `bare` none; `told` puts the
-    change behind the verdict."""
-    has_remarks: bool = False
-    """Remarks have a column of their own, else `!` behind the verdict says that something disturbed the row,
-    `*` that there is more to know."""
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether rates are per second in every cell, and costs have their intervals."""
-        return self.change == "wide"
+    forest: int
+    """The fewest cells for the drawing; 0: none."""
+    has_values: bool = False
+    has_interval: bool = False
+    has_cost: bool = False
+    has_prices: bool = False
 
 
-_FORMS = (RowForm("wide", True), RowForm("wide"), RowForm("ends"), RowForm("bare"), RowForm("told"))
+_FORMS = (
+    RowForm(40, has_values=True, has_interval=True, has_cost=True, has_prices=True),
+    RowForm(32, has_values=True, has_interval=True, has_cost=True),
+    RowForm(18, has_values=True, has_cost=True),
+    RowForm(15, has_cost=True),
+    RowForm(9),
+    RowForm(0),
+)
+"""What says most first: prices and intervals go before values, values before costs."""
+_FORMS_OF_VALUES = (
+    RowForm(32, has_values=True, has_interval=True, has_cost=True),
+    RowForm(18, has_values=True, has_cost=True),
+    RowForm(9, has_values=True),
+    RowForm(0, has_values=True),
+)
+"""Where values were asked for that are not rates."""
 
 
 @dataclass(frozen=True, slots=True)
-class SidesTable:
+class RowsTable:
     """What the table shows."""
 
-    headings: tuple[str, ...]
-    cells: tuple[tuple[str, ...], ...]
+    heading: Line
+    entries: tuple[Entry, ...]
+    """The key of a row is its place among all rows."""
+    text: str
+    """Headings and cells with tabs between them, without the drawing."""
     first: int
     """The place of the first side in sight among those against the baseline."""
     shown: int
     """How many of them are in sight."""
-    unsaid: str
-    """What all rows share, where the heading has no room for it."""
 
-    @property
-    def width(self) -> int:
-        """Cells it takes."""
-        return sum(_widths([self.headings, *self.cells]))
+
+def style_of(judgement: Judgement) -> str:
+    """The style of a verdict."""
+    return _STYLES.get(judgement.word, "dim")
 
 
 def rows_of_sides(comparisons: Sequence[Comparison], ignore: str) -> list[RowOfSides]:
@@ -80,34 +117,41 @@ def rows_of_sides(comparisons: Sequence[Comparison], ignore: str) -> list[RowOfS
     return [tuple(found.get(key) for found in by_key) for key in keys]
 
 
-def sheet_of(
+def letter_of(place: int) -> str:
+    """Of the side at a place among those against the baseline, which is `a`: `b` to `z`, then `B` to `Z`."""
+    return chr(ord("b") + place) if place < 25 else chr(ord("B") + place % 25)
+
+
+def table_of(
     comparisons: Sequence[Comparison],
     rows: Sequence[RowOfSides],
-    names: Sequence[str],
     place: int,
     ignore: str,
     value: ComparisonColumn,
     width: int,
-) -> SidesTable:
+    *,
+    has_groups: bool,
+) -> RowsTable:
     """The form that says most among those in which all sides fit, else as many sides as fit from `place` on.
 
-    `names` are of the sides against the baseline.
+    With `has_groups`, classes of workloads have headings and their means follow their rows, else all means
+    come last.
     """
-    made = _Columns(comparisons, rows, names, place, ignore, value)
+    made = _Maker(comparisons, rows, ignore, value, width - len(MARKER), has_groups=has_groups)
     every = range(len(comparisons))
-    for form in _FORMS:
-        if form.has_remarks and (len(comparisons) > 1 or not made.has_remarks()):
-            continue
-        sheet = made.sheet(form, every)
-        if sheet.width <= width:
-            return sheet
-    form = _FORMS[-1]
+    forms = _FORMS if value is RATE else _FORMS_OF_VALUES
+    for form in forms:
+        if (len(every) == 1 or form.forest) and made.fits(form, every):
+            return made.table(form, every)
+    if len(every) == 1:
+        return made.table(forms[-1], every)
+    form = replace(forms[-1], forest=9)
     shown = range(place, place + 1)
     for wider in _growing(place, len(comparisons)):
-        if made.sheet(form, wider).width > width:
+        if not made.fits(form, wider):
             break
         shown = wider
-    return made.sheet(form, shown)
+    return made.table(form if made.fits(form, shown) else forms[-1], shown)
 
 
 def _growing(place: int, count: int) -> Iterable[range]:
@@ -121,106 +165,291 @@ def _growing(place: int, count: int) -> Iterable[range]:
         yield range(first, end)
 
 
-class _Columns:
-    """Cells of a comparison in any form."""
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A row of the table, or the mean of a class."""
+
+    key: int
+    rows: RowOfSides = ()
+    means: tuple[GroupMean | None, ...] = ()
+
+    def judgement(self, place: int) -> Judgement | None:
+        """Of the rate of one side."""
+        one = self.rows[place] if self.rows else self.means[place]
+        if one is None or one.rate.ratio is None or (isinstance(one, GroupMean) and one.common < 2):
+            return None
+        return one.rate
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    heading: str
+    cells: tuple[Span, ...]
+    """One for each item."""
+    is_right: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(map(width_of, (self.heading, *(cell.text for cell in self.cells))))
+
+    def aligned(self, text: str, width: int) -> str:
+        return right(text, width) if self.is_right else left(text, width)
+
+
+class _Maker:
+    """Lines of a comparison in any form."""
 
     def __init__(
         self,
         comparisons: Sequence[Comparison],
         rows: Sequence[RowOfSides],
-        names: Sequence[str],
-        place: int,
         ignore: str,
         value: ComparisonColumn,
+        width: int,
+        *,
+        has_groups: bool,
     ) -> None:
-        self._comparisons = comparisons
-        self._rows = rows
-        self._names = short_names(names)
-        self._place = place
-        self._ignore = ignore
-        self._value = value
-        self._common = shared_words((row for rows in self._rows for row in rows if row), ignore)
+        self._comparisons, self._ignore, self._value, self._width = comparisons, ignore, value, width
+        self._is_pair = len(comparisons) == 1
+        self._common = shared_words((row for of in rows for row in of if row), ignore)
+        items = [_Item(key, row) for key, row in enumerate(rows)]
+        means = {
+            group: _Item(-1, means=tuple(_mean_of(one, group) for one in comparisons))
+            for group in dict.fromkeys(mean.group for one in comparisons for mean in one.groups)
+        }
+        drawn = {
+            group: item for group, item in means.items() if any(map(item.judgement, range(len(comparisons))))
+        }
+        self._headings: dict[int, str] = {}
+        """The class that begins before an item, by its place."""
+        self._items: list[_Item] = []
+        if not has_groups:
+            self._items = [*items, *drawn.values()]
+        else:
+            groups = [_group_of(item.rows) for item in items]
+            for group in dict.fromkeys(groups):
+                self._headings[len(self._items)] = MEANS.get(group, group)
+                self._items += [item for item, of in zip(items, groups, strict=True) if of == group]
+                self._items += [drawn[group]] if group in drawn else []
 
-    def has_remarks(self) -> bool:
-        """Whether any row of the only pair of sides has one."""
-        return any(row is not None and remarks(row) for rows in self._rows for row in rows)
+    def fits(self, form: RowForm, shown: range) -> bool:
+        """Whether this form has room with these sides in sight."""
+        before, after = self._columns(form, shown)
+        return self._room_for_forest(before, after) >= form.forest
 
-    def sheet(self, form: RowForm, shown: range) -> SidesTable:
-        """Headings and cells with these sides in sight."""
-        is_pair = len(self._comparisons) == 1
-        title = self._value.title or ("" if form.is_wide else "per s")
-        common = " ".join(self._common)
-        is_said = form.change != "told" or is_pair
-        case = f"case ({common})" if common and is_said else "case"
-        unsaid = "" if is_said else common
-        headings = [case, *self._for_heading(), f"a {title}".strip()]
-        for place in shown:
-            name = f"b {title}".strip() if is_pair else self._name(place)
-            ratio = "b vs a" if is_pair else "vs a"
-            headings += [name, *([ratio] if form.change == "told" else [ratio, "verdict"])]
-        headings += ["remarks"] if form.has_remarks else []
-        cells = [self._row(rows, form, shown) for rows in self._rows]
-        cells += self._means(form, shown)
-        padded = ((*row, *[""] * (len(headings) - len(row))) for row in cells)
-        return SidesTable(tuple(headings), tuple(padded), shown.start, len(shown), unsaid)
+    def table(self, form: RowForm, shown: range) -> RowsTable:
+        """The lines; the name of a case is cut where even the narrowest form has no room for it."""
+        before, after = self._columns(form, shown)
+        room = min(self._room_for_forest(before, after), _WIDEST_FOREST) if form.forest else 0
+        columns = [*before, *after]
+        widths = [column.width for column in columns]
+        over = sum(widths) + _GAP * (len(widths) - 1) - self._width
+        if not form.forest and over > 0:
+            widths[0] = max(widths[0] - over, _LEAST_NAME)
+        judged = [one for item in self._items for place in shown if (one := item.judgement(place))]
+        axis = forest_axis(judged, room) if room else None
 
-    def _name(self, place: int) -> str:
-        """Of a side; the one that is looked at is b as well."""
-        return f"b {self._names[place]}" if place == self._place else self._names[place]
+        def line(texts: Sequence[Span], forest: Line) -> Line:
+            spans: list[Span] = []
+            for place, (text, width) in enumerate(zip(texts, widths, strict=True)):
+                if place:
+                    spans.append(Span(" " * _GAP))
+                if place == len(before) and axis is not None:
+                    spans += [*forest, Span(" " * _GAP)]
+                spans.append(Span(columns[place].aligned(text.text, width), text.style))
+            if len(texts) == len(before) and axis is not None:
+                spans += [Span(" " * _GAP), *forest]
+            return fitted(spans, self._width)
 
-    def _for_heading(self) -> list[str]:
-        return [f"{self._value.name} of"] if self._value.unit else []
+        heading = line(
+            [Span(column.heading, "dim") for column in columns],
+            () if axis is None else (Span(axis.heading(), "dim"),),
+        )
+        entries: list[Entry] = []
+        for place, item in enumerate(self._items):
+            if place in self._headings:
+                entries.append(Entry((_group_line(self._headings[place], self._width + len(MARKER)),)))
+            drawn = [()] if axis is None else self._forest(axis, item, shown)
+            cells = [column.cells[place] for column in columns]
+            blank = [Span("")] * len(columns)
+            lines = [line(cells if number == 0 else blank, forest) for number, forest in enumerate(drawn)]
+            indent = () if item.key >= 0 else (Span(" " * len(MARKER)),)
+            entries.append(Entry(tuple((*indent, *one) for one in lines), item.key))
+        text = [[column.heading for column in columns]]
+        text += [[column.cells[place].text for column in columns] for place in range(len(self._items))]
+        return RowsTable(
+            (Span(" " * len(MARKER)), *heading),
+            tuple(entries),
+            "\n".join("\t".join(cells) for cells in text),
+            shown.start,
+            len(shown),
+        )
 
-    def _row(self, rows: RowOfSides, form: RowForm, shown: range) -> list[str]:
-        known = next(row for row in rows if row is not None)
-        cells = [row_name(known, self._common, self._ignore, is_short=not form.is_wide)]
+    def _room_for_forest(self, before: Sequence[_Column], after: Sequence[_Column]) -> int:
+        columns = [*before, *after]
+        return self._width - sum(column.width for column in columns) - _GAP * len(columns)
+
+    def _forest(self, axis: ForestAxis, item: _Item, shown: range) -> list[Line]:
+        marked = [
+            (mark_of(one) if self._is_pair else letter_of(place), one)
+            for place in shown
+            if (one := item.judgement(place)) is not None
+        ]
+        return [
+            tuple(
+                Span(text, "track" if judgement is None else style_of(judgement))
+                for text, judgement in pieces
+            )
+            for pieces in axis.lines(marked)
+        ]
+
+    def _columns(self, form: RowForm, shown: range) -> tuple[list[_Column], list[_Column]]:
+        """Those before and after the drawing."""
+        common = f"case ({' '.join(self._common)})" if self._common else "case"
+        names = tuple(self._name(item, is_short=not form.has_interval) for item in self._items)
+        if width_of(common) > max(width_of(name.text) for name in names) and form.forest < _ROOMY:
+            common = "case"
+        before = [_Column(common, names)]
+        if form.has_values:
+            before += self._values(shown)
+        if self._is_pair:
+            before.append(self._changes(0, "b vs a", has_interval=form.has_interval))
+            after = [_Column("verdict", tuple(map(self._verdict, self._items)))]
+        else:
+            before += [self._changes(place, f"{letter_of(place)} vs a", has_mark=True) for place in shown]
+            after = [_Column("fastest", tuple(map(self._fastest, self._items)))]
+        if form.has_cost and any(
+            row is not None and row.cost.ratio is not None for item in self._items for row in item.rows
+        ):
+            after += self._prices() if form.has_prices and self._is_pair else []
+            after += [self._costs(place) for place in shown]
+        return before, after
+
+    def _name(self, item: _Item, *, is_short: bool) -> Span:
+        row = next((row for row in item.rows if row is not None), None)
+        if row is not None:
+            return Span(clean_text(row_name(row, self._common, self._ignore, is_short=is_short)))
+        mean = next(mean for mean in item.means if mean is not None)
+        if not self._is_pair or self._headings:
+            return Span("mean" if self._headings else f"mean, {MEANS[mean.group]}", "dim")
+        return Span(mean_name(mean), "dim")
+
+    def _values(self, shown: range) -> list[_Column]:
+        """Of the baseline and the others; of rates only of a pair, as changes say the rest."""
+        if self._value is RATE and self._is_pair:
+            texts = [rates_text(row) if row else ("", "") for row in map(_first_row, self._items)]
+            return [
+                _Column("a", tuple(Span(a) for a, _ in texts), is_right=True),
+                _Column("b", tuple(Span(b.partition(" ")[0]) for _, b in texts), is_right=True),
+                _Column("", tuple(Span(b.partition(" ")[2], "dim") for _, b in texts)),
+            ]
+        title = self._value.title
+        columns: list[_Column] = []
         if self._value.unit:
-            cells.append(self._value.unit(known))
-        cells.append(self._side(known.a, form))
-        for place in shown:
-            row = rows[place]
-            if row is None:
-                cells += [_ABSENT, *[""] * (1 if form.change == "told" else 2)]
-                continue
-            disturbed = "" if form.has_remarks else " !" if row.flags else " *" if row.note else ""
-            cells.append(self._side(row.b, form))
-            if form.change == "told":
-                cells.append(_told(row.rate) + disturbed)
-            else:
-                cells += [_change(row.rate, form), verdict_text(row.rate) + disturbed]
-        return [*cells, *([remarks(known)] if form.has_remarks else [])]
+            unit = self._value.unit
+            of = tuple(Span(unit(row) if row else "", "dim") for row in map(_first_row, self._items))
+            columns.append(_Column(f"{self._value.name} of", of))
+        sides = [("a", [row.a if row else None for row in map(_first_row, self._items)])]
+        if self._value is not RATE:
+            for place in shown:
+                rows = [item.rows[place] if item.rows else None for item in self._items]
+                name = "b" if self._is_pair else letter_of(place)
+                sides.append((name, [row.b if row else None for row in rows]))
+        for name, cells in sides:
+            texts_of = tuple(Span("" if cell is None else self._side(cell)) for cell in cells)
+            columns.append(_Column(f"{name} {title}".strip(), texts_of, is_right=True))
+        return columns
 
-    def _side(self, cell: Cell, form: RowForm) -> str:
-        value = self._value.on_side(cell, in_full=form.is_wide)
+    def _side(self, cell: Cell) -> str:
+        value = self._value.on_side(cell, in_full=self._value is RATE)
         return _ABSENT if isinstance(value, Missing) else value
 
-    def _means(self, form: RowForm, shown: range) -> list[list[str]]:
-        """A row for each class of workloads that any side has rows of."""
-        found = []
-        for group in dict.fromkeys(mean.group for one in self._comparisons for mean in one.groups):
-            by_side = [next((m for m in one.groups if m.group == group), None) for one in self._comparisons]
-            # with several sides the number of common rows differs from side to side
-            only = by_side[0] if len(by_side) == 1 else None
-            name = (
-                f"{MEANS[group].removesuffix(' tests')} mean"
-                if only is None or form.change == "told"
-                else mean_name(only)
-            )
-            cells = [name, *[""] * (1 + len(self._for_heading()))]
-            for place in shown:
-                mean = by_side[place]
-                if mean is None or isinstance(mean.mean, Missing):
-                    cells += [""] * (2 if form.change == "told" else 3)
-                elif form.change == "told":
-                    cells += ["", _told(mean.rate)]
-                else:
-                    cells += ["", _change(mean.rate, form), verdict_text(mean.rate)]
-            found.append(cells)
-        return found
+    def _changes(
+        self, place: int, heading: str, *, has_interval: bool = False, has_mark: bool = False
+    ) -> _Column:
+        return _Column(
+            heading,
+            tuple(_change(item, place, has_interval, has_mark) for item in self._items),
+            is_right=True,
+        )
+
+    def _verdict(self, item: _Item) -> Span:
+        one = item.rows[0] if item.rows else item.means[0]
+        if one is None:
+            return Span(_ABSENT, "dim")
+        more = "" if not isinstance(one, Row) else " !" if one.flags else " *" if one.note else ""
+        return Span(verdict_text(one.rate) + more, style_of(one.rate))
+
+    def _fastest(self, item: _Item) -> Span:
+        if not item.rows:
+            return Span("")
+        sides = [("a", known.a)] if (known := _first_row(item)) else []
+        sides += [(letter_of(place), row.b) for place, row in enumerate(item.rows) if row is not None]
+        text = fastest_text(sides, [row.rate for row in item.rows if row is not None])
+        return Span(text, {"same": "dim", _ABSENT: "dim"}.get(text, "accent" if " " in text else "title"))
+
+    def _prices(self) -> list[_Column]:
+        """What a unit of work costs on either side, and which unit."""
+        rows = [_first_row(item) for item in self._items]
+        found = [costs_text((row.a, row.b)) if row else (["", ""], "") for row in rows]
+        return [
+            _Column("$ a", tuple(Span(texts[0], "dim") for texts, _ in found), is_right=True),
+            _Column("$ b", tuple(Span(texts[1]) for texts, _ in found), is_right=True),
+            _Column("per", tuple(Span(unit, "dim") for _, unit in found)),
+        ]
+
+    def _costs(self, place: int) -> _Column:
+        cells = []
+        for item in self._items:
+            row = item.rows[place] if item.rows else None
+            if row is None or row.cost.ratio is None:
+                cells.append(Span(""))
+            else:
+                doubt = " " if row.cost.is_decided else "?"
+                style = style_of(row.cost) if row.cost.is_decided else ""
+                cells.append(Span(point_text(row.cost) + doubt, style))
+        name = "cost" if self._is_pair else f"cost {letter_of(place)}"
+        return _Column(f"{name} ", tuple(cells), is_right=True)
 
 
-def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: ComparisonColumn) -> str:
-    """What there is no room for in a row: why values are absent, the reason of its verdict, and remarks.
+def _first_row(item: _Item) -> Row | None:
+    return next((row for row in item.rows if row is not None), None)
+
+
+def _group_of(rows: RowOfSides) -> str:
+    known = next(row for row in rows if row is not None)
+    return GROUPS.get(known.case.workload_class, known.case.workload_class)
+
+
+def _mean_of(comparison: Comparison, group: str) -> GroupMean | None:
+    return next((mean for mean in comparison.groups if mean.group == group), None)
+
+
+def _change(item: _Item, place: int, has_interval: bool, has_mark: bool) -> Span:
+    """`-36 %`, in the style of its verdict; `-4 %?` where it may be none and no verdict stands beside it."""
+    if not item.rows:
+        mean = item.means[place]
+        if mean is None or item.judgement(place) is None:
+            return Span("")
+        whole = change_text(mean.rate) if has_interval else mean_point_text(mean.rate)
+        return Span(whole + (" " if has_mark else ""), style_of(mean.rate) if mean.rate.differs else "dim")
+    row = item.rows[place]
+    if row is None or row.rate.ratio is None:
+        return Span(_ABSENT + (" " if has_mark else ""), "dim")
+    text = change_text(row.rate) if has_interval else point_text(row.rate)
+    doubt = "" if not has_mark else " " if row.rate.is_decided else "?"
+    return Span(text + doubt, f"{style_of(row.rate)}" if row.rate.differs else "")
+
+
+def _group_line(name: str, width: int) -> Line:
+    rule = width - width_of(name) - 1
+    return Span(name, "dim"), Span(" " + "─" * max(rule, 0), "track")
+
+
+def row_line(
+    rows: RowOfSides, place: int, names: Sequence[str], value: ComparisonColumn, *, has_reason: bool
+) -> str:
+    """What there is no room for in a row: why values are absent, the reason of its verdict, remarks.
 
     The reason is of the side at `place`, which it calls b; `names` are of the sides against the baseline.
     """
@@ -230,7 +459,8 @@ def row_line(rows: RowOfSides, place: int, names: Sequence[str], value: Comparis
     reasons = value.reasons([("a", known.a), *sides])
     absent = "; ".join(f"{' and '.join(names)}: {reason}" for reason, names in reasons.items())
     row = rows[place]
-    told = "" if row is None else "; ".join(filter(None, (row.verdict.reason, remarks(row))))
+    reason = row.verdict.reason if row is not None and has_reason else ""
+    told = "" if row is None else "; ".join(filter(None, (reason, remarks(row))))
     if told and not is_pair:
         told = f"{names[place]} as b: {told}"
     return "; ".join(filter(None, (absent, told)))
@@ -242,44 +472,3 @@ def remarks(row: Row) -> str:
     for flag in row.flags:
         sides.setdefault(flag.word, []).append(flag.side)
     return "; ".join(filter(None, (*(f"{' and '.join(of)} {word}" for word, of in sides.items()), row.note)))
-
-
-def _change(rate: Judgement, form: RowForm) -> str:
-    return (short_change_text if form.change == "bare" else change_text)(rate)
-
-
-def _told(rate: Judgement) -> str:
-    """`slower -36 %`; without a difference the word alone."""
-    return f"{rate.word} {point_text(rate)}" if rate.differs else verdict_text(rate)
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """Names for headings: without the file where all are of one, and where they are long, without what all
-    begin with or their middle."""
-    files = {name.rpartition("@")[0] for name in names}
-    if len(files) == 1 and "" not in files:
-        names = [f"@{name.rpartition('@')[2]}" for name in names]
-    clean = [clean_text(name) for name in names]
-    if max(map(width_of, clean)) > _LONGEST_NAME:
-        clean = _without_ends(clean)
-    return [_cut_in_the_middle(name) for name in clean]
-
-
-def _without_ends(names: Sequence[str]) -> list[str]:
-    """Names without the ending of files, and without a beginning that all share."""
-    bare = [name.removesuffix(".duckdb").removesuffix(".db") for name in names]
-    letters = enumerate(zip(*bare, strict=False))
-    first = next((place for place, of in letters if len(set(of)) > 1), 0)
-    return [f"…{name[first:]}" if first > 1 else name for name in bare]
-
-
-def _cut_in_the_middle(name: str) -> str:
-    """Names of files begin alike and end in what was typed last: both ends tell."""
-    if width_of(name) <= _LONGEST_NAME:
-        return name
-    kept = (_LONGEST_NAME - 1) // 2
-    return f"{cut(name, kept + 1).removesuffix('…')}…{name[-kept:]}"
-
-
-def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(width_of, column)) + _PADDING for column in zip(*lines, strict=True)]

@@ -5,18 +5,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any  # whatever a job is for
 
 from textual.app import ComposeResult
-from textual.widgets import ContentSwitcher, DataTable
+from textual.containers import Horizontal, Vertical
+from textual.widgets import ContentSwitcher
 
 from gputui.analysis.attribution import Attribution
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
+from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.support.background import Job
 from gputui.services.support.paths import copies_directory
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.by_dialog import FILES, AskBy
+from gputui.tui.screens.compare.layout import Layout, has_evidence, lay_out
 from gputui.tui.screens.compare.loaded import (
     Loaded,
     heading_of,
@@ -27,8 +32,9 @@ from gputui.tui.screens.compare.loaded import (
     with_energy,
 )
 from gputui.tui.screens.compare.opened_row import OpenedRow, open_row
-from gputui.tui.screens.compare.pages import differing, sides_lines, teaching
-from gputui.tui.screens.compare.rows_table import RowOfSides, SidesTable, row_line, rows_of_sides, sheet_of
+from gputui.tui.screens.compare.pages import differing, teaching
+from gputui.tui.screens.compare.pane import ShownRow, unsure_line
+from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, row_line, rows_of_sides
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.save_dialog import ask_and_save
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
@@ -36,10 +42,10 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.plain_ascii import in_ascii
-from gputui.tui.widgets.plain_table import PlainTable
 
 _HINTS = {
     "rows": ("enter", "values", "baseline", "by", "text", "save", "differs", "command", "open-files", "back"),
@@ -47,11 +53,9 @@ _HINTS = {
     "notice": ("open-files", "reload", "back"),
 }
 Lines = tuple[Line, ...]
-_HIGH = 16
-"""Lines from which a terminal has room for the sides above the rows."""
 _TEXT = "as text"
-_SIDES_SHARE = 4
-"""Of the height: a quarter may go to the names of sides."""
+_AROUND = 3
+"""Lines of the screen that are not of the body."""
 
 
 class CompareScreen(ShellScreen):
@@ -61,7 +65,8 @@ class CompareScreen(ShellScreen):
     ACTIONS = ACTIONS
     BINDINGS = bindings_of(ACTIONS)
     DEFAULT_CSS = """
-    CompareScreen #level { height: 1fr; }
+    CompareScreen #level, CompareScreen #beside, CompareScreen #below { height: 1fr; }
+    CompareScreen Horizontal, CompareScreen Vertical { height: 1fr; }
     """
 
     def __init__(self) -> None:
@@ -71,18 +76,25 @@ class CompareScreen(ShellScreen):
         self._place = 0
         self._value = 0
         self._rows: list[RowOfSides] = []
-        self._sheet: SidesTable | None = None
+        self._opened: dict[tuple[int, int], OpenedRow] = {}
+        """Rows with what their boxes did meanwhile, by side and row."""
+        self._curves_job: Job[Any] | None = None
         self._page_heading = ""
         self._pages: dict[str, Callable[[int], Lines]] = {}
-        self._table = PlainTable(id="rows")
+        self._table = LinesList(id="rows")
 
     def compose_body(self) -> ComposeResult:
-        """The sides, the rows, a page for what a row rests on, and one for what cannot be shown."""
-        self._sides = LinesView(shell_of(self).depth)
-        self._sides.styles.height = 0
-        yield self._sides
+        """The answer, the rows and what the selected one rests on; a page for all of it, one for messages."""
+        depth = shell_of(self).depth
+        self._top, self._heading, self._below, self._beside = (LinesView(depth) for _ in range(4))
+        self._below.id, self._beside.id = "below", "beside"
+        self._left = Vertical(self._heading, self._table, self._below)
         with ContentSwitcher(initial="notice", id="level"):
-            yield self._table
+            with Vertical(id="overview"):
+                yield self._top
+                with Horizontal():
+                    yield self._left
+                    yield self._beside
             yield LinesPage(id="page")
             yield LinesPage(id="notice")
 
@@ -103,7 +115,8 @@ class CompareScreen(ShellScreen):
     @property
     def level(self) -> str:
         """`rows`, `page` or `notice`."""
-        return str(self.query_one("#level", ContentSwitcher).current)
+        current = str(self.query_one("#level", ContentSwitcher).current)
+        return "rows" if current == "overview" else current
 
     @property
     def comparison(self) -> Comparison | None:
@@ -149,10 +162,12 @@ class CompareScreen(ShellScreen):
         """What was asked for in words may also say which values are to be shown."""
         wanted = loaded.request.columns
         self._value = next((n for n, c in enumerate(COLUMNS_OF_SIDES) if c in wanted), self._value)
+        self._table.fill((), "", -1)
         self._take(loaded)
 
     def _take(self, loaded: Loaded) -> None:
         self._loaded, self._place = loaded, min(self._place, len(loaded.answer.comparisons) - 1)
+        self._opened.clear()
         self._rows = rows_of_sides(loaded.answer.comparisons, loaded.ignore)
         self._show_level("rows")
         self._fill()
@@ -167,72 +182,144 @@ class CompareScreen(ShellScreen):
         self._notice(lines)
 
     def _fill(self) -> None:
-        """The sides and the table anew, in the columns that the width has room for."""
-        loaded = self._loaded
-        if loaded is None:
+        """Everything anew, in the columns and blocks that the size has room for."""
+        if self._loaded is None or self.level != "rows":
             return
-        comparisons = loaded.answer.comparisons
-        names = [short_name(one.b.name) for one in comparisons]
-        width = self.size.width
-        sheet = sheet_of(comparisons, self._rows, names, self._place, loaded.ignore, self.value, width - 1)
-        self._sheet = sheet
-        self._table.fill(sheet.cells, sheet.headings)
-        self._draw_sides()
-        self._tell_row()
+        number = self._table.key
+        if not 0 <= number < len(self._rows):
+            number = self._main_row()
+        made = self._layout(number)
+        self._table.fill(made.rows.entries, made.rows.text, number)
+        self._draw(made)
+        self._tell_row(made)
+        self._read_curves(made)
 
-    def _draw_sides(self) -> None:
-        loaded, sheet = self._loaded, self._sheet
-        if loaded is None or sheet is None or self.level != "rows" or self.size.height < _HIGH:
-            self._sides.styles.height = 0
-            return
-        most = self.size.height // _SIDES_SHARE
-        lines = sides_lines(loaded, self._place, sheet, loaded.command(self.value), self.size.width, most)
-        self._sides.styles.height = len(lines)
-        is_ascii = shell_of(self).ascii_only
-        self._sides.show(tuple(in_ascii(line) for line in lines) if is_ascii else lines)
+    def _main_row(self) -> int:
+        assert self._loaded is not None
+        main = main_row(self._loaded.answer.comparisons[self._place].rows)
+        return next((n for n, rows in enumerate(self._rows) if main and rows[self._place] is main), 0)
 
-    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Why no more can be said stands below the table."""
-        event.stop()
-        self._tell_row()
+    def _shown(self, number: int) -> ShownRow:
+        assert self._loaded is not None
+        opened = self._opened.get((self._place, number))
+        return ShownRow(
+            self._loaded, self._rows[number], self._place, None if opened is None else opened.curves
+        )
 
-    def _tell_row(self) -> None:
-        """What there is no room for in the row under the cursor, in the line below the table."""
-        if self.level != "rows" or self.is_busy or self._loaded is None:
-            return
+    def _layout(self, number: int) -> Layout:
+        """At the size of the body, with this row selected."""
+        return lay_out(self._shown(number), self._rows, self.value, self.size.width, self._height)
+
+    def _draw(self, made: Layout) -> None:
+        for view, lines in (
+            (self._top, made.top),
+            (self._heading, (made.rows.heading,)),
+            (self._below, made.below),
+            (self._beside, made.beside),
+        ):
+            view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else lines)
+        self._top.styles.height = len(made.top)
+        self._heading.styles.height = 1
+        self._table.styles.height = made.rows_height
+        self._left.styles.width = made.left_width
+        self._beside.styles.width = self.size.width - made.left_width
+        self._beside.display = bool(made.beside_width)
+
+    def _read_curves(self, made: Layout) -> None:
+        """What the boxes did while the selected row was timed, where there is room to show it."""
+        loaded, place, number = self._loaded, self._place, self._table.key
         rows = self._rows_here
-        names = [short_name(one.b.name) for one in self._loaded.answer.comparisons]
-        self.say("" if rows is None else row_line(rows, self._place, names, self.value), "dim")
+        if not made.beside_width or self.is_busy or loaded is None or (place, number) in self._opened:
+            return
+        if rows is None or rows[place] is None:
+            return
+
+        def taken(opened: OpenedRow) -> None:
+            self._opened[place, number] = opened
+            if opened.loaded is not loaded:
+                self._loaded = opened.loaded
+                self._rows = rows_of_sides(opened.loaded.answer.comparisons, opened.loaded.ignore)
+            if self._loaded is opened.loaded:
+                self._draw_selected()
+
+        def failed(message: str, hint: str) -> None:
+            self.say(f"{message}: {hint}" if hint else message, "warn")
+
+        self.begin(lambda job: open_row(loaded, number, place, job), taken, failed, is_quiet=True)
+        self._curves_job = self._job
+
+    def _stop_reading_curves(self) -> None:
+        if self._job is not None and self._job is self._curves_job:
+            self.give_up()
+
+    def _draw_selected(self) -> None:
+        """What depends on the selected row."""
+        if self._loaded is None or self.level != "rows":
+            return
+        made = self._layout(self._table.key)
+        self._draw(made)
+        self._tell_row(made)
+        self._read_curves(made)
+
+    def on_lines_list_selected(self, event: LinesList.Selected) -> None:
+        """Its evidence stands beside or below the table."""
+        event.stop()
+        self._stop_reading_curves()
+        self._draw_selected()
+
+    def _tell_row(self, made: Layout) -> None:
+        """What there is no room for: in the row, or sides; else how many rows are undecided."""
+        rows = self._rows_here
+        if self.level != "rows" or self.is_busy or self._loaded is None or rows is None:
+            return
+        names = [letter_of(place) for place in range(len(rows))]
+        text = row_line(rows, self._place, names, self.value, has_reason=not has_evidence(self._height))
+        if made.rows.shown < len(rows):
+            shown = ", ".join(names[made.rows.first : made.rows.first + made.rows.shown])
+            text = "; ".join(filter(None, (f"{shown} of {len(rows)} sides in sight: n goes on", text)))
+        if text or made.has_unsure:
+            self.say(text, "dim")
+        else:
+            self.say_line(unsure_line(self._shown(self._table.key), self.size.width))
+
+    @property
+    def _height(self) -> int:
+        """Of the body."""
+        return self.size.height - _AROUND
 
     @property
     def _rows_here(self) -> RowOfSides | None:
-        place = self._table.cursor_row
-        return self._rows[place] if place < len(self._rows) else None
+        number = self._table.key
+        return self._rows[number] if 0 <= number < len(self._rows) else None
 
     # keys
 
     def action_enter(self) -> None:
         """Where no table has the keys there is nothing to open."""
 
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Enter, or a click on the row under the cursor."""
+    def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
+        """Enter, or a click on the selected row."""
         event.stop()
-        rows, loaded, place, number = self._rows_here, self._loaded, self._place, self._table.cursor_row
-        if rows is None or loaded is None or self.is_busy:
+        rows, loaded, place, number = self._rows_here, self._loaded, self._place, event.key
+        if rows is None or loaded is None:
             return
         if rows[place] is None:
             self.say("neither a nor b has this case: n looks at the next side", "warn")
             return
-        self.begin(lambda job: open_row(loaded, number, place, job), self._show_evidence, self._fail)
+        opened = self._opened.get((place, number))
+        if opened is not None:
+            self._show_evidence(opened)
+        else:
+            self.begin(lambda job: open_row(loaded, number, place, job), self._show_evidence, self._fail)
 
     def _show_evidence(self, opened: OpenedRow) -> None:
         self._loaded = opened.loaded
         self._rows = rows_of_sides(opened.loaded.answer.comparisons, opened.loaded.ignore)
-        is_ascii = shell_of(self).ascii_only
-        self._show_page(f"evidence of {opened.name}", lambda width: opened.lines(width, ascii_only=is_ascii))
+        self._show_page(f"evidence of {opened.name}", opened.lines)
 
     def action_back(self) -> None:
         """Out of what is being read, the page, or the screen."""
+        self._stop_reading_curves()
         if self.give_up():
             self.say("given up")
             if self._loaded is None:
@@ -396,9 +483,8 @@ class CompareScreen(ShellScreen):
         self._show_level(name)
 
     def _show_level(self, name: str) -> None:
-        self.query_one("#level", ContentSwitcher).current = name
+        self.query_one("#level", ContentSwitcher).current = "overview" if name == "rows" else name
         self.query_one(f"#{name}").focus()
-        self._draw_sides()
         self.refresh_lines()
 
 

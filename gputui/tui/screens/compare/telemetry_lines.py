@@ -9,39 +9,38 @@ from gputui.model.absent import Missing
 from gputui.model.units import format_seconds, three_digits
 from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, Curve, SideCurves
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.charts import ascii_glyph, braille_glyph, level_of
+from gputui.tui.widgets.charts import area
 from gputui.tui.widgets.paragraphs import paragraph
 
 _LABEL = 32
 """Cells of name, side and numbers at the left."""
 _LEAST_SPAN = 0.02
 """Of the highest value that a strip is high, so that a megahertz does not look like a fall."""
-_DOTS = 4
+_FAMILIES = {"power_w": "power", "sm_clock_mhz": "clock", "temperature_c": "clock"}
+"""Of charts, by metric."""
 _LEGENDS = {THROTTLE: "! slowed, c cap", CROWDED: "! CPUs were held"}
 _MARKS = {1.0: "!", 2.0: "c"}
 
 
-def telemetry_lines(
-    sides: Sequence[SideCurves | Missing], width: int, *, ascii_only: bool
-) -> tuple[Line, ...]:
+def telemetry_lines(sides: Sequence[SideCurves | Missing], letters: str, width: int) -> tuple[Line, ...]:
     """A strip for each metric and side, launches end to end; why there is none where nothing was sampled."""
     known = [side for side in sides if isinstance(side, SideCurves)]
-    lines: list[Line] = [(Span("while it was timed", "title"),)]
+    lines: list[Line] = [(Span("while it was timed", "dim"),)]
     reasons: dict[str, list[str]] = {}
-    for letter, side in zip("ab", sides, strict=True):
+    for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, Missing):
             reasons.setdefault(side.reason, []).append(letter)
-    for reason, letters in reasons.items():
-        lines += paragraph(f"  no telemetry of {' and '.join(letters)}: {reason}", width, "dim", indent=4)
+    for reason, without in reasons.items():
+        lines += paragraph(f"  no telemetry of {' and '.join(without)}: {reason}", width, "dim", indent=4)
     longest_s = max((side.seconds for side in known), default=0.0)
     if longest_s <= 0:
         return tuple(lines)
     room = max(width - _LABEL - 1, 10)
     titles = dict.fromkeys((curve.key, curve.title) for side in known for curve in side.curves)
     for key, title in titles:
-        lines += _strips(key, title, sides, longest_s, room, ascii_only=ascii_only)
-    lines += _disturbed(sides, longest_s, room)
-    for letter, side in zip("ab", sides, strict=True):
+        lines += _strips(key, title, sides, letters, longest_s, room)
+    lines += _disturbed(sides, letters, longest_s, room)
+    for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, SideCurves) and len(side.starts_s) > 1:
             marks = _marked(side, longest_s, room)
             lines.append((Span(f"  {'launches':10}{letter:{_LABEL - 12}}", "dim"), Span(marks, "dim")))
@@ -56,14 +55,13 @@ def _strips(
     key: str,
     title: str,
     sides: Sequence[SideCurves | Missing],
+    letters: str,
     longest_s: float,
     room: int,
-    *,
-    ascii_only: bool,
 ) -> Iterator[Line]:
     found = [
         (letter, side, curve)
-        for letter, side in zip("ab", sides, strict=True)
+        for letter, side in zip(letters, sides, strict=True)
         if isinstance(side, SideCurves)
         for curve in side.curves
         if curve.key == key
@@ -71,17 +69,21 @@ def _strips(
     values = [value for _, _, curve in found for value in curve.known]
     low, high = min(values), max(values)
     bottom = min(low, high - _LEAST_SPAN * abs(high))
-    glyph = ascii_glyph if ascii_only else braille_glyph
     for place, (letter, side, curve) in enumerate(found):
-        levels = []
-        for column in range(2 * room):
-            t_s = (column + 0.5) / (2 * room) * longest_s
+        values_at = []
+        for column in range(room):
+            t_s = (column + 0.5) / room * longest_s
             value = curve.at(t_s) if t_s <= side.seconds else math.nan
-            levels.append(level_of(value - bottom, high - bottom, _DOTS) if math.isfinite(value) else -1)
-        strip = "".join(glyph(levels[i], levels[i + 1], 1)[0] for i in range(0, 2 * room, 2))
+            values_at.append(value - bottom if math.isfinite(value) else None)
+        (strip,) = area(values_at, high - bottom)
         numbers = _numbers(curve)
         name = title if place == 0 else ""
-        yield (Span(f"  {name:10}{letter}  {numbers:{_LABEL - 15}}"), Span(strip.rstrip(), "chart"))
+        yield (
+            Span(f"  {name:10}", "dim"),
+            Span(f"{letter}  ", "title"),
+            Span(f"{numbers:{_LABEL - 15}}"),
+            Span(strip.rstrip(), f"{_FAMILIES.get(key, 'link')} 1"),
+        )
 
 
 def _numbers(curve: Curve) -> str:
@@ -93,10 +95,12 @@ def _amount(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)
 
 
-def _disturbed(sides: Sequence[SideCurves | Missing], longest_s: float, room: int) -> Iterator[Line]:
+def _disturbed(
+    sides: Sequence[SideCurves | Missing], letters: str, longest_s: float, room: int
+) -> Iterator[Line]:
     """Where a GPU was slowed or power-capped, or others held the CPUs."""
     is_first = True
-    for letter, side in zip("ab", sides, strict=True):
+    for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, Missing) or isinstance(side.disturbed, Missing):
             continue
         curve = side.disturbed

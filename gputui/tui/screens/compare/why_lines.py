@@ -17,7 +17,7 @@ _CELL = 10
 _WIDEST_BAR = 40
 
 
-def why_lines(why: Why | None, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
+def why_lines(why: Why | None, width: int) -> tuple[Line, ...]:
     """A sentence, a row for each part, and findings; nothing of a row that says no difference."""
     if why is None:
         return ()
@@ -27,13 +27,13 @@ def why_lines(why: Why | None, width: int, *, ascii_only: bool) -> tuple[Line, .
         if NOT_PROFILED in why.attribution.reason:
             lines += paragraph("gputui run --trace makes a profiled pass of every case", width, "dim")
     else:
-        lines += _attributed(why, why.attribution, width, ascii_only=ascii_only)
+        lines += _attributed(why, why.attribution, width)
     for text in finding_lines(why):
         lines += paragraph(text, width, indent=2)
     return tuple(lines)
 
 
-def _attributed(why: Why, found: Attribution, width: int, *, ascii_only: bool) -> tuple[Line, ...]:
+def _attributed(why: Why, found: Attribution, width: int) -> tuple[Line, ...]:
     shown = found.shown()
     rest_ns = found.difference_ns - sum(part.difference_ns for part in shown)
     others = len(found.parts) - len(shown)
@@ -44,7 +44,7 @@ def _attributed(why: Why, found: Attribution, width: int, *, ascii_only: bool) -
     if others:
         rows.append((counted(others, "other"), "", "", rest_ns))
     room = min(width - 2 - _NAME - 3 * _CELL - 3, _WIDEST_BAR)
-    bars = _Bars([row[3] for row in rows], room, ascii_only=ascii_only)
+    bars = _Bars([row[3] for row in rows], room)
     lines: list[Line] = list(paragraph(sentence(why.row, found), width))
     lines.append((Span(f"  {'part of a step':{_NAME}}" + _cells("a", "b", "b - a"), "title"),))
     for name, on_a, on_b, difference_ns in rows:
@@ -64,10 +64,9 @@ def _cells(*texts: str) -> str:
 class _Bars:
     """Bars from one line of zero: shorter on b to the left, longer to the right."""
 
-    def __init__(self, values: list[int], width: int, *, ascii_only: bool) -> None:
+    def __init__(self, values: list[int], width: int) -> None:
         self._less, self._more = max(0, -min(values, default=0)), max(0, *values, 0)
         self._room = width - 1 if width >= 6 and self._less + self._more else 0
-        self._cell, self._zero = ("#", "|") if ascii_only else ("━", "│")
 
     def of(self, value: int) -> tuple[Span, ...]:
         """One bar; nothing where there is no room."""
@@ -78,6 +77,6 @@ class _Bars:
         length = round(self._room * abs(value) / span)
         if value < 0:
             length = min(length, before)
-            return (Span(" " * (before - length)), Span(self._cell * length, "good"), Span(self._zero, "dim"))
-        bar = self._cell * min(length, self._room - before)
-        return (Span(" " * before), Span(self._zero, "dim"), Span(bar, "warn"))
+            return (Span(" " * (before - length)), Span("━" * length, "good"), Span("│", "track"))
+        bar = "━" * min(length, self._room - before)
+        return (Span(" " * before), Span("│", "track"), Span(bar, "warn"))

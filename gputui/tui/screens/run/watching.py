@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.analysis.statistics import Interval
-from gputui.model.units import counted, format_change, format_seconds
+from gputui.model.units import axis_of_seconds, counted, format_seconds
 from gputui.services.runs.progress import CaseProgress, Happened, ProgressSnapshot, TimedCase
 from gputui.tui.screens.run.actions import KEYS
 from gputui.tui.screens.run.devices_pane import clock, device_charts, device_rows, host_lines
 from gputui.tui.screens.run.model import RunModel, WatchedRuns
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, line_width, right, side_by_side
-from gputui.tui.widgets.charts import BLOCKS, body_styles
+from gputui.tui.widgets.charts import BLOCKS, body_styles, level_of
 from gputui.tui.widgets.sections import gauge_spans, joined, section
 
-_TALL, _LOW, _WIDE, _VERY_WIDE = 34, 24, 100, 170
+_TALL, _LOW, _WIDE, _VERY_WIDE = 34, 24, 110, 170
 """From the first height on there is room for charts of several rows, above the second for the host; from the
 first width on for gauges in the table, from the second on for the devices beside it."""
 _EVENTS = 6
@@ -30,7 +30,7 @@ STATE_STYLES = {
     "profiling": "accent",
 }
 _STATE_WORDS = {"timing": "running", "warm": "running"}
-_STATE, _LAUNCHES, _RATE, _UNIT, _SPREAD, _PEAK = 9, 5, 5, 7, 12, 12
+_STATE, _LAUNCHES, _RATE, _UNIT, _SPREAD, _PEAK = 9, 5, 5, 7, 13, 12
 _GAUGE = 12
 _AXIS = 8
 """Cells of the ends of the axis of the chart of blocks."""
@@ -56,12 +56,13 @@ def watching(model: RunModel, width: int, height: int, now_ns: int, ends: str = 
         return [*lines, *_two_columns(model, progress, width, height - len(lines))]
     needed = 1 + len(_to_run(progress)) + (1 if _has_rest(progress) else 0)
     hosts = host_lines(progress, width)
+    # charts take what the cases leave
     if not is_tall:
-        strip, devices = _strip(progress, width, 2, has_axis=False), device_rows(progress, width)
-        below = [*strip, *devices, *(hosts if height > _LOW else [])]
         events = _EVENTS // 2
+        devices = [*device_rows(progress, width), *(hosts if height > _LOW else [])]
+        spare = height - len(lines) - needed - len(devices) - events - 3
+        below = [*_strip(progress, width, min(max(spare, 2), 5), has_axis=False), *devices]
     else:
-        # charts take what the cases leave
         events = _EVENTS
         spare = height - len(lines) - needed - len(hosts) - events - 7
         rows = min(max(spare // 2, 3), 6)
@@ -226,14 +227,13 @@ def _strip(progress: ProgressSnapshot, width: int, rows: int, *, has_axis: bool)
     most = f" of at most {strip.most_blocks}" if strip.aim and width >= _WIDE else ""
     title = (Span(clean(strip.name), "title"), Span(f"  {launch}{most}"))
     aim = (Span(f"enough: {strip.aim}", "dim"),) if strip.aim else ()
-    return [
-        section(title, width, aim),
-        _running(strip, width),
-        *_blocks(strip, width, rows, has_axis=has_axis),
-    ]
+    shown = _shown_blocks(strip, width - _AXIS - 3)
+    ends = axis_of_seconds(min(map(min, shown)), max(map(max, shown)))
+    chart = _blocks(strip, shown, ends, width, rows, has_axis=has_axis)
+    return [section(title, width, aim), _running(strip, width, begins_at_0=ends[0] == 0), *chart]
 
 
-def _running(strip: TimedCase, width: int) -> Line:
+def _running(strip: TimedCase, width: int, *, begins_at_0: bool) -> Line:
     """`  215k tok/s ±1.4 % in this launch        a step: 76.2 ms; its axis does not begin at 0`."""
     sure: Sequence[Span]
     if isinstance(strip.interval, Interval):
@@ -241,28 +241,38 @@ def _running(strip: TimedCase, width: int) -> Line:
     else:
         sure = (Span(f"  {strip.interval.reason}", "dim"),)
     here = (Span(f"  {strip.rate}", "title"), *sure)
-    note = f"step time, median {format_seconds(strip.centre_s)}; the axis does not begin at 0"
     room = width - line_width(here)
+    note = f"step time, median {format_seconds(strip.centre_s)}"
+    note += "" if begins_at_0 else "; its axis does not begin at 0"
     if len(note) + 2 > room:
-        note = f"{format_seconds(strip.centre_s)} a step, axis not from 0"
+        note = f"{format_seconds(strip.centre_s)} a step{'' if begins_at_0 else ', axis not from 0'}"
     return fitted((*here, Span(right(note, room) if len(note) + 2 <= room else "", "dim")), width)
 
 
-def _blocks(strip: TimedCase, width: int, rows: int, *, has_axis: bool) -> list[Line]:
-    """Step times as columns from the shortest to the longest, launches side by side, newest at the right."""
-    room = width - _AXIS - 3
-    launches = [*strip.earlier_step_s, strip.step_s]
-    first = len(launches) - 1
-    count = min(len(launches[-1]), room)
-    while first > 0 and count + 1 < room:
-        first -= 1
-        count += 1 + len(launches[first])
-    shown = [list(one) for one in launches[first:]]
-    shown[-1] = shown[-1][-room:]
-    if count > room and len(shown) > 1:
-        shown[0] = shown[0][count - room :]
-    seen = [step for one in shown for step in one]
-    low, high = min(seen), max(seen)
+def _shown_blocks(strip: TimedCase, room: int) -> list[tuple[float, ...]]:
+    """Step times by launch, the oldest first; columns stay where they are while a launch goes on."""
+    step_s = strip.step_s[_dropped(len(strip.step_s), room) :]
+    before = room - min(max(strip.most_blocks, len(step_s)), room) - 1
+    shown = [step_s]
+    for earlier in reversed(strip.earlier_step_s):
+        if before < 1:
+            break
+        shown.insert(0, earlier[-before:])
+        before -= len(shown[0]) + 1
+    return shown
+
+
+def _blocks(
+    strip: TimedCase,
+    shown: Sequence[Sequence[float]],
+    ends: tuple[float, float, str, str],
+    width: int,
+    rows: int,
+    *,
+    has_axis: bool,
+) -> list[Line]:
+    """Step times as columns, launches side by side, between the ends of an axis."""
+    low, high, low_text, high_text = ends
     drawn: list[list[str]] = [[] for _ in range(rows)]
     axis = ""
     for number, one in enumerate(shown):
@@ -271,17 +281,23 @@ def _blocks(strip: TimedCase, width: int, rows: int, *, has_axis: bool) -> list[
             for row in drawn:
                 row.append("┆")
         for step in one:
-            level = 1 + round((step - low) / (high - low) * (8 * rows - 2)) if high > low else 4 * rows
+            level = level_of(step - low, high - low, 8 * rows - 1)
             for place, row in enumerate(drawn):
                 row.append(BLOCKS[min(max(level - 8 * (rows - 1 - place), 0), 8)])
-        label = f"launch {first + number + 1}"
+        label = f"launch {strip.launch - len(shown) + number + 1}"
         axis += left(label if len(one) > len(label) else "", len(one))
-    ends = {0: format_change(high / strip.centre_s), rows - 1: format_change(low / strip.centre_s)}
+    labels = {0: high_text, rows - 1: low_text}
     lines = [
-        fitted((Span(f"{right(ends.get(place, ''), _AXIS)} ", "dim"), Span("".join(row), style)), width)
+        fitted((Span(f"{right(labels.get(place, ''), _AXIS)} ", "dim"), Span("".join(row), style)), width)
         for place, (row, style) in enumerate(zip(drawn, body_styles("compute", rows), strict=True))
     ]
     return [*lines, fitted((Span(" " * (_AXIS + 1)), Span(axis, "dim")), width)] if has_axis else lines
+
+
+def _dropped(count: int, room: int) -> int:
+    """How many of the oldest are left out: a quarter of the room at a time, so that columns seldom move."""
+    step = max(room // 4, 1)
+    return max(-(-(count - room) // step) * step, 0)
 
 
 # What happened

@@ -1,0 +1,248 @@
+"""What the page says of one pair of sides below its rows: why, times of blocks, telemetry, all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gputui.analysis.attribution import Attribution
+from gputui.analysis.statistics import median
+from gputui.model.result import CaseResult
+from gputui.model.telemetry import HOST
+from gputui.model.units import counted, format_percent, format_seconds, three_digits
+from gputui.services.compare.columns import COLUMNS
+from gputui.services.compare.headline import subject
+from gputui.services.compare.html_elements import bullets, folded, letter, part, safe, table
+from gputui.services.compare.pairing import Comparison, Row, Side
+from gputui.services.compare.row_text import no_difference_words
+from gputui.services.compare.svg import (
+    Line,
+    line_chart,
+    part_bar,
+    time_axis,
+    time_histogram,
+    value_axis,
+)
+from gputui.services.compare.tables import (
+    Naming,
+    TextTable,
+    column_table,
+    left_out,
+    metric_table,
+    remarks,
+    row_table,
+)
+from gputui.services.compare.why import Why, part_name, sentence, signed
+from gputui.services.compare.why_text import finding_lines, part_table, trust_line, unattributed
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.throughput import launches_of
+
+_PIECES = 300
+"""Of a run over time: more would not be seen."""
+_MOST_DEVICES = 2
+_OF_GPU = (
+    ("power_w", "power", "W"),
+    ("sm_clock_mhz", "SM clock", "MHz"),
+    ("temperature_c", "temperature", "°C"),
+)
+_OF_HOST = (
+    ("cpu_busy_pct", "CPU used (100 for each logical CPU)", "%"),
+    ("cpu_clock_mhz", "CPU clock", "MHz"),
+)
+
+
+def pair_details(
+    comparison: Comparison, whys: Sequence[Why], main: Row | None, ignore: str, evidence: Evidence
+) -> str:
+    """The main case in full, then everything else folded.
+
+    Raises GputuiError if the telemetry of a file can no longer be read.
+    """
+    naming = Naming(comparison, ignore)
+    by_row = {id(why.row): why for why in whys}
+    main_why = None if main is None else by_row.get(id(main))
+    boxes = [] if main is None else _boxes(main, main_why, f", {subject(main, comparison.rows)}")
+    first = "".join(f"<section>{box}</section>" for box in boxes)
+    others = "".join(
+        f"<section><h3>{safe(naming.name(row))}</h3>{body}</section>"
+        for row in comparison.rows
+        if row is not main and (body := "".join(_boxes(row, by_row.get(id(row)))))
+    )
+    differs = comparison.differs
+    words = ", ".join(what for what, _, _ in differs)
+    nothing = "" if differs or ignore else no_difference_words(comparison)
+    return "".join(
+        (
+            f'\n<div class="pair">{first}</div>' if first else "",
+            part("Over the run", _telemetry(comparison, evidence)),
+            "\n<section><h2>Details</h2>",
+            folded(f"Recorded differences: {words}", _differences(differs)) if differs else "",
+            f"<p>{safe(nothing[0].upper())}{safe(nothing[1:])}.</p>" if nothing else "",
+            folded(
+                "The other cases: times of blocks, and why",
+                f'<div class="pair">{others}</div>' if others else "",
+            ),
+            folded("All figures", _figures(comparison, whys, naming)),
+            folded("Cases that only one side has, or neither", bullets(left_out(comparison, naming))),
+            "</section>",
+        )
+    )
+
+
+def _boxes(row: Row, why: Why | None, name: str = "") -> list[str]:
+    """Why the sides differ, and how long the blocks took; with a name under a large heading."""
+    return [box for box in (_why(why, name), _times(row, name)) if box]
+
+
+def _why(why: Why | None, name: str) -> str:
+    if why is None:
+        return ""
+    findings = bullets(finding_lines(why))
+    found = why.attribution
+    if not isinstance(found, Attribution):
+        return f"{_heading('What holds a step back', name)}{findings}" if findings else ""
+    shown = found.shown()
+    bars = [(part_name(one), one.difference_ns) for one in shown]
+    rest_ns = found.difference_ns - sum(one.difference_ns for one in shown)
+    if rest_ns:
+        bars.append((counted(len(found.parts) - len(shown), "other"), rest_ns))
+    least, most = min(0, *(ns for _, ns in bars)), max(0, *(ns for _, ns in bars))
+    rows = "".join(
+        f'<span class="name">{safe(name)}</span>'
+        f'<span class="n">{signed(ns)}{_share(ns, found.difference_ns)}</span>{part_bar(ns, least, most)}'
+        for name, ns in bars
+    )
+    longer = "longer" if found.difference_ns > 0 else "less"
+    title = f"Why a step of b takes {format_seconds(abs(found.difference_ns) * 1e-9)} {longer}"
+    in_figures = (
+        f"<p>{safe(sentence(why.row, found))}.</p>{table(part_table(found, with_peak=True))}"
+        f'<p class="dim">{safe(trust_line(found))}</p>'
+    )
+    more = f"{findings}{folded('The step in figures', in_figures)}"
+    return f'{_heading(title, name)}<div class="parts">{rows}</div>{more}'
+
+
+def _share(ns: int, of_ns: int) -> str:
+    share = ns / of_ns if of_ns else 0.0
+    return f", {format_percent(share)}" if 0 < share <= 1 else ""
+
+
+def _times(row: Row, name: str) -> str:
+    """How long a step took in the blocks of each side, on one axis."""
+    sides: list[tuple[str, list[list[float]]]] = []
+    for side, cell in (("a", row.a), ("b", row.b)):
+        launches = () if cell.result is None else launches_of(cell.result)
+        steps = [[s_per_unit * row.case.units_per_step for s_per_unit in launch] for launch in launches]
+        if any(steps):
+            sides.append((side, steps))
+    axis = time_axis(seconds for _, steps in sides for launch in steps for seconds in launch)
+    if axis is None:
+        return ""
+    charts = ""
+    for side, steps in sides:
+        times = [seconds for launch in steps for seconds in launch]
+        words = (
+            f"{counted(len(times), 'block')} in {counted(len(steps), 'launch')},"
+            f" median {format_seconds(median(times))}"
+        )
+        chart = time_histogram(side, steps, axis, f"times of blocks of {side}")
+        charts += f'<p class="of">{letter(side)} {safe(words)}</p>{chart}'
+    middle = f"a step{', log axis' if axis.is_log else ''}"
+    ends = _ends(format_seconds(axis.low_s), middle, format_seconds(axis.high_s))
+    return f"{_heading(f'Times of blocks{name}', name)}{charts}{ends}"
+
+
+def _heading(title: str, name: str) -> str:
+    return f"<h2>{safe(title)}</h2>" if name else f"<h4>{safe(title)}</h4>"
+
+
+def _ends(left: str, middle: str, right: str) -> str:
+    words = "".join(f"<span>{safe(text)}</span>" for text in (left, middle, right))
+    return f'<p class="ends">{words}</p>'
+
+
+def _telemetry(comparison: Comparison, evidence: Evidence) -> str:
+    """Telemetry of the newest run of each side: the GPUs that were measured, otherwise the host."""
+    is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
+    sides = (("a", comparison.a), ("b", comparison.b))[: 1 if is_one_run else 2]
+    lines: dict[str, list[Line]] = {}
+    for side_letter, side in sides:
+        for key, line in _lines(side_letter, side, evidence):
+            lines.setdefault(key, []).append(line)
+    charts = [
+        _over_time(title, unit, lines[key], is_one_run)
+        for key, title, unit in (*_OF_GPU, *_OF_HOST)
+        if key in lines
+    ]
+    if not charts:
+        return ""
+    how = (
+        "one run holds both sides"
+        if is_one_run
+        else "from the beginning of each side's newest run; b in dashes"
+    )
+    return f'<p class="dim">Medians; {how}.</p><div class="charts">{"".join(charts)}</div>'
+
+
+def _lines(side_letter: str, side: Side, evidence: Evidence) -> Iterable[tuple[str, Line]]:
+    devices = _devices(side)
+    series = evidence.series(side.run.run_id, _PIECES)
+    first_us = min((one.first_us for one in series), default=0)
+    for one in series:
+        if one.device_index not in devices:
+            continue
+        seconds = [(t_us - first_us) * 1e-6 for t_us in one.t_us]
+        name = "host" if one.device_index == HOST else f"GPU {one.device_index}"
+        for key, _, _ in _OF_HOST if one.device_index == HOST else _OF_GPU:
+            line = Line(side_letter, name, seconds, one.columns.get(key, ()))
+            if line.known:
+                yield key, line
+
+
+def _over_time(title: str, unit: str, lines: Sequence[Line], is_one_run: bool) -> str:
+    is_alone = len({(line.side, line.label) for line in lines}) == len({line.side for line in lines})
+    values = ", ".join(
+        ("" if is_one_run else f"{letter(line.side)} ")
+        + ("" if is_alone else f"{safe(line.label)} ")
+        + safe(_amount(median(line.known)))
+        for line in lines
+    )
+    longest_s = max((s for line in lines for s in line.seconds), default=0.0)
+    low, high = value_axis(lines)
+    ends = _ends("0 s", f"{_amount(low)} to {_amount(high)} {unit}", format_seconds(longest_s))
+    chart = line_chart(f"{title} over time", lines, longest_s)
+    return f'<div><p class="of">{safe(title)} {values} {safe(unit)}</p>{chart}{ends}</div>'
+
+
+def _devices(side: Side) -> Sequence[int]:
+    """The first GPUs that measured anything in the newest run of a side, otherwise the host."""
+    results: list[CaseResult] = [
+        case.result
+        for case in side.cases
+        if case.run.run_id == side.run.run_id and case.result.outcome == "ok"
+    ]
+    used = sorted({result.device_index for result in results if result.device_index is not None})
+    return used[:_MOST_DEVICES] or [HOST]
+
+
+def _amount(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)
+
+
+def _differences(differs: Sequence[tuple[str, str, str]]) -> str:
+    """A machine's id says nothing to a reader but that it is another one."""
+    rows = tuple((what, *(("", "") if what == "machine" else (a, b))) for what, a, b in differs)
+    return table(TextTable(("", "a", "b"), rows, ()))
+
+
+def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:
+    rows = table(row_table(comparison, naming))
+    return "".join(
+        (
+            rows,
+            bullets((f"[{number}] {note}" for number, note in enumerate(naming.notes, 1)), "notes"),
+            bullets(remarks(comparison, naming)),
+            bullets(unattributed(whys, naming)),
+            *(table(column_table(column, comparison, naming)) for column in COLUMNS if column.table_heading),
+            table(metric_table(comparison, naming)),
+        )
+    )

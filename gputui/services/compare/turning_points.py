@@ -1,0 +1,71 @@
+"""What would turn the answer of a comparison round: another price, or another kind of work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.cost import Cost
+from gputui.model.absent import Missing
+from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
+from gputui.services.compare.headline import change_phrase, main_row, subject
+from gputui.services.compare.pairing import Row
+
+_MOST_CASES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TurningPoint:
+    """A condition, and what holds then."""
+
+    condition: str
+    """`b at $2.25/h or more`."""
+    answer: str
+    """`a is the cheaper one per token`."""
+
+
+def turning_points(rows: Sequence[Row]) -> list[TurningPoint]:
+    """From the price at which costs are even, and from the cases that are decided the other way.
+
+    They are of the main case; none where it is undecided.
+    """
+    main = main_row(rows)
+    if main is None or not main.rate.differs:
+        return []
+    return [*_price(main), *_cases(main, rows)]
+
+
+def _price(main: Row) -> Iterable[TurningPoint]:
+    """The hourly price of b at which a unit of work costs the same on both."""
+    noun = RATES[main.case.unit].noun
+    a, b = main.a.run, main.b.run
+    if a is None or b is None or a.run_id == b.run_id or main.rate.ratio is None:
+        return
+    ratio = main.rate.ratio[0]
+    priced = isinstance(main.a.cost, Cost) and isinstance(main.b.cost, Cost)
+    if not priced or main.cost.ratio is None or isinstance(b.price, Missing):
+        share = f"{format_percent(ratio)} of" if ratio < 3 else f"{three_digits(ratio)} times"
+        yield TurningPoint(f"b below {share} a's price", f"b is the cheaper one per {noun}")
+        return
+    even = b.price.usd_per_hour / main.cost.ratio[0]
+    rounded = format_hourly(float(f"{even:.3g}"))
+    if main.cost.word == "cheaper":
+        yield TurningPoint(f"b at {rounded} or more", f"a is the cheaper one per {noun}")
+    elif main.cost.word == "dearer":
+        yield TurningPoint(f"b at {rounded} or less", f"b is the cheaper one per {noun}")
+
+
+def _cases(main: Row, rows: Sequence[Row]) -> Iterable[TurningPoint]:
+    """Cases decided the other way, by cost where costs are known."""
+    by_cost = main.cost.differs
+    mine = (main.cost if by_cost else main.rate).verdict.word
+    against = [
+        row
+        for row in rows
+        if row is not main and (j := row.cost if by_cost else row.rate).differs and j.verdict.word != mine
+    ]
+    better = "b" if mine == "slower" else "a"
+    for row in against[:_MOST_CASES]:
+        yield TurningPoint(subject(row, rows), f"b is {change_phrase(row)}: take {better}")
+    if len(against) > _MOST_CASES:
+        yield TurningPoint(counted(len(against) - _MOST_CASES, "more case"), f"take {better}")

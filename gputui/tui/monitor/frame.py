@@ -1,0 +1,234 @@
+"""What a frame of the Monitor is drawn from, and what all its parts need: charts, words, amounts of money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.health import NEAR_C, GpuFinding
+from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.units import counted, format_usd, with_prefix
+from gputui.tui.monitor.accounts import Account, Ledger
+from gputui.tui.monitor.metrics import PaneMetric, Units, number, word
+from gputui.tui.terminal.lines import Span
+from gputui.tui.widgets.cells import clean
+from gputui.tui.widgets.charts import Chart, round_ceiling
+from gputui.tui.widgets.history import SECOND_NS, History
+from gputui.tui.widgets.load import FULL_FROM, Load, SteadyLoads
+
+_LATER_NS = 617_000_000
+"""Each GPU's charts move this much later than those of the one before: all at once would fill a link."""
+
+
+class ChartPool:
+    """Charts by position and size; those that the last frame did not use are dropped."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[object, ...], Chart] = {}
+        self._now: dict[tuple[object, ...], Chart] = {}
+
+    def chart(self, key: tuple[int, str], width: int, rows: int, span_ns: int) -> Chart:
+        """The chart of a metric of a device in this size."""
+        full = (*key, width, rows, span_ns)
+        kept = self._now.get(full) or self._last.get(full)
+        if kept is None:
+            kept = Chart(width, rows, span_ns, key[0] % 16 * _LATER_NS)
+        self._now[full] = kept
+        return kept
+
+    def turn(self) -> None:
+        """Call it after each frame."""
+        self._last, self._now = self._now, {}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One instant of the box, and how to show it."""
+
+    sample: LiveSample
+    now_ns: int
+    span_ns: int
+    """How far charts reach back."""
+    units: Units
+    metrics: tuple[PaneMetric, ...]
+    """Of GPUs, most important first."""
+    history: History
+    ledger: Ledger
+    charts: ChartPool
+    loads: SteadyLoads
+    stale_after_s: float
+    """Readings older than this are marked as stale."""
+    gpus: tuple[DeviceSample, ...]
+    """Without MIG instances."""
+    instances: Mapping[int, Sequence[DeviceSample]]
+    """MIG instances by GPU; empty for a whole one."""
+    findings: Mapping[int, Sequence[GpuFinding]]
+    """By device, worst first."""
+    selected: int | None
+    """A GPU."""
+
+    def chart(self, device: int, metric: PaneMetric, high: float, width: int, rows: int) -> tuple[str, ...]:
+        """The history of a metric, top row first."""
+        series = self.history.series(device, metric.id)
+        return self.charts.chart((device, metric.id), width, rows, self.span_ns).draw(
+            series, self.now_ns, high
+        )
+
+    def ceiling(self, device: DeviceSample, metric: PaneMetric) -> float:
+        """The top of a metric's chart: its limit, or a round number above all that is in sight."""
+        high = metric.high(device.values)
+        if high is not None and high > 0:
+            return high
+        series = self.history.series(device.device, metric.id)
+        seen = series and series.over(self.now_ns - self.span_ns, self.now_ns + 1, self.span_ns)
+        return round_ceiling(seen.greatest) if seen else 1.0
+
+    def load_of_busy(self, device: DeviceSample, busy_pct: float | None) -> Load:
+        """Idle or working; a GPU that cannot be read is shown as idle."""
+        if busy_pct is None or device.problem is not None:
+            return Load.IDLE
+        return self.loads.at((device.device, "busy"), busy_pct, self.now_ns)
+
+    def load_of_memory(self, device: DeviceSample) -> Load:
+        """Near its limit from 90 % on."""
+        used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
+        if used is None or not total or device.problem is not None:
+            return Load.IDLE
+        share_pct = 100 * used / total
+        return self.loads.at((device.device, "memory"), share_pct, self.now_ns, limit_from=FULL_FROM)
+
+    def load_of_power(self, device: DeviceSample) -> Load:
+        """Near its limit while the driver says that the power limit holds the clocks down."""
+        if device.problem is not None:
+            return Load.IDLE
+        is_held = any(
+            finding.brief.startswith("POWER-CAPPED") for finding in self.findings.get(device.device, ())
+        )
+        share = 90.0 if is_held else 89.0
+        held = self.loads.at((device.device, "power"), share, self.now_ns, limit_from=90.0)
+        if held is Load.NEAR_LIMIT:
+            return held
+        return self.load_of_busy(device, number(device.values, "sm_busy_pct"))
+
+    def load_of_temperature(self, device: DeviceSample) -> Load:
+        """Near its limit within 5 degrees of where the GPU slows itself."""
+        celsius = number(device.values, "temperature_c")
+        limit = number(device.values, "temperature_limit_c")
+        if celsius is None or limit is None or device.problem is not None:
+            return Load.WORKING
+        if celsius >= limit:
+            return Load.FAILED
+        key = (device.device, "temperature")
+        return self.loads.at(key, celsius, self.now_ns, idle_below=-100.0, limit_from=limit - NEAR_C)
+
+
+FIGURE_STYLES: tuple[str, ...] = ("dim", "", "warn", "alarm")
+"""Of figures by Load: only gauges and charts have the hue of their family."""
+
+
+def findings_spans(findings: Sequence[GpuFinding], room: int, *, brief: bool = False) -> list[Span]:
+    """The names of findings that fit, worst first, and how many do not."""
+    spans: list[Span] = []
+    for place, finding in enumerate(findings):
+        text = clean(finding.brief if brief else finding.word)
+        rest = f" +{len(findings) - place - 1}" if place + 1 < len(findings) else ""
+        taken = sum(len(span.text) for span in spans)
+        if spans and taken + 2 + len(text) + len(rest) > room:
+            spans.append(Span(f" +{len(findings) - place}", finding.severity))
+            break
+        spans += [Span("  " if spans else ""), Span(text, finding.severity)]
+    return spans
+
+
+def short_name(device: DeviceSample) -> str:
+    """Without the vendor: the part that distinguishes GPUs."""
+    name = clean(word(device.values, "name")[:256]).strip()
+    return name.removeprefix("NVIDIA ").removeprefix("AMD ").removesuffix(" (demo)") or "GPU without a name"
+
+
+def device_title(device: DeviceSample) -> str:
+    """`0 H200 SXM`, `0:1 1g.10gb`."""
+    if device.mig_index is not None:
+        return f"{device.label} {profile_text(device)}"
+    return f"{device.label} {short_name(device)}"
+
+
+def profile_text(device: DeviceSample) -> str:
+    """`1g.10gb`; the driver's name of an instance if its profile is unknown."""
+    return clean(device.mig_profile or word(device.values, "name")[:256]).strip() or "instance"
+
+
+def slices_of(frame: Frame, device: DeviceSample) -> str:
+    """`5 slices` for a GPU divided by MIG, else `whole`."""
+    count = len(frame.instances[device.device])
+    if count:
+        return counted(count, "slice")
+    return "no slices" if device.values.get("mig_mode") == 1 else "whole"
+
+
+def is_idle(frame: Frame, device: DeviceSample) -> bool:
+    """Whether hardly anything runs on it, by what the driver reports of it or of its MIG instances."""
+    of_device = ("gpm_sm_active_pct", "sm_busy_pct")
+    parts = frame.instances.get(device.device) or (device,)
+    shares = [next((n for key in of_device if (n := number(p.values, key)) is not None), None) for p in parts]
+    return all(
+        share is not None and frame.load_of_busy(part, share) is Load.IDLE
+        for part, share in zip(parts, shares, strict=True)
+    )
+
+
+def idle_text(frame: Frame, device: DeviceSample) -> str:
+    """`idle 4 min`; whole minutes, so that it seldom changes."""
+    minutes = frame.ledger.account(device.device).idle_since_ns(frame.now_ns) // (60 * SECOND_NS)
+    return f"idle {minutes} min" if minutes < 100 else f"idle {minutes // 60} h"
+
+
+def account_text(frame: Frame, accounts: Sequence[Account], gpus_of_box: int) -> str:
+    """The account of one GPU: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`.
+
+    Of several: `all GPUs 35 min · 9.10 MJ · $21.40, idle 41 min of GPU time = $3.14`.
+    """
+    ledger = frame.ledger
+    are_several = len(accounts) > 1
+    parts = [("all GPUs " if are_several else "since start ") + _elapsed(ledger.elapsed_ns)]
+    if any(account.has_energy for account in accounts):
+        digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
+        about = "about " if any(account.energy_is_estimate for account in accounts) else ""
+        parts.append(f"{about}{digits} {prefix}J")
+    share = len(accounts) / max(gpus_of_box, 1)
+    cost = ledger.cost_usd(ledger.elapsed_ns, share)
+    idle_ns = sum(account.idle_ns for account in accounts)
+    idle = f"idle {_elapsed(idle_ns)}" if idle_ns else ""
+    if are_several and idle:
+        idle += " of GPU time"
+    if cost is None:
+        return " · ".join([*parts, *([idle] if idle else [])])
+    idle_cost = ledger.cost_usd(idle_ns, 1 / max(gpus_of_box, 1))
+    if idle and idle_cost is not None:
+        idle = f"{',' if are_several else ', of it'} {idle} = {_usd(idle_cost)}"
+    return " · ".join([*parts, _usd(cost) + idle])
+
+
+def used_in_short(frame: Frame, accounts: Sequence[Account]) -> str:
+    """The account of all GPUs, abbreviated: `used $2.68, idle $0.31`, or `used 1.30 MJ` without a price."""
+    cost = frame.ledger.cost_usd(frame.ledger.elapsed_ns)
+    if cost is not None:
+        idle_ns = sum(account.idle_ns for account in accounts)
+        idle = frame.ledger.cost_usd(idle_ns, 1 / len(accounts))
+        return f"used {_usd(cost)}" + (f", idle {_usd(idle)}" if idle_ns and idle is not None else "")
+    if not any(account.has_energy for account in accounts):
+        return ""
+    digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
+    return f"used {digits} {prefix}J"
+
+
+def _usd(amount: float) -> str:
+    return f"${amount:.2f}" if amount < 0.0995 else format_usd(amount)
+
+
+def _elapsed(nanoseconds: float) -> str:
+    """Whole minutes, so that it seldom changes."""
+    minutes = int(nanoseconds // 60_000_000_000)
+    if minutes < 1:
+        return "<1 min"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,135 @@
+"""A GPU as a card: its health, two charts, its memory, its links."""
+
+from __future__ import annotations
+
+from gputui.analysis.health import is_lost
+from gputui.model.live import DeviceSample
+from gputui.model.units import format_usd
+from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
+from gputui.tui.monitor.metric_chart import figure_style, fitting_note
+from gputui.tui.monitor.metrics import (
+    METRICS,
+    PaneMetric,
+    degrees,
+    gigahertz,
+    memory_scale,
+    number,
+    rate,
+    three_digits_of,
+)
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of
+from gputui.tui.widgets.charts import body_styles, gauge
+from gputui.tui.widgets.wrapping import wrapped
+
+_LABEL = 7
+
+
+def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> list[Line]:
+    """Exactly `height` lines, at least eight."""
+    lines = [_heading(frame, device, width)]
+    charted = [metric for metric in frame.metrics if metric.id != "memory"][:2] or [METRICS[0]]
+    if device.problem is not None:
+        return filled([*lines, *_unread(frame, device, charted[0], width, height - 1)], width, height)
+    rows = height - 3 - len(charted)
+    for place, metric in enumerate(charted):
+        share = rows // len(charted) + (place < rows % len(charted))
+        lines.append(_title(frame, device, metric, width))
+        ceiling = frame.ceiling(device, metric)
+        drawn = frame.chart(device.device, metric, ceiling, width, share)
+        lines += [
+            (Span(row, style),) for row, style in zip(drawn, body_styles(metric.family, share), strict=True)
+        ]
+    return filled([*lines, _memory(frame, device, width), _links(device, width)], width, height)
+
+
+def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
+    """`─ 0 ─ POWER-CAPPED at 600 W ───────── 66 °C ─`."""
+    is_selected = device.device == frame.selected
+    findings = frame.findings[device.device]
+    name = Span(("▸" if is_selected else "") + device.label, "accent" if is_selected else "title")
+    end: list[Span] = []
+    if device.problem is None:
+        text = degrees(number(device.values, "temperature_c"), frame.units)
+        load = frame.load_of_temperature(device)
+        end = [Span(f" {text} ", FIGURE_STYLES[load] if load else "dim"), Span("─", "track")]
+    state: list[Span] = []
+    room = width - line_width((name, *end)) - 7
+    if findings:
+        state = [*findings_spans(findings, room, brief=True)]
+    elif is_idle(frame, device):
+        state = [Span(idle_text(frame, device), "dim")]
+    begin = [Span("─ ", "track"), name, Span(" ─ " if state else " ", "track"), *state]
+    rule = max(width - line_width((*begin, *end)) - (2 if state else 0), 0)
+    return fitted(
+        (*begin, Span((" " if state else "") + "─" * rule + ("─" if state else ""), "track"), *end), width
+    )
+
+
+def _title(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int) -> Line:
+    shown = metric.show(device.values, frame.units)
+    note = clean(shown.note)
+    if metric.id == "power":
+        clock, top = number(device.values, "sm_clock_mhz"), number(device.values, "sm_clock_max_mhz")
+        if clock is not None:
+            note = gigahertz(clock) + (f" of {gigahertz(top)}" if top is not None else "")
+        limit = number(device.values, "power_limit_w")
+        text = shown.text + (f" of {limit:.0f}" if limit is not None else "")
+    else:
+        text = shown.text
+    spans = [
+        Span(f"{metric.label:<{_LABEL}}", "dim"),
+        Span(text, figure_style(frame, device, metric)),
+    ]
+    note = fitting_note(note, width - line_width(tuple(spans)) - 2)
+    blank = width - line_width(tuple(spans)) - width_of(note)
+    return fitted((*spans, Span(" " * blank), Span(note, "dim")), width)
+
+
+def _memory(frame: Frame, device: DeviceSample, width: int) -> Line:
+    used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
+    scale, load = memory_scale(frame.units), frame.load_of_memory(device)
+    figure = f"{three_digits_of(None if used is None else used / scale):>4}"
+    end = f" of {three_digits_of(total / scale)} {frame.units.memory}" if total else f" {frame.units.memory}"
+    filled_part, rest = gauge(used, total or 0.0, max(width - _LABEL - 5 - len(end), 0))
+    return fitted(
+        (
+            Span(f"{'memory':<{_LABEL}}", "dim"),
+            Span(figure + " ", FIGURE_STYLES[load]),
+            Span(filled_part, load.style("memory")),
+            Span(rest, "track"),
+            Span(end, "dim"),
+        ),
+        width,
+    )
+
+
+def _links(device: DeviceSample, width: int) -> Line:
+    values = device.values
+    generation, lanes = number(values, "pcie_generation"), number(values, "pcie_width")
+    widest, received = number(values, "pcie_width_max"), number(values, "pcie_rx_bytes_per_s")
+    is_narrow = bool(lanes and widest and lanes < widest)
+    text = "PCIe" + (f" gen{generation:.0f}" if generation else "") + (f" x{lanes:.0f}" if lanes else "")
+    text += f"  in {rate(received)}" if received is not None else ""
+    both = [n for key in ("nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s") if (n := number(values, key))]
+    end = f"NVLink {rate(sum(both))}" if both else ""
+    blank = width - width_of(text) - width_of(end)
+    if blank < 2:
+        end, blank = "", max(width - width_of(text), 0)
+    return fitted((Span(text, "warn" if is_narrow else "dim"), Span(" " * blank), Span(end, "dim")), width)
+
+
+def _unread(frame: Frame, device: DeviceSample, metric: PaneMetric, width: int, height: int) -> list[Line]:
+    """Why there is nothing, what it costs, and what the GPU did before."""
+    assert device.problem is not None
+    lines = [fitted((Span(row),), width) for row in wrapped(clean(device.problem.reason), width, 3)]
+    price = frame.ledger.usd_per_hour
+    if price is not None and is_lost(device.problem):
+        amount = format_usd(price / len(frame.gpus))
+        lines.append(fitted((Span(f"{amount}/h while it is lost", "warn"),), width))
+    rows = min(height - len(lines) - 1, 3)
+    if rows > 0 and frame.history.series(device.device, metric.id) is not None:
+        drawn = frame.chart(device.device, metric, frame.ceiling(device, metric), width, rows)
+        lines += [(Span(row, "dim"),) for row in drawn]
+        lines.append(fitted((Span(f"{metric.label} until then", "dim"),), width))
+    return lines

@@ -1,0 +1,144 @@
+"""The second line: the whole box in one sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gputui.analysis.health import is_lost
+from gputui.model.live import DeviceSample
+from gputui.model.units import counted, format_usd
+from gputui.tui.monitor.frame import Frame, findings_spans, idle_text, is_idle, short_name
+from gputui.tui.monitor.metrics import memory_scale, number, percent, three_digits_of
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import fitted, line_width
+from gputui.tui.widgets.load import Load
+
+_LEVELS = 7
+"""Of how much the line holds."""
+_ROOMY_FROM = 150
+"""From this width on, GPUs that are held back are counted by the reason."""
+
+
+def summary_line(frame: Frame, width: int) -> Line:
+    """`8x H200   6 busy  1 idle  1 LOST   3.4 of 4.8 kW   655 of 983 GiB   $28.00/h  $7.00 unused`."""
+    if not frame.gpus:
+        return fitted((Span("no GPU", "warn"), Span("  host only", "dim")), width)
+    line: Line = ()
+    for level in range(_LEVELS):
+        parts = [part for part in _parts(frame, width, level) if part]
+        gap = Span("   " if level == 0 else "  ")
+        line = tuple(span for place, part in enumerate(parts) for span in (*((gap,) if place else ()), *part))
+        if line_width(line) <= width:
+            break
+    return fitted(line, width)
+
+
+def _parts(frame: Frame, width: int, level: int) -> Iterator[list[Span]]:
+    """What the line holds; a higher level holds less."""
+    yield [Span(_names(frame.gpus), "title")]
+    if len(frame.gpus) == 1:
+        yield from _of_one(frame, frame.gpus[0], width)
+    else:
+        yield _states(frame, width, has_troubled=level < 3)
+    yield _power(frame, is_short=level >= 5)
+    if len(frame.gpus) > 1 and level < 6:
+        yield _memory(frame, is_short=level >= 4)
+    yield _money(frame, level)
+
+
+def _names(gpus: Sequence[DeviceSample]) -> str:
+    """`8x H200`; of several kinds each with its number."""
+    names = Counter(short_name(gpu) for gpu in gpus)
+    return ", ".join(f"{count}x {name}" for name, count in names.items())
+
+
+def _of_one(frame: Frame, gpu: DeviceSample, width: int) -> Iterator[list[Span]]:
+    findings = frame.findings[gpu.device]
+    if gpu.problem is None:
+        busy = number(gpu.values, "sm_busy_pct")
+        load = frame.load_of_busy(gpu, busy)
+        text = idle_text(frame, gpu) if load is Load.IDLE and busy is not None else f"busy {percent(busy)}"
+        if frame.instances[gpu.device]:
+            text = f"in {counted(len(frame.instances[gpu.device]), 'slice')}"
+        yield [Span(text, "compute" if load else "dim")]
+    if findings:
+        yield findings_spans(findings, width // 2, brief=width < 100)
+    elif gpu.problem is None:
+        yield [Span("healthy", "good")]
+
+
+def _states(frame: Frame, width: int, *, has_troubled: bool) -> list[Span]:
+    lost = [gpu for gpu in frame.gpus if gpu.problem is not None]
+    idle = [gpu for gpu in frame.gpus if gpu.problem is None and is_idle(frame, gpu)]
+    busy = len(frame.gpus) - len(lost) - len(idle)
+    gone = sum(gpu.problem is not None and is_lost(gpu.problem) for gpu in lost)
+    spans = [Span(f"{busy} busy", "compute" if busy else "dim")]
+    spans += [Span("  "), Span(f"{len(idle)} idle", "dim")] if idle else []
+    slices = sum(map(len, frame.instances.values()))
+    spans += [Span("  "), Span(counted(slices, "slice"), "dim")] if slices else []
+    spans += [Span("  "), Span(f"{gone} LOST", "alarm")] if gone else []
+    spans += [Span("  "), Span(f"{len(lost) - gone} SILENT", "alarm")] if len(lost) > gone else []
+    troubled = [
+        frame.findings[gpu.device] for gpu in frame.gpus if gpu.problem is None and frame.findings[gpu.device]
+    ]
+    if not troubled or not has_troubled:
+        return spans
+    if width >= _ROOMY_FROM:
+        kinds = Counter((_kind(findings[0].brief), findings[0].severity) for findings in troubled)
+        for (kind, style), count in kinds.items():
+            spans += [Span("  "), Span(f"{count} {kind}", style)]
+        return spans
+    worst = "alarm" if any(f[0].severity == "alarm" for f in troubled) else "warn"
+    return [*spans, Span("  "), Span(f"{len(troubled)} to check", worst)]
+
+
+def _kind(brief: str) -> str:
+    """`POWER-CAPPED at 600 W` as `power-capped`."""
+    if brief.startswith("PCIe"):
+        return "on a slow link"
+    word = brief.removeprefix("was ").split(" ")[0]
+    return ("was " if brief.startswith("was ") else "") + (word if word == "ECC" else word.lower())
+
+
+def _power(frame: Frame, *, is_short: bool) -> list[Span]:
+    live = [gpu for gpu in frame.gpus if gpu.problem is None]
+    drawn = [n for gpu in live if (n := number(gpu.values, "power_w")) is not None]
+    limits = [n for gpu in live if (n := number(gpu.values, "power_limit_w")) is not None]
+    if not drawn:
+        return []
+    scale, unit = (1000, "kW") if sum(limits or drawn) >= 1000 else (1, "W")
+    figure = Span(f"{sum(drawn) / scale:.1f}" if scale > 1 else f"{sum(drawn):.0f}", "title")
+    if is_short or len(limits) < len(drawn):
+        return [figure, Span(f" {unit}", "dim")]
+    whole = sum(limits) / scale
+    return [figure, Span(f" of {whole:.1f} {unit}" if scale > 1 else f" of {whole:.0f} {unit}", "dim")]
+
+
+def _memory(frame: Frame, *, is_short: bool) -> list[Span]:
+    live = [gpu for gpu in frame.gpus if gpu.problem is None]
+    used = [n for gpu in live if (n := number(gpu.values, "memory_used_bytes")) is not None]
+    total = [n for gpu in live if (n := number(gpu.values, "memory_total_bytes")) is not None]
+    if not used or len(used) != len(total):
+        return []
+    scale = memory_scale(frame.units)
+    figure = Span(three_digits_of(sum(used) / scale), "title")
+    whole = "" if is_short else f" of {three_digits_of(sum(total) / scale)}"
+    return [figure, Span(f"{whole} {frame.units.memory}", "dim")]
+
+
+def _money(frame: Frame, level: int) -> list[Span]:
+    """What the box costs, and what of it is paid for GPUs that do nothing."""
+    price = frame.ledger.usd_per_hour
+    if price is None:
+        return []
+    unused = sum(gpu.problem is not None or is_idle(frame, gpu) for gpu in frame.gpus)
+    spans = [Span(f"{_dollars(price, level)}/h", "title")]
+    if unused:
+        amount = _dollars(price * unused / len(frame.gpus), level)
+        spans += [Span("  "), Span(f"{amount} unused" if level else f"{amount}/h of it unused", "warn")]
+    return spans
+
+
+def _dollars(amount: float, level: int) -> str:
+    return f"${amount:.0f}" if level >= 2 and amount >= 1.5 else format_usd(amount)

@@ -1,0 +1,85 @@
+"""Who uses the box, and what of its price each user's processes take up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gputui.model.absent import Missing
+from gputui.model.devices import mig_place
+from gputui.model.live import ProcessSample
+from gputui.model.units import format_usd
+from gputui.tui.monitor.frame import Frame
+from gputui.tui.monitor.metrics import memory_scale, three_digits_of
+from gputui.tui.monitor.process_columns import user_text
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import filled, fitted, left, right
+
+WIDTH = 46
+FROM = 170
+"""From this width on, users stand beside the processes."""
+
+
+@dataclass(slots=True)
+class _User:
+    processes: int = 0
+    gpus: set[int] = field(default_factory=set)
+    memory_bytes: float = 0.0
+    share: float = 0.0
+    """Of the box: a GPU is split by the memory that processes hold on it, evenly where that is unknown."""
+
+
+def users_lines(frame: Frame, height: int) -> list[Line]:
+    """A row for each user, most expensive first, and one for GPUs without any; exactly `height` lines."""
+    processes = frame.sample.processes
+    users, used = _users(() if isinstance(processes, Missing) else processes, len(frame.gpus))
+    price = frame.ledger.usd_per_hour
+    heading = left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", 8) + right(frame.units.memory, 7)
+    lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), WIDTH)]
+    ordered = sorted(users.items(), key=lambda pair: (-pair[1].share, pair[0]))
+    for name, user in ordered:
+        amount = three_digits_of(user.memory_bytes / memory_scale(frame.units))
+        text = left(name, 12) + right(str(user.processes), 6) + "  " + left(_ranges(user.gpus), 8)
+        text += right(amount, 7) + (right(_cost(price, user.share), 11) if price else "")
+        lines.append(fitted((Span(text),), WIDTH))
+    free = {gpu.device for gpu in frame.gpus} - used
+    if free:
+        text = left("nobody", 12) + right("0", 6) + "  " + left(_ranges(free), 8) + right("", 7)
+        text += right(_cost(price, len(free) / len(frame.gpus)), 11) if price else ""
+        lines.append(fitted((Span(text, "warn"),), WIDTH))
+    return filled(lines, WIDTH, height)
+
+
+def _users(processes: tuple[ProcessSample, ...], gpus: int) -> tuple[dict[str, _User], set[int]]:
+    users: dict[str, _User] = {}
+    held: dict[int, list[tuple[str, float | None]]] = {}
+    for process in processes:
+        user = users.setdefault(user_text(process), _User())
+        user.processes += 1
+        for use in process.uses:
+            place = mig_place(use.device)
+            gpu = use.device if place is None else place[0]
+            amount = None if isinstance(use.memory_bytes, Missing) else float(use.memory_bytes)
+            user.gpus.add(gpu)
+            user.memory_bytes += amount or 0.0
+            held.setdefault(gpu, []).append((user_text(process), amount))
+    for parts in held.values():
+        total = sum(amount or 0.0 for _, amount in parts)
+        is_known = total > 0 and all(amount is not None for _, amount in parts)
+        for name, amount in parts:
+            users[name].share += ((amount or 0.0) / total if is_known else 1 / len(parts)) / max(gpus, 1)
+    return users, set(held)
+
+
+def _cost(price: float | None, share: float) -> str:
+    return "" if price is None else f"{format_usd(price * share)}/h"
+
+
+def _ranges(numbers: set[int]) -> str:
+    """`0-4 6`."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number, number])
+    return " ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in parts)

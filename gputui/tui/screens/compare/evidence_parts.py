@@ -1,0 +1,288 @@
+"""What the verdict of one row rests on, in parts that the pane and the page of a row are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.attribution import Attribution
+from gputui.analysis.judgement import Judgement
+from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.units import (
+    counted,
+    format_change,
+    format_percent,
+    format_seconds,
+)
+from gputui.services.compare.columns import ENERGY, PEAK, ComparisonColumn
+from gputui.services.compare.pairing import Cell, Row
+from gputui.services.compare.row_text import (
+    boxes_text,
+    costs_text,
+    judgement_text,
+    rate_text,
+    rates_text,
+    time_text,
+)
+from gputui.services.compare.why import Why, part_name, signed
+from gputui.services.compare.why_text import time_text as nanoseconds_text
+from gputui.services.results.throughput import launches_of
+from gputui.tui.screens.compare.rows_table import style_of
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
+from gputui.tui.widgets.charts import area, gauge
+from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import section
+
+FAMILIES_OF_SIDES = ("compute", "power")
+"""Of the charts of the baseline and of the other side."""
+_LABEL = 3
+_WIDEST_BAR = 40
+_LEAST_BAR = 6
+_GAP = 2
+_SHARE = 7
+"""Cells of a share of a difference."""
+
+
+def title_line(row: Row, name: str, width: int, hint: str = "") -> Line:
+    """`── gpt_train base amp  36 % slower (34 to 38) ────── enter: all of it ──`."""
+    title = (Span(f"{name}  ", "title"), Span(judgement_text(row.rate), style_of(row.rate)))
+    return section(title, width, (Span(hint, "dim"),) if hint else ())
+
+
+def heading_line(text: str, width: int, note: str = "") -> Line:
+    """A heading in a rule."""
+    return section((Span(text, "title"),), width, (Span(note, "dim"),) if note else ())
+
+
+def value_lines(row: Row, width: int) -> list[Line]:
+    """Rate, certainty, cost, and what else is known, a line each: what matters most first."""
+    a, b = rates_text(row)
+    times = [time_text(cell) for cell in (row.a, row.b)]
+    is_timed = all(isinstance(cell.speed, SpeedEstimate) for cell in (row.a, row.b))
+    step = f", {times[0]} vs {times[1]} a step" if is_timed and not row.case.is_whole else ""
+    lines = [_labelled("rate", f"{a} vs {b}{step}", width)]
+    lines.append(_labelled("sure", sure_text(row), width))
+    (cost_a, cost_b), unit = costs_text((row.a, row.b))
+    if cost_a or cost_b:
+        judged = f", {judgement_text(row.cost)}" if row.cost.ratio is not None else ""
+        lines.append(_labelled("cost", f"{cost_a or '—'} vs {cost_b or '—'} per {unit}{judged}", width))
+    for column, title in ((PEAK, "of peak"), (ENERGY, "energy")):
+        values = [column.on_side(cell, in_full=False) for cell in (row.a, row.b)]
+        if all(isinstance(value, Missing) for value in values):
+            continue
+        text = " vs ".join("—" if isinstance(value, Missing) else value for value in values)
+        more = f", {judgement_text(row.energy)}" if column is ENERGY and row.energy.ratio is not None else ""
+        lines.append(_labelled(title, text + more, width))
+    return lines
+
+
+def _labelled(label: str, text: str, width: int) -> Line:
+    return fitted((Span(f"  {label:8}", "dim"), Span(cut(text, max(width - 10, 0)))), width)
+
+
+def sure_text(row: Row) -> str:
+    """The interval, and what it was measured with; why there is no verdict."""
+    estimate = row.estimate
+    if isinstance(estimate, Missing):
+        return estimate.reason
+    counts = [_alike(estimate.launches_a, estimate.launches_b, "launch")]
+    counts += [_alike(estimate.n_a, estimate.n_b, "block")]
+    reason = "" if row.rate.is_decided or not row.verdict.reason else f"{row.verdict.reason}; "
+    least = format_change(estimate.resolvable).lstrip("+")
+    return f"{reason}{', '.join(counts)}; smallest detectable difference {least}"
+
+
+def _alike(a: int, b: int, noun: str) -> str:
+    return f"{counted(a, noun)} each" if a == b else f"{a} and {counted(b, noun)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """One value of both sides."""
+
+    name: str
+    a: str
+    b: str
+    judged: Judgement | None = None
+
+
+def value_table(row: Row, letter: str, width: int) -> list[Line]:
+    """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts."""
+    (cost_a, cost_b), unit = costs_text((row.a, row.b))
+    rows = [
+        _Values("rate", rate_text(row.a), rate_text(row.b), row.rate),
+        _Values("a step", *(("—", "—") if row.case.is_whole else (time_text(row.a), time_text(row.b)))),
+        _Values("of peak", _of_side(PEAK, row.a), _of_side(PEAK, row.b)),
+        _Values(f"$ per {unit}", cost_a or "—", cost_b or "—", row.cost),
+        _Values("energy", _of_side(ENERGY, row.a), _of_side(ENERGY, row.b), row.energy),
+    ]
+    rows = [
+        one for one in rows if not one.a == one.b == "—" and (one.name != "a step" or not row.case.is_whole)
+    ]
+    label = max(width_of(one.name) for one in rows) + 2
+    sides = max(width_of(text) for one in rows for text in (one.a, one.b)) + 2
+    lines = [fitted((Span(f"{'':{label}}{'a':>{sides}}{letter:>{sides}}  {letter} vs a", "dim"),), width)]
+    for one in rows:
+        judged = one.judged if one.judged is not None and one.judged.ratio is not None else None
+        change = "" if judged is None else judgement_text(judged, with_interval=False)
+        lines.append(
+            fitted(
+                (
+                    Span(left(one.name, label), "dim"),
+                    Span(right(one.a, sides) + right(one.b, sides)),
+                    Span(f"  {change}", "" if judged is None else style_of(judged)),
+                ),
+                width,
+            )
+        )
+    return lines
+
+
+def _of_side(column: ComparisonColumn, cell: Cell) -> str:
+    value = column.on_side(cell, in_full=False)
+    return "—" if isinstance(value, Missing) else value
+
+
+def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
+    """How often blocks took how long, both sides over one logarithmic axis of time.
+
+    From two rows of characters a side on, with the intervals of the speeds.
+    """
+    sides = [_seconds(cell) for cell in (row.a, row.b)]
+    known = [seconds for side in sides for seconds in side]
+    if not known:
+        return []
+    bounds = [*known, *(edge for cell in (row.a, row.b) for edge in _interval(cell))]
+    low, high = min(bounds), max(bounds)
+    if high <= low:
+        low, high = low * 0.99, high * 1.01
+    room = max(width - _LABEL - 1, 20)
+    lines: list[Line] = []
+    for letter, family, cell, seconds in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), sides, strict=True):
+        if not seconds:
+            lines.append((Span(f" {letter} ", "title"), Span("no blocks", "dim")))
+            continue
+        heights = _histogram(seconds, low, high, room)
+        drawn = area([height or None for height in heights], max(heights), rows)
+        for place, text in enumerate(drawn):
+            label = letter if place == rows - 1 else " "
+            lines.append((Span(f" {label} ", "title"), Span(text.rstrip(), family)))
+        edges = _interval(cell)
+        if rows > 1 and edges:
+            lines.append((Span(" " * _LABEL), Span(_whisker(edges, low, high, room), family)))
+    lines.append((Span(" " * _LABEL), Span("─" * room, "track")))
+    first, last = format_seconds(low), f"{format_seconds(high)} a step"
+    if last.startswith(f"{first} "):
+        last += f" (+{format_percent(high / low - 1)})"
+    lines.append((Span(" " * _LABEL + first + last.rjust(room - width_of(first)), "dim"),))
+    return [fitted(line, width) for line in lines]
+
+
+def _seconds(cell: Cell) -> list[float]:
+    """Seconds per step of each block that counts."""
+    if cell.result is None:
+        return []
+    units = cell.result.case.units_per_step
+    return [seconds * units for launch in launches_of(cell.result) for seconds in launch]
+
+
+def _interval(cell: Cell) -> tuple[float, ...]:
+    """Low, middle and high of the time of a step."""
+    if cell.result is None or not isinstance(cell.speed, SpeedEstimate):
+        return ()
+    units, speed = cell.result.case.units_per_step, cell.speed
+    return units / speed.high, units / speed.units_per_s, units / speed.low
+
+
+def _place(seconds: float, low: float, high: float, columns: int) -> int:
+    """The column of a time; equal steps are equal ratios, so that sides of any distance fit."""
+    share = math.log(seconds / low) / math.log(high / low)
+    return min(max(int(share * columns), 0), columns - 1)
+
+
+def _histogram(seconds: Sequence[float], low: float, high: float, columns: int) -> list[float]:
+    heights = [0.0] * columns
+    for one in seconds:
+        heights[_place(one, low, high, columns)] += 1.0
+    return heights
+
+
+def _whisker(edges: Sequence[float], low: float, high: float, width: int) -> str:
+    """The 95 % interval as a line, and the estimate on it."""
+    first, middle, last = (_place(edge, low, high, width) for edge in edges)
+    return " " * first + "━" * (middle - first) + "●" + "━" * (last - middle)
+
+
+def why_lines(why: Why | None, width: int, most: int, *, has_sides: bool) -> list[Line]:
+    """The parts of a step that differ most, each with its share as a bar; `has_sides` adds their times.
+
+    Nothing of a row that says no difference, nor where it was not profiled.
+    """
+    if why is None or isinstance(why.attribution, Missing) or most < 1:
+        return []
+    found: Attribution = why.attribution
+    shown = found.shown()[:most]
+    times = [(nanoseconds_text(part.time_a_ns), nanoseconds_text(part.time_b_ns)) for part in shown]
+    texts = [
+        [part_name(part), *pair, signed(part.difference_ns)] for part, pair in zip(shown, times, strict=True)
+    ]
+    changes_ns = [part.difference_ns for part in shown]
+    others = len(found.parts) - len(shown)
+    if others and len(shown) < most:
+        changes_ns.append(found.difference_ns - sum(changes_ns))
+        texts.append([counted(others, "other"), "", "", signed(changes_ns[-1])])
+    widths = [max(map(width_of, column)) for column in zip(*texts, strict=True)]
+    around = widths[0] + widths[3] + _GAP * 3 + _SHARE
+    sides = widths[1] + widths[2] + _GAP * 2
+    has_sides = has_sides and width - around - sides >= _LEAST_BAR
+    room = min(width - around - sides * has_sides, _WIDEST_BAR)
+    total_ns = found.difference_ns
+    lines = []
+    for (name, on_a, on_b, change), ns in zip(texts, changes_ns, strict=True):
+        share = ns / total_ns if total_ns else 0.0
+        style = "" if share <= 0 else "warn" if total_ns > 0 else "good"
+        spans = [Span(left(name, widths[0]))]
+        if has_sides:
+            gap = " " * _GAP
+            spans.append(Span(f"{gap}{right(on_a, widths[1])}{gap}{right(on_b, widths[2])}", "dim"))
+        spans.append(Span(" " * _GAP + right(change, widths[3]), style))
+        if room >= _LEAST_BAR:
+            full, rest = gauge(max(share, 0.0), 1.0, room)
+            spans += [Span(" " * _GAP), Span(full, style), Span(rest, "track")]
+        percent = format_percent(share) if 0.005 <= share <= 1 else ""
+        lines.append(fitted((*spans, Span(right(percent, _SHARE), "dim")), width))
+    return lines
+
+
+def step_text(why: Why | None) -> str:
+    """`a step is 42.9 ms longer`; empty where that is not known."""
+    if why is None or isinstance(why.attribution, Missing):
+        return ""
+    ns = why.attribution.difference_ns
+    return f"a step is {format_seconds(abs(ns) * 1e-9)} {'longer' if ns > 0 else 'shorter'}"
+
+
+def sure_lines(row: Row, width: int) -> list[Line]:
+    """How the verdict was found, what would have shown, and what disturbed either side."""
+    lines: list[Line] = []
+    if isinstance(row.estimate, RatioEstimate):
+        for text in _method(row.estimate):
+            lines += paragraph(text, width, "dim")
+    if row.holds_between_models is False and not isinstance(row.models_band, Missing):
+        lines += paragraph(boxes_text(row.models_band), width, "dim")
+    for flag in row.flags:
+        share = format_percent(flag.share)
+        lines += paragraph(f"! {flag.side} {flag.word}: {share} of the time", width, "warn")
+    return lines
+
+
+def _method(estimate: RatioEstimate) -> Iterator[str]:
+    pairs = ", compared in pairs" if estimate.paired else ""
+    launches = f"{estimate.launches_a}/{estimate.launches_b} launches"
+    yield f"{estimate.method}; n {estimate.n_a}/{estimate.n_b} blocks, {launches}{pairs}"
+    yield f"smallest detectable difference: {format_change(estimate.resolvable)}"
+    if not estimate.replicated:
+        yield "the spread between launches is assumed, not measured: --launches 3 measures it"

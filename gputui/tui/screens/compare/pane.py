@@ -1,0 +1,293 @@
+"""The evidence of the selected row, beside or below the table, and what stands around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gputui.model.absent import Missing
+from gputui.model.units import counted, format_seconds, format_usd, three_digits
+from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.row_text import judgement_text, no_difference_words, row_name
+from gputui.services.compare.suggestions import next_steps, settling_steps
+from gputui.services.compare.telemetry_overlay import SideCurves
+from gputui.services.compare.turning_points import turning_points
+from gputui.services.compare.why import Why
+from gputui.services.results.throughput import launches_of
+from gputui.store.text import clean_text
+from gputui.tui.screens.compare.evidence_parts import (
+    FAMILIES_OF_SIDES,
+    block_lines,
+    heading_line,
+    step_text,
+    sure_lines,
+    title_line,
+    value_lines,
+    value_table,
+    why_lines,
+)
+from gputui.tui.screens.compare.loaded import Loaded
+from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, style_of
+from gputui.tui.screens.compare.sides_pane import sides_lines
+from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import cut, fitted, left, width_of
+from gputui.tui.widgets.charts import area
+from gputui.tui.widgets.paragraphs import paragraph
+
+HINT = "enter: all of it"
+_TWO_COLUMNS = 110
+"""From this width on blocks and reasons stand beside each other."""
+_GAP = 4
+_MOST_DIFFERENCES = 6
+_MOST_UNSURE = 2
+_MOST_HINTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRow:
+    """The selected row of what was loaded."""
+
+    loaded: Loaded
+    rows: RowOfSides
+    place: int
+    """Of the side that is looked at."""
+    curves: Sequence[SideCurves | Missing] | None = None
+    """What the boxes did while it was timed; None before that was read."""
+
+    @property
+    def row(self) -> Row | None:
+        """Of the side that is looked at."""
+        return self.rows[self.place]
+
+    @property
+    def name(self) -> str:
+        """What the case is called."""
+        known = next(row for row in self.rows if row is not None)
+        return clean_text(row_name(known, [], self.loaded.ignore))
+
+    @property
+    def why(self) -> Why | None:
+        """Why its sides differ, where anything is known of it."""
+        return None if self.row is None else self.loaded.why(self.place, self.row)
+
+
+def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
+    """Below the table, at most `height` lines: what matters most first."""
+    if height < 2:
+        return []
+    if len(shown.rows) > 1:
+        return sides_lines(shown.rows, shown.name, width, height, HINT)[:height]
+    row = shown.row
+    if row is None:
+        return []
+    lines = [title_line(row, shown.name, width, HINT), *value_lines(row, width)]
+    room = height - len(lines)
+    if width < _TWO_COLUMNS or room < 6:
+        reasons = why_lines(shown.why, width - 10, max(min(room, 5), 0), has_sides=False)
+        for place, reason in enumerate(reasons):
+            lines.append((Span(f"  {'why' if place == 0 else '':8}", "dim"), *reason))
+        return lines[:height]
+    half = (width - 2 - _GAP) // 2
+    blocks = [(Span("times of blocks", "dim"),), *block_lines(row, "ab", half, 2 if room >= 10 else 1)]
+    why: list[Line] = []
+    if step := step_text(shown.why):
+        why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2, has_sides=True)]
+    else:
+        why = [(Span("how sure", "dim"),), *sure_lines(row, half)]
+    columns = _beside(blocks, why, half)
+    return [*lines, (), *columns][:height]
+
+
+def _beside(first: Sequence[Line], second: Sequence[Line], width: int) -> list[Line]:
+    lines: list[Line] = []
+    for place in range(max(len(first), len(second))):
+        a = first[place] if place < len(first) else ()
+        b = second[place] if place < len(second) else ()
+        lines.append((Span("  "), *fitted(a, width), Span(" " * _GAP), *fitted(b, width)))
+    return lines
+
+
+def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
+    """Beside the table: everything that is known of the row, as far as it fits."""
+    row, letters = shown.row, f"a{letter_of(shown.place)}"
+    if len(shown.rows) > 1:
+        lines = sides_lines(shown.rows, shown.name, width, height, "")
+        if row is None:
+            return lines[:height]
+        lines += [()]
+    elif row is None:
+        return []
+    else:
+        lines = []
+    lines += [title_line(row, shown.name, width), (), *value_table(row, letter_of(shown.place), width)]
+    if row.verdict.reason:
+        lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
+    if blocks := block_lines(row, letters, width, 2):
+        lines += [(), (Span("times of blocks", "dim"),), *blocks]
+    if step := step_text(shown.why):
+        lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6, has_sides=True)]
+    sure = [(), (Span("how sure", "dim"),), *sure_lines(row, width)]
+    if shown.curves is not None:
+        during = telemetry_lines(shown.curves, letters, width)
+        if len(lines) + len(sure) + len(during) < height:
+            lines += [(), *during]
+    return [*lines, *sure][:height]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An undecided row."""
+
+    row: Row
+    letter: str
+    """Of its side that is not the baseline."""
+
+
+def _open_rows(shown: ShownRow) -> list[_Open]:
+    """The selected row first."""
+    found = [
+        _Open(row, letter_of(place))
+        for place, comparison in enumerate(shown.loaded.answer.comparisons)
+        for row in comparison.rows
+        if row.rate.word == "inconclusive"
+    ]
+    return sorted(found, key=lambda one: all(one.row is not row for row in shown.rows))
+
+
+def _count(found: Sequence[_Open], loaded: Loaded) -> str:
+    rows = sum(len(comparison.rows) for comparison in loaded.answer.comparisons)
+    return f"{len(found)} of {counted(rows, 'row')}"
+
+
+def unsure_line(shown: ShownRow, width: int) -> Line:
+    """How many rows are undecided, and a command that would settle the first; empty if none is."""
+    loaded, found = shown.loaded, _open_rows(shown)
+    if not found:
+        return ()
+    steps = [step for one in found for step in settling_steps(one.row, loaded.asked.evidence)]
+    command = f": {clean_text(steps[0].command)}" if steps else ""
+    return fitted((Span(f"can't tell {_count(found, loaded)}", "accent"), Span(command, "dim")), width)
+
+
+def unsure_lines(shown: ShownRow, width: int) -> list[Line]:
+    """Undecided rows with the reason, and the command that would settle each."""
+    loaded, found = shown.loaded, _open_rows(shown)
+    if not found:
+        return []
+    lines = [heading_line("can't tell", width, _count(found, loaded))]
+    for one in found[:_MOST_UNSURE]:
+        name = clean_text(row_name(one.row, [], loaded.ignore))
+        reason = f"{judgement_text(one.row.rate)}: {one.row.verdict.reason}"
+        side = f" ({one.letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
+        lines.append(fitted((Span(f"  {name}{side}  "), Span(cut(reason, width), "dim")), width))
+        steps = settling_steps(one.row, loaded.asked.evidence)
+        if not steps:
+            texts = next_steps(one.row, loaded.asked.evidence)
+            lines += [fitted((Span(f"  {clean_text(text)}", "dim"),), width) for text in texts[:_MOST_HINTS]]
+        for step in steps:
+            box = step.box if step.box == "a" else one.letter
+            taken = f"  {_taken(step.seconds, step.usd)}"
+            command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
+            lines.append(fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width))
+    return lines
+
+
+def _taken(seconds: float, usd: float | None) -> str:
+    minutes = max(1, math.ceil(seconds / 60))
+    return f"about {minutes} min" + ("" if usd is None else f", {format_usd(usd)}")
+
+
+def turning_lines(comparison: Comparison, width: int) -> list[Line]:
+    """What would change the answer; empty where the main case is undecided."""
+    found = turning_points(comparison.rows)
+    if not found:
+        return []
+    label = min(max(width_of(point.condition) for point in found), width // 2)
+    return [
+        heading_line("what would change the answer", width),
+        *(
+            fitted((Span(f"  {left(point.condition, label)}   "), Span(point.answer, "dim")), width)
+            for point in found
+        ),
+    ]
+
+
+def differences_lines(comparison: Comparison, letter: str, width: int) -> list[Line]:
+    """What is recorded of both sides and differs."""
+    found = comparison.differs
+    note = "d: all" if len(found) > _MOST_DIFFERENCES else ""
+    if not found:
+        return [heading_line("environments", width), (Span(f"  {no_difference_words(comparison)}", "dim"),)]
+    lines = [heading_line(f"environments differ in {counted(len(found), 'fact')}", width, note)]
+    label = max(len(what) for what, _, _ in found[:_MOST_DIFFERENCES]) + 2
+    half = (width - label - 4) // 2
+    for what, on_a, on_b in found[:_MOST_DIFFERENCES]:
+        spans = [Span(f"  {what:{label}}", "dim")]
+        for side, value in (("a", on_a), (letter, on_b)):
+            spans += [Span(f"{side} ", "title"), Span(left(clean_text(value), half - 3) + " ")]
+        lines.append(fitted(spans, width))
+    return lines
+
+
+def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> list[Line]:
+    """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
+    sides = []
+    for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
+        if cell.result is None:
+            continue
+        units = cell.result.case.units_per_step
+        launches = [[seconds * units for seconds in launch] for launch in launches_of(cell.result)]
+        sides.append((letter, family, launches))
+    count = sum(len(launches) for _, _, launches in sides)
+    if not count or count + 1 > most:
+        return []
+    lines = [heading_line(f"launch by launch, {name}", width)]
+    for letter, family, launches in sides:
+        slowest = max((seconds for launch in launches for seconds in launch), default=0.0)
+        fastest = min((seconds for launch in launches for seconds in launch), default=0.0)
+        base = min(fastest, slowest * 0.9)
+        for number, launch in enumerate(launches, 1):
+            mean = sum(launch) / len(launch)
+            room = min(width - 52, 70)
+            cells = _resampled(launch, room)
+            (drawn,) = area([value - base for value in cells], slowest - base)
+            spread = 100 * (max(launch) / min(launch) - 1)
+            lines.append(
+                fitted(
+                    (
+                        Span(f"  {letter if number == 1 else ' '} ", "title"),
+                        Span(f"launch {number}  ", "dim"),
+                        Span(f"{format_seconds(mean):>8}  "),
+                        Span(left(drawn, max(room, 0)), f"{family} 1"),
+                        Span(f"  {counted(len(launch), 'block')}, {three_digits(spread)} % apart", "dim"),
+                    ),
+                    width,
+                )
+            )
+    return lines
+
+
+def _resampled(values: Sequence[float], most: int) -> list[float]:
+    """At most so many, each the largest of those it stands for."""
+    count = len(values)
+    if count <= most or most < 1:
+        return list(values)
+    bounds = [place * count // most for place in range(most + 1)]
+    return [max(values[begin:end]) for begin, end in pairwise(bounds)]
+
+
+def stacked(blocks: Sequence[Sequence[Line]], height: int) -> list[Line]:
+    """Blocks below each other with a blank line before each, as long as they fit whole."""
+    lines: list[Line] = []
+    for block in blocks:
+        if block and len(lines) + len(block) + 1 <= height:
+            lines += [(), *block]
+    return lines
+
+
+def rule_between(lines: Sequence[Line], width: int) -> list[Line]:
+    """Lines to the right of a vertical rule, filling a width."""
+    return [fitted((Span("│ ", "track"), *line), width) for line in lines]

@@ -1,0 +1,365 @@
+"""The page as a browser draws it: two boxes and four, nothing in common, no price, no memory, many rows."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib import resources
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import pytest
+from browser import CHROMIUM, NO_CHROMIUM, OUTSIDE, OVERLAPS, Browser, browser
+from hand_made import make_case, make_run, measured, steady, unmeasured
+from journals import GPU_MACHINE, H200
+
+from gputui.analysis.attribution import Attribution, Part, Split
+from gputui.analysis.judgement import RATE, Judgement
+from gputui.analysis.verdict import Verdict, compare_launches
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.journal import Price
+from gputui.model.result import Run
+from gputui.services.compare.headline import headline_of
+from gputui.services.compare.html import comparisons_as_page
+from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
+from gputui.services.compare.svg import (
+    Line,
+    change_axis,
+    change_bar,
+    interval_plot,
+    line_chart,
+    part_bar,
+    time_axis,
+    time_histogram,
+)
+from gputui.services.compare.why import Why
+from gputui.services.results.conditions import Evidence
+from gputui.store.reading import TelemetrySeries
+
+LONG = "a workload with a name that is longer than the column of any table on a phone"
+WORKLOADS = ("gemm", "membw", "xfer", "conv_train", "gpt_train", "lstm_train", "decode", LONG)
+PRECISIONS = ("fp32", "tf32", "amp", "fp16")
+CLASSES = {"gemm": "ceiling", "membw": "ceiling", "xfer": "ceiling", "decode": "inference"}
+GPT = "gpt_train"
+COLORS = re.compile(r"--(\w+): (#\w{6})")
+
+
+class _Recorded(Evidence):
+    """Telemetry of any run: one GPU for 100 s, with a gap."""
+
+    def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
+        values = [math.nan if 40 < t < 50 else 600.0 + 50 * math.sin(t) for t in range(100)]
+        columns = {key: array("d", values) for key in ("power_w", "sm_clock_mhz", "temperature_c")}
+        seconds = array("q", (1_000_000 * t for t in range(100)))
+        return (TelemetrySeries(0, 0, seconds, columns),)
+
+    def file(self, run_id: str) -> Path:
+        return Path("a directory/with a name that is rather long/h100.db")
+
+
+def case_of(workload: str, precision: str) -> Case:
+    case = make_case(
+        workload,
+        workload_class=CLASSES.get(workload, "training"),
+        device_class="gpu",
+        precision=precision,
+        size="base",
+    )
+    return replace(case, unit="tok", units_per_step=4096.0)
+
+
+CASES = [case_of(workload, precision) for workload in WORKLOADS for precision in PRECISIONS]
+
+
+def run_of(factor: float, cases: Sequence[Case] = CASES, usd: float | None = 3.5, launches: int = 3) -> Run:
+    """Steps of 10 ms on a box that is slower by a factor, and by 5 % more with each case."""
+    results = [
+        measured(
+            case,
+            *(
+                steady(0.01 * factor * (1 + 0.05 * place * (factor - 1)) * (1 + 2e-3 * n))
+                for n in range(launches)
+            ),
+        )
+        for place, case in enumerate(cases)
+    ]
+    price = (
+        Missing("no price was stated or known") if usd is None else Price(usd, 1.0, "stated", "", "", "", "")
+    )
+    return make_run(*results, machine=replace(GPU_MACHINE, gpus=(H200,)), price=price)
+
+
+def page_of(runs: Sequence[Run], ignore: str = "") -> str:
+    sides = [side_of_runs(f"box-{number}.db", [run]) for number, run in enumerate(runs)]
+    comparisons = [compare_sides(sides[0], side) for side in sides[1:]]
+    whys = [tuple(explained(comparison)) for comparison in comparisons]
+    evidence = _Recorded((), trust=False)
+    headline = headline_of(comparisons, whys, ignore, evidence)
+    return comparisons_as_page(list(zip(comparisons, whys, strict=True)), ignore, headline, evidence)
+
+
+def explained(comparison: Comparison) -> Iterator[Why]:
+    """Reasons of every row that differs: one part is longer on b, one shorter, one hardly moves."""
+    times = {
+        "gemm": (5_000_000, 9_000_000),
+        "casts and copies": (3_000_000, 1_000_000),
+        "softmax_loss": (7, 8),
+    }
+    for row in comparison.rows:
+        if row.rate.differs:
+            parts = tuple(
+                Part(
+                    name,
+                    a,
+                    b,
+                    Split(0, b - a, 0),
+                    (("forward", b - a),),
+                    0,
+                    0,
+                    b - a,
+                    Missing(""),
+                    Missing(""),
+                )
+                for name, (a, b) in times.items()
+            )
+            step_a, step_b = (sum(times_ns) for times_ns in zip(*times.values(), strict=True))
+            found = Attribution(step_a, step_b, parts, (), 0.9, 1.1, 1.1, "fair", ("a doubt",))
+            yield Why(row, found, (), ())
+
+
+def without_memory() -> Run:
+    run = run_of(1.6)
+    reason = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.15 GiB"
+    cases = [
+        replace(unmeasured(one.case, "oom", reason), case_id=one.case_id)
+        if one.case.work.workload == GPT and one.case.variant.precision == "amp"
+        else one
+        for one in run.cases
+    ]
+    return replace(run, cases=tuple(cases))
+
+
+FEW = [case_of(GPT, "amp"), case_of("decode", "amp"), case_of("gemm", "amp")]
+PAGES = {
+    "32 rows": lambda: page_of([run_of(1.0), run_of(1.6, usd=1.75)]),
+    "four boxes": lambda: page_of(
+        [run_of(1.0), run_of(1.6), run_of(0.7, usd=9.0), run_of(1.001, launches=1)]
+    ),
+    "nothing in common": lambda: page_of([run_of(1.0, FEW[:1]), run_of(1.0, FEW[1:])]),
+    "out of memory": lambda: page_of([run_of(1.0), without_memory()]),
+    "no price": lambda: page_of([run_of(1.0, FEW), run_of(1.3, FEW, usd=None)]),
+    "undecided": lambda: page_of([run_of(1.0, FEW, launches=1), run_of(1.02, FEW, launches=1)]),
+    "far apart": lambda: page_of([run_of(500.0, FEW), run_of(1.0, FEW)]),
+    "one row": lambda: page_of([run_of(1.0, FEW[:1]), run_of(1.001, FEW[:1])]),
+}
+
+
+@functools.cache
+def page_named(name: str) -> str:
+    return PAGES[name]()
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [1280, 1000, 760, 390])
+def test_no_text_covers_another_or_leaves_the_page_and_the_browser_has_nothing_to_complain_about(
+    tab: Browser, tmp_path: Path, name: str, width: int
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(page_named(name), encoding="ascii")
+    for is_dark in (False, True):
+        tab.open(page, width, is_dark=is_dark)
+        for is_unfolded in (False, True):
+            if is_unfolded:
+                tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            assert tab.evaluate(OVERLAPS) == []
+            assert tab.evaluate(OUTSIDE) == []
+            assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert tab.complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+def test_the_browser_finds_what_it_is_asked_to_find(tab: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(
+        page_named("one row").replace(
+            "</body>",
+            '<p style="position:absolute;top:0;left:0">ABOVE</p>'
+            '<p style="position:absolute;top:0;left:0">BELOW</p>'
+            '<p style="white-space:nowrap">' + "wide " * 300 + "</p><script>0</script></body>",
+        ),
+        encoding="ascii",
+    )
+    tab.open(page, 390)
+    assert "ABOVE | BELOW" in tab.evaluate(OVERLAPS)
+    assert tab.evaluate(OUTSIDE)
+    assert tab.evaluate("document.documentElement.scrollWidth") > 390
+    complaints, tab.complaints = tab.complaints, []
+    assert any("Content Security Policy" in one for one in complaints)
+
+
+def test_the_page_of_two_boxes_answers_first_and_folds_what_is_evidence() -> None:
+    page = page_named("32 rows")
+    marks = (
+        "<h1>",
+        'class="sides"',
+        'class="cards"',
+        'class="forest"',
+        'class="forest costs"',
+        'class="parts"',
+        'class="times"',
+        'class="over-time"',
+        "All figures",
+    )
+    places = [page.index(mark) for mark in marks]
+    assert places == sorted(places)
+    assert page.count('<tr class="first">') == len(CASES)
+    tables = [found.start() for found in re.finditer('<div class="wide">', page)]
+    assert tables
+    for place in tables:
+        assert page.count("<details>", 0, place) > page.count("</details>", 0, place)
+
+
+def test_a_side_without_memory_is_named_with_its_reason_in_the_row() -> None:
+    page = page_named("out of memory")
+    (row,) = re.findall(r"<tr class=\"first absent\">.*", page)
+    assert "not comparable" in row
+    assert "b out of memory" in row
+    assert page.index("runs out of memory") < page.index("</h1>")
+
+
+def test_the_page_of_an_undecided_case_has_the_commands_that_would_settle_it() -> None:
+    page = page_named("undecided")
+    told = page[page.index('class="tell"') : page.index('class="forest"')]
+    assert told.count("<pre>") == 2
+    assert "--launches 3" in told
+
+
+def test_without_a_price_on_one_side_the_page_says_how_to_get_costs() -> None:
+    page = page_named("no price")
+    assert "b: no price is stored: gputui run --price USD_PER_H stores one" in page
+    assert 'class="forest costs"' not in page
+
+
+def test_four_boxes_have_a_row_each_in_every_case_and_their_own_letter() -> None:
+    page = page_named("four boxes")
+    for letter in "bcd":
+        assert page.count(f'<td class="n change"><b class="side {letter}">') == 2 * len(CASES)
+    assert page.count("in detail</summary>") == 3
+
+
+# Colours
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_colour_of_text_has_contrast_on_the_page_and_on_a_card(scheme: str) -> None:
+    style = resources.files("gputui.services.compare").joinpath("html.css").read_text(encoding="utf-8")
+    light, dark = style.split("@media (prefers-color-scheme: dark)")
+    colors = dict(COLORS.findall(light if scheme == "light" else dark))
+    for name in ("ink", "dim", "good", "bad", "open", "a", "b", "c", "d"):
+        for behind in ("page", "card"):
+            bright, dim = sorted((luminance(colors[name]), luminance(colors[behind])), reverse=True)
+            assert (bright + 0.05) / (dim + 0.05) >= 4.5, (name, behind)
+
+
+# Charts
+
+
+def judged(ratio: float, low: float, high: float, word: str = "faster") -> Judgement:
+    known = compare_launches([[1.0] * 6] * 3, [[1.0] * 6] * 3, prior_sd_a=0.02, prior_sd_b=0.02)
+    assert not isinstance(known, Missing)
+    return Judgement(RATE, replace(known, ratio=ratio, low=low, high=high), Verdict(word, ""))
+
+
+def percents(name: str, drawn: str) -> list[float]:
+    return [float(value) for value in re.findall(rf'{name}="([\d.]+)%"', drawn)]
+
+
+def test_equal_factors_are_equally_far_on_the_axis_and_none_leaves_it() -> None:
+    ratios = (0.25, 0.5, 1.0, 2.0, 4.0)
+    axis = change_axis([judged(ratio, ratio * 0.99, ratio * 1.01) for ratio in ratios])
+    places = [axis.at(ratio) for ratio in ratios]
+    gaps = [b - a for a, b in pairwise(places)]
+    assert gaps == pytest.approx([gaps[0]] * 4)
+    assert 0 < places[0] < places[-1] < 100
+    wide = change_axis([judged(1e6, 1e5, 1e7)])
+    assert wide.at(1e7) == 100
+
+
+@pytest.mark.parametrize("span", [(0.999, 1.001), (0.4, 1.02), (0.98, 3.9), (0.01, 90.0), (1.2, 1.3)])
+def test_the_ticks_of_an_axis_have_room_for_their_labels(span: tuple[float, float]) -> None:
+    axis = change_axis([judged(math.sqrt(span[0] * span[1]), *span)])
+    ticks = axis.ticks()
+    assert 1.0 in ticks
+    assert len(ticks) > 1
+    assert all(abs(axis.at(a) - axis.at(b)) >= 14 for a, b in combinations(ticks, 2))
+
+
+def test_an_interval_is_hollow_where_it_is_undecided_and_drawn_from_end_to_end() -> None:
+    axis = change_axis([judged(1.0, 0.5, 2.0)])
+    drawn = interval_plot(judged(1.1, 0.9, 1.3, "inconclusive"), axis)
+    line = drawn[drawn.index('class="interval') :]
+    assert 'class="point open"' in drawn
+    assert percents("x1", line) + percents("x2", line) == pytest.approx(
+        [axis.at(0.9), axis.at(1.3)], abs=0.01
+    )
+    assert percents("cx", line) == pytest.approx([axis.at(1.1)], abs=0.01)
+    assert interval_plot(Judgement(RATE, Missing("b has it not"), Verdict("not comparable", "")), axis) == ""
+
+
+def test_bars_go_to_both_sides_of_no_change_by_their_size() -> None:
+    axis = change_axis([judged(0.5, 0.5, 0.5), judged(2.0, 2.0, 2.0)])
+    (left,), (width,) = (
+        percents(name, change_bar(judged(0.5, 0.5, 0.5, "slower"), axis)) for name in ("x", "width")
+    )
+    assert left + width == pytest.approx(axis.at(1.0), abs=0.02)
+    (left_of_part, width_of_part), (left_of_other, width_of_other) = (
+        [percents(name, part_bar(value, -60.0, 20.0))[-1] for name in ("x", "width")]
+        for value in (-60.0, 20.0)
+    )
+    assert width_of_part == pytest.approx(3 * width_of_other)
+    assert left_of_part + width_of_part == pytest.approx(left_of_other)
+
+
+def test_both_sides_share_an_axis_of_block_times() -> None:
+    axis = time_axis([0.1, 0.2, 0.3])
+    assert axis is not None
+    assert not axis.is_log
+    assert axis.bin(0.3) - axis.bin(0.2) == pytest.approx(axis.bin(0.2) - axis.bin(0.1), abs=1)
+    drawn = time_histogram("a", [[0.1, 0.1, 0.2], [0.2] * 3], axis, "times of blocks of a")
+    (body,) = re.findall(r'class="body a" d="([^"]*)"', drawn)
+    heights = {x: float(h) for x, h in re.findall(r"M([\d.]+) 84v-([\d.]+)", body)}
+    assert sorted(heights.values()) == [42, 84]  # two blocks and four
+    (ticks,) = re.findall(r'class="tick a" d="([^"]*)"', drawn)
+    assert ticks.count("M") == 2
+    assert time_axis([]) is None
+    far = time_axis([0.1, 10.0])
+    assert far is not None
+    assert far.is_log
+
+
+def test_a_line_stops_where_nothing_was_measured() -> None:
+    values = [1.0, 2.0, float("nan"), 3.0]
+    chart = line_chart("power over time", [Line("a", "GPU 0", [0.0, 1.0, 2.0, 3.0], values)], 3.0)
+    (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
+    assert re.sub(r"[\d. ]", "", path) == "MLM"
+    assert "nan" not in chart
