@@ -9,11 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
 from terminal_svg import pieces_of, svg_of_pieces
 from textual.pilot import Pilot
+from tour import NAME as TOUR
+from tour import SCENES, SIZE, Rows, moving_picture
 
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.services.live.collector import live_collector
@@ -30,7 +33,7 @@ from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
 from gputui.tui.terminal.theme import Depth
 
-SIZES = ((80, 24), (120, 40))
+SIZES = ((80, 24), SIZE)
 NAMES = (
     "run-choose",
     "run-form",
@@ -55,6 +58,7 @@ _BLOCKS = 6
 """So many blocks of a case are seen while a run goes on: enough for an interval."""
 _LONGEST_S = 1800.0
 _LOOK_EVERY_S = 0.05
+_FILM_EVERY_S = 2.0
 _ENDS_WITHIN_S = 60.0
 
 
@@ -72,26 +76,36 @@ QUICK = Subject("quick", "gemm gpt_train")
 
 
 def measured_pictures(subject: Subject, told: Callable[[str], None]) -> dict[str, str]:
-    """Names of files and what belongs into them: measures twice, in a directory of its own.
+    """Names of files and what belongs into them, the moving one too: measures twice, in its own directory.
 
     `told` gets a line for each thing that is begun. GputuiError where nothing can be measured.
     """
     profile = Path(subject.profile)
     if profile.exists():
         subject = Subject(str(profile.absolute()), subject.only)
-    taken: dict[str, str] = {}
+    album = _Album({}, {name: [] for name in SCENES})
     with tempfile.TemporaryDirectory(prefix="gputui-") as place, _living_in(Path(place)):
         try:
             told(f"measuring {subject.profile} {subject.only}".rstrip())
-            asyncio.run(_driven(taken, lambda camera: _first_run(camera, subject)))
+            asyncio.run(_driven(album, lambda camera: _first_run(camera, subject)))
             with _one_cpu():
                 told("again, on one core")
-                asyncio.run(_driven(taken, lambda camera: _second_run(camera, subject)))
+                asyncio.run(_driven(album, lambda camera: _second_run(camera, subject)))
             told("looking at the results")
-            asyncio.run(_driven(taken, _looking_back))
+            asyncio.run(_driven(album, _looking_back))
         finally:
             _end_runs()
-    return taken
+    return album.pictures | {TOUR: moving_picture(album.scenes)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Album:
+    """What was taken so far."""
+
+    pictures: dict[str, str]
+    """By name of file."""
+    scenes: dict[str, list[Rows]]
+    """What was seen in each scene of the moving picture, in the order of time."""
 
 
 @contextmanager
@@ -141,10 +155,10 @@ def _end_runs() -> None:
 class _Camera:
     """The app, keys for it, and pictures of it."""
 
-    def __init__(self, app: MonitorApp, pilot: Pilot[int], taken: dict[str, str]) -> None:
+    def __init__(self, app: MonitorApp, pilot: Pilot[int], album: _Album) -> None:
         self.app = app
         self._pilot = pilot
-        self._taken = taken
+        self._album = album
 
     async def press(self, *keys: str) -> None:
         for key in keys:
@@ -183,19 +197,24 @@ class _Camera:
         for width, height in SIZES:
             await self._pilot.resize_terminal(width, height)
             await self.settled()
-            rows = [pieces_of(strips) for strips in self.app.shown_rows()]
-            self._taken[f"{name}-{width}x{height}.svg"] = svg_of_pieces(
-                rows, width, f"gputui, {name.replace('-', ': ', 1)}"
-            )
+            title = f"gputui, {name.replace('-', ': ', 1)}"
+            self._album.pictures[f"{name}-{width}x{height}.svg"] = svg_of_pieces(self._rows(), width, title)
+
+    def film(self, scene: str) -> None:
+        """What is shown now, in the size of the last picture, for the moving one."""
+        self._album.scenes[scene].append(self._rows())
+
+    def _rows(self) -> Rows:
+        return [pieces_of(strips) for strips in self.app.shown_rows()]
 
 
-async def _driven(taken: dict[str, str], drive: Callable[[_Camera], object]) -> None:
+async def _driven(album: _Album, drive: Callable[[_Camera], object]) -> None:
     bell = Bell()
     feed = live_collector(1.0, bell.ring)  # never started: the monitor is not looked at
     model = MonitorModel(MonitorSettings(), title="this box")
     app = MonitorApp(model, feed, bell, depth=Depth.TRUE, screens=SCREENS)
     async with app.run_test(size=SIZES[-1]) as pilot:
-        work = drive(_Camera(app, pilot, taken))
+        work = drive(_Camera(app, pilot, album))
         assert asyncio.iscoroutine(work)
         await work
 
@@ -208,8 +227,16 @@ async def _first_run(camera: _Camera, subject: Subject) -> None:
     await _start(camera, model)
     await camera.until(lambda: model.view == "ended" or _is_well_on(model), "the first blocks")
     await camera.take("run-progress")
-    await camera.until(lambda: model.view == "ended", "the end of the run")
+    while model.view != "ended":
+        camera.film("run")
+        next_s = monotonic() + _FILM_EVERY_S
+        await camera.until(partial(_is_over_or_later, model, next_s), "the end of the run")
     await camera.take("run-ended")
+    camera.film("ended")
+
+
+def _is_over_or_later(model: RunModel, next_s: float) -> bool:
+    return model.view == "ended" or monotonic() > next_s
 
 
 async def _second_run(camera: _Camera, subject: Subject) -> None:
@@ -284,8 +311,10 @@ async def _looking_back(camera: _Camera) -> None:
     screen = camera.app.screen
     assert isinstance(screen, CompareScreen)
     await camera.take("compare-rows")
-    await camera.press(*["down"] * _telling_row(screen), "enter")
+    camera.film("compare")
+    await camera.press("home", *["down"] * _telling_row(screen), "enter")
     await camera.take("compare-evidence")
+    camera.film("evidence")
     await camera.open("doctor")
     await camera.take("doctor")
 

@@ -65,9 +65,7 @@ Piece = tuple[str, Colours]
 
 def svg_of(lines: Sequence[Line], width: int, title: str) -> str:
     """A picture of so many columns; `title` is read to those who do not see it."""
-    return svg_of_pieces(
-        [[(span.text, colours_of(span.style)) for span in line] for line in lines], width, title
-    )
+    return svg_of_pieces(pieces_of_lines(lines), width, title)
 
 
 def pieces_of(strips: Iterable[Strip]) -> list[Piece]:
@@ -92,45 +90,114 @@ def _hex(colour: Color | None) -> str:
     return "" if colour is None or colour.is_default else colour.get_truecolor().hex
 
 
+def pieces_of_lines(lines: Iterable[Line]) -> list[list[Piece]]:
+    """Rows of the monitor, as its theme colours them."""
+    return [[(span.text, colours_of(span.style)) for span in line] for line in lines]
+
+
 def svg_of_pieces(rows: Sequence[Sequence[Piece]], width: int, title: str) -> str:
     """A picture of rows of pieces; see `svg_of`."""
-    across, down = width * CELL_WIDTH + 2 * MARGIN, len(rows) * CELL_HEIGHT + 2 * MARGIN
-    out = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" '
-            f'width="{across}" height="{down}" role="img"><title>{escape(title)}</title>'
-        ),
-        f'<rect width="100%" height="100%" rx="6" fill="{BACKGROUND}"/>',
-        f'<g font-family="{_FONTS}" font-size="{FONT_SIZE}" transform="translate({MARGIN} {MARGIN})">',
-    ]
     shapes = _Shapes()
     texts: list[str] = []
     for row, pieces in enumerate(rows):
-        at = 0
-        for written, colours in pieces:
-            cells = cells_of(written)
-            text = _one_each(cells)
-            if colours.background:
-                shapes.block(colours.background, at, row, len(cells))
-            if colours.is_underlined:
-                shapes.rule(colours.foreground, at, row, len(cells), CELL_HEIGHT - 2)
-            for piece in _PIECES.finditer(text):
-                shown = piece.group()
-                if "\u2800" <= shown[0] <= "\u28ff":
-                    shapes.braille(colours.foreground, at + piece.start(), row, shown)
-                elif shown[0] in _EIGHTHS:
-                    shapes.eighths(colours.foreground, at + piece.start(), row, shown)
-                elif shown[0] == _RULE:
-                    shapes.rule(colours.foreground, at + piece.start(), row, len(shown), CELL_HEIGHT / 2)
-                elif shown[0] in _BARS:
-                    shapes.bar(colours.foreground, at + piece.start(), row, shown)
-                else:
-                    texts.append(_text(colours, at + piece.start(), row, shown))
-            at += len(cells)
-    out += shapes.drawn()
-    out += texts
-    out.append("</g></svg>\n")
+        _draw(pieces, row, shapes, shapes, texts)
+    return _picture((width, len(rows)), title, "", [*shapes.drawn(), *texts])
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a moving picture shows for some seconds."""
+
+    rows: Sequence[Sequence[Piece]]
+    seconds: float
+
+
+def moving_svg(frames: Sequence[Frame], width: int, title: str) -> str:
+    """Frames one after the other, over and over, moved by style rules alone.
+
+    What stands still in several frames is in the file once. Who does not want motion, or cannot have it,
+    gets the last frame.
+    """
+    shown_in: dict[tuple[int, str], list[bool]] = {}
+    for number, frame in enumerate(frames):
+        for row, pieces in enumerate(frame.rows):
+            behind, shapes = _Shapes(), _Shapes()
+            texts: list[str] = []
+            _draw(pieces, row, behind, shapes, texts)
+            for layer, drawn in enumerate((behind.drawn(), shapes.drawn(), texts)):
+                for one in drawn:
+                    shown_in.setdefault((layer, one), [False] * len(frames))[number] = True
+    by_times: dict[tuple[int, tuple[bool, ...]], list[str]] = {}
+    for (layer, one), is_in in shown_in.items():
+        by_times.setdefault((layer, tuple(is_in)), []).append(one)
+    names = {shown: f"t{number}" for number, shown in enumerate(dict.fromkeys(s for _, s in by_times))}
+    whole = sum(frame.seconds for frame in frames)
+    rules = [f"g g{{animation:{whole:g}s step-end infinite}}"]
+    for shown, name in names.items():
+        if not all(shown):
+            still = "" if shown[-1] else "visibility:hidden;"
+            rules.append(
+                f".{name}{{{still}animation-name:{name}}}@keyframes {name}{{{_keyframes(shown, frames)}}}"
+            )
+    rules.append("@media(prefers-reduced-motion:reduce){g g{animation:none}}")
+    groups = [
+        f'<g class="{names[shown]}">{"".join(by_times[layer, shown])}</g>'
+        for layer, shown in sorted(by_times, key=lambda key: key[0])
+    ]
+    rows = max(len(frame.rows) for frame in frames)
+    return _picture((width, rows), title, f"<style>{''.join(rules)}</style>", groups)
+
+
+def _keyframes(shown: Sequence[bool], frames: Sequence[Frame]) -> str:
+    """When something appears and disappears, in percent of the whole."""
+    whole = sum(frame.seconds for frame in frames)
+    made: list[str] = []
+    begin_s, last = 0.0, None
+    for is_on, frame in zip(shown, frames, strict=True):
+        if is_on is not last:
+            made.append(f"{100 * begin_s / whole:.4g}%{{visibility:{'visible' if is_on else 'hidden'}}}")
+        begin_s, last = begin_s + frame.seconds, is_on
+    return "".join(made)
+
+
+def _picture(cells: tuple[int, int], title: str, style: str, drawn: Iterable[str]) -> str:
+    across, down = cells[0] * CELL_WIDTH + 2 * MARGIN, cells[1] * CELL_HEIGHT + 2 * MARGIN
+    out = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" '
+            f'width="{across}" height="{down}" role="img"><title>{escape(title)}</title>{style}'
+        ),
+        f'<rect width="100%" height="100%" rx="6" fill="{BACKGROUND}"/>',
+        f'<g font-family="{_FONTS}" font-size="{FONT_SIZE}" transform="translate({MARGIN} {MARGIN})">',
+        *drawn,
+        "</g></svg>\n",
+    ]
     return "\n".join(out)
+
+
+def _draw(pieces: Sequence[Piece], row: int, behind: _Shapes, shapes: _Shapes, texts: list[str]) -> None:
+    """One row: backgrounds go to `behind`, what is drawn to the shapes, what is written to the texts."""
+    at = 0
+    for written, colours in pieces:
+        cells = cells_of(written)
+        text = _one_each(cells)
+        if colours.background:
+            behind.block(colours.background, at, row, len(cells))
+        if colours.is_underlined:
+            shapes.rule(colours.foreground, at, row, len(cells), CELL_HEIGHT - 2)
+        for piece in _PIECES.finditer(text):
+            shown = piece.group()
+            if "\u2800" <= shown[0] <= "\u28ff":
+                shapes.braille(colours.foreground, at + piece.start(), row, shown)
+            elif shown[0] in _EIGHTHS:
+                shapes.eighths(colours.foreground, at + piece.start(), row, shown)
+            elif shown[0] == _RULE:
+                shapes.rule(colours.foreground, at + piece.start(), row, len(shown), CELL_HEIGHT / 2)
+            elif shown[0] in _BARS:
+                shapes.bar(colours.foreground, at + piece.start(), row, shown)
+            else:
+                texts.append(_text(colours, at + piece.start(), row, shown))
+        at += len(cells)
 
 
 def _one_each(cells: Iterable[str]) -> str:

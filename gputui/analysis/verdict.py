@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar  # Any: a cache of several kinds of things
+from typing import Any, Self, TypeVar  # Any: a cache of several kinds of things
 
 from gputui.analysis.quantiles import normal_quantile, t_cdf, t_quantile
 from gputui.analysis.spread import ROW_CORRELATION, Scatter, Spread, together
@@ -88,6 +88,20 @@ class Estimate:
         """The two-sided p that the ratio is `limit`, against a smaller one."""
         middle, half = self._log_interval()
         return _p(math.log(limit) - middle, half, self.df)
+
+    def at_error_rate(self, error_rate: float) -> Self:
+        """The same with an interval that misses the truth in `error_rate` of cases, rather than in 0.05.
+
+        Contention moves its ends as far as before: it is not chance.
+        """
+        wider = t_quantile(1 - error_rate / 2, self.df) / t_quantile(0.975, self.df)
+        below = wider * math.log(self.low / self.contended_low / self.ratio)
+        above = wider * math.log(self.high / self.contended_high / self.ratio)
+        return replace(
+            self,
+            low=self.ratio * math.exp(below) * self.contended_low,
+            high=self.ratio * math.exp(above) * self.contended_high,
+        )
 
     def _log_interval(self) -> tuple[float, float]:
         """Middle and half-width of the interval on the log scale.

@@ -13,10 +13,18 @@ import click
 
 from gputui.cli.output import console, shown
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE
-from gputui.services.doctor.checks import WORDS, Terminal, gathered, judged, readiness
+from gputui.services.doctor.checks import (
+    WORDS,
+    Group,
+    Terminal,
+    gathered,
+    group_of,
+    grouped,
+    judged,
+    readiness,
+)
 from gputui.services.doctor.disturbances import Check
 
-_ORDER = ("problem", "note", "unknown", "ok")
 _TOPIC = 15
 
 
@@ -39,7 +47,15 @@ def command(python: str | None, db: Path | None, shows_all: bool, as_json: bool)
     gpus = [gpu.index for gpu in box.machine.gpus]
     if as_json:
         plain = [
-            {"topic": c.topic, "state": c.state, "found": c.found, "next_step": c.next_step} for c in checks
+            {
+                "group": group_of(c.topic),
+                "topic": c.topic,
+                "state": c.state,
+                "found": c.found,
+                "next_step": c.next_step,
+                "command": c.command,
+            }
+            for c in checks
         ]
         headline = readiness(checks, gpus)
         click.echo(json.dumps({"schema": 1, "headline": headline, "checks": plain}, indent=1))
@@ -49,24 +65,43 @@ def command(python: str | None, db: Path | None, shows_all: bool, as_json: bool)
 
 
 def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
-    """The headline, then what is worst first; a terminal gets as many lines as it has room for."""
+    """The headline, then group by group what is worst first; a terminal gets what it has room for.
+
+    There a group in which all is well becomes one line before anything else is left out.
+    """
     from rich.text import Text
 
-    is_terminal = sys.stdout.isatty()
+    out, is_terminal = console(), sys.stdout.isatty()
     size = shutil.get_terminal_size()
-    console().print(Text(headline, style="bold"))
+    width = size.columns if is_terminal else 80
+    out.print(Text(headline, style="bold"))
+    groups = grouped(checks)
+    pages = [_lines_of_group(group, width) for group in groups]
     room = size.lines - 3 if is_terminal and not shows_all else None
-    left = 0
-    for check in sorted(checks, key=lambda check: _ORDER.index(check.state)):
-        lines = lines_of(check, size.columns if is_terminal else 80)
-        if room is not None and (left or len(lines) > room):
-            left += 1
-            continue
-        room = None if room is None else room - len(lines)
-        for line in lines:
-            click.echo(line)
-    if left:
-        click.echo(f"{left} more: --all")
+    if room is not None and sum(map(len, pages)) > room:
+        pages = [
+            [_in_one_line(group, width)] if group.verdict == "all ok" else page
+            for group, page in zip(groups, pages, strict=True)
+        ]
+    lines = [line for page in pages for line in page]
+    for line in lines if room is None else lines[:room]:
+        is_heading = not line.startswith(" ")
+        out.print(Text(line, style="bold" if is_heading else ""), soft_wrap=True)
+    if room is not None and len(lines) > room:
+        click.echo(f"{len(lines) - room} more lines: --all")
+
+
+def _lines_of_group(group: Group, width: int) -> list[str]:
+    """A heading with the verdict of the group, and its checks."""
+    lines = [f"{group.name}: {group.verdict}"]
+    for check in group.checks:
+        lines += [f"  {line}" for line in lines_of(check, width - 2)]
+    return lines
+
+
+def _in_one_line(group: Group, width: int) -> str:
+    topics = ", ".join(dict.fromkeys(shown(check.topic) for check in group.checks))
+    return f"{group.name}: {group.verdict} ({topics})"[:width]
 
 
 def terminal_here() -> Terminal:
@@ -93,6 +128,8 @@ def lines_of(check: Check, width: int) -> list[str]:
         steps = words.wrap(shown(check.next_step))
         marks = ["-> ", *["   "] * len(steps)]
         lines += [" " * len(head) + mark + line for mark, line in zip(marks, steps, strict=False)]
+    if check.command:
+        lines.append(f"{' ' * len(head)}$ {check.command}")
     return lines
 
 

@@ -57,14 +57,16 @@ def print_run(
     is_verbose: bool = False,
     shows_all: bool = False,
     share: float = 1.0,
+    headline: str = "",
 ) -> None:
     """The headline, `heading`, the cases, in a line what else is to know, and `footer`.
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
     then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
+    The headline is the run's, unless another is given.
     """
     page, end = Page(out), Page(out)
-    page.add(Text(run_headline(run), style="bold"))
+    page.add(Text(headline or run_headline(run), style="bold"))
     for line in heading:
         page.line(line)
     page.line()

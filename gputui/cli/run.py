@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from gputui.model.plan import Plan
 from gputui.model.units import counted, format_seconds
 from gputui.services.profiles.interpreters import Chosen
 from gputui.services.profiles.loader import Profile
-from gputui.services.runs.process import LiveRun, start_runs, wait_until_begun
+from gputui.services.runs.process import LiveRun, RunRequest, start_runs, wait_until_begun
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
     Prepared,
@@ -86,6 +87,12 @@ if TYPE_CHECKING:
 )
 @click.option("--trace", is_flag=True, help="Profile each case that can be, and keep its Chrome trace.")
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run, with as many launches.")
+@click.option("--against", metavar="F@RUN", help="A stored run that this box is told from: see --resolve.")
+@click.option(
+    "--resolve",
+    metavar="PCT",
+    help="Repeat the cases of --against until each differs, or lies within ±PCT %.",
+)
 @click.option("--detach", is_flag=True, help="Start it and return at once; see it with `gputui attach`.")
 @click.option("--notify", is_flag=True, help=NOTIFY_HELP)
 @click.option("--yes", is_flag=True, help="Measure even if the box is busy, without a question.")
@@ -109,6 +116,8 @@ def command(
     seed: int | None,
     trace: bool,
     like: str | None,
+    against: str | None,
+    resolve: str | None,
     detach: bool,
     notify: bool,
     yes: bool,
@@ -119,7 +128,8 @@ def command(
     """Measure PROFILE and store the result.
 
     It is a name, a .toml file, or a .py file with a workload of your own; without one, `quick`. With --like
-    it is left out, or is the .toml or .py file that holds the programs or the workload of the other run.
+    or --against it is left out, or is the .toml or .py file that holds the programs or the workload of the
+    other run.
     """
     check_label(label)
     if notify and detach:
@@ -127,7 +137,10 @@ def command(
             "--notify with --detach: nobody watches the run who could ring",
             "leave one of them out, or watch it later: gputui attach --notify",
         )
-    model = None if like is None else _model(like, profile)
+    percent = _percent_to_resolve(like, against, resolve)
+    option, named = ("--like", like) if against is None else ("--against", against)
+    model = None if named is None else _model(option, named, profile)
+    looks = () if model is None or percent is None else _looks_of(model, launches)
     report_recovered()
     options = RunOptions(
         profile=profile or ("" if model is not None else "quick"),
@@ -136,7 +149,7 @@ def command(
         device=device,
         only=only,
         precisions=precisions,
-        launches=launches,
+        launches=looks[-1] if looks else launches,
         budget_s=budget,
         blocks=blocks,
         rendezvous=rendezvous or "",
@@ -145,6 +158,7 @@ def command(
         instance=instance,
         seed=model.run.summary.seed if seed is None and model is not None else seed,
         keeps_traces=trace,
+        looks=looks,
     )
     prepared = prepare(
         options,
@@ -153,6 +167,8 @@ def command(
         profile_of=None if model is None else partial(_profile_like, model),
     )
     requests, target = prepared.requests, prepared.target
+    if model is not None and percent is not None:
+        requests = _with_looks(requests, model, percent)
     if prepared.warning:
         click.echo(prepared.warning, err=True)
     _see_disturbances(prepared, yes=yes)
@@ -178,16 +194,54 @@ def command(
     )
 
 
-def _model(like: str, profile: str | None) -> Model:
+def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:
+    """How fine, in per cent; None for a run that is not to resolve anything."""
+    from gputui.services.compare.resolve import percent_from
+
+    if against is None and resolve is None:
+        return None
+    if against is None:
+        raise GputuiError(f"--resolve {resolve}: against which run?", "name it: --against FILE.db@RUN")
+    if resolve is None:
+        raise GputuiError(
+            f"--against {against}: how small a difference is to be found?",
+            "say it in per cent: --resolve 5",
+        )
+    if like is not None:
+        raise GputuiError(
+            f"--like {like} with --against {against}: one of them says what is measured",
+            "leave --like out: --against repeats the cases of its run",
+        )
+    return percent_from(resolve)
+
+
+def _looks_of(model: Model, launches: int | None) -> tuple[int, ...]:
+    from gputui.services.compare.resolve import looks_of
+
+    return looks_of(model, launches)
+
+
+def _with_looks(requests: Sequence[RunRequest], model: Model, percent: float) -> tuple[RunRequest, ...]:
+    """Runs that end as soon as the rows are resolved; it is said first what the base allows."""
+    from gputui.services.compare.resolve import command_of_looks, intent
+
+    for request in requests:
+        for line in intent(model, request.plan, percent):
+            click.echo(line, err=True)
+    command = command_of_looks(model, percent)
+    return tuple(replace(request, on_look=command) for request in requests)
+
+
+def _model(option: str, named: str, profile: str | None) -> Model:
     """The run to repeat, once it is clear that a profile beside it is one that it may need."""
     from gputui.services.compare.rerun import read_model
 
     if profile is not None and not profile.endswith((".py", ".toml")):
         raise GputuiError(
-            f"profile {profile} with --like {like}: the cases are those of the other run",
+            f"profile {profile} with {option} {named}: the cases are those of the other run",
             "leave the profile out; only a .py or .toml file is read beside it, for what result files lack",
         )
-    return read_model(like)
+    return read_model(named, option)
 
 
 def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen: Chosen) -> Profile:
@@ -197,7 +251,7 @@ def _profile_like(model: Model, given: Profile | None, machine: Machine, chosen:
     repetition = repetition_of(model, given)
     summary = model.run.summary
     label = f" ({summary.label})" if summary.label else ""
-    click.echo(f"like run {summary.short_id}{label} of {model.text}", err=True)
+    click.echo(f"{model.option.lstrip('-')} run {summary.short_id}{label} of {model.text}", err=True)
     differs = differences_here(model, machine, chosen.interpreter.runtime)
     for what, there, here in differs:
         click.echo(f"differs: {what}: {there} there, {here} here", err=True)

@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -125,27 +125,34 @@ def finish(
     from gputui.cli.output import console
     from gputui.cli.results import print_run
     from gputui.services.compare.pairing import runtime_name
+    from gputui.services.compare.resolve import Looks
     from gputui.store.reading import open_result
 
     with open_result(target) as file:
         results = [file.run(run.run_id) for run in runs]
+    looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:
         from gputui.services.results.json import run_as_json
 
-        click.echo(json.dumps({"schema": 1, "runs": [run_as_json(result) for result in results]}, indent=1))
+        found: dict[str, object] = {"schema": 1, "runs": [run_as_json(result) for result in results]}
+        if any(looks):
+            found["looks"] = [None if one is None else asdict(one) for one in looks]
+        click.echo(json.dumps(found, indent=1))
     else:
         out = console()
-        for result in results:
+        for result, one in zip(results, looks, strict=True):
             out.print()
             is_last = result is results[-1]
+            which = [f"{result.summary.short_id}: {runtime_name(result.summary)}"]
             print_run(
                 out,
                 result,
-                [f"{result.summary.short_id}: {runtime_name(result.summary)}"] if len(results) > 1 else [],
+                [*(which if len(results) > 1 else ()), *(() if one is None else one.lines())],
                 list(_next_commands(target, results, like)) if is_last else [],
                 is_verbose=is_verbose,
                 shows_all=shows_all,
                 share=1 / len(results),
+                headline="" if one is None else one.headline,
             )
     failed = any(case.outcome == "failed" for result in results for case in result.cases)
     for result in results:

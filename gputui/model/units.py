@@ -15,8 +15,6 @@ class Rate:
     """As in `1.9k img/s`."""
     scaled: bool
     """True: the prefix belongs to the unit (`1.9 TFLOP/s`); False: to the number (`1.9k img/s`)."""
-    per_million: str
-    """What a million of it is called in a price column."""
     noun: str
     """One of it, in a sentence: `22 % cheaper per token`."""
 
@@ -25,20 +23,20 @@ class Rates(dict[str, Rate]):
     """The known units; an unknown unit, of a newer gputui, is shown by its name."""
 
     def __missing__(self, unit: str) -> Rate:
-        return Rate(f"{unit}/s", False, f"1M {unit}", unit)
+        return Rate(f"{unit}/s", False, unit)
 
 
 RATES = Rates(
     {
-        "flop": Rate("FLOP/s", True, "1M TFLOP", "TFLOP"),
-        "B": Rate("B/s", True, "1M GB", "GB"),
-        "img": Rate("img/s", False, "1M img", "image"),
-        "tok": Rate("tok/s", False, "1M tok", "token"),
-        "seq": Rate("seq/s", False, "1M seq", "sequence"),
-        "frame": Rate("fps", False, "1M frames", "frame"),
-        "req": Rate("req/s", False, "1M req", "request"),
-        "step": Rate("step/s", False, "1M step", "step"),
-        "run": Rate("run/s", False, "1 run", "run"),
+        "flop": Rate("FLOP/s", True, "TFLOP"),
+        "B": Rate("B/s", True, "GB"),
+        "img": Rate("img/s", False, "image"),
+        "tok": Rate("tok/s", False, "token"),
+        "seq": Rate("seq/s", False, "sequence"),
+        "frame": Rate("fps", False, "frame"),
+        "req": Rate("req/s", False, "request"),
+        "step": Rate("step/s", False, "step"),
+        "run": Rate("run/s", False, "run"),
     }
 )
 

@@ -32,6 +32,9 @@ class Spec:
     """Path of the result file; for recovery, and for the message when storing fails."""
     on_end: tuple[str, ...]
     """Command that stores the run when it has ended; empty if the journal is fetched instead."""
+    on_look: tuple[str, ...] = ()
+    """Command that finds the cases that need no more launches, to which run directory and number of launches
+    per case are added; empty if the plan has no looks."""
 
     def start_now(self) -> RunStart:
         """The first line of its journal; reads both clocks once."""
@@ -62,6 +65,7 @@ class Spec:
             "hash_key": self.hash_key.hex(),
             "target": self.target,
             "on_end": list(self.on_end),
+            "on_look": list(self.on_look),
         }
         descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -82,6 +86,7 @@ class Spec:
                 hash_key=bytes.fromhex(plain["hash_key"]),
                 target=plain["target"],
                 on_end=tuple(plain["on_end"]),
+                on_look=tuple(plain.get("on_look", ())),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(f"{path}: no spec of a run ({error})", "give a run directory") from error

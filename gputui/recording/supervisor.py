@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -63,6 +64,7 @@ HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
+LOOK_TIMEOUT_S = 120.0
 RESERVE_BYTES, RESERVE_SHARE = 1_500_000_000, 0.125
 """Heap that a profiled pass may reserve, and the largest share of the usable memory for that."""
 
@@ -103,6 +105,10 @@ class _Run:
     profiled_cases: set[int] = field(default_factory=set)
     """Those whose profiled pass is in the journal, with or without a result."""
     next_launch_id: int = 0
+    looked_after: int = 0
+    """Launches per case after which the last look was made."""
+    all_closed: bool = False
+    """No timed launch is left."""
 
 
 class _Stopped(Exception):
@@ -148,7 +154,10 @@ class Supervisor:
                 telemetry, sources_of_runs(), lambda text: self._event(runs[0], "warning", text)
             ) as sampler:
                 for run, launch in _alternating(runs):
+                    self._look_if_due(run, launch)
                     self._launch(run, launch, sampler)
+                for run in runs:
+                    self._look_if_due(run, None)
         except _Stopped:
             status, reason = "interrupted", f"stopped by {signal.Signals(self._signal).name}"
         except _CannotGoOn as error:
@@ -396,6 +405,48 @@ class Supervisor:
         run.unplanned.append(longer)
         self._leave_out(run, left_out, f"{run.spec.plan.cases[case_id].case.name}: {message}")
 
+    def _look_if_due(self, run: _Run, following: PlannedLaunch | None) -> None:
+        """Ask which cases need no more launches, if the next launch begins a replicate that the plan names.
+
+        Raises _Stopped after a signal. A look that fails is reported, and every case goes on.
+        """
+        plan = run.spec.plan
+        is_timed = following is not None and following.purpose == TIMED
+        done = following.replicate if following is not None and is_timed else plan.replicates
+        due = [launches for launches in plan.looks if run.looked_after < launches <= done]
+        if not due or not run.spec.on_look or run.all_closed:
+            return
+        run.looked_after = due[-1]
+        try:
+            found = subprocess.run(
+                [*run.spec.on_look, str(run.run_dir), str(due[-1])],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=LOOK_TIMEOUT_S,
+                check=True,
+                start_new_session=True,
+            )
+            answer = json.loads(found.stdout)
+            closed, message = {int(case_id) for case_id in answer["closed"]}, str(answer["message"])
+        except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
+            why = _last_line(error.stderr) if isinstance(error, subprocess.CalledProcessError) else ""
+            self._event(
+                run,
+                "warning",
+                f"look after {due[-1]} launches failed, every case goes on: {why or type(error).__name__}",
+            )
+        else:
+            left_out = run.pace.close(closed)
+            if left_out:
+                self._leave_out(run, left_out, message)
+            else:
+                self._event(run, "info", message)
+            run.all_closed = all(
+                run.pace.to_execute(launch) is None for launch in plan.launches if launch.purpose == TIMED
+            )
+        if self._signal:
+            raise _Stopped
+
     def _leave_out(self, run: _Run, launch_ids: Sequence[int], message: str) -> None:
         if message:
             run.journal.append(LaunchesLeftOut(tuple(launch_ids), message, time.monotonic_ns()))
@@ -546,6 +597,11 @@ def _profiled(launch_id: int, message: dict[str, Any]) -> ProfiledPass:
 def _trace_path(run: _Run, launch: PlannedLaunch) -> Path:
     """Path of the Chrome trace of a profiled launch."""
     return run.run_dir / TRACES_NAME / trace_name(run.spec.plan.cases[launch.case_ids[0]].case.name)
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().split("\n")
+    return without_paths(lines[-1])
 
 
 def _death(exit_status: int | None) -> str:

@@ -5,10 +5,10 @@ times the work under the same name. Every pair of runs is then compared. Rates c
 resampling whole runs, since the pairs of a run are not independent. Nothing else should be running: that is
 what users are told, too; but the rates must hold in any case.
 
-With `--of FILE ...` nothing is run. The runs that these files hold of this machine are paired, each once, with
-one at least 20 minutes later, and each pair is compared as the file was then: claims of rows, means, costs, the
-gate and what `advise` would pick, each with the upper end of its exact one-sided 95 % interval. `--parts` prints
-where the variance of calm runs comes from.
+With `--of FILE ...` nothing is run. The runs that these files hold of this machine are paired, each once,
+with one at least 20 minutes later, and each pair is compared as the file was then: claims of rows, means,
+costs, the gate and what `advise` would pick, each with the upper end of its exact one-sided 95 % interval.
+`--parts` prints where the variance of calm runs comes from.
 
     python tests/benchmarks/same_machine.py --runs 10 [--keep DIRECTORY]
     python tests/benchmarks/same_machine.py --of quiet.db loaded.db [--parts]

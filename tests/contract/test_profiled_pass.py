@@ -237,3 +237,23 @@ def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
     assert shown.count("a step of lstm_train mini cpu") == 1
     assert "idle: python" in shown
     assert len(list((tmp_path / "a-traces").iterdir())) == 1
+
+
+def test_the_kept_trace_is_divided_like_the_events_in_the_process(tmp_path: Path) -> None:
+    from gputui.services.traces.imported import read_run
+
+    trace = tmp_path / "tiny.json.gz"
+    found = profiled(TINY, trace=str(trace))
+    of_file = read_run(trace).found
+    assert of_file.steps == found.steps
+
+    def times(one: ProfiledPass) -> dict[tuple[str, str], int]:
+        return {
+            (phase, name): sum(o.time_ns for o in one.operators if (o.phase, o.operator) == (phase, name))
+            for phase, name in {(o.phase, o.operator) for o in one.operators}
+        }
+
+    here, there = times(found), times(of_file)
+    assert set(here) == set(there)
+    for key, ns in here.items():  # the file has times to the nanosecond, but durations are rounded
+        assert abs(there[key] - ns) <= max(2_000, 0.01 * ns)

@@ -43,7 +43,8 @@ def pages(repository: Path) -> dict[str, str]:
 def test_the_pages_name_every_command_and_each_of_its_options(
     command: Command, pages: dict[str, str]
 ) -> None:
-    assert f"`gputui {command.name}" in pages["README.md"]
+    assert f"`gputui {command.name}`" in pages["README.md"]
+    assert f"`gputui {command.name}" in pages["commands.md"]
     of_it = "\n".join(text for text in pages.values() if f"gputui {command.name}" in text)
     unnamed = [names for names in options_of(command) if not any(is_named(name, of_it) for name in names)]
     assert unnamed == []

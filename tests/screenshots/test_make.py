@@ -12,12 +12,17 @@ from xml.etree import ElementTree
 import pytest
 from command_line import write_spin_profile
 from measured_pictures import NAMES, SIZES
+from terminal_svg import BACKGROUND, FOREGROUND, Colours, Frame, moving_svg
+from tour import NAME as TOUR
+from tour import SCENES
 
 from gputui.tui.shell.registry import SCREENS
 
 SHOWN = {entry.id: f"{entry.key} {entry.short}" for entry in SCREENS}
 MAKE = Path(__file__).parents[2] / "screenshots" / "make.py"
 MEASURED = {f"{name}-{width}x{height}.svg" for name in NAMES for width, height in SIZES}
+MOST_BYTES = 400_000
+"""Of the moving picture, which a page loads before anybody asks for it."""
 
 
 def make(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -32,7 +37,7 @@ def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, r
     made = sorted((tmp_path / "shots").iterdir())
     assert sorted(map(Path, done.stdout.split())) == made
     kept = {path.name for path in (repository / "screenshots").glob("*.svg")}
-    assert {path.name for path in made} == kept - MEASURED
+    assert {path.name for path in made} == kept - MEASURED - {TOUR}
     for path in made:
         assert path.read_bytes() == (repository / "screenshots" / path.name).read_bytes(), (
             f"{path.name}: python tests/makers/goldens.py makes it anew; look at it"
@@ -51,7 +56,7 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
     done = make(tmp_path / "shots", "--measure", spin)
     assert done.returncode == 0, done.stderr
     made = {path.name: path for path in (tmp_path / "shots").iterdir()}
-    assert made.keys() >= MEASURED
+    assert made.keys() >= MEASURED | {TOUR}
     texts = {name: "\n".join(text_of(made[name]).itertext()) for name in sorted(MEASURED)}
     for name, text in texts.items():
         assert "href" not in made[name].read_text()
@@ -65,20 +70,64 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
         assert "one core" in texts[f"results-runs-{size}.svg"]
         assert "median" in texts[f"results-blocks-{size}.svg"]
         assert "per step" in texts[f"compare-evidence-{size}.svg"]
+    tour = "\n".join(text_of(made[TOUR]).itertext())
+    assert all(caption in tour for caption, _ in SCENES.values())
+    assert "DEMO DATA" in tour
+    assert made[TOUR].stat().st_size < MOST_BYTES
     assert not Path(os.environ["GPUTUI_DB"]).exists()
     assert not Path(os.environ["GPUTUI_STATE"]).exists()
 
 
-def test_the_readme_shows_pictures_that_exist_and_each_that_exists_is_made_by_the_script(
+def test_the_gallery_shows_every_picture_that_there_is(repository: Path) -> None:
+    gallery = (repository / "screenshots" / "README.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\(([\w.-]+\.svg)\)", gallery))
+    kept = {path.name for path in (repository / "screenshots").glob("*.svg")}
+    assert shown == kept
+    assert kept >= MEASURED | {TOUR}
+    assert not {name for name in kept - MEASURED - {TOUR} if not name.startswith("monitor-")}
+
+
+def test_the_readme_is_short_and_shows_the_moving_picture_which_needs_nothing_from_elsewhere(
     repository: Path,
 ) -> None:
-    readme = (repository / "README.md").read_text()
-    shown = set(re.findall(r"screenshots/([\w.-]+\.svg)", readme))
-    kept = {path.name for path in (repository / "screenshots").glob("*.svg")}
-    assert shown >= {name for name in MEASURED if name.endswith("-80x24.svg")}
-    assert shown <= kept
-    assert kept >= MEASURED
-    assert not {name for name in kept - MEASURED if not name.startswith("monitor-")}
+    readme = (repository / "README.md").read_bytes()
+    assert len(readme) <= 9_000
+    assert b"](screenshots/%s)" % TOUR.encode() in readme
+    picture = (repository / "screenshots" / TOUR).read_text(encoding="utf-8")
+    assert len(picture.encode()) < MOST_BYTES
+    assert "@keyframes" in picture
+    assert not re.search(r"<script|href|url\(|@import|@font-face", picture)
+
+
+def test_a_moving_picture_shows_each_frame_in_its_time_and_the_last_if_still() -> None:
+    plain, tinted = Colours(FOREGROUND, "", False, False), Colours(FOREGROUND, BACKGROUND, False, False)
+    frames = [
+        Frame([[("title", plain)], [("first", plain)]], 1.0),
+        Frame([[("title", plain)], [("second", tinted)]], 3.0),
+        Frame([[("title", plain)], [("first", plain), (" last", plain)]], 1.0),
+    ]
+    picture = moving_svg(frames, 12, "three frames")
+    ElementTree.fromstring(picture)
+    texts: dict[str, set[str]] = {}
+    for name, drawn in re.findall(r'<g class="(\w+)">(.*?)</g>', picture):
+        texts.setdefault(name, set()).update(re.findall(r">([^<>]+)</text>", drawn))
+
+    def shown(percent: float) -> set[str]:
+        return {text for name in texts if is_visible(picture, name, percent) for text in texts[name]}
+
+    assert shown(10) == {"title", "first"}
+    assert shown(50) == {"title", "second"}
+    assert shown(90) == {"title", "first", "last"}
+    hidden = set(re.findall(r"\.(\w+)\{visibility:hidden", picture))
+    still = {text for name in texts.keys() - hidden for text in texts[name]}
+    assert still == {"title", "first", "last"}
+
+
+def is_visible(picture: str, name: str, percent: float) -> bool:
+    """Whether a group is shown then, by the rules of its name, each of which holds until the next."""
+    found = re.search(rf"@keyframes {name}\{{(.*?\}})\}}", picture)
+    steps = re.findall(r"([\d.]+)%\{visibility:(\w+)\}", found.group(1)) if found else [("0", "visible")]
+    return [word for begin, word in steps if float(begin) <= percent][-1] == "visible"
 
 
 @pytest.mark.slow

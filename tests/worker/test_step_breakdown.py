@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, PHASES, TIME_CLASSES
-from gputui.worker.profiling.op_categories import category_of
-from gputui.worker.profiling.step_breakdown import MOST_ROWS, Partition, TraceEvent, partition
+from gputui.worker.profiling.op_categories import category_of, category_of_kernel
+from gputui.worker.profiling.step_breakdown import (
+    MOST_ROWS,
+    Partition,
+    PartitionInParts,
+    TraceEvent,
+    partition,
+)
 
 MAIN, AUTOGRAD = 1, 2
 
@@ -286,6 +292,170 @@ def test_every_nanosecond_is_given_away_once_however_wild_the_trace(
     assert {r.category for r in found.rows} <= set(CATEGORIES)
 
 
+def test_work_of_a_custom_backward_or_fused_optimizer_has_its_phase_and_the_name_of_its_frame() -> None:
+    found = partition(
+        [
+            op("autograd::engine::evaluate_function: FusedNormBackward", 0, 30, number=1),
+            call("cudaLaunchKernel", 5, 10, 11),
+            TraceEvent("Optimizer.step#FusedAdam.step", "range", 30, 60, thread=MAIN, number=2),
+            call("cudaLaunchKernel", 35, 40, 12),
+            kernel("fused_norm_bw", 10, 30, correlation=11, operator=1),
+            kernel("multi_tensor_apply_kernel", 40, 60, correlation=12),
+        ],
+        0,
+        60,
+        MAIN,
+    )
+    assert_exact(found)
+    assert {(r.phase, r.category, r.operator): r.time_ns for r in found.rows} == {
+        ("backward", "norm", "FusedNormBackward"): 20,
+        ("optimizer", "optimizer", "Optimizer.step#FusedAdam.step"): 20,
+    }
+    assert (found.unmatched_ns, found.stand_in_ns) == (0, 40)
+
+
+def test_a_graph_launch_is_an_operator_whose_kernels_tell_what_kind_of_work_it_is() -> None:
+    found = partition(
+        [
+            op("aten::copy_", 0, 5, number=1),
+            call("cudaGraphLaunch", 10, 20, 7),
+            kernel("sm90_xmma_gemm_bf16", 20, 50, correlation=7),
+            kernel("flash_fwd_kernel", 50, 60, correlation=7),
+            kernel("Memcpy DtoD (Device -> Device)", 60, 62, correlation=7),
+        ],
+        0,
+        62,
+        MAIN,
+    )
+    assert_exact(found)
+    by_category = {r.category: r.time_ns for r in found.rows if r.operator == "cudaGraphLaunch"}
+    assert by_category == {"gemm": 30, "attention": 10, "cast_copy": 2}
+    assert [r.calls for r in found.rows if r.operator == "cudaGraphLaunch"] == [1, 0, 0]
+    assert (found.unmatched_ns, found.stand_in_ns) == (0, 42)
+
+
+def test_a_device_that_waits_for_another_stream_is_not_blamed_on_the_host() -> None:
+    found = partition(
+        [
+            call("cudaLaunchKernel", 0, 1_000, 1),
+            call("cudaLaunchKernel", 2_000, 3_000, 2),
+            op("aten::busy_host", 3_000, 100_000, number=9),
+            kernel("first", 1_000, 20_000, correlation=1),
+            kernel("waits_for_a_peer", 60_000, 100_000, correlation=2),
+        ],
+        0,
+        100_000,
+        MAIN,
+    )
+    assert_exact(found)
+    assert classes(found)["queue"] == 40_000
+    assert classes(found)["dispatch"] == 0
+
+
+def test_a_driver_call_of_another_thread_filed_under_this_one_does_not_break_its_operators() -> None:
+    def linked(name: str, start: int, end: int, operator: int) -> TraceEvent:
+        return TraceEvent(name, "runtime", start, end, thread=MAIN, correlation=5, operator=operator)
+
+    found = partition(
+        [
+            op("aten::conv2d", 0, 1_000, number=1),
+            linked("cudaLaunchKernel", 10, 20, 1),
+            TraceEvent("cudaHostAlloc", "runtime", 100, 900, thread=MAIN, correlation=6),
+            kernel("conv", 1_000, 1_100, correlation=5, operator=1),
+        ],
+        0,
+        1_100,
+        MAIN,
+    )
+    assert_exact(found)
+    (row,) = [r for r in found.rows if r.operator == "aten::conv2d"]
+    assert row.cpu_ns == 1_000
+    assert classes(found)["dispatch"] == 990
+
+
+def test_what_the_profiler_itself_takes_is_a_cause_of_its_own() -> None:
+    found = partition(
+        [
+            op("aten::linear", 0, 10, number=1),
+            TraceEvent("Activity Buffer Request", "overhead", 10, 60, thread=MAIN),
+            kernel("gemm", 60, 100, operator=1),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert classes(found)["profiler"] == 50
+
+
+def test_everything_that_a_data_loader_does_on_the_host_is_waiting_for_data() -> None:
+    found = partition(
+        [
+            TraceEvent(
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "range", 0, 80, thread=MAIN
+            ),
+            op("aten::stack", 10, 70, number=1),
+            kernel("conv", 80, 100),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert classes(found)["data_wait"] == 80
+
+
+def test_a_window_in_parts_has_the_sums_of_the_whole() -> None:
+    events = [
+        op("aten::linear", 0, 300, number=1),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaLaunchKernel", 30, 40, 2),
+        kernel("gemm", 20, 120, correlation=1, operator=1),
+        kernel("gemm", 150, 250, correlation=2, operator=1),
+        op("aten::relu", 300, 400, number=2),
+        call("cudaLaunchKernel", 310, 320, 3),
+        kernel("relu", 330, 390, correlation=3, operator=2),
+    ]
+    whole = partition(events, 0, 400, MAIN)
+    parts = PartitionInParts(MAIN)
+    for start, end in ((0, 100), (100, 200), (200, 400)):
+        following = next((e for e in events if e.kind == "kernel" and e.start_ns >= end), None)
+        parts.add(events, start, end, following)
+    found = parts.result()
+    assert (found.slices, found.kernels) == (whole.slices, whole.kernels)
+    assert [(r.operator, r.calls, r.time_ns, r.kernels) for r in found.rows] == [
+        (r.operator, r.calls, r.time_ns, r.kernels) for r in whole.rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16>(Params)", "gemm"),
+        ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64", "gemm"),
+        ("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT", "gemm"),
+        ("volta_sgemm_128x64_nt", "gemm"),
+        ("bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16", "gemm"),
+        ("void pytorch_flash::flash_fwd_kernel<Traits>(Params)", "attention"),
+        ("attn_fwd", "attention"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "communication"),
+        ("void multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)", "communication"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>(cudnnTensorStruct)", "norm"),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16b", "norm"),
+        ("cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1", "conv"),
+        ("void at::native::multi_tensor_apply_kernel<FusedAdam>(Meta)", "optimizer"),
+        (
+            "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(lambda)>",
+            "cast_copy",
+        ),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::relu(lambda)>", "elementwise"),
+        ("triton_poi_fused_add_gelu_0", "fused"),
+        ("void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*)", "elementwise"),
+    ],
+)
+def test_a_kernel_has_the_category_that_its_name_tells(name: str, category: str) -> None:
+    assert category_of_kernel(name) == category
+
+
 @pytest.mark.parametrize(
     ("name", "category"),
     [
@@ -314,6 +484,9 @@ def test_every_nanosecond_is_given_away_once_however_wild_the_trace(
         ("aten::zero_", "view_alloc"),
         ("c10d::allreduce_", "communication"),
         ("triton_poi_fused_add_0", "fused"),
+        ("aiter::gemm_a16w16", "gemm"),
+        ("All2All_Pooled_Req", "communication"),
+        ("fbgemm::permute_2D_sparse_data", "gemm"),
         ("mine::strange", "other"),
     ],
 )

@@ -11,11 +11,11 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.units import RATES
 from gputui.services.compare.pairing import Cell, GroupMean, Row
 from gputui.services.compare.row_text import (
     change_text,
     cost_text,
+    costs_text,
     energy_text,
     peak_text,
     peaks_text,
@@ -42,9 +42,9 @@ class ComparisonColumn:
     """Then it is also aligned to the right."""
     mean: Callable[[GroupMean], str] | None = None
     """The mean of a class of workloads, in the last of its cells."""
-    value: Callable[[Cell, bool], str | Missing] | None = None
-    """Of one measured side, in full or without its interval; Missing says what would give one. The Compare
-    screen shows it, and it explains an empty column."""
+    value: Callable[[Cell, bool, Sequence[Cell]], str | Missing] | None = None
+    """Of one measured side, in full or without its interval, in a unit that fits all sides of the row;
+    Missing says what would give one. The Compare screen shows it, and it explains an empty column."""
     title: str = ""
     """Behind the name of a side on the Compare screen, as in `a per step`."""
     unit: Callable[[Row], str] | None = None
@@ -60,15 +60,18 @@ class ComparisonColumn:
         if self.value is None and (self.title or self.unit or self.absent or self.table_heading):
             raise ValueError(f"column {self.name}: title, unit, absent and table_heading need a value")
 
-    def on_side(self, cell: Cell, *, in_full: bool = True) -> str | Missing:
-        """The value of one side in words; Missing with the reason. Raises ValueError if it has none."""
+    def on_side(self, cell: Cell, beside: Sequence[Cell] = (), *, in_full: bool = True) -> str | Missing:
+        """The value of one side in words; Missing with the reason. Raises ValueError if it has none.
+
+        `beside`: all sides of the row, of which a cost takes one unit.
+        """
         if self.value is None:
             raise ValueError(f"column {self.name} has no value of one side")
         if cell.result is None:
             return Missing("it does not have this case")
         if isinstance(cell.speed, Missing) and self is not RATE:
             return Missing("it was not measured")
-        return self.value(cell, in_full)
+        return self.value(cell, in_full, beside)
 
     def reasons(self, cells: Sequence[tuple[str, Cell]]) -> dict[str, list[str]]:
         """Why measured cells, given with their names, have no value: the names by reason."""
@@ -85,7 +88,7 @@ def _rates(row: Row, width: Width) -> tuple[str, str]:
     return (a.removesuffix("/s"), b.removesuffix("/s")) if width == "short" else (a, b)
 
 
-def _rate(cell: Cell, in_full: bool) -> str:
+def _rate(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str:
     return rate_text(cell) if in_full else rate_text(cell).removesuffix("/s")
 
 
@@ -98,26 +101,32 @@ def _pair(a: str, b: str, unit: str = "") -> tuple[str]:
     return ("" if a == b == "—" else f"{a}, {b}{unit}",)
 
 
-def _million(row: Row) -> str:
-    return RATES[row.case.unit].per_million
+def _cost_unit(row: Row) -> str:
+    return costs_text((row.a, row.b))[1]
 
 
-def _peak(cell: Cell, in_full: bool) -> str | Missing:
+def _costs(row: Row, width: Width) -> tuple[str]:
+    unit = _cost_unit(row)
+    a, b = (cost_text(cell, (row.a, row.b)) for cell in (row.a, row.b))
+    return _pair(a, b, f" per {unit}" if unit else "")
+
+
+def _peak(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     reasons = [use.of_sheet.reason for use in cell.uses if isinstance(use.of_sheet, Missing)]
     if cell.result is not None and cell.result.case.variant.device_class == "cpu":
         reasons = ["no peak is known for a CPU"]
     return peak_text(cell) or Missing(reasons[0] if reasons else "its operations and bytes are not counted")
 
 
-def _cost(cell: Cell, in_full: bool) -> str | Missing:
+def _cost(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     if isinstance(cell.cost, Cost):
-        return cost_text(cell, with_interval=in_full)
+        return cost_text(cell, beside, with_interval=in_full)
     if cell.cost.reason.startswith("no price"):
         return Missing("no price is stored: gputui run --price USD_PER_H stores one")
     return cell.cost
 
 
-def _energy(cell: Cell, in_full: bool) -> str | Missing:
+def _energy(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     return cell.energy if isinstance(cell.energy, Missing) else energy_text(cell, with_interval=in_full)
 
 
@@ -172,7 +181,7 @@ TIME = ComparisonColumn(
     headings=lambda width: ("a step", "b step") if width == "short" else ("a per step", "b per step"),
     cells=lambda row, width: (time_text(row.a), time_text(row.b)),
     is_before_verdict=True,
-    value=lambda cell, in_full: time_text(cell),
+    value=lambda cell, in_full, beside: time_text(cell),
     title="per step",
 )
 RATIO = ComparisonColumn(
@@ -203,11 +212,11 @@ PEAK = ComparisonColumn(
 COST = ComparisonColumn(
     name="cost",
     headings=lambda width: ("cost a, b",),
-    cells=lambda row, width: _pair(cost_text(row.a), cost_text(row.b), f" for {_million(row)}"),
+    cells=_costs,
     default="below",
     value=_cost,
     title="cost",
-    unit=_million,
+    unit=_cost_unit,
     absent="cost",
     table_heading="cost",
     csv=_cost_csv,

@@ -19,7 +19,7 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.pairing import Comparison, GroupMean, Row
+from gputui.services.compare.pairing import CROWDED, SHARED, Comparison, GroupMean, Row
 from gputui.services.compare.ranking import Ranked, by_speed, tied
 from gputui.services.compare.row_text import judgement_text
 from gputui.services.compare.suggestions import Step, settling_steps
@@ -106,8 +106,19 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
         cost = f"; b is {_cost_phrase(main)}" if main.cost.differs else ""
         sentences.append(f"{name}: can't tell which is faster ({ends_words(main.rate)}){cost}.")
         steps = settling_steps(main, evidence)
+    sentences.append(_busy(main))
     sentences.append(_what_changes_the_choice(main, comparison.rows))
     return Headline(tuple(filter(None, sentences)), steps)
+
+
+def _busy(main: Row) -> str:
+    """The doubt about the main case, if something else used a side's CPUs or GPU."""
+    said = [
+        f"{flag.word} for {format_percent(flag.share)} of {flag.side}'s time"
+        for flag in main.flags
+        if flag.word in (CROWDED, SHARED)
+    ]
+    return f"Measured on a busy box: {listed(said)}." if said else ""
 
 
 def subject(row: Row, rows: Sequence[Row], named: Row | None = None) -> str:

@@ -128,23 +128,23 @@ def _share(ns: int, of_ns: int) -> str:
 
 def _times(row: Row, name: str) -> str:
     """How long a step took in the blocks of each side, on one axis."""
-    sides = []
+    sides: list[tuple[str, list[list[float]]]] = []
     for side, cell in (("a", row.a), ("b", row.b)):
-        launches = [] if cell.result is None else launches_of(cell.result)
+        launches = () if cell.result is None else launches_of(cell.result)
         steps = [[s_per_unit * row.case.units_per_step for s_per_unit in launch] for launch in launches]
         if any(steps):
             sides.append((side, steps))
-    axis = time_axis(seconds for _, launches in sides for launch in launches for seconds in launch)
+    axis = time_axis(seconds for _, steps in sides for launch in steps for seconds in launch)
     if axis is None:
         return ""
     charts = ""
-    for side, launches in sides:
-        times = [seconds for launch in launches for seconds in launch]
+    for side, steps in sides:
+        times = [seconds for launch in steps for seconds in launch]
         words = (
-            f"{counted(len(times), 'block')} in {counted(len(launches), 'launch')},"
+            f"{counted(len(times), 'block')} in {counted(len(steps), 'launch')},"
             f" median {format_seconds(median(times))}"
         )
-        chart = time_histogram(side, launches, axis, f"times of blocks of {side}")
+        chart = time_histogram(side, steps, axis, f"times of blocks of {side}")
         charts += f'<p class="of">{letter(side)} {safe(words)}</p>{chart}'
     middle = f"a step{', log axis' if axis.is_log else ''}"
     ends = _ends(format_seconds(axis.low_s), middle, format_seconds(axis.high_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any  # JSON
 
@@ -12,6 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import to_plain
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side, performance_checks_of_side
+from gputui.services.compare.spread_text import spread_as_json
 from gputui.services.compare.why import Why, sentence
 from gputui.services.results.json import (
     case_identity,
@@ -126,6 +128,7 @@ def _side(side: Side) -> dict[str, Any]:
         "run": summary_as_json(side.run),
         "chosen_of": side.chosen_of,
         "normality": performance,
+        "spread": spread_as_json(side),
     }
 
 
@@ -164,5 +167,7 @@ def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
         "method": estimate.method,
         "resolvable": estimate.resolvable,
         "autocorrelation": estimate.autocorrelation,
+        "df": None if math.isinf(estimate.df) else estimate.df,
+        "run_share": estimate.run_share,
         "paired": estimate.paired,
     }

@@ -42,6 +42,8 @@ class Model:
     """Cases that had a profiled pass."""
     selector: str
     """`F@RUN` of this very run, as it can be typed."""
+    option: str = "--like"
+    """The option that named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Repetition:
     """Cases that were not tried there either."""
 
 
-def read_model(text: str, *, trust: bool = False) -> Model:
+def read_model(text: str, option: str = "--like", *, trust: bool = False) -> Model:
     """The run that `F@RUN` names, or the newest of `F`.
 
     Raises GputuiError if the file cannot be read or the run is unknown.
@@ -64,10 +66,10 @@ def read_model(text: str, *, trust: bool = False) -> Model:
     with open_result(path, trust) as file:
         summaries = file.summaries()
         if not summaries:
-            raise GputuiError(f"--like {text}: holds no run", "gputui runs lists those of a file")
+            raise GputuiError(f"{option} {text}: holds no run", "gputui runs lists those of a file")
         found = find_run(summaries, selector or "latest")
         run, profiled = file.run(found.run_id), frozenset(file.profiled(found.run_id))
-        return Model(text, run, profiled, f"{path}@{found.short_id}")
+        return Model(text, run, profiled, f"{path}@{found.short_id}", option)
 
 
 def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
@@ -99,7 +101,7 @@ def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
     if not groups and not commands:
         why = "; ".join(f"{name}: {reason}" for name, reason in refused[:4]) or "no case of it was tried"
         raise GputuiError(
-            f"--like {model.text}: nothing of run {summary.short_id} can be repeated: {why}",
+            f"{model.option} {model.text}: nothing of run {summary.short_id} can be repeated: {why}",
             "gputui show tells what it holds",
         )
     profile = Profile(
@@ -108,7 +110,7 @@ def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
         title=summary.profile,
         question=f"How does this box do what run {summary.short_id} did?",
         budget_s=summary.budget_s,
-        replicates=_launches_per_case(model.run),
+        replicates=launches_per_case(model.run),
         cases=tuple(groups.values()),
         commands=tuple(commands),
         own=None if given is None else given.own,
@@ -116,7 +118,7 @@ def repetition_of(model: Model, given: Profile | None = None) -> Repetition:
     return Repetition(profile, tuple(refused), len(model.run.cases) - len(tried))
 
 
-def _launches_per_case(run: Run) -> int:
+def launches_per_case(run: Run) -> int:
     """As many as a run that finished began of any case, which may be fewer than it had planned."""
     begun = max((len({m.replicate for m in case.measurements}) for case in run.cases), default=0)
     is_complete = run.summary.status == "finished" and begun > 0

@@ -237,16 +237,18 @@ def peak_text(cell: Cell) -> str:
     return format_percent(shares[0]) if shares else ""
 
 
-def cost_text(cell: Cell, *, with_interval: bool = True) -> str:
-    """The cost of a million units of work."""
-    if not isinstance(cell.cost, Cost):
+def cost_text(cell: Cell, beside: Sequence[Cell] = (), *, with_interval: bool = True) -> str:
+    """The cost of so much work that the cheapest side of the row pays cents to dollars (`costs_text`)."""
+    if not isinstance(cell.cost, Cost) or cell.result is None:
         return "—"
     cost = cell.cost
+    known = [one.cost.usd_per_million for one in (cell, *beside) if isinstance(one.cost, Cost)]
+    millions, _ = cost_unit(min(known), cell.result.case.unit)
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
     is_free = cost.usd_per_million <= 0
     spread = "" if is_free else f" {format_spread(cost.usd_per_million, cost.low, cost.high)}"
     interval = spread if with_interval else ""
-    return format_usd(cost.usd_per_million) + interval + share
+    return format_usd(cost.usd_per_million * millions) + interval + share
 
 
 def costs_text(cells: Sequence[Cell]) -> tuple[list[str], str]:

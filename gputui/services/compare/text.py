@@ -34,6 +34,7 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.spread_text import spread_lines
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import (
     Naming,
@@ -353,7 +354,7 @@ def _write_more(
         naming.verdict(row)
     for number, note in enumerate(naming.notes, 1):
         page.line(f"[{number}] {note}")
-    for line in (*remarks(comparison, naming), *performance_lines(comparison)):
+    for line in (*remarks(comparison, naming), *spread_lines(comparison), *performance_lines(comparison)):
         page.line(line)
     _write_whys(page, whys, naming)
     _write_table(page, metric_table(comparison, naming))

@@ -44,8 +44,8 @@ def _price(main: Row) -> Iterable[TurningPoint]:
     ratio = main.rate.ratio[0]
     priced = isinstance(main.a.cost, Cost) and isinstance(main.b.cost, Cost)
     if not priced or main.cost.ratio is None or isinstance(b.price, Missing):
-        share = format_percent(ratio) if ratio < 3 else f"{three_digits(ratio)} times"
-        yield TurningPoint(f"b below {share} of a's price", f"b is the cheaper one per {noun}")
+        share = f"{format_percent(ratio)} of" if ratio < 3 else f"{three_digits(ratio)} times"
+        yield TurningPoint(f"b below {share} a's price", f"b is the cheaper one per {noun}")
         return
     even = b.price.usd_per_hour / main.cost.ratio[0]
     rounded = format_hourly(float(f"{even:.3g}"))

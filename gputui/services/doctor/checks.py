@@ -18,6 +18,7 @@ from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
 from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
+    State,
     current_user,
     gpu_checks,
     load_checks,
@@ -288,7 +289,7 @@ def _clocks(box: SystemState) -> Iterator[Check]:
         yield Check("clock", "note", found)
     if box.governor == "powersave":
         found = "governor powersave: the clock rises late, CPU rows vary"
-        yield Check("CPU clock", "note", found, "as root: cpupower frequency-set -g performance")
+        yield Check("CPU clock", "note", found, "", "sudo cpupower frequency-set -g performance")
 
 
 def _files(box: SystemState) -> Iterator[Check]:
@@ -337,8 +338,10 @@ def _platform(box: SystemState) -> Iterator[Check]:
 def _measuring(box: SystemState) -> Iterator[Check]:
     if box.measuring:
         runs = "1 run is" if box.measuring == 1 else f"{box.measuring} runs are"
-        step = "gputui attach shows it; look again when it has ended"
-        yield Check("in progress", "note", f"{runs} being measured: use and load are its own", step)
+        step = "look again when it has ended; to see it:"
+        yield Check(
+            "in progress", "note", f"{runs} being measured: use and load are its own", step, "gputui attach"
+        )
 
 
 CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
@@ -355,6 +358,92 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _terminal,
 )
 """To add a check, write a function and add its name here."""
+
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("GPUs", ("GPU", "torch cuda", "torch mps", "torch xpu")),
+    ("software", ("driver", "torch")),
+    ("results", ("result file", "run directories", "disk", "terminal")),
+    ("host", ("",)),
+)
+"""Names, and how the topics begin that belong to each; the first that fits counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Checks that belong together."""
+
+    name: str
+    checks: tuple[Check, ...]
+    """The worst first."""
+
+    @property
+    def verdict(self) -> str:
+        """`1 fault, 2 cautions`, or `all ok`."""
+        counts = [
+            counted(sum(check.state == state for check in self.checks), word)
+            for state, word in (("problem", "fault"), ("note", "caution"), ("unknown", "unknown"))
+            if any(check.state == state for check in self.checks)
+        ]
+        return ", ".join(counts).replace("unknowns", "unknown") or (
+            "all ok" if len(self.checks) > 1 else "ok"
+        )
+
+    @property
+    def worst(self) -> State:
+        return self.checks[0].state
+
+
+def grouped(checks: Iterable[Check]) -> tuple[Group, ...]:
+    """The groups that have checks, the worst first; equal findings of several GPUs are one."""
+    by_group: dict[str, list[Check]] = {name: [] for name, _ in GROUPS}
+    for check in checks:
+        by_group[group_of(check.topic)].append(check)
+    found = [
+        Group(name, tuple(sorted(_folded(members), key=lambda check: STATES.index(check.state))))
+        for name, members in by_group.items()
+        if members
+    ]
+    return tuple(sorted(found, key=lambda group: STATES.index(group.worst)))
+
+
+def group_of(topic: str) -> str:
+    """The name of the group to which a topic belongs."""
+    return next(name for name, beginnings in GROUPS if topic.startswith(beginnings))
+
+
+STATES: tuple[State, ...] = ("problem", "note", "unknown", "ok")
+"""The worst first."""
+_LEAST_FOLDED = 3
+
+
+def _folded(checks: Sequence[Check]) -> list[Check]:
+    """Checks with those of several healthy GPUs as one: `GPU 0-6`."""
+    alike: dict[tuple[str, str], list[Check]] = {}
+    for check in checks:
+        name, _, index = check.topic.replace(":", " ").rpartition(" ")
+        if check.state == "ok" and index.isdigit():
+            warm = check.found.partition(" °C, ")
+            alike.setdefault((name, warm[2] or warm[0]), []).append(check)
+    kept = list(checks)
+    for (name, found), members in alike.items():
+        if len(members) >= _LEAST_FOLDED:
+            indexes = [int(check.topic.replace(":", " ").rpartition(" ")[2]) for check in members]
+            at = kept.index(members[0])
+            kept = [check for check in kept if check not in members]
+            kept.insert(at, Check(f"{name} {_ranges(indexes)}", "ok", found))
+    return kept
+
+
+def _ranges(indexes: Sequence[int]) -> str:
+    """`0-3, 5`."""
+    parts: list[list[int]] = []
+    for index in sorted(set(indexes)):
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}

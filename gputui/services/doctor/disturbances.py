@@ -39,6 +39,8 @@ class Check:
     """What was found, with its numbers."""
     next_step: str = ""
     """What to do about it; empty if nothing needs to be done."""
+    command: str = ""
+    """What to type for that, whole; empty if it is not a command."""
 
 
 def disturbances(
@@ -102,9 +104,9 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
             yield _of_finding(gpu, finding)
         busy = gpu.values.get("sm_busy_pct")
         if isinstance(busy, int | float) and busy >= BUSY_PCT:
-            step = "what runs there takes its part of every rate: gputui snapshot --processes names it"
+            step = "what runs there takes its part of every rate; to see it:"
             found_busy = f"{busy:.0f} % busy before anything is measured"
-            yield Check(f"GPU {gpu.device} use", "note", found_busy, step)
+            yield Check(f"GPU {gpu.device} use", "note", found_busy, step, "gputui snapshot --processes")
         now, limit = gpu.values.get("temperature_c"), gpu.values.get("temperature_limit_c")
         is_slowed = any(finding.word.startswith("THERMAL") for finding in found)
         if is_slowed or not isinstance(now, int | float) or not isinstance(limit, int | float):
@@ -129,10 +131,10 @@ def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Chec
             continue
         if limit < default - 0.5:
             found = f"power limit {limit:.0f} W of the {default:.0f} W it comes with"
-            step = (
-                f"as root: nvidia-smi -i {gpu.index} -pl {default:.0f}; until then it is slower than its name"
+            command = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}"
+            yield Check(
+                f"GPU {gpu.index} power", "note", found, "until then it is slower than its name", command
             )
-            yield Check(f"GPU {gpu.index} power", "note", found, step)
 
 
 def current_user() -> str:

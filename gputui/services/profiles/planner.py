@@ -54,6 +54,8 @@ class Choices:
     seed: int = 0
     keeps_traces: bool = False
     """Keep a Chrome trace of every case that can be profiled, and profile them all."""
+    looks: tuple[int, ...] = ()
+    """As in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ def resolve_plan(
         commands=tuple(commands),
         step_file="" if profile.own is None else profile.own.file,
         startup_share=None if choices.replicates else profile.startup_share,
+        looks=choices.looks,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from gputui.analysis.health import CONTENTION
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
@@ -27,7 +28,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_words, ending_words
-from gputui.services.results.throughput import speed_of, speed_ratio
+from gputui.services.results.throughput import contention_of, speed_of, speed_ratio
 from gputui.worker.workloads import WORKLOADS
 
 _TITLES = {workload.name: workload.title for workload in WORKLOADS}
@@ -110,7 +111,7 @@ def run_headline(run: Run) -> str:
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    sentences = [*_box(checks), _main(speeds), _ended(run, has_some=bool(speeds))]
+    sentences = [*_box(checks), _busy(speeds), _main(speeds), _ended(run, has_some=bool(speeds))]
     return " ".join(filter(None, sentences))
 
 
@@ -188,6 +189,15 @@ def _main(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
     single = next((other for other in alike if other.case.variant.precision == "fp32"), None)
     gain = "" if single is None or single is main else _gain(single, main)
     return f"{subject}: {format_rate(speed.units_per_s, case.unit)}{with_precision}{gain}."
+
+
+def _busy(speeds: Sequence[tuple[CaseResult, SpeedEstimate]]) -> str:
+    """The doubt about the main case, if others had its CPUs."""
+    if not speeds:
+        return ""
+    main, _ = min(speeds, key=lambda pair: case_order(pair[0].case))
+    share = contention_of(main)
+    return f"Measured on a busy box: {CONTENTION} for {format_percent(share)} of the time." if share else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

@@ -53,12 +53,13 @@ def torch_words(run: RunSummary) -> str:
     return "no torch" if isinstance(version, Missing) else f"torch {version}"
 
 
-_NOT_RUN = ("skipped", "unsupported")
+NOT_RUN = ("skipped", "unsupported")
+"""Outcomes of cases that this box was not to run."""
 
 
 def measured_first(cases: Iterable[CaseResult]) -> list[CaseResult]:
     """Cases in their order, those that could not run here last."""
-    return sorted(cases, key=lambda case: case.outcome in _NOT_RUN)
+    return sorted(cases, key=lambda case: case.outcome in NOT_RUN)
 
 
 def case_name(case: CaseResult) -> str:

@@ -38,6 +38,8 @@ class RunRequest:
     runtime: Runtime
     label: str
     price: Price | None
+    on_look: tuple[str, ...] = ()
+    """As in `Spec`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def start_runs(requests: Sequence[RunRequest], target: Path) -> tuple[LiveRun, .
                 hash_key=hash_key(),
                 target=str(target),
                 on_end=on_end,
+                on_look=request.on_look,
             ).write(run_dir)
         with (run_dirs[0] / "supervisor.log").open("wb") as log:
             supervisor = subprocess.Popen(

@@ -57,6 +57,8 @@ class RunOptions:
     seed: int | None = None
     """None for a random one."""
     keeps_traces: bool = False
+    looks: tuple[int, ...] = ()
+    """Launches per case after which the run asks what is left to measure; empty: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ def choices_of(options: RunOptions, seed: int = 0) -> Choices:
         rendezvous=options.rendezvous,
         seed=seed,
         keeps_traces=options.keeps_traces,
+        looks=options.looks,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from array import array
@@ -337,7 +336,8 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
     scan: _Scan = json.JSONDecoder(parse_float=str, strict=False).raw_decode
     text = _Text(path, reading, seen)
     if not text.more():
-        raise GputuiError(f"{path} is empty", "name a trace written by export_chrome_trace")
+        what = f"cannot be read: {text.cut_reason}" if text.cut_reason else "is empty"
+        raise GputuiError(f"{path} {what}", "name a trace written by export_chrome_trace")
     at = text.past_space(0)
     opening = text.buffer[at : at + 1]
     if opening == "[":
@@ -427,9 +427,7 @@ class _Text:
         self._file = path.open("rb")
         self._size = path.stat().st_size
         is_gzip = self._file.peek(2)[:2] == b"\x1f\x8b"
-        self._source: gzip.GzipFile | BufferedReader = (
-            gzip.GzipFile(fileobj=self._file) if is_gzip else self._file
-        )
+        self._inflater = _Inflater() if is_gzip else None
         self._rest = b""
         self._is_over = False
 
@@ -437,12 +435,7 @@ class _Text:
         """Read on; whether there was anything."""
         if self._is_over:
             return False
-        try:
-            raw = self._source.read(_CHUNK_BYTES)
-        except EOFError:
-            raw, self.cut_reason = b"", "the compressed file is cut"
-        except (zlib.error, gzip.BadGzipFile) as error:
-            raw, self.cut_reason = b"", f"the compressed file is damaged ({error})"
+        raw = self._raw()
         self._reading.trace.read_bytes += len(raw)
         if self._reading.trace.read_bytes > MOST_BYTES:
             raise GputuiError(
@@ -453,7 +446,6 @@ class _Text:
             self._seen(self._file.tell(), self._size)
         if not raw:
             self._is_over = True
-            self._source.close()
             self._file.close()
             return False
         raw = self._rest + raw
@@ -461,6 +453,18 @@ class _Text:
         self._rest = raw[whole:]
         self.buffer += raw[:whole].decode("utf-8", "replace")
         return True
+
+    def _raw(self) -> bytes:
+        """The next bytes, decompressed; empty at the end."""
+        if self._inflater is None:
+            return self._file.read(_CHUNK_BYTES)
+        try:
+            return self._inflater.read(self._file, _CHUNK_BYTES)
+        except EOFError:
+            self.cut_reason = "the compressed file is cut"
+        except zlib.error:
+            self.cut_reason = "the compressed file is damaged"
+        return b""
 
     def past_space(self, at: int, also: str = "") -> int:
         """The place of the first character from `at` on that is neither space nor in `also`."""
@@ -492,6 +496,30 @@ class _Text:
             return at
         self.buffer = self.buffer[at:]
         return 0
+
+
+class _Inflater:
+    """Decompresses gzip as far as it is whole, where the library's own reader would drop what it has."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=31)
+        self._ahead = b""
+
+    def read(self, file: BufferedReader, most: int) -> bytes:
+        """Up to `most` bytes; empty at the end. Raises EOFError for a cut file, zlib.error if it is
+        damaged."""
+        while True:
+            data = self._ahead or file.read(_CHUNK_BYTES // 4)
+            if self._stream.eof:  # another member may follow
+                if not data.strip(b"\0"):
+                    return b""
+                self._stream = zlib.decompressobj(wbits=31)
+            elif not data:
+                raise EOFError
+            found = self._stream.decompress(data, most)
+            self._ahead = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
+            if found:
+                return found
 
 
 def _whole_characters(raw: bytes) -> int:

@@ -69,12 +69,13 @@ class TraceDifference:
 def difference_of(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> TraceDifference:
     """Describe how the first traces differ, and judge the sides if both have several.
 
-    Raises GputuiError if a trace is given twice.
+    Raises GputuiError if a side has a trace twice.
     """
-    digests = Counter(run.digest for run in (*a, *b) if run.digest)
-    twice = next((run for run in (*a, *b) if digests[run.digest] > 1 and len(a) + len(b) > 2), None)
-    if twice is not None:
-        raise GputuiError(f"{twice.path} is given twice", "name each trace once: its steps count once")
+    for side in (a, b):
+        digests = Counter(run.digest for run in side if run.digest)
+        twice = next((run for run in side if digests[run.digest] > 1), None)
+        if twice is not None:
+            raise GputuiError(f"{twice.path} is given twice", "name each trace once: its steps count once")
     first = [ProfiledSide(side[0].found, _step_ns(side[0]), bool(side[0].device)) for side in (a, b)]
     return TraceDifference(
         tuple(a), tuple(b), divide_difference(*first), _kernels(a[0], b[0]), _judgement(a, b)

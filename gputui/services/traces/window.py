@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.chrome_trace import KINDS, Trace, TraceDevice
+from gputui.worker.profiling.profiler import OUR_STEP, OUR_WINDOW
 from gputui.worker.profiling.step_breakdown import Partition, PartitionInParts, TraceEvent
 
 PROFILER_STEP = "ProfilerStep#"
@@ -39,7 +40,8 @@ class Window:
 
 
 def window_of(trace: Trace, step_range: str = "", window_s: tuple[float, float] | None = None) -> Window:
-    """The steps of a trace: those that the profiler marked, else ranges named `step_range`, else all of it.
+    """The steps of a trace: ranges named `step_range`, else those that we or the profiler marked, else all of
+    it.
 
     `step_range` matches the beginning of a range's name. `window_s`: seconds since the first event.
     Raises GputuiError if there is no such range, or nothing in that window.
@@ -54,7 +56,7 @@ def window_of(trace: Trace, step_range: str = "", window_s: tuple[float, float] 
             )
         end_ns = min(end_ns, last_ns)
         return Window(start_ns, end_ns, ((start_ns, end_ns),), _busiest_thread(trace), "--window")
-    for prefix, found_by in ((step_range, step_range), (PROFILER_STEP, "ProfilerStep")):
+    for prefix, found_by in ((step_range, step_range), (OUR_STEP, OUR_STEP), (PROFILER_STEP, "ProfilerStep")):
         marked = _ranges(trace, prefix) if prefix and (prefix == step_range or not step_range) else []
         if marked:
             thread = Counter(trace.thread[index] for index in marked).most_common(1)[0][0]
@@ -63,6 +65,9 @@ def window_of(trace: Trace, step_range: str = "", window_s: tuple[float, float] 
                 for index in marked
                 if trace.thread[index] == thread
             )
+            around = [(trace.start_ns[i], trace.end_ns[i]) for i in _ranges(trace, OUR_WINDOW)]
+            if found_by == OUR_STEP and len(around) == 1:
+                return Window(*around[0], tuple(steps), thread, found_by)
             return Window(steps[0][0], max(end for _, end in steps), tuple(steps), thread, found_by)
         if prefix and prefix == step_range:
             names = Counter(trace.names[trace.name[i]] for i in range(len(trace)) if trace.kind[i] == _RANGE)
@@ -148,7 +153,11 @@ def _wanted(trace: Trace, window: Window, device: int | None) -> Iterator[int]:
 
     Launches from before the window count too: their work may lie in it.
     """
-    marks = {number for number, name in enumerate(trace.names) if name.startswith(PROFILER_STEP)}
+    marks = {
+        number
+        for number, name in enumerate(trace.names)
+        if name.startswith(PROFILER_STEP) or name in (OUR_STEP, OUR_WINDOW)
+    }
     for index in range(len(trace)):
         kind = trace.kind[index]
         if kind in _ON_DEVICE:

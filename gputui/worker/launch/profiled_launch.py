@@ -11,6 +11,7 @@ from ..channel import Channel
 from ..contract import Request, Step, Workload
 from ..failures import reason_of
 from ..profiling.allocations import points_of_a_step
+from ..profiling.lost_kernels import launches_without_work, uneven_share
 from ..profiling.profiler import NoTrace, TracedWindow, event_cost_ns, traced
 from ..profiling.step_breakdown import Partition, partition
 from ..steps.precision import resolve
@@ -24,8 +25,10 @@ _WINDOW_SHARE = 0.4
 """Share of the remaining time that the window may take."""
 _WINDOW_NS = 3_000_000_000
 """A longer window shows nothing new, if LEAST_STEPS fit into it."""
-UNEVEN_KERNELS = 0.02
-"""If the number of kernels differs by more than this share between steps of a window, kernels were lost."""
+UNEVEN_WORK = 0.005
+"""If the work of operators differs by more than this share between steps of a window, some of it was lost."""
+LOST_LAUNCHES = 0.02
+"""If more than this share of launches started nothing, kernels were lost."""
 UNMATCHED_SHARE = 0.2
 """If more than this share of device time has no operator, the operator rows mean little."""
 
@@ -122,19 +125,20 @@ class ProfiledLaunch:
 
     def _fault(self, window: TracedWindow, found: Partition, steps: int) -> str:
         """Why the trace cannot be trusted; empty if it can."""
-        kernels = sum(e.kind == "kernel" for e in window.events)
+        works = sum(e.kind in ("kernel", "copy", "memset") for e in window.events)
         operators = sum(e.kind == "op" for e in window.events)
         if not operators:
             return "the trace holds no operator"
         if self._device == "cpu":
             return ""
-        if not kernels:
-            return f"the trace holds no kernel of the {self._device} device"
-        if kernels % steps and kernels % steps / kernels > UNEVEN_KERNELS:
-            return f"{kernels} kernels in {steps} steps: some are missing in the trace"
-        launches = sum(e.kind == "runtime" and "LaunchKernel" in e.name for e in window.events)
-        if launches and launches > kernels * (1 + UNEVEN_KERNELS):
-            return f"{launches} launches and {kernels} kernels: some are missing in the trace"
+        if not works:
+            return f"the trace holds no work of the {self._device} device"
+        lost, launches = launches_without_work(window.events)
+        if lost > LOST_LAUNCHES * launches:
+            return f"{lost} of {launches} launches without a kernel: some are missing in the trace"
+        uneven = uneven_share(window.events, window.step_starts_ns)
+        if uneven > UNEVEN_WORK:
+            return f"the work of {steps} equal steps differs by {uneven:.1%}: some is missing in the trace"
         busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
         if found.unmatched_ns > UNMATCHED_SHARE * busy_ns:
             return f"{found.unmatched_ns / busy_ns:.0%} of the device's time belongs to no known operator"

@@ -11,7 +11,8 @@ from typing import Any  # Any: torch's types
 
 from .step_breakdown import TraceEvent
 
-_WINDOW = "gputui::window"
+OUR_WINDOW = "gputui::window"
+OUR_STEP = "gputui::step"
 _LONGEST_SHAPES = 120
 _TINY_CALLS = 1000
 _SCALARS = ("Scalar", "ScalarList", "")
@@ -26,6 +27,7 @@ _KINDS = {
     "concurrent_kernel": "kernel",
     "gpu_memcpy": "copy",
     "gpu_memset": "memset",
+    "overhead": "overhead",
 }
 """Kineto's names of activities; others, such as device copies of ranges, are ignored."""
 
@@ -43,6 +45,7 @@ class TracedWindow:
     end_ns: int
     thread: int
     """The host thread that did the steps."""
+    step_starts_ns: tuple[int, ...]
 
 
 def traced(
@@ -59,9 +62,10 @@ def traced(
     gc.disable()  # a collection inside the window would count as some operator's time
     try:
         watched = profile(activities=_activities(device), record_shapes=True)
-        with watched as profiled, record_function(_WINDOW):
+        with watched as profiled, record_function(OUR_WINDOW):
             for _ in range(steps):
-                run()
+                with record_function(OUR_STEP):
+                    run()
             wait()
     finally:
         if was_enabled:
@@ -111,9 +115,14 @@ def _activities(device: str) -> list[Any]:
 def _window(profiled: Any) -> TracedWindow:
     try:
         raw = profiled.profiler.kineto_results.events()
-        bounds = next(e for e in raw if e.name() == _WINDOW and str(e.device_type()) == "DeviceType.CPU")
+        bounds = next(e for e in raw if e.name() == OUR_WINDOW and str(e.device_type()) == "DeviceType.CPU")
+        starts_ns = sorted(
+            e.start_ns() for e in raw if e.name() == OUR_STEP and str(e.device_type()) == "DeviceType.CPU"
+        )
         events = tuple(_events(raw))
-        return TracedWindow(events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id())
+        return TracedWindow(
+            events, bounds.start_ns(), bounds.end_ns(), bounds.start_thread_id(), tuple(starts_ns)
+        )
     except (AttributeError, StopIteration, TypeError) as error:
         raise NoTrace(f"this torch's trace cannot be read ({type(error).__name__})") from error
 
@@ -122,9 +131,9 @@ def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:
     for event in raw:
         kind = _kind_of(event)
         name = event.name()
-        if not kind or name == _WINDOW or name.startswith("ProfilerStep"):
+        if not kind or name in (OUR_WINDOW, OUR_STEP) or name.startswith("ProfilerStep"):
             continue
-        on_host = kind in ("op", "range", "runtime")
+        on_host = kind in ("op", "range", "runtime", "overhead")
         shapes, dtypes = _inputs(event) if kind == "op" else ("", "")
         start_ns = event.start_ns()
         yield TraceEvent(
@@ -134,9 +143,9 @@ def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:
             end_ns=start_ns + event.duration_ns(),
             thread=event.start_thread_id() if on_host else 0,
             stream=0 if on_host else event.device_resource_id(),
-            correlation=0 if kind in ("op", "range") else event.correlation_id(),
-            operator=0 if kind in ("op", "range") else event.linked_correlation_id(),
-            number=event.correlation_id() if kind == "op" else 0,
+            correlation=0 if kind in ("op", "range", "overhead") else event.correlation_id(),
+            operator=0 if kind in ("op", "range", "overhead") else event.linked_correlation_id(),
+            number=event.correlation_id() if kind in ("op", "range") else 0,
             shapes=shapes,
             dtypes=dtypes,
         )
@@ -151,6 +160,8 @@ def _kind_of(event: Any) -> str:
         if name.startswith(("cuda", "cu", "hip", "ze")) and event.linked_correlation_id() > 0:
             return "runtime"
         return "range" if int(event.scope()) == 7 else "op"
+    if hasattr(event, "is_user_annotation") and event.is_user_annotation():
+        return ""  # a range's copy on the device's track
     if name.startswith("Memcpy"):
         return "copy"
     return "memset" if name.startswith("Memset") else "kernel"

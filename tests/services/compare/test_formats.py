@@ -192,7 +192,7 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     beside = row_table(comparison, naming, "wide", [COST, ENERGY])
     assert beside.headings[-2:] == ("cost a, b", "energy a, b")
     assert beside.rows[0][-2:] == (
-        "$11.00 ±10 %, $22.00 ±10 % for 1M TFLOP",
+        "$11.00 ±10 %, $22.00 ±10 % per EFLOP",
         "1.00 nJ/flop, 2.00 nJ/flop",
     )
     assert [COST.on_side(cell) for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]

@@ -141,7 +141,7 @@ def test_a_failure_on_one_side_comes_first_as_well() -> None:
 
 def test_what_neither_side_measured_is_no_failure_of_one() -> None:
     a, b = (run_of({DECODE: s}, 0.0, unmeasured(GPT, "oom")) for s in (0.01, 0.02))
-    assert headline(a, b).text == "Text generation: b is 50 % slower (49.9 to 50.1)."
+    assert headline(a, b).text == "Text generation: b is 50 % slower (49.6 to 50.4)."
 
 
 def test_own_steps_and_programs_are_named_as_a_person_would() -> None:
@@ -202,3 +202,10 @@ def test_of_three_precisions_the_best_is_weighed_and_the_others_are_beside_it() 
     found = headline_by("precision", run_of({GPT_FP32: 0.26, tf32: 0.143, GPT: 0.1}))
     assert found.sentences[0].startswith("Training runs 160 % faster with amp than with fp32 (")
     assert found.sentences[1].startswith("With tf32: 82 % faster (")
+
+
+def test_a_comparison_of_a_busy_box_says_so() -> None:
+    case = make_case("gpt_train", workload_class="training")
+    a, b = (make_run(measured(case, *three(s), waited_share=share)) for s, share in ((1.0, 0.4), (0.1, 0.0)))
+    said = headline(a, b).sentences
+    assert said[1] == "Measured on a busy box: CPU contention from other processes for 40 % of a's time."

@@ -161,7 +161,7 @@ def test_every_form_says_the_same_of_a_row(
         )
         assert drawn(change_text(judged)) in page
         assert drawn(figure_verdict(figure)) in page
-        screen = evidence_page(row, name, None, (absent, absent), (), 200, ascii_only=False)
+        screen = evidence_page(row, name, None, (absent, absent), (), 200)
         shown = next(
             text for line_ in screen if "p99 latency" in (text := "".join(span.text for span in line_))
         )

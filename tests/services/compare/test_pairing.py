@@ -31,10 +31,10 @@ from gputui.services.compare.pairing import (
     telling_dimension,
 )
 from gputui.services.compare.row_text import (
+    both_text,
     boxes_text,
     change_text,
     choice_words,
-    short_change_text,
     side_words,
 )
 from gputui.services.compare.tables import Naming, remarks, row_table
@@ -358,7 +358,7 @@ def test_a_mean_of_undecided_rows_has_no_figure_in_any_form() -> None:
         cells = row_table(comparison, naming, width).rows[-1]
         assert re.search(r"^[-+\d.]+ to [-+\d.]+( %|x)$", next(cell for cell in cells[1:] if cell)), cells
         assert "can't tell" in cells
-    assert short_change_text(group.rate) == ""
+    assert both_text(group.rate) == "can't tell"
     plain = comparison_as_json(comparison)["groups"][0]
     assert (plain["verdict"], plain["reason"]) == ("inconclusive", "the interval is too wide")
 

@@ -18,7 +18,7 @@ from gputui.model.devices import HOST
 from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
-from gputui.services.doctor.checks import SystemState, Terminal, judged, readiness
+from gputui.services.doctor.checks import SystemState, Terminal, group_of, grouped, judged, readiness
 from gputui.services.doctor.disturbances import Check, State, disturbances, gpus_of
 
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
@@ -405,3 +405,35 @@ def test_the_platform_of_a_box_is_shown_only_if_it_is_known() -> None:
 
 def test_an_intact_result_file_is_shown_by_its_path() -> None:
     assert the(make_box(), "result file") == Check("result file", "ok", str(DB))
+
+
+def test_groups_and_their_checks_come_worst_first_and_equal_gpus_are_one_line() -> None:
+    lost = [Check("GPU 7", "problem", "LOST: it fell off the bus", "take another box")]
+    groups = grouped([*judged(make_box(7)), *lost])
+    assert (groups[0].name, groups[0].verdict) == ("GPUs", "1 fault")
+    assert {group.name: group.verdict for group in groups[1:]} == {
+        "software": "all ok",
+        "results": "all ok",
+        "host": "all ok",
+    }
+    gpus = [(check.state, check.topic) for check in groups[0].checks]
+    assert gpus[:2] == [("problem", "GPU 7"), ("ok", "GPU 0-6")]
+
+
+def test_every_topic_has_a_group_whatever_it_is_called() -> None:
+    topics = {
+        "GPU 3 link": "GPUs",
+        "torch cuda:1": "GPUs",
+        "torch": "software",
+        "disk": "results",
+        "new": "host",
+    }
+    assert {topic: group_of(topic) for topic in topics} == topics
+
+
+def test_a_power_limit_and_a_governor_name_the_command_that_lifts_them() -> None:
+    machine = make_machine("NVIDIA H200")
+    limited = replace(machine.gpus[0], power_limit_w=600.0, power_default_limit_w=700.0)
+    box = make_box(1, machine=replace(machine, gpus=(limited,)), governor="powersave")
+    assert the(box, "GPU 0 power").command == "sudo nvidia-smi -i 0 -pl 700"
+    assert the(box, "CPU clock").command == "sudo cpupower frequency-set -g performance"

@@ -82,6 +82,15 @@ def test_a_whole_program_is_answered_in_time() -> None:
     assert run_headline(make_run(program)).startswith("Hashing: ")
 
 
+def test_contention_is_named_before_the_speed_it_makes_doubtful() -> None:
+    busy = measured(make_case("gpt_train"), steady(0.1), waited_share=0.4)
+    quiet = measured(make_case("gpt_train"), steady(0.1), waited_share=0.01)
+    doubt = "Measured on a busy box: CPU contention from other processes for 40 % of the time."
+    assert doubt in run_headline(make_run(busy))
+    assert run_headline(make_run(busy)).index(doubt) < run_headline(make_run(busy)).index("GPT training")
+    assert "busy" not in run_headline(make_run(quiet))
+
+
 def on_terminal(
     capsys: pytest.CaptureFixture[str], rows: int, cases: list[CaseResult], *, shows_all: bool = False
 ) -> list[str]:

@@ -22,6 +22,7 @@ from gputui.services.support.paths import copies_directory
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.compare.actions import ACTIONS
 from gputui.tui.screens.compare.screen import CompareScreen
+from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText
 from gputui.tui.widgets.lines_list import LinesList
 from gputui.tui.widgets.lines_page import LinesPage
@@ -460,3 +461,61 @@ async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_t
         app.screen.query_one(Input).value = str(tmp_path / "c.txt")
         await press(pilot, "enter")
         assert "end it in .md, .csv, .json, .html" in picture(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_what_colours_say_words_and_marks_say_too(size: tuple[int, int], tmp_path: Path) -> None:
+    words = []
+    for number, (gpt_ms, launches) in enumerate(((100.0, 3), (160.0, 3), (103.0, 1)), 1):
+        store(tmp_path / f"box{number}.db", number, gpt_ms=gpt_ms, launches=launches)
+        words.append(str(tmp_path / f"box{number}.db"))
+    for sides, seen in (
+        (words[:2], ("-38 %", "●", "slower", "+60 %")),
+        (words[::2], ("-3 %", "○", "can't tell")),
+        (words, ("-38 %", "b", "-3 %?", "c", "a or c")),
+    ):
+        taken = []
+        for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+            app = make_app(depth=depth)
+            async with app.run_test(size=size) as pilot:
+                await opened(pilot, *sides)
+                taken.append(picture(app))
+        assert taken.count(taken[0]) == len(taken)
+        row = next(line for line in taken[0].splitlines() if line.startswith("▸ gpt_train"))
+        below = taken[0].splitlines()[taken[0].splitlines().index(row) + 1]
+        assert [text for text in seen if text not in row + below] == []
+
+
+async def test_a_screen_of_24_lines_holds_answer_sides_rows_evidence_and_keys(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, gpt_ms=100.0)
+    store(tmp_path / "b.db", 2, gpt_ms=160.0)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+        lines = picture(app).splitlines()
+        assert len(lines) == 24
+        assert max(map(len, lines)) <= 80
+        assert lines[1].startswith("GPT training: b is 38 % slower (")
+        assert [line.split()[0] for line in lines[3:5]] == ["a", "b"]
+        (title,) = [place for place, line in enumerate(lines) if line.startswith("── gpt_train")]
+        assert [line.split()[0] for line in lines[title + 1 : title + 5]] == ["rate", "sure", "cost", "why"]
+        assert lines[-1].startswith("enter Evidence")
+
+
+async def test_evidence_stands_beside_the_rows_where_there_is_room_and_follows_the_selection(
+    tmp_path: Path,
+) -> None:
+    store(tmp_path / "c.db", 3, machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
+    store(tmp_path / "d.db", 4, machine=GPU_MACHINE, on_gpu=True, seconds=8.0, gpt_ms=150.0)
+    app = make_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        await opened(pilot, str(tmp_path / "c.db"), str(tmp_path / "d.db"))
+        beside = [line[line.rfind("│") :] for line in picture(app).splitlines() if "│" in line]
+        assert any("gpt_train mini cpu fp32 all  33 % slower" in line for line in beside)
+        assert "what would change the answer" in picture(app)
+        await press(pilot, "home")
+        beside = [line[line.rfind("│") :] for line in picture(app).splitlines() if "│" in line]
+        assert any("gemm mini gpu fp32  same" in line for line in beside)
+        assert any(line.startswith("│   power") for line in beside), "what the GPU did meanwhile"
+        await press(pilot, "end", "enter")
+        assert "── gpt_train" in page(app.screen)  # type: ignore[arg-type]

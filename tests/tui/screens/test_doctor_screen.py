@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from shell_app import make_app, picture, press, settled
 
+from gputui.services.doctor.checks import grouped
 from gputui.services.doctor.disturbances import Check
-from gputui.tui.screens.doctor.screen import lines_of
+from gputui.tui.screens.doctor.screen import lines_of, page_of
+from gputui.tui.widgets.cells import width_of
 
 
 async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:
@@ -16,8 +20,9 @@ async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:
         await press(pilot, "5")
         first = picture(app)
         assert "[5 Doc]" in first
-        for topic in ("driver", "torch", "CPU", "memory"):
-            assert f" {topic} " in first
+        assert first.splitlines()[1].startswith(("Ready to measure", "Not ready to measure"))
+        for topic in ("driver", "torch", "── software ", "── results "):
+            assert f"{topic} " in first
         await press(pilot, "r")
         assert " driver " in picture(app)
 
@@ -39,12 +44,32 @@ async def test_n_goes_to_the_next_thing_that_is_not_well() -> None:
         await settled(pilot)
         await press(pilot, "5")
         await press(pilot, "end", "home", "n", "n")
-        before = picture(app).splitlines()[1]
-        assert before.startswith(("note", "PROBLEM")) or "terminal" in picture(app)
-        await press(pilot, "p", "p", "p")
-        assert " driver " in picture(app)
+        assert " caution " in picture(app)
+        await press(pilot, "home")
+        assert picture(app).splitlines()[1].startswith("Ready to measure on")
         await press(pilot, "escape")
         assert picture(app).startswith("moving")
+
+
+FAULTS = (
+    Check("GPU 6", "problem", "PCIe x4 of x16", "take another box"),
+    Check("GPU 0 power", "note", "power limit 600 W", "", "sudo nvidia-smi -i 0 -pl 700"),
+    Check("CPU", "ok", "8 cores"),
+    Check("terminal", "unknown", "it does not answer"),
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_the_answer_is_first_and_what_is_not_well_can_be_jumped_to(width: int) -> None:
+    lines, places = page_of("Ready to measure on 7 of 8 GPUs.", grouped(FAULTS), width, 40)
+    texts = ["".join(span.text for span in line) for line in lines]
+    assert texts[0].startswith("Ready to measure on 7 of 8 GPUs.")
+    assert all(width_of(text) <= width for text in texts)
+    assert ["GPU 6" in texts[places[0]], "GPU 0 power" in texts[places[1]]] == [True, True]
+    text = "\n".join(texts)
+    assert re.search(r"── GPUs ─+ 1 fault, 1 caution ──", text)
+    for word in ("FAULT", "caution", "unknown", "ok", "$ sudo nvidia-smi -i 0 -pl 700"):
+        assert word in text, "the state is a word, not only a colour"
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
 import pytest
-from journals import GPU_MACHINE
+from journals import CPU_MACHINE, GPU_MACHINE
 from pty_harness import Terminal
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, picture, press, settled
@@ -322,7 +323,7 @@ async def test_what_is_shown_is_copied_as_text_and_the_place_is_named(db: Path) 
         heading, *rows = copied.read_text(encoding="utf-8").splitlines()
         assert heading.split("\t")[1:4] == ["run", "when", "label"]
         assert [row.split("\t")[1] for row in rows] == ["cccc0003", "cccc0002", "cccc0001"]
-        await press(pilot, "enter", *["tab"] * 6, "y")
+        await press(pilot, "enter", *["tab"] * 3, "y")
         assert "run id   0194b5a0-0000-7000-8000-0000cccc0003" in copied.read_text(encoding="utf-8")
 
 
@@ -559,16 +560,8 @@ async def test_where_nothing_can_be_saved_no_name_is_requested(tmp_path: Path) -
     store(tmp_path / "a.db", 1, machine=GPU_MACHINE, profiled=False)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot, f"{tmp_path / 'a.db'}@latest")
-        for tab, why in (
-            ("operators", "this run has nothing for the tab operators"),
-            ("step", "this run has nothing for the tab step"),
-            ("memory", "this run has nothing for the tab memory"),
-        ):
-            screen._pane.show_tab(tab)
-            await press(pilot, "e")
-            assert f"there is nothing to save here: {why}" in picture(app)
-        await press(pilot, "escape", "slash", *"no such run", "enter", "e")
+        await opened(pilot, str(tmp_path / "a.db"))
+        await press(pilot, "slash", *"no such run", "enter", "e")
         assert "there is nothing to save here: no row is shown" in picture(app)
         await press(pilot, "o", *"/no.db", "enter", "e")
         assert "there is nothing to save here: no table is shown" in picture(app)
@@ -602,9 +595,39 @@ async def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> Non
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, f"{tmp_path / 'a.db'}@latest")
-        for _ in range(3):
-            await press(pilot, "tab")
+        tabs = picture(app).splitlines()[1].split()
+        assert tabs == ["Cases", "Blocks", "Telemetry", "Environment", "Findings"], "empty ones are not there"
+        await press(pilot, "shift+tab", "end")
+        assert "Find" in picture(app)
         assert "no case of this run has a profiled pass" in picture(app)
+
+
+async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_box(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = replace(CPU_MACHINE, machine_id="ffffffffffff", cpu=replace(CPU_MACHINE.cpu, model="Ryzen 9"))
+    store(tmp_path / "other.db", 7, gpt_ms=50.0, machine=other)
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, str(db))
+        await press(pilot, "down", "down")
+        shown = picture(app)
+        assert "│ cccc0001  fast box" in shown
+        assert "a step of gpt_train mini cpu fp32, 100 ms" in shown
+        boxes = [line for line in shown.splitlines() if "tok/s  ━" in line]
+        assert [line.split()[0] for line in boxes] == ["Ryzen", "▸"], "the fastest first"
+        assert "81.8k tok/s" in boxes[0]
+        await press(pilot, "space")
+        assert "a fast box cccc0001" in shown_words(app)
+        await pilot.resize_terminal(80, 24)
+        await settled(pilot)
+        assert "on every box" not in picture(app)
+        assert "cccc0001" in picture(app)
+
+
+def shown_words(app: MonitorApp) -> str:
+    return " ".join(picture(app).split())
 
 
 async def test_a_file_that_takes_long_is_given_up_by_esc_and_the_app_leaves_at_once(

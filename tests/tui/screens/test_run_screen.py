@@ -47,11 +47,13 @@ from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, Block
 from gputui.model.result import Run
 from gputui.recording.lock import read_holder
+from gputui.services.doctor.disturbances import Check
 from gputui.services.runs.progress import Happened
 from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
+from gputui.tui.screens.run import background_tasks
 from gputui.tui.screens.run.actions import ACTIONS, keys_table
 from gputui.tui.screens.run.form import Text
 from gputui.tui.screens.run.model import RunModel
@@ -82,6 +84,12 @@ def long_spin(tmp_path: Path) -> Iterator[Path]:
     runs = Path(os.environ["GPUTUI_STATE"], "runs")
     if runs.is_dir() and any(runs.iterdir()):
         gputui("stop")
+
+
+@pytest.fixture(autouse=True)
+def quiet_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing disturbs a measurement here, whatever else this machine does."""
+    monkeypatch.setattr(background_tasks, "disturbances", lambda machine, gpus: ())
 
 
 async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
@@ -189,6 +197,29 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
     assert {name for name, (_, rows) in ours.items() if rows} >= {
         *("meta", "runs", "machines", "prices", "cases", "launches", "measurements", "blocks")
     }
+
+
+async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
+    spin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = Check("neighbours", "note", "CPU contention from other processes: load 7.6 on 2 threads", "wait")
+    monkeypatch.setattr(background_tasks, "disturbances", lambda machine, gpus: (busy,))
+    app = RunScreenApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await choose_file(pilot, spin)
+        model = app.run_screen.model
+        model.form.texts["file"].insert(str(tmp_path / "a.db"))
+        await pilot.press("enter")
+        await until(pilot, lambda: model.question == "start")
+        assert "Measure anyway? neighbours: CPU contention from other processes" in shown(pilot)
+        await pilot.press("n")
+        assert (model.view, model.question) == ("choose", "")
+        assert not (tmp_path / "a.db").exists()
+        await pilot.press("enter")
+        await until(pilot, lambda: model.question == "start")
+        await pilot.press("y")
+        await until(pilot, lambda: model.view == "ended")
+    assert stored(tmp_path / "a.db").summary.status == "finished"
 
 
 async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(tmp_path: Path) -> None:
@@ -306,6 +337,11 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         first.type(b"\r")
         first.wait_for("> [ Start ]", DEADLINE_S)
         first.type(b"\r")
+        first.wait_for(
+            lambda: any(words in first.text for words in ("running", "Measure anyway?")), DEADLINE_S
+        )
+        if "Measure anyway?" in first.text:  # this machine may be busy
+            first.type(b"y")
         first.wait_for("running", DEADLINE_S)
         first.signal(signal.SIGKILL)
         assert first.ended() == -signal.SIGKILL

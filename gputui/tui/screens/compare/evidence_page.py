@@ -40,7 +40,7 @@ def evidence_page(
     if steps:
         lines.append((Span("what would help", "title"),))
         lines += [line for step in steps for line in paragraph(f"  {step}", width, indent=4)]
-    lines += [(), *block_lines(row, width - 1, _ROWS), ()]
+    lines += [(), *block_lines(row, "ab", width - 1, _ROWS), ()]
     for letter, cell in (("a", row.a), ("b", row.b)):
         lines += paragraph(f"{letter}  {_side(cell)}", width, indent=3)
     lines += _values(row, width)
@@ -51,7 +51,7 @@ def evidence_page(
     for figure in row.figures:
         lines += paragraph(figure_line(figure), width, indent=2)
     lines += why_lines(why, width)
-    lines += [(), *telemetry_lines(curves, width)]
+    lines += [(), *telemetry_lines(curves, "ab", width)]
     return tuple(lines)
 
 
@@ -74,7 +74,7 @@ def _values(row: Row, width: int) -> list[Line]:
     """Cost, energy and share of the peak of both sides, or why there is none."""
     lines: list[Line] = []
     for column, title in ((COST, "cost"), (ENERGY, "energy"), (PEAK, "of peak")):
-        values = [column.on_side(cell) for cell in (row.a, row.b)]
+        values = [column.on_side(cell, (row.a, row.b)) for cell in (row.a, row.b)]
         reasons = [value.reason for value in values if isinstance(value, Missing)]
         if len(reasons) == len(values) and len(set(reasons)) == 1:
             said = reasons[0]
@@ -83,7 +83,7 @@ def _values(row: Row, width: int) -> list[Line]:
                 f"{letter} {f'none ({value.reason})' if isinstance(value, Missing) else value}"
                 for letter, value in zip("ab", values, strict=True)
             )
-            said += f" for {column.unit(row)}" if column.unit else ""
+            said += f" per {column.unit(row)}" if column.unit else ""
         style = "dim" if len(reasons) == len(values) else ""
         lines += paragraph(f"{title:8} {said}", width, style, indent=9)
     return lines

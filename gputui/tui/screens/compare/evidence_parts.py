@@ -36,8 +36,8 @@ from gputui.tui.widgets.charts import area, gauge
 from gputui.tui.widgets.paragraphs import paragraph
 from gputui.tui.widgets.sections import section
 
-SIDES = (("a", "compute"), ("b", "power"))
-"""Their letters, and the families of their charts."""
+FAMILIES_OF_SIDES = ("compute", "power")
+"""Of the charts of the baseline and of the other side."""
 _LABEL = 3
 _WIDEST_BAR = 40
 _LEAST_BAR = 6
@@ -109,7 +109,7 @@ class _Values:
     judged: Judgement | None = None
 
 
-def value_table(row: Row, width: int) -> list[Line]:
+def value_table(row: Row, letter: str, width: int) -> list[Line]:
     """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts."""
     (cost_a, cost_b), unit = costs_text((row.a, row.b))
     rows = [
@@ -124,7 +124,7 @@ def value_table(row: Row, width: int) -> list[Line]:
     ]
     label = max(width_of(one.name) for one in rows) + 2
     sides = max(width_of(text) for one in rows for text in (one.a, one.b)) + 2
-    lines = [fitted((Span(f"{'':{label}}{'a':>{sides}}{'b':>{sides}}  b vs a", "dim"),), width)]
+    lines = [fitted((Span(f"{'':{label}}{'a':>{sides}}{letter:>{sides}}  {letter} vs a", "dim"),), width)]
     for one in rows:
         judged = one.judged if one.judged is not None and one.judged.ratio is not None else None
         change = "" if judged is None else judgement_text(judged, with_interval=False)
@@ -146,7 +146,7 @@ def _of_side(column: ComparisonColumn, cell: Cell) -> str:
     return "—" if isinstance(value, Missing) else value
 
 
-def block_lines(row: Row, width: int, rows: int) -> list[Line]:
+def block_lines(row: Row, letters: str, width: int, rows: int) -> list[Line]:
     """How often blocks took how long, both sides over one logarithmic axis of time.
 
     From two rows of characters a side on, with the intervals of the speeds.
@@ -161,7 +161,7 @@ def block_lines(row: Row, width: int, rows: int) -> list[Line]:
         low, high = low * 0.99, high * 1.01
     room = max(width - _LABEL - 1, 20)
     lines: list[Line] = []
-    for (letter, family), cell, seconds in zip(SIDES, (row.a, row.b), sides, strict=True):
+    for letter, family, cell, seconds in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), sides, strict=True):
         if not seconds:
             lines.append((Span(f" {letter} ", "title"), Span("no blocks", "dim")))
             continue

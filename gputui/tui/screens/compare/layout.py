@@ -47,6 +47,8 @@ class Layout:
     """Of the table and what is below it."""
     beside_width: int
     """0 where evidence is below the table."""
+    has_unsure: bool = False
+    """Whether undecided rows have a block below the table."""
 
 
 def has_evidence(height: int) -> bool:
@@ -79,19 +81,31 @@ def lay_out(
     needed = sum(len(entry.lines) for entry in table.entries)
     if beside_width:
         rows_height = min(needed, room)
+        unsure = unsure_lines(shown, table_width)
         blocks = [
             turning_lines(comparisons[place], table_width) if len(comparisons) == 1 else [],
-            unsure_lines(shown, table_width),
+            unsure,
             differences_lines(comparisons[place], letter_of(place), table_width),
         ]
         if shown.row is not None:
             left = room - rows_height - sum(len(block) + 1 for block in blocks if block)
-            blocks.append(launches_lines(shown.row, shown.name, table_width, left - 1))
+            blocks.append(
+                launches_lines(shown.row, f"a{letter_of(place)}", shown.name, table_width, left - 1)
+            )
         beside = rule_between(
             _filled(beside_lines(shown, beside_width - 2, height - len(top)), height - len(top)), beside_width
         )
         below = stacked(blocks, room - rows_height)
-        return Layout(top, table, rows_height, tuple(below), tuple(beside), left_width, beside_width)
+        return Layout(
+            top,
+            table,
+            rows_height,
+            tuple(below),
+            tuple(beside),
+            left_width,
+            beside_width,
+            has_unsure=any(line in below for line in unsure[:1]),
+        )
     if not has_evidence(height):
         return Layout(top, table, room, (), (), width, 0)
     gap = 1 if is_tall else 0
@@ -100,9 +114,10 @@ def lay_out(
     rows_height = min(needed, max(room - pane_height, _LEAST_ROWS))
     left = room - rows_height
     below = [*[()] * gap, *pane_lines(shown, width, left - gap)]
+    unsure = unsure_lines(shown, width)
     below += stacked(
         [
-            unsure_lines(shown, width),
+            unsure,
             turning_lines(comparisons[place], width) if len(comparisons) == 1 else [],
             differences_lines(comparisons[place], letter_of(place), width),
         ]
@@ -110,7 +125,8 @@ def lay_out(
         else [],
         left - len(below),
     )
-    return Layout(top, table, rows_height, tuple(below), (), width, 0)
+    has_unsure = any(line in below for line in unsure[:1])
+    return Layout(top, table, rows_height, tuple(below), (), width, 0, has_unsure)
 
 
 def _filled(lines: Sequence[Line], height: int) -> list[Line]:

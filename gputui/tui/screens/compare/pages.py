@@ -60,10 +60,8 @@ def top_lines(
     lines: list[Line] = [*paragraph(first, width, "title")]
     lines += paragraph(rest, width) if rest else ()
     if len(lines) > most_headline:
-        lines = [*paragraph(f"{first} {rest}".strip(), width, "title")]
-    if len(lines) > most_headline:
-        kept = lines[most_headline - 1]
-        lines = [*lines[: most_headline - 1], (Span(cut(kept[0].text + " …", width), "title"),)]
+        (kept,) = lines[most_headline - 1]
+        lines[most_headline - 1 :] = [(Span(cut(kept.text + " …", width), kept.style),)]
     sides = [comparisons[0].a, *(one.b for one in comparisons)]
     order = list(range(len(sides)))
     if len(sides) > most_sides:

@@ -18,7 +18,7 @@ from gputui.services.compare.why import Why
 from gputui.services.results.throughput import launches_of
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence_parts import (
-    SIDES,
+    FAMILIES_OF_SIDES,
     block_lines,
     heading_line,
     step_text,
@@ -29,7 +29,7 @@ from gputui.tui.screens.compare.evidence_parts import (
     why_lines,
 )
 from gputui.tui.screens.compare.loaded import Loaded
-from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of
+from gputui.tui.screens.compare.rows_table import RowOfSides, letter_of, style_of
 from gputui.tui.screens.compare.sides_pane import sides_lines
 from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
 from gputui.tui.terminal.lines import Line, Span
@@ -90,7 +90,7 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
             lines.append((Span(f"  {'why' if place == 0 else '':8}", "dim"), *reason))
         return lines[:height]
     half = (width - 2 - _GAP) // 2
-    blocks = [(Span("times of blocks", "dim"),), *block_lines(row, half, 2 if room >= 10 else 1)]
+    blocks = [(Span("times of blocks", "dim"),), *block_lines(row, "ab", half, 2 if room >= 10 else 1)]
     why: list[Line] = []
     if step := step_text(shown.why):
         why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2, has_sides=True)]
@@ -111,7 +111,7 @@ def _beside(first: Sequence[Line], second: Sequence[Line], width: int) -> list[L
 
 def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     """Beside the table: everything that is known of the row, as far as it fits."""
-    row = shown.row
+    row, letters = shown.row, f"a{letter_of(shown.place)}"
     if len(shown.rows) > 1:
         lines = sides_lines(shown.rows, shown.name, width, height, "")
         if row is None:
@@ -121,16 +121,16 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         return []
     else:
         lines = []
-    lines += [title_line(row, shown.name, width), (), *value_table(row, width)]
+    lines += [title_line(row, shown.name, width), (), *value_table(row, letter_of(shown.place), width)]
     if row.verdict.reason:
-        lines += [(), *paragraph(row.verdict.reason, width, "warn")]
-    if blocks := block_lines(row, width, 2):
+        lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
+    if blocks := block_lines(row, letters, width, 2):
         lines += [(), (Span("times of blocks", "dim"),), *blocks]
     if step := step_text(shown.why):
         lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6, has_sides=True)]
     sure = [(), (Span("how sure", "dim"),), *sure_lines(row, width)]
     if shown.curves is not None:
-        during = telemetry_lines(shown.curves, width)
+        during = telemetry_lines(shown.curves, letters, width)
         if len(lines) + len(sure) + len(during) < height:
             lines += [(), *during]
     return [*lines, *sure][:height]
@@ -227,10 +227,10 @@ def differences_lines(comparison: Comparison, letter: str, width: int) -> list[L
     return lines
 
 
-def launches_lines(row: Row, name: str, width: int, most: int) -> list[Line]:
+def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> list[Line]:
     """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
     sides = []
-    for (letter, family), cell in zip(SIDES, (row.a, row.b), strict=True):
+    for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
         if cell.result is None:
             continue
         units = cell.result.case.units_per_step

@@ -116,8 +116,8 @@ def rows_of_sides(comparisons: Sequence[Comparison], ignore: str) -> list[RowOfS
 
 
 def letter_of(place: int) -> str:
-    """Of the side at a place among those against the baseline, which is `a`."""
-    return chr(ord("b") + place) if place < 25 else f"s{place + 2}"
+    """Of the side at a place among those against the baseline, which is `a`: `b` to `z`, then `B` to `Z`."""
+    return chr(ord("b") + place) if place < 25 else chr(ord("B") + place % 25)
 
 
 def table_of(

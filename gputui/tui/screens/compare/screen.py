@@ -277,7 +277,7 @@ class CompareScreen(ShellScreen):
         if made.rows.shown < len(rows):
             shown = ", ".join(names[made.rows.first : made.rows.first + made.rows.shown])
             text = "; ".join(filter(None, (f"{shown} of {len(rows)} sides in sight: n goes on", text)))
-        if text:
+        if text or made.has_unsure:
             self.say(text, "dim")
         else:
             self.say_line(unsure_line(self._shown(self._table.key), self.size.width))

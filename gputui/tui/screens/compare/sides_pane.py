@@ -57,17 +57,17 @@ def _table(sides: Sequence[tuple[str, Cell, Row | None]], width: int, fastest: s
         ("of peak", [_value(PEAK, cell) for _, cell, _ in sides], True),
         ("energy", [_value(ENERGY, cell) for _, cell, _ in sides], True),
     ]
-    lines: list[list[Span]] = [[Span("  ")] for _ in range(len(sides) + 1)]
-    taken = 2
+    lines: list[list[Span]] = [[] for _ in range(len(sides) + 1)]
+    taken = 0
     for heading, cells, is_right in columns:
         wide = max(width_of(text) for text in (heading, *(cell.text for cell in cells)))
-        if not any(cell.text not in ("", "—") for cell in cells) or taken + wide > width:
+        if not any(cell.text not in ("", "—") for cell in cells) or taken + wide + _GAP > width:
             continue
         taken += wide + _GAP
         aligned = right if is_right else left
-        lines[0].append(Span(aligned(heading, wide) + " " * _GAP, "dim"))
+        lines[0].append(Span(" " * _GAP + aligned(heading, wide), "dim"))
         for line, cell in zip(lines[1:], cells, strict=True):
-            line.append(Span(aligned(cell.text, wide) + " " * _GAP, cell.style))
+            line.append(Span(" " * _GAP + aligned(cell.text, wide), cell.style))
     return [fitted(line, width) for line in lines]
 
 

@@ -22,25 +22,25 @@ _LEGENDS = {THROTTLE: "! slowed, c cap", CROWDED: "! CPUs were held"}
 _MARKS = {1.0: "!", 2.0: "c"}
 
 
-def telemetry_lines(sides: Sequence[SideCurves | Missing], width: int) -> tuple[Line, ...]:
+def telemetry_lines(sides: Sequence[SideCurves | Missing], letters: str, width: int) -> tuple[Line, ...]:
     """A strip for each metric and side, launches end to end; why there is none where nothing was sampled."""
     known = [side for side in sides if isinstance(side, SideCurves)]
     lines: list[Line] = [(Span("while it was timed", "dim"),)]
     reasons: dict[str, list[str]] = {}
-    for letter, side in zip("ab", sides, strict=True):
+    for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, Missing):
             reasons.setdefault(side.reason, []).append(letter)
-    for reason, letters in reasons.items():
-        lines += paragraph(f"  no telemetry of {' and '.join(letters)}: {reason}", width, "dim", indent=4)
+    for reason, without in reasons.items():
+        lines += paragraph(f"  no telemetry of {' and '.join(without)}: {reason}", width, "dim", indent=4)
     longest_s = max((side.seconds for side in known), default=0.0)
     if longest_s <= 0:
         return tuple(lines)
     room = max(width - _LABEL - 1, 10)
     titles = dict.fromkeys((curve.key, curve.title) for side in known for curve in side.curves)
     for key, title in titles:
-        lines += _strips(key, title, sides, longest_s, room)
-    lines += _disturbed(sides, longest_s, room)
-    for letter, side in zip("ab", sides, strict=True):
+        lines += _strips(key, title, sides, letters, longest_s, room)
+    lines += _disturbed(sides, letters, longest_s, room)
+    for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, SideCurves) and len(side.starts_s) > 1:
             marks = _marked(side, longest_s, room)
             lines.append((Span(f"  {'launches':10}{letter:{_LABEL - 12}}", "dim"), Span(marks, "dim")))
@@ -55,12 +55,13 @@ def _strips(
     key: str,
     title: str,
     sides: Sequence[SideCurves | Missing],
+    letters: str,
     longest_s: float,
     room: int,
 ) -> Iterator[Line]:
     found = [
         (letter, side, curve)
-        for letter, side in zip("ab", sides, strict=True)
+        for letter, side in zip(letters, sides, strict=True)
         if isinstance(side, SideCurves)
         for curve in side.curves
         if curve.key == key
@@ -94,10 +95,12 @@ def _amount(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else three_digits(value)
 
 
-def _disturbed(sides: Sequence[SideCurves | Missing], longest_s: float, room: int) -> Iterator[Line]:
+def _disturbed(
+    sides: Sequence[SideCurves | Missing], letters: str, longest_s: float, room: int
+) -> Iterator[Line]:
     """Where a GPU was slowed or power-capped, or others held the CPUs."""
     is_first = True
-    for letter, side in zip("ab", sides, strict=True):
+    for letter, side in zip(letters, sides, strict=True):
         if isinstance(side, Missing) or isinstance(side.disturbed, Missing):
             continue
         curve = side.disturbed

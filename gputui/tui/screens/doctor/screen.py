@@ -1,15 +1,25 @@
-"""The Doctor screen: the findings of `gputui doctor`, the worst ones highlighted."""
+"""The Doctor screen: the findings of `gputui doctor` by group, the answer and what is worst first."""
 
 from __future__ import annotations
 
 import os
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 
 from textual.app import ComposeResult
 
-from gputui.services.doctor.checks import WORDS, SystemState, Terminal, gathered, judged, readiness
+from gputui.services.doctor.checks import (
+    WORDS,
+    Group,
+    SystemState,
+    Terminal,
+    gathered,
+    grouped,
+    judged,
+    readiness,
+)
 from gputui.services.doctor.disturbances import Check
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
@@ -17,12 +27,15 @@ from gputui.tui.screens.doctor.actions import ACTIONS
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.cells import fitted, side_by_side
 from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.sections import section
+from gputui.tui.widgets.wrapping import wrapped
 
 _STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
-_STATE, _TOPIC = 9, 16
-_NARROW = 60
-"""Below this width findings begin on a new line."""
+_STATE, _TOPIC, _INDENT = 9, 16, 3
+_NARROW, _TWO_COLUMNS = 60, 170
+"""Below the first width findings begin on a new line; from the second on, groups stand in two columns."""
 
 
 class DoctorScreen(ShellScreen):
@@ -48,9 +61,7 @@ class DoctorScreen(ShellScreen):
         self.action_check()
 
     def heading(self) -> str:
-        if self._box is None:
-            return "this box"
-        return readiness(self._checks, [gpu.index for gpu in self._box.machine.gpus]).removesuffix(".")
+        return "doctor" if self._box is not None else "doctor  looking at this box"
 
     def on_resize(self) -> None:
         """Wrap again, and check the terminal's new size."""
@@ -106,31 +117,88 @@ class DoctorScreen(ShellScreen):
     def _draw(self, *, keeps_place: bool = False) -> None:
         if not self._checks:
             return
-        lines: list[Line] = []
-        places = []
-        for check in self._checks:
-            if check.state in ("problem", "note"):
-                places.append(len(lines))
-            lines += lines_of(check, self.size.width)
-        self._places = tuple(places)
-        self.query_one(LinesPage).show(tuple(lines), keeps_place=keeps_place)
+        box = self._box
+        indexes = [gpu.index for gpu in box.machine.gpus] if box is not None else []
+        page = self.query_one(LinesPage)
+        lines, self._places = page_of(
+            readiness(self._checks, indexes), grouped(self._checks), self.size.width, page.size.height
+        )
+        page.show(lines, keeps_place=keeps_place)
+
+
+def page_of(
+    answer: str, groups: Sequence[Group], width: int, height: int
+) -> tuple[tuple[Line, ...], tuple[int, ...]]:
+    """The answer and the groups, and the lines at which problems and notes begin.
+
+    Groups have blank lines between them if all then still fits into `height` lines.
+    """
+    worst = groups[0].worst if groups else "ok"
+    style = _STYLES[worst] if worst == "problem" else "title"
+    head: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
+    if width >= _TWO_COLUMNS:
+        return _in_two_columns(head, groups, width)
+    blocks = [_group_lines(group, width) for group in groups]
+    gap = 1 if len(head) + sum(len(lines) + 1 for lines, _ in blocks) <= height else 0
+    lines, places = head, []
+    for block, worst_places in blocks:
+        lines += [()] * gap
+        places += [len(lines) + place for place in worst_places]
+        lines += block
+    return tuple(lines), tuple(places)
+
+
+def _in_two_columns(
+    head: list[Line], groups: Sequence[Group], width: int
+) -> tuple[tuple[Line, ...], tuple[int, ...]]:
+    """The groups with a gap between them, about half of the lines on each side."""
+    half = (width - 3) // 2
+    columns: tuple[list[Line], list[Line]] = ([], [])
+    places: list[int] = []
+    blocks = [_group_lines(group, half) for group in groups]
+    total = sum(len(block) + 1 for block, _ in blocks)
+    for block, worst_places in blocks:
+        is_left = not columns[1] and len(columns[0]) + len(block) // 2 <= total // 2
+        column = columns[0] if is_left else columns[1]
+        column.append(fitted((), half))
+        places += [len(head) + len(column) + place for place in worst_places]
+        column += [fitted(line, half) for line in block]
+    if not columns[1]:
+        return (*head, *columns[0]), tuple(places)
+    left = [(*line, Span("  ")) for line in columns[0]]
+    return (*head, *side_by_side([left, columns[1]], width)), tuple(sorted(places))
+
+
+def _group_lines(group: Group, width: int) -> tuple[list[Line], list[int]]:
+    """A heading with the verdict of the group, its checks, and where those begin that are not well."""
+    style = _STYLES[group.worst]
+    lines: list[Line] = [section((Span(group.name, "title"),), width, (Span(group.verdict, style),))]
+    places = []
+    for check in group.checks:
+        if check.state in ("problem", "note"):
+            places.append(len(lines))
+        lines += lines_of(check, width)
+    return lines, places
 
 
 def lines_of(check: Check, width: int) -> tuple[Line, ...]:
-    """One check in lines of at most `width` cells."""
+    """One check in lines of at most `width` cells; what is to be typed is never broken, but may be cut."""
     is_narrow = width < _NARROW
-    margin = 2 if is_narrow else _STATE + _TOPIC
+    margin = 2 if is_narrow else _INDENT + _STATE + _TOPIC
     room = max(width - margin - 1, 12)
     found = textwrap.wrap(clean_text(check.found), room, break_on_hyphens=False) or [""]
     head = (
+        Span("" if is_narrow else " " * _INDENT),
         Span(f"{WORDS[check.state]:{_STATE}}", _STYLES[check.state]),
-        Span(f"{clean_text(check.topic)[: _TOPIC - 1]:{_TOPIC}}", "title"),
+        Span(f"{clean_text(check.topic)[: _TOPIC - 1]:{_TOPIC}}", "" if check.state == "ok" else "title"),
     )
     lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
     lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
     steps = textwrap.wrap(clean_text(check.next_step), room - 3, break_on_hyphens=False)
     for number, line in enumerate(steps):
         lines.append((Span(" " * margin + ("   " if number else "-> ") + line, "dim"),))
+    if check.command:
+        lines.append((Span(" " * margin + "$ ", "dim"), Span(clean_text(check.command), "accent")))
     return tuple(lines)
 
 

@@ -207,6 +207,10 @@ def findings_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
         style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
         lines += paragraph(f"{when:>12}  {event.level}: {event.message}", width, style, indent=14)
     lines += last_words(detail, width)
+    if not detail.passes:
+        lines += [(), *not_profiled("no case of this run has a profiled pass", width)]
+    if not detail.series:
+        lines += [(), *not_sampled(width)]
     return tuple(lines) or paragraph("nothing to tell of this run", width)
 
 

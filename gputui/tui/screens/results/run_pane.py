@@ -57,6 +57,18 @@ _ROWS_ABOVE_AND_BELOW = 6
 """Lines of the screen outside the page."""
 
 
+def tabs_of(detail: RunDetail) -> tuple[str, ...]:
+    """The tabs that a run has something for; the findings say what is missing."""
+    missing = []
+    if not any(m.blocks for case in detail.run.cases for m in case.measurements):
+        missing.append("blocks")
+    if not detail.passes:
+        missing += ["operators", "step", "memory"]
+    if not detail.series:
+        missing.append("telemetry")
+    return tuple(name for name in TABS if name not in missing)
+
+
 class RunPane(Vertical):
     """The pages of a run; all tabs show the same case, if they have it."""
 
@@ -77,6 +89,8 @@ class RunPane(Vertical):
         self._window: TimeWindow | None = None
         self._pressed_at: int | None = None
         self.detail: RunDetail | None = None
+        self.tabs = TABS
+        """Those that the run has something for."""
         self._case_rows: list[CaseRow] = []
         self._case_id = 0
         self._group = self._order = 0
@@ -96,7 +110,7 @@ class RunPane(Vertical):
 
     @property
     def tab(self) -> str:
-        """One of TABS."""
+        """The one that is shown."""
         return str(self._tabs.active or TABS[0])
 
     @property
@@ -105,8 +119,14 @@ class RunPane(Vertical):
         return self.query_one(f"#{self._switcher.current}")
 
     def show(self, detail: RunDetail) -> None:
-        """Show another run, from its first tab."""
+        """Show another run, from its first tab; tabs without content are hidden."""
         self.detail = detail
+        self.tabs = tabs_of(detail)
+        for name in TABS:
+            if name in self.tabs:
+                self._tabs.show(name)
+            else:
+                self._tabs.hide(name)
         self._case_rows = case_rows(detail.run)
         self._case_id, self.operator_filter = 0, ""
         self._series = detail.series
@@ -123,13 +143,13 @@ class RunPane(Vertical):
             tab.styles.padding = (0, 1, 0, 0) if width < _CLOSE_TABS_CELLS else (0, 1)
 
     def show_tab(self, name: str) -> None:
-        """Go to one of TABS."""
+        """Go to one of the tabs."""
         self._tabs.active = name
         self.draw()
 
     def step_tab(self, step: int) -> None:
         """Move by this many tabs, wrapping around."""
-        self.show_tab(TABS[(TABS.index(self.tab) + step) % len(TABS)])
+        self.show_tab(self.tabs[(self.tabs.index(self.tab) + step) % len(self.tabs)])
 
     def step_case(self, step: int) -> None:
         """Move by this many cases that have something on this tab, or were timed."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any  # whatever a job is for
 
 from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, DataTable, Input
 
 from gputui.errors import GputuiError
-from gputui.model.result import RunSummary
+from gputui.model.result import Run, RunSummary
+from gputui.services.results.boxes import read_boxes
 from gputui.services.results.browser import (
     FileEntry,
     FileRuns,
@@ -38,13 +41,18 @@ from gputui.tui.screens.results.notice import (
     no_runs,
     nothing,
 )
+from gputui.tui.screens.results.preview import boxes_lines, cases_lines, marked_lines, preview_lines
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.runs_table import RunsTable
 from gputui.tui.screens.results.saving import ask_for_list, ask_for_tab, report_nothing
 from gputui.tui.screens.results.window import TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.cells import fitted
 from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.plain_ascii import in_ascii
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
@@ -67,6 +75,15 @@ _HINTS = {
 }
 
 
+_WIDE, _HIGH = 110, 20
+"""From this size on a preview of the selected run stands beside the list."""
+_PREVIEW_SHARE = 0.38
+_AROUND = 3
+"""Lines of the screen that are not of the body."""
+_MOST_PREVIEWS = 20
+"""Runs that are kept in memory for their preview."""
+
+
 class ResultsScreen(ShellScreen):
     """Files, runs, one run; esc goes back one level."""
 
@@ -75,7 +92,8 @@ class ResultsScreen(ShellScreen):
     BINDINGS = bindings_of(ACTIONS)
     DEFAULT_CSS = """
     ResultsScreen #level, ResultsScreen #pages { height: 1fr; }
-    ResultsScreen Vertical { height: 1fr; }
+    ResultsScreen Vertical, ResultsScreen Horizontal { height: 1fr; }
+    ResultsScreen #below { height: 1fr; }
     ResultsScreen #filter { display: none; }
     ResultsScreen #filter.-shown { display: block; }
     """
@@ -87,11 +105,21 @@ class ResultsScreen(ShellScreen):
         self._pane = RunPane(self.say, self._read_window, id="run")
         self._page = NoticePage(id="notice")
         self._words: tuple[str, ...] = ()
+        self._previews: dict[str, RunDetail] = {}
+        """Runs of the file by id, the last read last."""
+        self._boxes: tuple[Run, ...] | None = None
+        """The newest run of each box of the known files; None before they were read."""
+        self._preview_job: Job[Any] | None = None
 
     def compose_body(self) -> ComposeResult:
+        depth = shell_of(self).depth
+        self._preview, self._below = LinesView(depth), LinesView(depth)
+        self._below.id = "below"
         with ContentSwitcher(initial="notice", id="level"):
             yield self._files_table
-            yield self._runs_table
+            with Horizontal(id="list"):
+                yield Vertical(self._runs_table, self._below)
+                yield self._preview
             yield self._pane
             yield self._page
         field = Input(id="filter", placeholder="filter: enter keeps it, esc drops it")
@@ -115,7 +143,8 @@ class ResultsScreen(ShellScreen):
     @property
     def level(self) -> str:
         """`files`, `runs`, `run` or `notice`."""
-        return str(self.query_one("#level", ContentSwitcher).current)
+        current = str(self.query_one("#level", ContentSwitcher).current)
+        return "runs" if current == "list" else current
 
     def heading(self) -> str:
         match self.level:
@@ -174,6 +203,8 @@ class ResultsScreen(ShellScreen):
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
     def _take_runs(self, contents: FileRuns, run: str) -> None:
+        self._previews.clear()
+        self._boxes = None
         self._runs_table.hold(contents)
         self._files_table.remember(contents.path)
         for warning in contents.warnings:
@@ -185,8 +216,10 @@ class ResultsScreen(ShellScreen):
         if run:
             try:
                 self._open_run(find_run(contents.runs, run))
+                return
             except GputuiError as error:
                 self.say_error(error)
+        self._draw_preview()
 
     @property
     def _run_here(self) -> RunSummary | None:
@@ -194,11 +227,96 @@ class ResultsScreen(ShellScreen):
             return self._pane.detail.run.summary
         return self._runs_table.here if self.level == "runs" else None
 
+    # the selected run beside the list
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Another run is selected."""
+        event.stop()
+        if event.data_table is self._runs_table and self.level == "runs":
+            self._stop_preview()
+            self._draw_preview()
+
+    def _draw_preview(self) -> None:
+        """What is known of the selected run; what is not is read in the background."""
+        run, contents = self._runs_table.here, self._runs_table.contents
+        if self.level != "runs" or contents is None:
+            return
+        width, height = self.size.width, self.size.height - _AROUND
+        has_preview = width >= _WIDE and self.size.height >= _HIGH
+        self._preview.display = self._below.display = has_preview
+        rows = self._runs_table.row_count + 1
+        self._runs_table.styles.height = min(rows, max(height // 2, 6)) if has_preview else "1fr"
+        if not has_preview or run is None:
+            return
+        wide = round(width * _PREVIEW_SHARE)
+        self._preview.styles.width = wide
+        detail = self._previews.get(run.run_id)
+        lines: list[Line] = [] if detail is None else preview_lines(detail, wide - 2, height)
+        lines += [()] * (height - len(lines))
+        self._show_lines(self._preview, [fitted((Span("│ ", "track"), *line), wide) for line in lines])
+        self._draw_below(detail, width - wide - 1, height - min(rows, max(height // 2, 6)))
+        if not self.is_busy:
+            self._read_preview(contents, run)
+
+    def _draw_below(self, detail: RunDetail | None, width: int, height: int) -> None:
+        contents = self._runs_table.contents
+        assert contents is not None
+        by_id = {run.run_id: run for run in contents.runs}
+        marks = self._runs_table.marked
+        here = [by_id[run_id] for path, run_id in marks if path == contents.path and run_id in by_id]
+        marked = marked_lines(here, len(marks), width)
+        blocks = [marked]
+        if detail is not None and self._boxes is not None:
+            blocks.insert(0, boxes_lines(detail, self._boxes, width, height - len(marked) - 2))
+        room = height - sum(len(block) + 1 for block in blocks if block)
+        if detail is not None:
+            blocks.append(cases_lines(detail.run, width, room - 1))
+        self._show_lines(self._below, [line for block in blocks if block for line in ((), *block)])
+
+    def _show_lines(self, view: LinesView, lines: list[Line]) -> None:
+        view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else tuple(lines))
+
+    def _read_preview(self, contents: FileRuns, run: RunSummary) -> None:
+        def failed(message: str, hint: str) -> None:
+            self.say(f"{message}: {hint}" if hint else message, "warn")
+
+        def take(detail: RunDetail) -> None:
+            self._previews[run.run_id] = detail
+            while len(self._previews) > _MOST_PREVIEWS:
+                del self._previews[next(iter(self._previews))]
+            self._draw_preview()
+
+        def take_boxes(boxes: tuple[Run, ...]) -> None:
+            self._boxes = boxes
+            self._draw_preview()
+
+        if run.run_id not in self._previews:
+            self.begin(lambda job: read_detail(contents.path, run.run_id, job), take, failed, is_quiet=True)
+        elif self._boxes is None:
+            opened = tuple(self._files_table.opened)
+            self.begin(
+                lambda job: read_boxes([one.path for one in recent_files(Path.cwd(), opened)], job),
+                take_boxes,
+                failed,
+                is_quiet=True,
+            )
+        else:
+            return
+        self._preview_job = self._job
+
+    def _stop_preview(self) -> None:
+        if self._job is not None and self._job is self._preview_job:
+            self.give_up()
+
     # one run
 
     def _open_run(self, run: RunSummary) -> None:
         contents = self._runs_table.contents
         assert contents is not None
+        self._stop_preview()
+        if run.run_id in self._previews:
+            self._take_detail(self._previews[run.run_id])
+            return
         self._notice(f"{run.short_id} {run.label}", back_to="runs")
         self.begin(
             lambda job: read_detail(contents.path, run.run_id, job), self._take_detail, self._notice_error
@@ -232,6 +350,7 @@ class ResultsScreen(ShellScreen):
 
     def action_back(self) -> None:
         """Close the filter, cancel reading, or go up one level; from the top level to the monitor."""
+        self._stop_preview()
         field = self.query_one("#filter", Input)
         if field.has_class("-shown"):
             field.value = ""
@@ -242,6 +361,7 @@ class ResultsScreen(ShellScreen):
         elif self.level == "run":
             self.say("")
             self._show_level("runs")
+            self._draw_preview()
         elif self.level == "runs" and self._runs_table.filter_text:
             self._filter_runs("")
         elif self.level == "runs":
@@ -258,6 +378,7 @@ class ResultsScreen(ShellScreen):
         contents = self._runs_table.contents
         if self._page.back_to == "runs" and contents is not None and contents.runs:
             self._show_level("runs")
+            self._draw_preview()
         elif self._files_table.files:
             self._show_level("files")
         else:
@@ -301,6 +422,7 @@ class ResultsScreen(ShellScreen):
     def _filter_runs(self, text: str) -> None:
         self._runs_table.filter_text = text
         self._runs_table.draw()
+        self._draw_preview()
         self.refresh_lines()
 
     def _close_filter(self) -> None:
@@ -321,6 +443,7 @@ class ResultsScreen(ShellScreen):
     def action_mark(self) -> None:
         if self.level == "runs":
             self._runs_table.mark()
+            self._draw_preview()
             self.refresh_lines()
 
     def action_compare(self) -> None:
@@ -335,6 +458,7 @@ class ResultsScreen(ShellScreen):
     def action_label(self) -> None:
         run, contents = self._run_here, self._runs_table.contents
         if run is not None and contents is not None:
+            self._stop_preview()
             ask_label(self, contents.path, run, partial(self._change, contents.path))
 
     def action_delete(self) -> None:
@@ -412,6 +536,7 @@ class ResultsScreen(ShellScreen):
     def _draw_again(self) -> None:
         if self.level == "runs":
             self._runs_table.redraw()
+            self._draw_preview()
             self.refresh_lines()
         elif self.level == "run":
             self._pane.draw()
@@ -421,6 +546,7 @@ class ResultsScreen(ShellScreen):
     def on_screen_resume(self) -> None:
         """Update the tables with what was stored in the meantime."""
         super().on_screen_resume()
+        self._stop_preview()
         if not self.is_ready or self.is_busy:
             return
         contents = self._runs_table.contents
@@ -440,12 +566,13 @@ class ResultsScreen(ShellScreen):
         self._take_runs(contents, "")
         if here is not None and self.level == "runs":
             self._runs_table.draw(here.run_id)
+            self._draw_preview()
             self.refresh_lines()
 
     # views
 
     def _show_level(self, name: str) -> None:
-        self.query_one("#level", ContentSwitcher).current = name
+        self.query_one("#level", ContentSwitcher).current = "list" if name == "runs" else name
         self._focus_body()
         self.refresh_lines()
 

@@ -18,6 +18,7 @@ from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.recording.lock import boot_id, read_holder
 from gputui.recording.spec import Spec
+from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.costs import cost_cells
 from gputui.services.results.expected import performance_checks
@@ -178,6 +179,12 @@ class BackgroundTasks:
             self._say(lambda model: setattr(model, "probing", path))
 
         prepared = prepare(asked, on_probe=probing)
+        launches = [launch for one in prepared.requests for launch in one.plan.launches]
+        found = () if request.anyway else disturbances(prepared.machine, gpus_of(launches, prepared.machine))
+        if found:
+            said = tuple(f"{check.topic}: {check.found}" for check in found)
+            self._say(lambda model: model.know_disturbed(said))
+            return
         runs = start_runs(prepared.requests, prepared.target)
         wait_until_begun(runs)
         started = _in_progress(runs)

@@ -126,7 +126,9 @@ class RunModel:
         self.shows_logs = False
         """Whether the last words of workers stand where cases or results would."""
         self.question = ""
-        """`stop` or `leave`: what yes and no are for."""
+        """`start`, `stop` or `leave`: what yes and no are for."""
+        self.disturbed: tuple[str, ...] = ()
+        """What would disturb the run that is to be started, a line each."""
         self.notice: tuple[str, str] = ("", "")
         """Text and style."""
         self._has_looked = False
@@ -260,6 +262,11 @@ class RunModel:
         """What was asked for has begun."""
         self.in_progress = (started, *(run for run in self.in_progress if run != started))
         self._watch(started)
+
+    def know_disturbed(self, found: tuple[str, ...]) -> None:
+        """What was asked for would be disturbed: the user is asked before it begins."""
+        if self.view == "starting":
+            self.view, self.question, self.disturbed = "choose", "start", found
 
     def know_refused(self, error: GputuiError) -> None:
         """What was asked for was not done."""
@@ -464,6 +471,9 @@ class RunModel:
             self.question = ""
             if question == "leave":
                 self._ask(Leave(self.parting_words))
+            elif question == "start":
+                self.view = "starting"
+                self._ask(Start(self.draft, anyway=True))
             elif self.watched is not None:
                 self._ask(Stop(self.watched.in_progress.run_ids[0]))
                 self.say("ending the run and keeping what is finished ...", "warn")

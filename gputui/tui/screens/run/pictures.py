@@ -361,6 +361,8 @@ def _said(model: RunModel, width: int) -> list[Line]:
     if model.question == "stop":
         called = model.watched.in_progress.called if model.watched is not None else ""
         text, style = f"End run {called} and keep what is finished? y ends it, n lets it go on", "warn"
+    elif model.question == "start":
+        text, style = f"Measure anyway? {'; '.join(model.disturbed)}. y starts it, n does not", "warn"
     elif model.question == "leave":
         words = model.parting_words or "a run is being started"
         text, style = f"{words}. y leaves, n stays", "warn"

@@ -23,6 +23,8 @@ class Start:
     """Start what a draft asks for, as `gputui run --detach` does."""
 
     draft: Draft
+    anyway: bool = False
+    """Whatever disturbs it: the user was asked."""
 
 
 @dataclass(frozen=True, slots=True)

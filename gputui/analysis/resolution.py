@@ -1,0 +1,104 @@
+"""When is a difference resolved: looks at rows that may get more launches, and what launches can still tell.
+
+A row is decided when its interval excludes 0, or lies within a limit that the user named. Whoever looks again
+after every few launches finds a difference sooner or later, whether there is one or not. So the number of
+looks K is fixed beforehand, and each is made at 0.05 / K: however the data of the looks depend on each other,
+a row is called different by mistake in at most 0.05 of cases (Bonferroni). Boundaries that spend less on the
+first looks (Pocock 1977, O'Brien & Fleming 1979) gain some launches where variances are known; here they are
+estimated at every look, with few degrees of freedom, and one bound holds for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.analysis.verdict import Estimate, RatioEstimate, judge
+from gputui.model.absent import Missing
+
+ERROR_RATE = 0.05
+MOST_LOOKS = 3
+FIRST_LOOK = 3  # launches: with fewer, their spread is assumed
+LEAST_LAUNCHES = 6
+MOST_LAUNCHES = 20
+BASE_TIMES = 4  # at four times the base's launches the base has 4/5 of the variance that launches cause
+FASTER, SLOWER, WITHIN, OUT_OF_REACH, OPEN = "faster", "slower", "within", "out of reach", "open"
+DECIDED = (FASTER, SLOWER, WITHIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a look says of one row."""
+
+    word: str
+    """FASTER, SLOWER, WITHIN, OUT_OF_REACH: more launches here cannot decide it; or OPEN."""
+    ratio: float
+    low: float
+    high: float
+    """At the error rate of one look."""
+    reach: float
+    """Half the interval, as a fraction, that the last look is expected to have."""
+
+
+def most_launches(base_launches: int) -> int:
+    """Launches per case beyond which the error of the base leaves little to gain."""
+    return min(max(BASE_TIMES * base_launches, LEAST_LAUNCHES), MOST_LAUNCHES)
+
+
+def looks_up_to(launches: int) -> tuple[int, ...]:
+    """The launches per case after which there is a look, the last after all: each has twice those before."""
+    halved = [launches >> times for times in range(MOST_LOOKS)]
+    return tuple(sorted(n for n in halved if n >= min(FIRST_LOOK, launches)))
+
+
+def error_rate_of(looks: Sequence[int]) -> float:
+    """Of one look, so that all together are wrong about a row in at most 0.05 of cases."""
+    return ERROR_RATE / len(looks)
+
+
+def half_width_with(estimate: RatioEstimate, launches_a: int, launches_b: int) -> float:
+    """Half the interval of the log ratio that so many launches a side would be expected to have.
+
+    The parts of the variance are those of the estimate: what runs differ by stays, what launches of either
+    side cause shrinks in proportion to them. Its degrees of freedom stay, too.
+    """
+    half = math.log(estimate.high / estimate.low) / 2
+    a, b = estimate.launches_a, estimate.launches_b
+    by_launches = (1 - estimate.run_share) / (1 / a + 1 / b)
+    return half * math.sqrt(estimate.run_share + by_launches * (1 / launches_a + 1 / launches_b))
+
+
+def decisions(
+    estimates: Sequence[RatioEstimate | Missing],
+    means: Sequence[Estimate | Missing],
+    looks: Sequence[int],
+    limit: float,
+) -> list[Decision | Missing]:
+    """What one look says of each row; `looks` are all of the run, `limit` is a fraction.
+
+    `means` are judged with the rows, as `compare` does. A row that is different is so by `judge`, with
+    intervals at the error rate of one look and no band around 0.
+    """
+    rate = error_rate_of(looks)
+    wider = [e if isinstance(e, Missing) else e.at_error_rate(rate) for e in (*estimates, *means)]
+    verdicts = judge(wider, band=0.0)
+    found: list[Decision | Missing] = []
+    for estimate, verdict in zip(wider[: len(estimates)], verdicts, strict=False):
+        if not isinstance(estimate, RatioEstimate):
+            found.append(estimate if isinstance(estimate, Missing) else Missing("not of one case"))
+            continue
+        reach = half_width_with(estimate, estimate.launches_a, max(looks[-1], estimate.launches_b))
+        word = verdict.word
+        if estimate.is_within(limit):
+            word = WITHIN
+        elif word not in (FASTER, SLOWER):
+            word = OUT_OF_REACH if _is_out_of_reach(estimate, reach, limit) else OPEN
+        found.append(Decision(word, estimate.ratio, estimate.low, estimate.high, math.expm1(reach)))
+    return found
+
+
+def _is_out_of_reach(estimate: RatioEstimate, reach: float, limit: float) -> bool:
+    """Whether the last look would leave it open even if launches to come moved it as far as they may."""
+    left = math.log(estimate.high / estimate.low) / 2 - reach
+    return reach > math.log1p(limit) and abs(math.log(estimate.ratio)) + left < reach

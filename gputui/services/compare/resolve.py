@@ -1,0 +1,356 @@
+"""Adds launches to a run until its rows are told from those of a stored run: what is asked, and each look.
+
+The supervisor makes the launches and calls `python -m gputui.services.compare.resolve` between them, as it
+calls the process that stores the run: it cannot read result files. What the looks found lies in the run
+directory, so that it is there for everyone who watches the run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from gputui.analysis.resolution import (
+    DECIDED,
+    FASTER,
+    MOST_LAUNCHES,
+    OPEN,
+    OUT_OF_REACH,
+    SLOWER,
+    WITHIN,
+    Decision,
+    decisions,
+    error_rate_of,
+    half_width_with,
+    looks_up_to,
+    most_launches,
+)
+from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.plan import Plan
+from gputui.model.result import Run
+from gputui.model.units import (
+    counted,
+    format_change_interval,
+    format_size_of_change,
+    listed,
+)
+from gputui.recording.spec import Spec
+from gputui.services.compare.pairing import estimate_pair, judge_sides, pairing, side_of_runs
+from gputui.services.compare.rerun import Model, launches_per_case
+from gputui.services.results.selectors import from_here
+from gputui.services.results.throughput import contention_of
+from gputui.store.journal_reader import read_journal
+from gputui.store.reading import open_result
+from gputui.store.writing import store_run
+
+LOOKS_NAME = "looks.json"
+LEAST_PERCENT, MOST_PERCENT = 0.1, 50.0
+_SHOWN = 40
+_ENDLESS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of one row after the last look."""
+
+    case_id: int
+    """In the run that gets launches."""
+    name: str
+    word: str
+    """A word of `analysis.resolution`."""
+    look: int
+    """The look that decided it, or gave it up, from 1; the last look for one that is open."""
+    launches: int
+    """Of this run, when that look was made."""
+    ratio: float
+    low: float
+    high: float
+    reach: float
+    """As in `Decision`."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.word != OPEN
+
+    def phrase(self, percent: float) -> str:
+        """`32 % slower (28 to 36)`, `within ±5 % (-2 to +1 %)`, `can't tell (-8 to +6 %)`."""
+        if self.word in (FASTER, SLOWER):
+            size, ends = format_size_of_change(self.ratio, self.low, self.high)
+            comparative = "as fast" if size.endswith("x") and self.word == FASTER else self.word
+            return f"{size} {comparative} ({ends})"
+        ends = format_change_interval(self.low, self.high, self.ratio)
+        ends = ends if self.ratio >= 3 else f"{ends} %"
+        if self.word == WITHIN:
+            return f"within ±{percent:g} % ({ends})"
+        if self.word == OUT_OF_REACH:
+            return f"can't tell ({ends}; the base allows {_within(100 * self.reach)})"
+        return f"can't tell ({ends})"
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What was asked of a run, and what its looks found."""
+
+    against: str
+    """`F@RUN` of the base."""
+    percent: float
+    looks: tuple[int, ...]
+    """Launches per case after which there is one."""
+    made: int = 0
+    rows: tuple[Standing, ...] = ()
+
+    def write(self, run_dir: Path) -> None:
+        """Raises OSError."""
+        draft = run_dir / f"{LOOKS_NAME}.new"
+        draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        draft.replace(run_dir / LOOKS_NAME)
+
+    @staticmethod
+    def read(run_dir: Path) -> Looks | None:
+        """None for a run that is not to resolve anything, or whose looks cannot be read any more."""
+        try:
+            plain = json.loads((run_dir / LOOKS_NAME).read_text(encoding="utf-8"))
+            rows = tuple(Standing(**row) for row in plain.pop("rows"))
+            return Looks(**{**plain, "looks": tuple(plain["looks"]), "rows": rows})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def decided(self) -> int:
+        return sum(row.word in DECIDED for row in self.rows)
+
+    @property
+    def message(self) -> str:
+        """`look 1 of 3, after 3 launches: 2 of 4 rows decided, 1 out of reach`."""
+        counts = f"{self.decided} of {counted(len(self.rows), 'row')} decided"
+        beyond = sum(row.word == OUT_OF_REACH for row in self.rows)
+        beyond_words = f", {beyond} out of the base's reach" if beyond else ""
+        launches = counted(self.looks[self.made - 1], "launch") if self.made else "no launch"
+        return f"look {self.made} of {len(self.looks)}, after {launches}: {counts}{beyond_words}"
+
+    @property
+    def headline(self) -> str:
+        """`Against base.db@8e2aad19, to ±5 %: 2 of 4 rows decided in 3 of 3 looks.`"""
+        counts = f"{self.decided} of {counted(len(self.rows), 'row')} decided"
+        looks = f"{self.made} of {counted(len(self.looks), 'look')}"
+        return f"Against {self.against}, to ±{self.percent:g} %: {counts} in {looks}."
+
+    def lines(self) -> Iterator[str]:
+        """A line for each row, those that are decided first, and how sure they are."""
+        width = max((len(row.name) for row in self.rows), default=0)
+        for row in sorted(self.rows, key=lambda row: (row.word not in DECIDED, row.look)):
+            launches = counted(row.launches, "launch")
+            yield f"{row.name:<{width}}  {row.phrase(self.percent)}, {launches}"
+        confidence = 100 * (1 - error_rate_of(self.looks))
+        yield f"b is this run; {confidence:.3g} % intervals, so that all looks together are wrong in 5 %"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What one row of the base allows to tell."""
+
+    name: str
+    launches: int
+    """Of the base."""
+    percent: float
+    """The smallest difference that the last look can be expected to tell from none."""
+    runs_percent: float
+    """Of it what runs of one box differ by, which no launches of one run lower."""
+    wanted: int | None
+    """Launches with which the base would reach what was asked; None if none would, or that is not known."""
+    is_crowded: bool
+    """Others held the CPUs of the base."""
+
+
+def percent_from(text: str) -> float:
+    """Parse how fine rows are to be resolved. Raises GputuiError unless it is from 0.1 to 50."""
+    hint = f"a difference in per cent from {LEAST_PERCENT:g} to {MOST_PERCENT:g}, such as 5"
+    try:
+        percent = float(text)
+    except ValueError:
+        raise GputuiError(f"--resolve: {text[:_SHOWN]!r} is not a number", hint) from None
+    if not LEAST_PERCENT <= percent <= MOST_PERCENT:
+        raise GputuiError(
+            f"--resolve: {text[:_SHOWN]} is not in the range {LEAST_PERCENT:g} to {MOST_PERCENT:g}", hint
+        )
+    return percent
+
+
+def looks_of(model: Model, launches: int | None) -> tuple[int, ...]:
+    """The looks of a run against this one; `launches` is the most per case if the user named it."""
+    return looks_up_to(launches or most_launches(launches_per_case(model.run)))
+
+
+def reaches(model: Model, plan: Plan, percent: float) -> tuple[Reach, ...]:
+    """What the base allows to tell of each row that this plan will measure, at its last look.
+
+    Taken from the base alone, as if launches here varied as they did there. Raises GputuiError if the base
+    measured none of the cases that run here.
+    """
+    base = side_of_runs(model.text, [model.run])
+    wanted = {pairing(planned.case) for planned in plan.cases if planned.outcome is None}
+    found = []
+    for case in base.cases:
+        if case.result.outcome != "ok" or pairing(case.result.case) not in wanted:
+            continue
+        estimate = estimate_pair(case, replace(case, run=replace(case.run, run_id="")))
+        if isinstance(estimate, RatioEstimate):
+            crowded = contention_of(case.result) > 0
+            found.append(_reach(case.result.case.name, estimate, plan.looks, percent, is_crowded=crowded))
+    if not found:
+        raise GputuiError(
+            f"--against {model.text}: run {model.run.summary.short_id} measured no case that can run here",
+            f"gputui show {model.selector} tells what it measured, and why not the rest",
+        )
+    return tuple(found)
+
+
+def _reach(
+    name: str, estimate: RatioEstimate, looks: Sequence[int], percent: float, *, is_crowded: bool
+) -> Reach:
+    wider = estimate.at_error_rate(error_rate_of(looks))
+    launches, limit = estimate.launches_a, percent / 100
+
+    def with_base(count: int) -> float:
+        return math.expm1(half_width_with(wider, count, looks[-1]))
+
+    enough = [n for n in range(launches + 1, MOST_LAUNCHES + 1) if with_base(n) <= limit]
+    is_known = launches >= LAUNCHES_MEASURED
+    never = math.expm1(half_width_with(wider, _ENDLESS, _ENDLESS))
+    return Reach(
+        name,
+        launches,
+        100 * with_base(launches),
+        100 * never,
+        enough[0] if enough and is_known else None,
+        is_crowded,
+    )
+
+
+def intent(model: Model, plan: Plan, percent: float) -> Iterator[str]:
+    """What will be done to resolve the rows, and what the base allows; for people, before it begins.
+
+    Raises GputuiError if the base measured none of the cases that run here.
+    """
+    rows, looks = reaches(model, plan, percent), plan.looks
+    confidence = 100 * (1 - error_rate_of(looks))
+    after = listed([str(n) for n in looks])
+    yield (
+        f"{counted(len(rows), 'row')} to ±{percent:g} %: at most {counted(len(looks), 'look')}, after {after}"
+        f" launches per case, with {confidence:.3g} % intervals"
+    )
+    best, worst = (_within(end(row.percent for row in rows)) for end in (min, max))
+    allows = best if best == worst else f"{best.removesuffix(' %')} to {worst}"
+    base = counted(max(row.launches for row in rows), "launch")
+    yield f"the base, with {base} per case, allows {allows}, if launches here vary as they did there"
+    beyond = [row for row in rows if row.percent > percent]
+    if not beyond:
+        return
+    which = beyond[0].name if len(beyond) == 1 else f"{len(beyond)} of {len(rows)} rows"
+    yield f"±{percent:g} % is out of reach for {which}: each is measured until that is sure, and no longer"
+    yield from _remedies(model, beyond, percent)
+
+
+def _remedies(model: Model, beyond: Sequence[Reach], percent: float) -> Iterator[str]:
+    """What would bring rows into reach that are beyond what the base allows."""
+    crowded = any(row.is_crowded for row in beyond)
+    runs = max(row.runs_percent for row in beyond)
+    if runs > percent and not crowded:
+        coarser = math.ceil(max(row.percent for row in beyond))
+        would = f"--resolve {coarser} is in reach; finer are " if coarser <= MOST_PERCENT else "in reach are "
+        yield (
+            f"runs of one box differ by {_within(runs)}, however many launches they have: {would}several runs"
+            " of each box at different times, with compare --pool"
+        )
+        return
+    why = "others held the CPUs of the base: measure it again when its box is idle"
+    launches = max((row.wanted for row in beyond if row.wanted), default=most_launches(beyond[0].launches))
+    file = from_here(model.selector.rpartition("@")[0])
+    words = ["gputui", "run", "--like", model.selector, "--launches", str(launches), "--db", file]
+    yield f"{why if crowded else 'measure the base again, on its box'}: {shlex.join(words)}"
+
+
+def _within(percent: float) -> str:
+    """`±2.1 %`, `±107 %`."""
+    return f"±{percent:.0f} %" if percent >= 9.95 else f"±{percent:.2g} %"
+
+
+def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
+    """The next look at a run: rows that were closed before stay as they were."""
+    a, b = side_of_runs(asked.against, [base]), side_of_runs("this run", [run])
+    judged = judge_sides(a, b)
+    means = [group.rate.estimate for group in judged.groups]
+    found = decisions(judged.estimates, means, asked.looks, asked.percent / 100)
+    before = {row.case_id: row for row in asked.rows if row.is_closed}
+    rows = []
+    for pair, estimate, decision in zip(judged.pairs, judged.estimates, found, strict=True):
+        if pair[1] is None or isinstance(decision, Missing) or isinstance(estimate, Missing):
+            continue
+        result = pair[1].result
+        standing = _standing(result.case_id, result.case.name, decision, number, estimate.launches_b)
+        rows.append(before.get(result.case_id, standing))
+    return replace(asked, made=number, rows=tuple(rows))
+
+
+def _standing(case_id: int, name: str, decision: Decision, number: int, launches: int) -> Standing:
+    return Standing(
+        case_id,
+        name,
+        decision.word,
+        number,
+        launches,
+        decision.ratio,
+        decision.low,
+        decision.high,
+        decision.reach,
+    )
+
+
+def command_of_looks(model: Model, percent: float) -> tuple[str, ...]:
+    """The command that makes one look; the supervisor adds run directory and launches per case."""
+    base = Path(model.selector.rpartition("@")[0]).absolute()
+    words = (str(base), model.run.summary.run_id, model.selector, f"{percent:g}")
+    return (sys.executable, "-m", __name__, *words)
+
+
+def look_at(run_dir: Path, base: Path, run_id: str, against: str, percent: float, launches: int) -> Looks:
+    """Make the look after so many launches per case, from the journal of a run in progress, and keep it.
+
+    Raises GputuiError if a file cannot be read, OSError if nothing can be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="gputui-look-") as place:
+        stored = store_run(Path(place) / "look.db", read_journal(run_dir), ())
+        with open_result(stored.db) as file:
+            run = file.run(stored.run_id)
+    with open_result(base) as file:
+        other = file.run(run_id)
+    looks = Spec.read(run_dir).plan.looks
+    asked = Looks.read(run_dir) or Looks(against, percent, looks)
+    found = look(run, asked, other, number=looks.index(launches) + 1)
+    found.write(run_dir)
+    return found
+
+
+def main(words: Sequence[str]) -> int:
+    """Make a look and print for the supervisor which cases need no more launches, and a message."""
+    base, run_id, against, percent, run_dir, launches = words
+    try:
+        found = look_at(Path(run_dir), Path(base), run_id, against, float(percent), int(launches))
+    except GputuiError as error:
+        print(error.message, file=sys.stderr)
+        return error.exit_code
+    closed = [row.case_id for row in found.rows if row.is_closed]
+    print(json.dumps({"closed": closed, "message": found.message}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

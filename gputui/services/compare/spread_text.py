@@ -1,0 +1,59 @@
+"""What the intervals of a comparison rest on: how much the launches and runs of each box vary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any  # JSON
+
+from gputui.analysis.spread import LaunchPrior
+from gputui.model.units import counted, format_percent
+from gputui.services.compare.pairing import Comparison, Side, SideCase
+
+
+def spread_lines(comparison: Comparison) -> Iterator[str]:
+    """A line for each side and device; one for both sides if they are one run."""
+    is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
+    sides = (("", comparison.a),) if is_one_run else (("a: ", comparison.a), ("b: ", comparison.b))
+    for name, side in sides:
+        for device, case in _devices(side).items():
+            prior = case.variation.launches.get(device)
+            if isinstance(prior, LaunchPrior):
+                times = f"{math.sqrt(prior.factor):.2g} times the assumed spread"
+                known = f"{counted(prior.launches, 'launch')} of {counted(prior.rows, 'row')}"
+                launches = f"{times}, learnt from {known} here (prior df {prior.df:.3g})"
+            else:
+                launches = "as each row shows, or as assumed"
+            yield f"{name}launches on the {device.upper()} vary {launches}{'' if is_one_run else _runs(case)}"
+
+
+def spread_as_json(side: Side) -> list[dict[str, Any]]:
+    """The same as numbers, for one side."""
+    found = []
+    for device, case in _devices(side).items():
+        prior = case.variation.launches.get(device)
+        runs = case.variation.run_spread(case.result)
+        found.append(
+            {
+                "device_class": device,
+                "launch_sd_over_assumed": math.sqrt(prior.factor) if isinstance(prior, LaunchPrior) else None,
+                "prior_df": prior.df if isinstance(prior, LaunchPrior) else None,
+                "rows": prior.rows if isinstance(prior, LaunchPrior) else 0,
+                "launches": prior.launches if isinstance(prior, LaunchPrior) else 0,
+                "run_sd": math.sqrt(runs.variance),
+                "run_df": None if math.isinf(runs.df) else runs.df,
+            }
+        )
+    return found
+
+
+def _runs(case: SideCase) -> str:
+    runs = case.variation.run_spread(case.result)
+    how = "assumed" if math.isinf(runs.df) else f"with what its runs show (df {runs.df:.3g})"
+    return f"; runs by sd {format_percent(math.sqrt(runs.variance))}, {how}"
+
+
+def _devices(side: Side) -> dict[str, SideCase]:
+    """A measured case of each class of device."""
+    measured = [case for case in side.cases if case.result.outcome == "ok"]
+    return {case.result.case.variant.device_class: case for case in reversed(measured)}

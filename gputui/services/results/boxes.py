@@ -1,0 +1,69 @@
+"""One case on every box of which there are results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # whatever a job is for
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.services.results.headline import case_order
+from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.support.background import Job
+from gputui.store.reading import open_result
+
+MOST_FILES = 12
+"""Files that are opened: the last changed."""
+_MOST_RUNS = 12
+"""Of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnBox:
+    """One case on one box."""
+
+    run: RunSummary
+    speed: SpeedEstimate
+    cost: Cost | Missing
+
+
+def read_boxes(files: Sequence[Path], job: Job[Any]) -> tuple[Run, ...]:
+    """The newest run of each machine that measured anything; files that cannot be read are left out.
+
+    Raises Cancelled if the job was cancelled.
+    """
+    newest: dict[str, Run] = {}
+    for path in files[:MOST_FILES]:
+        with suppress(GputuiError), open_result(path) as file, job.interrupted_by(file.interrupt):
+            for summary in file.summaries()[:_MOST_RUNS]:
+                known = newest.get(summary.machine.machine_id)
+                if known is not None and known.summary.started_utc_us >= summary.started_utc_us:
+                    continue
+                run = file.run(summary.run_id)
+                if any(case.outcome == "ok" for case in run.cases):
+                    newest[summary.machine.machine_id] = run
+    return tuple(newest.values())
+
+
+def main_case(run: Run) -> CaseResult | None:
+    """The case of a run that people come for."""
+    measured = [case for case in run.cases if isinstance(speed_of(case), SpeedEstimate)]
+    return min(measured, key=lambda case: case_order(case.case), default=None)
+
+
+def on_boxes(case: Case, runs: Iterable[Run]) -> list[OnBox]:
+    """This case wherever it was measured, the fastest first."""
+    found = []
+    for run in runs:
+        result = next((one for one in run.cases if one.case == case), None)
+        speed = None if result is None else speed_of(result)
+        if result is not None and isinstance(speed, SpeedEstimate):
+            found.append(OnBox(run.summary, speed, cost_of(result, run.summary.price)))
+    return sorted(found, key=lambda one: -one.speed.units_per_s)

@@ -1,0 +1,306 @@
+"""What stands beside and below the list of runs: the selected run, and its main case on every box."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gputui.analysis.cost import Cost
+from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.model.absent import Missing
+from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.telemetry import HOST
+from gputui.model.units import (
+    cost_unit,
+    counted,
+    format_hourly,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_usd,
+)
+from gputui.services.results.boxes import main_case, on_boxes
+from gputui.services.results.browser import RunDetail
+from gputui.services.results.headline import case_subject, run_headline
+from gputui.services.results.labels import (
+    NOT_RUN,
+    day,
+    device_words,
+    shared_case_words,
+    short_case_name,
+    torch_words,
+)
+from gputui.services.results.roofline import uses_of
+from gputui.services.results.step_breakdown import breakdown_of
+from gputui.services.results.throughput import speed_of
+from gputui.store.reading import TelemetrySeries
+from gputui.store.text import clean_text
+from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.theme import FAMILIES
+from gputui.tui.widgets.cells import cut, fitted, left, right, width_of
+from gputui.tui.widgets.paragraphs import paragraph
+from gputui.tui.widgets.sections import area_lines, gauge_spans, section
+
+_LABEL = 10
+_MOST_CASES = 9
+_LEAST_SHARE = 0.01
+_CHARTS = (("power_w", "power", "W", 1.0), ("sm_clock_mhz", "clock", "GHz", 1e-3))
+_HOST_CHARTS = (("cpu_busy_pct", "CPU used", "%", 1.0), ("cpu_clock_mhz", "clock", "GHz", 1e-3))
+_CHART_ROWS = 3
+_LEAST_REMARK = 16
+
+
+def preview_lines(detail: RunDetail, width: int, height: int) -> list[Line]:
+    """A run: verdict, box, shares of the peak, the step of its main case, telemetry, as far as they fit."""
+    run, summary = detail.run, detail.run.summary
+    title = f"{summary.short_id}  "
+    about = f"{summary.label or summary.profile}  {day(summary)}"
+    lines: list[Line] = [(Span(title, "title"), Span(cut(clean_text(about), width - len(title)), "dim"))]
+    for block in (
+        _verdict(run, width),
+        _facts(detail, width),
+        _peaks(run, width),
+        _step(detail, width),
+        *_charts(detail.series, width),
+    ):
+        if block and len(lines) + len(block) + 1 <= height:
+            lines += [(), *block]
+    return [fitted(line, width) for line in lines]
+
+
+def _verdict(run: Run, width: int) -> list[Line]:
+    text = run_headline(run)
+    style = "warn" if text.startswith(BELOW_NORMAL) else "alarm" if text.startswith(ABOVE_LIMIT) else ""
+    lines: list[Line] = []
+    for number, sentence in enumerate(text.replace(". ", ".\n").splitlines()):
+        lines += paragraph(clean_text(sentence), width + 1, style if number == 0 else "")
+    return lines
+
+
+def _facts(detail: RunDetail, width: int) -> list[Line]:
+    summary = detail.run.summary
+    machine = summary.machine
+    launches = {
+        speed.launches for case in detail.run.cases if isinstance(speed := speed_of(case), SpeedEstimate)
+    }
+    took = []
+    if summary.ended_utc_us is not None:
+        seconds = (summary.ended_utc_us - summary.started_utc_us) / 1e6
+        took.append(format_seconds(seconds))
+        if not isinstance(summary.price, Missing):
+            took += [
+                format_usd(summary.price.usd_per_hour * seconds / 3600),
+                format_hourly(summary.price.usd_per_hour),
+            ]
+    driver = "" if isinstance(machine.driver_version, Missing) else machine.driver_version
+    facts = (
+        ("box", device_words(summary)),
+        ("software", torch_words(summary)),
+        ("driver", driver if machine.gpus else ""),
+        ("platform", "" if not machine.layers else " ".join(layer.name for layer in machine.layers)),
+        ("launches", "" if not launches else counted(max(launches), "launch") + " a case"),
+        ("took", ", ".join(took)),
+        ("status", "" if summary.status == "finished" else f"{summary.status} {summary.status_reason}"),
+    )
+    return [
+        (Span(f"{name:{_LABEL}}", "dim"), Span(clean_text(text), "warn" if name == "status" else ""))
+        for name, text in facts
+        if text
+    ]
+
+
+def _peaks(run: Run, width: int) -> list[Line]:
+    """Cases with their share of the data sheet's peak as bars; empty where no peak is known."""
+    shares = [(case, share) for case in run.cases if (share := _of_sheet(case, run)) is not None]
+    if not shares:
+        return []
+    common = shared_case_words(case.case for case, _ in shares)
+    names = [short_case_name(case.case, common, is_short=True) for case, _ in shares]
+    label = min(max(map(width_of, names)), width // 2)
+    room = max(width - label - 9, 4)
+    said = f" ({' '.join(common)})" if common else ""
+    lines: list[Line] = [(Span(f"of the data sheet's peak{said}", "dim"),)]
+    for name, (_, share) in list(zip(names, shares, strict=True))[:_MOST_CASES]:
+        gauge = gauge_spans(share, 1.0, room, "compute")
+        lines.append((Span(f"{left(name, label)}  "), *gauge, Span(f" {format_percent(share):>6}")))
+    if len(shares) > _MOST_CASES:
+        lines.append((Span(f"{len(shares) - _MOST_CASES} more: enter", "dim"),))
+    return lines
+
+
+def _of_sheet(case: CaseResult, run: Run) -> float | None:
+    uses = uses_of(case, run.cases, run.summary.machine)
+    return next((use.of_sheet for use in uses if not isinstance(use.of_sheet, Missing)), None)
+
+
+def _step(detail: RunDetail, width: int) -> list[Line]:
+    """The step of the main case as one bar of operator categories, with its legend in that order."""
+    main = main_case(detail.run)
+    found = None if main is None else detail.passes.get(main.case_id)
+    if main is None or found is None:
+        return []
+    breakdown = breakdown_of(found, main)
+    if isinstance(breakdown, Missing):
+        return []
+    name = short_case_name(main.case, is_short=True)
+    lines: list[Line] = [(Span(f"a step of {name}, {format_seconds(breakdown.step_ns * 1e-9)}", "dim"),)]
+    times: Counter[str] = Counter()
+    for operator in found.operators:
+        times[operator.category.replace("_", " ")] += operator.time_ns
+    whole = sum(part.time_ns for part in found.slices)
+    parts = [(name, ns / whole) for name, ns in times.most_common() if ns >= _LEAST_SHARE * whole]
+    rest = 1 - sum(share for _, share in parts[: len(FAMILIES) - 1])
+    parts = [*parts[: len(FAMILIES) - 1], ("idle and others", rest)]
+    return [*lines, *stacked_bar([part for part in parts if part[1] >= _LEAST_SHARE], width)]
+
+
+def stacked_bar(parts: Sequence[tuple[str, float]], width: int) -> list[Line]:
+    """Shares of a whole side by side with gaps between them, and their names in that order below."""
+    shown = parts[: len(FAMILIES)]
+    styles = [*FAMILIES]
+    room = width - len(shown) + 1
+    cells_of = [max(round(share * room), 1) for _, share in shown]
+    cells_of[cells_of.index(max(cells_of))] -= max(sum(cells_of) - room, 0)
+    bar: list[Span] = []
+    for count, style in zip(cells_of, styles, strict=False):
+        bar += [*((Span(" "),) if bar else ()), Span("█" * count, style)]
+    lines: list[Line] = [fitted(bar, width)]
+    half = width // 2
+    cells: list[Line] = [
+        fitted((Span("■ ", style), Span(name), Span(f" {format_percent(share)}", "dim")), half)
+        for (name, share), style in zip(shown, styles, strict=False)
+    ]
+    for place in range(0, len(cells), 2):
+        lines.append(tuple(span for cell in cells[place : place + 2] for span in cell))
+    return lines
+
+
+def _charts(series: Sequence[TelemetrySeries], width: int) -> Iterator[list[Line]]:
+    """Areas over the time of the run, of the first GPU or else of the host."""
+    gpus = [one for one in series if one.device_index != HOST]
+    for one, wanted in ((gpus[0] if gpus else None, _CHARTS), (series[0] if series else None, _HOST_CHARTS)):
+        if one is None or (gpus and wanted is _HOST_CHARTS):
+            continue
+        for key, title, unit, scale in wanted:
+            values = one.columns.get(key)
+            if values is None or not any(math.isfinite(value) for value in values):
+                continue
+            yield _chart(one, [value * scale for value in values], title, unit, width)
+
+
+def _chart(one: TelemetrySeries, values: Sequence[float], title: str, unit: str, width: int) -> list[Line]:
+    room = width - 6
+    first, last = one.first_us, max(one.t_us[-1], one.first_us + 1)
+    columns: list[float | None] = [None] * room
+    for t_us, value in zip(one.t_us, values, strict=True):
+        place = min(int((t_us - first) / (last - first) * room), room - 1)
+        if math.isfinite(value):
+            columns[place] = max(value, columns[place] or 0.0)
+    for place in range(1, room):
+        if columns[place] is None:
+            columns[place] = columns[place - 1]
+    high = max((value for value in columns if value is not None), default=0.0)
+    family = "power" if title == "power" else "clock" if title == "clock" else "link"
+    top = f"{high:.2f}" if high < 10 else f"{high:.0f}"
+    labels = [top, *[""] * (_CHART_ROWS - 2), "0"]
+    heading: Line = (Span(f"{title}, {unit}", "dim"),)
+    rows = area_lines(columns, high, _CHART_ROWS, room, family)
+    return [heading, *((Span(f"{label:>5} ", "dim"), *row) for label, row in zip(labels, rows, strict=True))]
+
+
+def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int) -> list[Line]:
+    """The main case of a run on every box that measured it, the fastest first; empty if there is no other."""
+    main = main_case(detail.run)
+    if main is None or height < 4:
+        return []
+    mine = detail.run.summary.machine.machine_id
+    others = [run for run in boxes if run.summary.machine.machine_id != mine]
+    found = on_boxes(main.case, [detail.run, *others])
+    if len(found) < 2:
+        return []
+    name = case_subject(main.case, [case.case for case in detail.run.cases if case.outcome == "ok"])
+    lines: list[Line] = [
+        section(
+            (Span(f"{clean_text(name)} on every box", "title"),), width, (Span("newest run of each", "dim"),)
+        )
+    ]
+    costs = [
+        one.cost.usd_per_million for one in found if isinstance(one.cost, Cost) and one.cost.usd_per_million
+    ]
+    millions, unit = cost_unit(min(costs), main.case.unit) if costs else (1.0, "")
+    shown = found[: height - 2]
+    boxes_of = [device_words(one.run) for one in shown]
+    names = [
+        clean_text(box if boxes_of.count(box) == 1 else f"{box}  {one.run.label or one.run.short_id}")
+        for box, one in zip(boxes_of, shown, strict=True)
+    ]
+    label = min(max(map(width_of, names)), width // 3)
+    rates = [format_rate(one.speed.units_per_s, main.case.unit) for one in shown]
+    rate = max(map(width_of, rates))
+    prices = [
+        format_usd(one.cost.usd_per_million * millions) if isinstance(one.cost, Cost) else "–"
+        for one in shown
+    ]
+    heading = f"$ per {unit}" if costs else ""
+    price = max(map(width_of, (heading, *prices))) if costs else 0
+    room = max(width - label - rate - price - 8, 4)
+    blank = " " * (label + rate + room + 6)
+    lines.append((Span(f"{blank}  {heading:>{price}}" if costs else "", "dim"),))
+    for one, box, text, usd in zip(shown, names, rates, prices, strict=True):
+        is_here = one.run.run_id == detail.run.summary.run_id
+        lines.append(
+            fitted(
+                (
+                    Span("▸ " if is_here else "  ", "accent"),
+                    Span(left(box, label), "title" if is_here else ""),
+                    Span(f"  {text:>{rate}}  "),
+                    *gauge_spans(one.speed.units_per_s, shown[0].speed.units_per_s, room, "compute"),
+                    Span(f"  {usd:>{price}}" if costs else ""),
+                ),
+                width,
+            )
+        )
+    return lines
+
+
+def cases_lines(run: Run, width: int, height: int) -> list[Line]:
+    """The cases with their rates, as many as fit."""
+    rows = [row.cells for row in case_rows(run) if row.case.outcome not in NOT_RUN]
+    if not rows or height < 4:
+        return []
+    shown = rows[: height - 2] if len(rows) > height - 1 else rows
+    columns = [max(width_of(cells[place]) for cells in (CASE_HEADINGS, *shown)) for place in range(4)]
+    if sum(columns) + 2 * len(columns) > width:
+        columns.pop()
+    lines: list[Line] = [section((Span("cases", "title"),), width, (Span("enter: all of it", "dim"),))]
+    has_remarks = width - sum(columns) - 2 * len(columns) >= _LEAST_REMARK
+    for place, cells in enumerate((CASE_HEADINGS, *shown)):
+        figures = zip(cells[1:], columns[1:], strict=False)
+        texts = [left(cells[0], columns[0]), *(right(text, wide) for text, wide in figures)]
+        remark = cells[-1] if place and has_remarks else ""
+        style = "dim" if place == 0 else ""
+        lines.append(fitted((Span("  " + "  ".join(texts), style), Span(f"  {remark}", "dim")), width))
+    if len(shown) < len(rows):
+        lines[-1] = (Span(f"  {len(rows) - len(shown) + 1} more", "dim"),)
+    return lines
+
+
+def marked_lines(marked: Sequence[RunSummary], count: int, width: int) -> list[Line]:
+    """The marked runs by the letters that a comparison would give them."""
+    if not count:
+        return []
+    spans: list[Span] = [Span("  ")]
+    for place, run in enumerate(marked):
+        name = clean_text(run.label or device_words(run))
+        spans += [
+            Span(f"{chr(ord('a') + place)} ", "title"),
+            Span(f"{name} "),
+            Span(f"{run.short_id}   ", "dim"),
+        ]
+    if count > len(marked):
+        spans.append(Span(f"and {count - len(marked)} of other files   ", "dim"))
+    spans.append(Span("c compares them" if count > 1 else "mark another with space", "dim"))
+    return [section((Span("marked to compare", "title"),), width), fitted(spans, width)]

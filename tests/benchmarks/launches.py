@@ -1,0 +1,190 @@
+"""What launches buy, by simulation: `quick` with one launch and with three, and `run --resolve`.
+
+Tables of rows of two boxes that differ by a known factor. Blocks scatter within launches, launches within a
+run, and a run moves all its rows alike. Everything is judged by the code that judges result files.
+
+`quick`: one launch of as many blocks as 140 s allow on two cores, and three or two shorter ones. `--resolve`:
+the looks of a run against a base, beside someone who looks as often without paying for it.
+
+    python tests/benchmarks/launches.py [--only quick|resolve] [--tables 100]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
+
+from hand_made import make_case, make_run, measured
+
+from gputui.analysis.resolution import (
+    FASTER,
+    OUT_OF_REACH,
+    SLOWER,
+    WITHIN,
+    looks_up_to,
+    most_launches,
+)
+from gputui.analysis.verdict import RatioEstimate
+from gputui.model.case import Case
+from gputui.model.result import Run
+from gputui.services.compare.pairing import judge_sides, side_of_runs
+from gputui.services.compare.resolve import Looks, look
+
+BLOCK_SD = 0.02
+STEP_S = 0.02
+LAUNCH_S = 2.4
+"""Of `spin mini` with 5 blocks on a quiet box of two cores: start, warm-up and blocks."""
+
+
+@dataclass(frozen=True)
+class World:
+    """How much launches and runs vary."""
+
+    launch_sd: float
+    run_sd: float
+    outliers: float = 0.0
+    """Share of launches that take a fifth longer."""
+
+    def __str__(self) -> str:
+        slow = f", {100 * self.outliers:g} % of them slow by a fifth" if self.outliers else ""
+        return f"launches of sd {100 * self.launch_sd:g} %{slow}, runs of sd {100 * self.run_sd:g} %"
+
+
+QUIET, CPU, ROUGH = World(0.03, 0.0), World(0.03, 0.02), World(0.03, 0.02, outliers=0.05)
+Row = tuple[Case, list[tuple[float, ...]]]
+
+
+def launch(
+    chance: random.Random, world: World, factor: float, moved: float, blocks: int
+) -> tuple[float, ...]:
+    """Seconds per step of one launch of a case that takes `factor` times as long."""
+    slow = 1.2 if chance.random() < world.outliers else 1.0
+    middle = math.log(STEP_S * factor * slow) + moved + chance.gauss(0, world.launch_sd)
+    return tuple(math.exp(middle + chance.gauss(0, BLOCK_SD)) for _ in range(blocks))
+
+
+def table(
+    chance: random.Random, world: World, rows: int, launches: int, blocks: int, factor: float
+) -> list[Row]:
+    moved = chance.gauss(0, world.run_sd)
+    return [
+        (
+            make_case(f"work{number}", workload_class="training"),
+            [launch(chance, world, factor, moved, blocks) for _ in range(launches)],
+        )
+        for number in range(rows)
+    ]
+
+
+def run_of(rows: Sequence[Row], launches: Sequence[int] | None = None) -> Run:
+    """A run of the first launches of each row."""
+    counts = launches or [len(done) for _, done in rows]
+    return make_run(
+        *(measured(case, *done[:count]) for (case, done), count in zip(rows, counts, strict=True))
+    )
+
+
+def print_quick(tables: int) -> None:
+    """Shares of rows that `compare` decides, and how wide its intervals are."""
+    print("quick: 12 rows, 140 s on two cores with starts of 1.2 s; rows that compare calls different")
+    print(f"{'':46}{'launches x blocks':>18}{'1x':>7}{'1.1x':>7}{'1.5x':>7}{'half of the interval':>22}")
+    for world in (QUIET, CPU, World(0.10, 0.02)):
+        for launches, blocks in ((1, 40), (2, 16), (3, 7)):
+            called: Counter[float] = Counter()
+            widths = []
+            for factor in (1.0, 1.1, 1.5):
+                chance = random.Random(f"{world} {launches} {factor}")
+                for _ in range(tables):
+                    a, b = (run_of(table(chance, world, 12, launches, blocks, f)) for f in (1.0, factor))
+                    judged = judge_sides(side_of_runs("a", [a]), side_of_runs("b", [b]))
+                    called[factor] += sum(verdict.word in (FASTER, SLOWER) for verdict in judged.verdicts)
+                    widths += [e.high / e.low for e in judged.estimates if isinstance(e, RatioEstimate)]
+            shares = "".join(f"{100 * called[f] / tables / 12:5.0f} %" for f in (1.0, 1.1, 1.5))
+            half = 100 * math.expm1(math.log(sorted(widths)[len(widths) // 2]) / 2)
+            print(f"{world!s:46}{f'{launches} x {blocks}':>18}{shares}{half:19.1f} %")
+
+
+@dataclass
+class Counts:
+    words: Counter[str]
+    looks: int = 0
+    launches: int = 0
+    unpaid: int = 0
+    """Rows that somebody calls different who makes the same looks, each at 5 %."""
+    by_compare: int = 0
+    """Rows that `compare` calls different at the end, at 5 %."""
+
+
+def print_resolve(tables: int, rows: int = 6) -> None:
+    """Looks, launches and how rows end, for several bases and differences."""
+    print(f"\nresolve to 10 %: {rows} rows, launches of {LAUNCH_S} s, shares of rows")
+    print(
+        f"{'':58}{'true':>6}{'looks':>7}{'launches':>9}{'s a row':>8}{'different':>10}{'within':>8}"
+        f"{'beyond reach':>13}{'open':>6}{'compare':>9}{'unpaid':>8}"
+    )
+    for world, base in ((QUIET, 3), (CPU, 3), (ROUGH, 3), (CPU, 1), (CPU, 6)):
+        for factor in (1.0, 1.1, 1.5):
+            chance = random.Random(f"{world} {base} {factor}")
+            counts = Counts(Counter())
+            for _ in range(tables):
+                resolve_one(chance, world, base, factor, rows, counts)
+            total = tables * rows
+            shares = {word: 100 * count / total for word, count in counts.words.items()}
+            different = shares.get(FASTER, 0) + shares.get(SLOWER, 0)
+            name = f"{world}, base of {base}"
+            print(
+                f"{name:58}{factor:5g}x{counts.looks / tables:7.1f}{counts.launches / total:9.1f}"
+                f"{LAUNCH_S * counts.launches / total:8.0f}{different:8.1f} %{shares.get(WITHIN, 0):6.0f} %"
+                f"{shares.get(OUT_OF_REACH, 0):11.0f} %{shares.get('open', 0):4.0f} %"
+                f"{100 * counts.by_compare / total:7.1f} %{100 * counts.unpaid / total:6.1f} %"
+            )
+
+
+def resolve_one(
+    chance: random.Random, world: World, base: int, factor: float, rows: int, counts: Counts
+) -> None:
+    """One run against one base, as the supervisor makes it: closed rows get no more launches."""
+    most = most_launches(base)
+    looks = looks_up_to(most)
+    a = run_of(table(chance, world, rows, base, 6, 1.0))
+    measured_rows = table(chance, world, rows, most, 6, factor)
+    asked, unpaid = Looks("base", 10.0, looks), Looks("base", 10.0, looks)
+    once = replace(unpaid, looks=looks[-1:])
+    done = [0] * rows
+    different: set[int] = set()
+    for number, launches in enumerate(looks, 1):
+        closed = {row.case_id for row in asked.rows if row.is_closed}
+        done = [count if case_id in closed else launches for case_id, count in enumerate(done)]
+        if len(closed) < rows:
+            asked = look(run_of(measured_rows, done), asked, a, number=number)
+            counts.looks += 1
+        at_once = look(run_of(measured_rows, [launches] * rows), once, a, number=1)
+        different |= {row.case_id for row in at_once.rows if row.word in (FASTER, SLOWER)}
+    counts.words.update(row.word for row in asked.rows)
+    counts.launches += sum(done)
+    counts.unpaid += len(different)
+    judged = judge_sides(side_of_runs("a", [a]), side_of_runs("b", [run_of(measured_rows, done)]))
+    counts.by_compare += sum(verdict.word in (FASTER, SLOWER) for verdict in judged.verdicts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", choices=["quick", "resolve"])
+    parser.add_argument("--tables", type=int, default=100)
+    options = parser.parse_args()
+    if options.only != "resolve":
+        print_quick(options.tables)
+    if options.only != "quick":
+        print_resolve(options.tables)
+
+
+if __name__ == "__main__":
+    main()

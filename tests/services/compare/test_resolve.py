@@ -1,0 +1,136 @@
+"""What is said before a run is resolved, and what each look makes of its rows."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_made import make_case, make_run, measured
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.case import Case
+from gputui.model.plan import Plan, PlannedCase
+from gputui.model.result import CaseResult, Run
+from gputui.services.compare.pairing import compare_sides, side_of_runs
+from gputui.services.compare.rerun import Model
+from gputui.services.compare.resolve import Looks, intent, look, percent_from, reaches
+
+LOOKS = (3, 6, 12)
+CASES = tuple(make_case(name, workload_class="training") for name in ("a", "b", "c", "d"))
+
+
+def launches(seed: int, count: int, step_s: float, sd: float = 0.005) -> list[tuple[float, ...]]:
+    chance = random.Random(seed)
+    middles = [math.log(step_s) + chance.gauss(0, sd) for _ in range(count)]
+    return [tuple(math.exp(middle + chance.gauss(0, 0.002)) for _ in range(6)) for middle in middles]
+
+
+def run_with(steps_s: Sequence[float], counts: Sequence[int], *, sd: float = 0.005, seed: int = 0) -> Run:
+    """A run of the cases with so many launches of each."""
+    cases: list[CaseResult] = [
+        measured(case, *launches(seed + number, count, step_s, sd))
+        for number, (case, step_s, count) in enumerate(zip(CASES, steps_s, counts, strict=True))
+    ]
+    return make_run(*cases)
+
+
+def model_of(run: Run) -> Model:
+    return Model("base.db", run, frozenset(), f"base.db@{run.summary.short_id}", "--against")
+
+
+def plan_of(*cases: Case, looks: tuple[int, ...] = LOOKS) -> Plan:
+    planned = tuple(PlannedCase(number, case, None, "") for number, case in enumerate(cases))
+    return Plan("p", 1, 0, looks[-1], 60.0, planned, (), ("python3",), looks=looks)
+
+
+def test_rows_are_closed_as_soon_as_they_are_decided_and_keep_what_decided_them() -> None:
+    base = run_with([0.1] * 4, [3] * 4, seed=50)
+    steps_s = [0.15, 0.0667, 0.1, 0.104]
+    first = look(run_with(steps_s, [3] * 4), Looks("base.db@1", 10.0, LOOKS), base, number=1)
+    assert [row.word for row in first.rows] == ["slower", "faster", *[row.word for row in first.rows[2:]]]
+    assert first.message.startswith("look 1 of 3, after 3 launches: ")
+
+    changed = look(run_with([0.1] * 4, [6] * 4, seed=9), first, base, number=2)
+    assert changed.rows[:2] == first.rows[:2]
+    assert (changed.made, changed.rows[0].look, changed.rows[0].launches) == (2, 1, 3)
+
+
+def test_looks_survive_in_the_run_directory(tmp_path: Path) -> None:
+    base = run_with([0.1] * 4, [3] * 4, seed=50)
+    found = look(run_with([0.2] * 4, [3] * 4), Looks("base.db@1", 10.0, LOOKS), base, number=1)
+    assert Looks.read(tmp_path) is None
+    found.write(tmp_path)
+    assert Looks.read(tmp_path) == found
+    assert list(tmp_path.iterdir()) == [tmp_path / "looks.json"]
+
+
+def test_the_mean_weighs_rows_alike_however_many_launches_each_has() -> None:
+    base = run_with([0.1] * 4, [3] * 4, sd=0.0, seed=50)
+    steps_s = [0.2, 0.1, 0.1, 0.1]
+    means = []
+    for counts in ([3, 3, 3, 3], [3, 12, 12, 12]):
+        b = side_of_runs("b", [run_with(steps_s, counts, sd=0.0)])
+        (group,) = compare_sides(side_of_runs("a", [base]), b).groups
+        assert not isinstance(group.mean, Missing)
+        means.append(group.mean.ratio)
+    assert means == pytest.approx([0.5**0.25] * 2, rel=1e-3)
+
+
+def test_the_answer_has_a_line_for_each_row_and_says_how_sure_it_is() -> None:
+    base = run_with([0.1] * 4, [3] * 4, sd=0.0, seed=50)
+    run = run_with([0.2] * 4, [3] * 4, sd=0.0)
+    found = look(run, Looks("base.db@1", 10.0, LOOKS), base, number=1)
+    assert found.headline == "Against base.db@1, to ±10 %: 4 of 4 rows decided in 1 of 3 looks."
+    *rows, last = found.lines()
+    assert [row.split(" slower (")[0] for row in rows] == [f"{case.name}  50 %" for case in CASES]
+    assert last == "b is this run; 98.3 % intervals, so that all looks together are wrong in 5 %"
+
+
+def test_a_base_of_one_launch_is_said_to_be_too_coarse_and_how_it_is_measured_again() -> None:
+    model = model_of(run_with([0.1] * 4, [1] * 4))
+    looks, allows, beyond, remedy = intent(model, plan_of(*CASES, looks=(3, 6)), 15)
+    assert looks == (
+        "4 rows to ±15 %: at most 2 looks, after 3 and 6 launches per case, with 97.5 % intervals"
+    )
+    assert allows.startswith("the base, with 1 launch per case, allows ±")
+    assert beyond.startswith("±15 % is out of reach for 4 of 4 rows: ")
+    assert remedy == (
+        f"measure the base again, on its box: gputui run --like {model.selector} --launches 6 --db base.db"
+    )
+
+
+def test_what_runs_differ_by_is_no_matter_of_launches() -> None:
+    *_, remedy = intent(model_of(run_with([0.1] * 4, [9] * 4)), plan_of(*CASES), 1)
+    assert remedy.startswith("runs of one box differ by ±")
+    assert " is in reach; finer are several runs of each box" in remedy
+
+
+def test_a_base_that_was_crowded_is_to_be_measured_when_its_box_is_idle() -> None:
+    run = make_run(measured(CASES[0], *launches(1, 3, 0.1), waited_share=0.5))
+    *_, remedy = intent(model_of(run), plan_of(CASES[0]), 5)
+    assert remedy.startswith("others held the CPUs of the base: measure it again when its box is idle: ")
+
+
+def test_within_reach_nothing_more_is_said() -> None:
+    assert len(list(intent(model_of(run_with([0.1] * 4, [9] * 4)), plan_of(*CASES), 20))) == 2
+
+
+def test_only_cases_that_run_here_count_and_without_one_it_is_an_error() -> None:
+    model = model_of(run_with([0.1] * 4, [3] * 4))
+    assert [row.name for row in reaches(model, plan_of(CASES[2]), 5)] == [CASES[2].name]
+    absent = replace(plan_of(CASES[2]), cases=(PlannedCase(0, CASES[2], "skipped", "no GPU"),))
+    with pytest.raises(GputuiError, match="measured no case that can run here"):
+        reaches(model, absent, 5)
+
+
+@pytest.mark.parametrize("text", ["", "5%", "-1", "51", "inf", "nan", "0.05"])
+def test_a_value_that_is_no_per_cent_is_an_error_with_an_example(text: str) -> None:
+    with pytest.raises(GputuiError) as caught:
+        percent_from(text)
+    assert "such as 5" in caught.value.hint
+    assert percent_from("2.5") == 2.5

@@ -1,0 +1,96 @@
+"""Two traces are described exactly; a verdict needs several on each side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chrome_traces import event, training_step, write_trace, write_training
+
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.services.traces.difference import as_json, difference_of, sentences, short_kernel
+from gputui.services.traces.imported import read_run
+from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
+
+
+def test_the_first_sentence_names_the_loader_with_its_milliseconds(tmp_path: Path) -> None:
+    a = read_run(write_training(tmp_path / "a.json", steps=6, gemm_us=100, wait_us=40))
+    b = read_run(write_training(tmp_path / "b.json", steps=6, gemm_us=103))
+    found = difference_of([a], [b])
+    assert sentences(found)[0] == (
+        "b's steps take 37.0 µs less than a's (163 vs 200 µs, 6 and 6 steps):"
+        " waiting for the loader -40.0 µs, all else +3.00 µs."
+    )
+    assert "judges nothing" in sentences(found)[1]
+    assert sum(part.difference_ns for part in found.attribution.parts) == -37_000
+    assert isinstance(found.judgement, Missing)
+
+
+def test_kernels_that_differ_most_come_first(tmp_path: Path) -> None:
+    a = read_run(write_training(tmp_path / "a.json", gemm_us=100))
+    b = read_run(write_training(tmp_path / "b.json", gemm_us=180))
+    (first, *_) = difference_of([a], [b]).kernels
+    assert (first.name, first.difference_ns, first.calls_a) == ("ampere_sgemm_128x64_tn", 80_000, 1.0)
+
+
+@pytest.mark.parametrize(("gemm_us", "word"), [(180.0, "slower"), (100.0, "inconclusive")])
+def test_several_traces_a_side_are_judged_like_launches(tmp_path: Path, gemm_us: float, word: str) -> None:
+    a = [read_run(write_training(tmp_path / f"a{k}.json", gemm_us=100.0 + k)) for k in range(3)]
+    b = [read_run(write_training(tmp_path / f"b{k}.json", gemm_us=gemm_us + 1.5 * k)) for k in range(3)]
+    judgement = difference_of(a, b).judgement
+    assert not isinstance(judgement, Missing)
+    assert judgement.word == word
+    assert ("can't tell" in sentences(difference_of(a, b))[1]) == (word == "inconclusive")
+
+
+def test_the_same_trace_twice_on_a_side_is_refused(tmp_path: Path) -> None:
+    a, b = (read_run(write_training(tmp_path / name)) for name in ("a.json", "b.json"))
+    assert a.digest == b.digest  # equal content under two names
+    with pytest.raises(GputuiError, match="is given twice"):
+        difference_of([a, b], [read_run(write_training(tmp_path / "c.json", gemm_us=90))])
+
+
+def test_json_holds_every_part_and_kernel(tmp_path: Path) -> None:
+    a, b = (read_run(write_training(tmp_path / f"{x}.json", gemm_us=x)) for x in (100, 90))
+    plain = as_json(difference_of([a], [b]))
+    parts = plain["parts"]
+    assert isinstance(parts, list)
+    assert sum(part["difference_ns"] for part in parts) == -10_000
+    assert plain["step_a_ns"] == 160_000
+
+
+def test_the_straggler_is_the_rank_that_waits_least(tmp_path: Path) -> None:
+    runs = []
+    for rank, (at_us, reduce_us) in enumerate(((1100, 60.0), (1150, 10.0))):
+        collective = {
+            **event(
+                "kernel",
+                "ncclDevKernel_AllReduce",
+                at_us,
+                at_us + reduce_us,
+                device=0,
+                correlation=900,
+                stream=9,
+            )
+        }
+        path = write_trace(
+            tmp_path / f"r{rank}.json",
+            [*training_step(1000, 1, gemm_us=150), collective],
+            distributedInfo={"rank": rank, "world_size": 2},
+        )
+        runs.append(read_run(path))
+    found = ranks_of(runs)
+    assert isinstance(found, Ranks)
+    assert found.straggler == 1
+    assert [(r.waiting_ns, r.transfer_ns) for r in found.ranks] == [(50_000, 10_000), (0, 10_000)]
+    assert rank_lines(found)[0].startswith("rank 1 is the slowest")
+    assert isinstance(ranks_of(runs[:1]), Missing)
+
+
+def test_a_kernels_name_keeps_both_ends() -> None:
+    name = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2>(Params)"
+    short = short_kernel(name, 40)
+    assert len(short) == 40
+    assert short.startswith("cutlass::Kernel2<")
+    assert short.endswith("tn_align2>")

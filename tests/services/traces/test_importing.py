@@ -1,0 +1,107 @@
+"""A trace becomes a run whose sums are those of its raw intervals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chrome_traces import call, event, kernel, op, span, training_step, write_trace, write_training
+from sweeps import busy_ns, window_sums
+
+from gputui.errors import GputuiError
+from gputui.services.traces import window as windows
+from gputui.services.traces.chrome_trace import read_trace
+from gputui.services.traces.imported import contents_of, read_run, run_id_of
+from gputui.services.traces.window import window_from
+from gputui.store.reading import open_result
+from gputui.store.writing import store_run
+
+
+def test_the_steps_are_those_that_the_profiler_marked(tmp_path: Path) -> None:
+    run = read_run(write_training(tmp_path / "a.pt.trace.json.gz", steps=4, gemm_us=100, wait_us=40))
+    assert run.name == "a"
+    assert (run.found.steps, run.found.window_ns) == (4, 4 * 200_000)
+    assert run.found.fault() == ""
+    assert {s.cause: s.time_ns for s in run.found.slices if s.cause == "data_wait"} == {"data_wait": 160_000}
+
+
+def test_busy_time_is_that_of_an_independent_sweep(tmp_path: Path) -> None:
+    path = write_training(tmp_path / "a.json", steps=5, gemm_us=33.333, wait_us=7.001)
+    run, trace = read_run(path), read_trace(path)
+    busy = sum(s.time_ns for s in run.found.slices if s.time_class != "idle")
+    assert busy == busy_ns(trace, run.window.start_ns, run.window.end_ns)
+    assert window_sums(run.found) == (run.found.window_ns, busy)
+
+
+def test_a_long_trace_is_divided_in_parts_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_training(tmp_path / "a.json", steps=30, gemm_us=50)
+    whole = read_run(path).found
+    monkeypatch.setattr(windows, "_EVENTS_AT_A_TIME", 20)
+    parts = read_run(path).found
+    assert parts.slices == whole.slices
+    assert [(o.operator, o.calls, o.time_ns) for o in parts.operators] == [
+        (o.operator, o.calls, o.time_ns) for o in whole.operators
+    ]
+
+
+def test_steps_may_be_ranges_of_any_name(tmp_path: Path) -> None:
+    steps = [span("execute_model", 0, 100), span("execute_model", 120, 200)]
+    path = write_trace(tmp_path / "a.json", [*steps, op("aten::a", 10, 20, 1), kernel("k", 130, 160, 1, 1)])
+    run = read_run(path, step_range="execute")
+    assert (run.found.steps, run.found.window_ns) == (2, 200_000)
+    with pytest.raises(GputuiError, match="no range of that name") as caught:
+        read_run(path, step_range="train")
+    assert "execute_model" in caught.value.hint
+
+
+def test_a_window_is_given_in_seconds(tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "a.json", [op("aten::a", 0, 2_000_000, 1)])
+    run = read_run(path, window_s=window_from("0.5:1.5"))
+    assert run.found.window_ns == 1_000_000_000
+    for wrong in ("1", "a:b", "-1:2", "1:"):
+        with pytest.raises(GputuiError, match="--window"):
+            window_from(wrong)
+    with pytest.raises(GputuiError, match="holds nothing of this trace"):
+        read_run(path, window_s=(5.0, 6.0))
+
+
+def test_work_launched_before_the_trace_began_is_counted_apart(tmp_path: Path) -> None:
+    early = kernel("ampere_sgemm", 1000, 1030, 999)
+    run = read_run(write_trace(tmp_path / "a.json", [early, *training_step(1000, 1, wait_us=40)]))
+    assert run.found.unmatched_ns == 30_000
+    assert any("launched outside of the trace" in note for note in run.notes)
+    (row,) = [o for o in run.found.operators if o.operator == "ampere_sgemm"]
+    assert row.category == "gemm"
+
+
+def test_only_the_busiest_device_counts_and_the_others_are_named(tmp_path: Path) -> None:
+    other = [call("cudaLaunchKernel", 1001, 1002, 77), kernel("k", 1010, 1015, 77, device=1)]
+    run = read_run(write_trace(tmp_path / "a.json", [*training_step(1000, 1), *other]))
+    assert all(k.name != "k" for k in run.found.kernels)
+    assert "work of 1 other device in it is left out" in run.notes
+
+
+def test_a_recorded_peak_of_memory_is_kept(tmp_path: Path) -> None:
+    def memory(at_us: float, allocated: int, device: int) -> dict[str, object]:
+        arguments = {"Device Type": device, "Total Allocated": allocated, "Total Reserved": allocated * 2}
+        return {**event("cpu_instant_event", "[memory]", at_us, at_us), "ph": "i", "args": arguments}
+
+    events = [*training_step(1000, 1), memory(1010, 500, 1), memory(1020, 900, 1), memory(1030, 10**9, 0)]
+    (peak,) = read_run(write_trace(tmp_path / "a.json", events)).found.memory
+    assert (peak.allocated_bytes, peak.reserved_bytes) == (900, 1800)
+
+
+def test_a_stored_trace_is_read_back_as_it_was_and_stored_once(tmp_path: Path) -> None:
+    run = read_run(write_training(tmp_path / "a.json"), label="before")
+    db = tmp_path / "a.db"
+    first = store_run(db, contents_of(run), ())
+    again = store_run(db, contents_of(read_run(tmp_path / "a.json", label="before")), ())
+    assert (first.already_there, again.already_there) == (False, True)
+    with open_result(db) as result:
+        passes = result.profiled(run_id_of(run))
+        summary = result.run(run_id_of(run)).summary
+    assert passes[0].slices == run.found.slices or set(passes[0].slices) == set(run.found.slices)
+    assert summary.label == "before"
+    assert summary.machine.gpus[0].name == "NVIDIA A100"
