@@ -500,7 +500,8 @@ class ProgressTracker:
             return
         rate = self._rate(index, line.case_id)
         words = " ".join(filter(None, (rate.rate, rate.spread)))
-        done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {max(case.launches, case.done)} ok"
+        launches = max(case.launches, case.done)
+        done = f"{self._short_name(index, line.case_id)}: launch {case.done} of {launches} ok"
         self._note(index, line.t_ns, "info", f"{done}, {words}" if words else done)
 
     def _end_launch(self, index: int, line: LaunchEnd) -> None:
