@@ -119,9 +119,24 @@ def test_a_row_is_given_up_only_where_no_launch_to_come_could_decide_it() -> Non
 def test_launches_shrink_their_own_part_of_the_variance_and_not_that_of_runs() -> None:
     row = estimated(1.0, 0.1, run_share=0.36)
     assert half_width_with(row, 3, 3) == pytest.approx(0.1)
+    row = replace(row, df=math.inf)
     assert half_width_with(row, 10**9, 10**9) == pytest.approx(0.06)
     only_launches = replace(row, run_share=0.0)
     assert half_width_with(only_launches, 3, 10**9) == pytest.approx(0.1 / math.sqrt(2))
+
+
+def test_launches_bring_degrees_of_freedom_and_never_more_than_they_have() -> None:
+    row = estimated(1.0, 0.1, df=4)
+    expected = 0.1 * math.sqrt(0.25) * t_quantile(0.975, 22) / t_quantile(0.975, 4)
+    assert half_width_with(row, 12, 12) == pytest.approx(expected)
+    assert half_width_with(row, 3, 3, 0.01) == pytest.approx(
+        0.1 * t_quantile(0.995, 4) / t_quantile(0.975, 4)
+    )
+
+
+def test_what_contention_may_have_done_stays_whatever_launches_come() -> None:
+    crowded = widened_by_contention(estimated(1.0, 0.1, df=math.inf), 0.3, 0.0)
+    assert half_width_with(crowded, 10**9, 10**9) == pytest.approx(-math.log(0.7) / 2, rel=1e-3)
 
 
 def test_the_half_width_foretold_for_more_launches_is_near_the_one_they_have() -> None:
