@@ -108,7 +108,8 @@ class Frame:
         held = self.loads.at((device.device, "power"), share, self.now_ns, limit_from=90.0)
         if held is Load.NEAR_LIMIT:
             return held
-        return self.load_of_busy(device, number(device.values, "sm_busy_pct"))
+        busy_pct = number(device.values, "sm_busy_pct")
+        return Load.WORKING if busy_pct is None else self.load_of_busy(device, busy_pct)
 
     def load_of_temperature(self, device: DeviceSample) -> Load:
         """Near its limit within 5 degrees of where the GPU slows itself."""
