@@ -110,7 +110,9 @@ class Chart:
         """Up to when an open cell counts: a long one is drawn anew every STEP_NS only, as it moves little."""
         if series.last_ns is None or self.span_ns < STEP_NS * self.width:
             return series.last_ns
-        until_ns = (series.last_ns + self._late_ns) // STEP_NS * STEP_NS - self._late_ns
+        bucket_ns = series.ring_for(self.span_ns).length_ns
+        step_ns, late_ns = max(STEP_NS, bucket_ns), self._late_ns // bucket_ns * bucket_ns
+        until_ns = (series.last_ns + late_ns) // step_ns * step_ns - late_ns  # no bucket is open then
         return until_ns if until_ns > self._begin_ns(last) else series.last_ns
 
     def _begin_ns(self, cell: int) -> int:
