@@ -92,7 +92,7 @@ class RunPane(Vertical):
         self._window: TimeWindow | None = None
         self._pressed_at: int | None = None
         self.detail: RunDetail | None = None
-        self.tabs = TABS
+        self.tabs: tuple[str, ...] = TABS
         """Those that the run has something for."""
         self._case_rows: list[CaseRow] = []
         self._case_id = 0
