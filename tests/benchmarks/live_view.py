@@ -124,10 +124,14 @@ def fast_terminal(options: Options, columns: int, lines: int) -> None:
         print(f"  {'CPU until then':28s} {terminal.cpu_s():8.2f} s")
         pause(WARM_UP_S)
         cpu_s, written, begin_s = terminal.cpu_s(), len(terminal.raw), monotonic()
+        woken, threads = wake_ups(terminal)
         pause(options.seconds)
         took_s = monotonic() - begin_s
+        woken_later, threads_later = wake_ups(terminal)
         print(f"  {'CPU of one core':28s} {(terminal.cpu_s() - cpu_s) / took_s * 100:8.2f} %")
         print(f"  {'to the terminal':28s} {(len(terminal.raw) - written) / took_s / 1000:8.2f} kB/s")
+        print(f"  {'wake-ups':28s} {(woken_later - woken) / took_s:8.1f} a second")
+        print(f"  {'threads':28s} {max(threads, threads_later):8d}")
         peak = peak_mib(terminal)
         print(f"  {'memory, now / at most':28s} {terminal.rss_bytes() / 2**20:8.1f} / {peak:.1f} MiB")
         if options.has_keys:
@@ -175,6 +179,17 @@ def slow_link(options: Options, columns: int, lines: int) -> None:
         link = f"{SLOW_LINK / 1000:g} kB/s link, picture is old"
         print(f"  {link:28s} {lag_s:8.2f} s, {longest_s:.2f} s at most")
         print_quit(options, terminal)
+
+
+def wake_ups(terminal: Terminal) -> tuple[int, int]:
+    """How often its threads have waited for something and gone on, and how many threads there are."""
+    count = threads = 0
+    for task in Path(f"/proc/{terminal.process.pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            status = (task / "status").read_text()
+            count += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+            threads += 1
+    return count, threads
 
 
 def peak_mib(terminal: Terminal) -> float:

@@ -306,3 +306,18 @@ def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(
     assert "timed: each match of 'x+'" in output
     assert "would run here (1):\n  command:sort cpu\n" in output
     assert "command:gone cpu\n    unsupported: no-such-program: is not on the path\n" in output
+
+
+def test_help_is_a_word_too() -> None:
+    assert gputui_here("help").stdout == gputui_here("--help").stdout != ""
+    assert gputui_here("help", "run").stdout == gputui_here("run", "--help").stdout != ""
+    assert gputui_here("help", "nonsense").returncode == 2
+
+
+def test_options_of_the_monitor_work_without_its_name_and_only_there() -> None:
+    done = gputui_here("--interval", "1", "--price", "3.5", "--no-mouse")
+    assert "no terminal to draw on" in done.stderr
+    assert gputui_here("--interval", "99").returncode == 2
+    refused = gputui_here("--interval", "1", "runs")
+    assert refused.returncode == 2
+    assert "--interval before runs" in refused.stderr

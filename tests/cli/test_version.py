@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import gputui
 
 from gputui.version import __version__
 
@@ -65,3 +66,7 @@ def test_without_a_clone_a_commit_or_git_the_version_stands_alone(lacks: str, co
         git(copied, "init", "-q")
     path = "" if lacks == "git" else os.environ["PATH"]
     assert version_said(copied, PATH=path) == f"gputui, version {__version__}\n"
+
+
+def test_capital_v_is_short_for_it() -> None:
+    assert gputui("-V").stdout == gputui("--version").stdout != ""

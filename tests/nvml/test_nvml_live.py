@@ -159,6 +159,33 @@ WIDE = 2**32
 COUNTERS = f"0 field 138 1000\n0 field 139 2000\n0 field 197 {WIDE + 3000}\n0 field 198 {WIDE + 4000}\n"
 
 
+def test_events_of_the_driver_are_counted_and_the_last_is_named() -> None:
+    found = values("driver gpus 1\n0 xid 79\n0 xids 2\n")
+    assert (found["xid_count"], found["xid_last"]) == (2, 79)
+    quiet = values("driver gpus 1\n")
+    assert quiet["xid_count"] == 0
+    assert "since the monitor was opened" in quiet["xid_last"]["missing"]
+
+
+def test_rows_of_memory_that_are_remapped_or_wait_for_a_reset_are_reported() -> None:
+    found = values("driver gpus 1\n0 remapped_rows 3\n0 remapping_pending 1\n")
+    assert (found["remapped_rows_count"], found["remapped_rows_pending"]) == (3, 1)
+    assert found["remapped_rows_failed"] == 0
+    assert values("driver gpus 1\n")["remapped_rows_count"] == UNREPORTED
+
+
+@pytest.mark.parametrize(
+    ("scenario", "reason"),
+    [
+        ("0 compute_capability 90\n0 gpm_supported 0\n", "its driver refuses here"),
+        ("0 compute_capability 90\n0 error nvmlGpmSampleGet 3\n", "its driver refuses here"),
+        ("0 compute_capability 80\n0 gpm_supported 0\n", "only Hopper GPUs and newer measure it"),
+    ],
+)
+def test_a_driver_that_refuses_gpm_is_not_taken_for_an_older_gpu(scenario: str, reason: str) -> None:
+    assert reason in values(f"driver gpus 1\n{scenario}")["gpm_sm_active_pct"]["missing"]
+
+
 def test_rates_are_known_after_the_second_reading() -> None:
     then = f"0 field 138 2000\n0 field 139 4000\n0 field 197 {WIDE + 13000}\n0 field 198 {WIDE + 4000}\n"
     first, *_, second = take(COUNTERS, SAMPLE, ["append", then], ["later", 2], SAMPLE)
@@ -332,7 +359,7 @@ def test_memory_that_is_the_host_s_is_not_shown_as_the_gpu_s(tmp_path: Path) -> 
     )  # fmt: skip
     assert shared[0]["values"]["is_memory_shared"] == 1
     for key in ("memory_used_bytes", "memory_reserved_bytes", "memory_total_bytes"):
-        assert "no memory of its own" in shared[0]["values"][key]["missing"]
+        assert "uses the host's memory" in shared[0]["values"][key]["missing"]
     assert own[0]["values"]["is_memory_shared"] == 0
 
 

@@ -98,6 +98,15 @@ def test_a_very_long_command_is_cut(table: ProcessTable) -> None:
     assert len(command) <= 4096
 
 
+def test_all_processes_of_the_host_are_listed_without_threads_of_the_kernel(table: ProcessTable) -> None:
+    with child("--steps", "7") as running:
+        found = {sample.pid: sample for sample in table.look_up_all()}
+    assert isinstance(found[running.pid].command, str)
+    assert found[running.pid].uses == ()
+    assert os.getpid() in found
+    assert 2 not in found or found[2].command != "[kthreadd]"
+
+
 def test_a_zombie_is_called_so_and_keeps_what_the_kernel_still_knows(table: ProcessTable) -> None:
     with child() as running:
         end_unseen(running)

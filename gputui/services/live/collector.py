@@ -251,11 +251,15 @@ class Collector:
     def _keep(self, position: int, source: LiveSource) -> None:
         """Open a source, and track which GPUs come and go."""
         is_open = False
+        begun: Mapping[tuple[int, int], int] = {}
         while not self._closed.is_set():
             if not is_open:
                 is_open = self._open(source)
             if is_open:
                 self._list(position, source)
+            with self._lock:  # the host's thread does it each round, unless it hangs too
+                self._relieve_readers(begun)
+                begun = {key: slot.calls for key, slot in self._slots.items()}
             self._closed.wait(self._poll_every_s)
         with self._lock:
             readers = tuple(self._readers.get(position, ()))

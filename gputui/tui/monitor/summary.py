@@ -74,11 +74,11 @@ def _states(frame: Frame, width: int, *, has_troubled: bool) -> list[Span]:
     busy = len(frame.gpus) - len(lost) - len(idle)
     gone = sum(gpu.problem is not None and is_lost(gpu.problem) for gpu in lost)
     spans = [Span(f"{busy} busy", "compute" if busy else "dim")]
-    spans += [Span(f"  {len(idle)} idle", "dim")] if idle else []
+    spans += [Span("  "), Span(f"{len(idle)} idle", "dim")] if idle else []
     slices = sum(map(len, frame.instances.values()))
-    spans += [Span(f"  {counted(slices, 'slice')}", "dim")] if slices else []
-    spans += [Span(f"  {gone} LOST", "alarm")] if gone else []
-    spans += [Span(f"  {len(lost) - gone} SILENT", "alarm")] if len(lost) > gone else []
+    spans += [Span("  "), Span(counted(slices, "slice"), "dim")] if slices else []
+    spans += [Span("  "), Span(f"{gone} LOST", "alarm")] if gone else []
+    spans += [Span("  "), Span(f"{len(lost) - gone} SILENT", "alarm")] if len(lost) > gone else []
     troubled = [
         frame.findings[gpu.device] for gpu in frame.gpus if gpu.problem is None and frame.findings[gpu.device]
     ]
@@ -86,9 +86,11 @@ def _states(frame: Frame, width: int, *, has_troubled: bool) -> list[Span]:
         return spans
     if width >= _ROOMY_FROM:
         kinds = Counter((_kind(findings[0].brief), findings[0].severity) for findings in troubled)
-        return [*spans, *(Span(f"  {count} {kind}", style) for (kind, style), count in kinds.items())]
+        for (kind, style), count in kinds.items():
+            spans += [Span("  "), Span(f"{count} {kind}", style)]
+        return spans
     worst = "alarm" if any(f[0].severity == "alarm" for f in troubled) else "warn"
-    return [*spans, Span(f"  {len(troubled)} to check", worst)]
+    return [*spans, Span("  "), Span(f"{len(troubled)} to check", worst)]
 
 
 def _kind(brief: str) -> str:
@@ -134,7 +136,7 @@ def _money(frame: Frame, level: int) -> list[Span]:
     spans = [Span(f"{_dollars(price, level)}/h", "title")]
     if unused:
         amount = _dollars(price * unused / len(frame.gpus), level)
-        spans.append(Span(f"  {amount} unused" if level else f"  {amount}/h of it unused", "warn"))
+        spans += [Span("  "), Span(f"{amount} unused" if level else f"{amount}/h of it unused", "warn")]
     return spans
 
 

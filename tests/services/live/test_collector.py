@@ -1,4 +1,4 @@
-"""The collector: one thread per GPU; no device waits for another, and callers never wait."""
+"""The collector: one reader for all GPUs; when a call hangs, no other GPU waits, and callers never do."""
 
 from __future__ import annotations
 
@@ -97,6 +97,10 @@ class FakeTable:
         none = Missing("not here")
         return tuple(ProcessSample(use.pid, (use,), none, none, none, none, none, none, none) for use in uses)
 
+    def look_up_all(self) -> tuple[ProcessSample, ...]:
+        none = Missing("not here")
+        return (ProcessSample(7, (), none, none, none, none, none, none, none),)
+
 
 class Watched:
     """A collector, and a way to wait for its samples."""
@@ -121,6 +125,7 @@ def collecting(
     host: FakeHost | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
     interval_s: float = SOON_S,
+    host_processes: bool = False,
 ) -> Iterator[Watched]:
     called = threading.Semaphore(0)
     collector = Collector(
@@ -128,6 +133,7 @@ def collecting(
         (host or FakeHost(clock)).sample,
         interval_s,
         FakeTable().look_up,
+        look_up_all=FakeTable().look_up_all if host_processes else None,
         on_sample=called.release,
         clock=clock,
         poll_every_s=SOON_S,
@@ -225,6 +231,33 @@ def test_a_call_that_hangs_leaves_the_other_gpus_current_and_its_own_value_old()
         watched.until(lambda s: power_w(s, 1) > reads and gpu(s, 1).problem is None)
 
 
+def test_eight_gpus_have_one_reader_and_each_hung_one_adds_one() -> None:
+    gpus = FakeGpus(tuple(range(8)))
+    with collecting(gpus) as watched:
+        watched.until(lambda s: all(power_w(s, n) > 0 for n in range(8)) and readers() == 1)
+        releases = [gpus.held.setdefault(n, threading.Event()) for n in (2, 5)]
+        reads = dict(gpus.reads)
+        others = [n for n in range(8) if n not in (2, 5)]
+        watched.until(lambda s: all(power_w(s, n) > reads[n] + 5 for n in others) and readers() == 3)
+        gpus.held.clear()
+        for release in releases:
+            release.set()
+        watched.until(lambda s: all(power_w(s, n) > reads[n] + 5 for n in (2, 5)) and readers() == 1)
+
+
+def readers() -> int:
+    return sum(thread.name == "read fake" for thread in threading.enumerate())
+
+
+def test_without_gpus_the_processes_of_the_host_are_listed() -> None:
+    with collecting(host_processes=True) as watched:
+        watched.collector.want_processes(True)
+        sample = watched.until(lambda s: not isinstance(s.processes, Missing))
+        assert isinstance(sample.processes, tuple)
+        assert [process.pid for process in sample.processes] == [7]
+        assert sample.processes[0].uses == ()
+
+
 def test_a_host_that_hangs_leaves_the_gpus_current() -> None:
     clock, host = Clock(), FakeHost()
     gpus = FakeGpus(clock=clock)
@@ -320,7 +353,7 @@ def test_process_lists_are_expensive_and_read_every_other_second_at_most() -> No
         watched.until(lambda s: len(gpus.process_calls) == 2)
 
 
-def test_whoever_draws_is_woken_once_in_a_round_although_each_gpu_has_its_thread() -> None:
+def test_whoever_draws_is_woken_once_in_a_round_however_many_gpus_there_are() -> None:
     gpus, host, rounds = FakeGpus(tuple(range(8))), FakeHost(), 20
     with collecting(gpus, host=host, interval_s=1000.0) as watched:
         watched.until(lambda s: all(power_w(s, n) for n in gpus.listed) and "load_1min" in s.host.values)

@@ -34,6 +34,7 @@ from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
 from gputui.tui.screens.results.screen import ResultsScreen
 from gputui.tui.screens.results.telemetry_page import chart_place
 from gputui.tui.shell.registry import SCREENS
+from gputui.tui.terminal.theme import Depth
 from gputui.tui.widgets.dialogs import AskText, Confirm
 
 
@@ -285,9 +286,9 @@ async def test_a_hostile_label_is_text_on_every_page(db: Path) -> None:
             assert label in picture(app)
             assert "\x1b" not in picture(app)
             await press(pilot, "tab")
-        await press(pilot, "escape")
+        await press(pilot, "escape", "down")
         assert label in picture(app)
-        await press(pilot, "down", "D")
+        await press(pilot, "D")
         assert label in " ".join(picture(app).replace("│", " ").split())
 
 
@@ -374,7 +375,7 @@ async def test_every_page_of_a_run_is_drawn_on_the_smallest_screens_and_esc_lead
             assert "esc Back" in picture(app)
             await press(pilot, "end", "tab")
         assert len(pages) == len(TABS)
-        assert any("    median" in page and "  load_1min " in page for page in pages)
+        assert any("    median" in page and "  load, 1 min " in page for page in pages)
         assert any("at peak: weights 1.00 GiB" in page for page in pages)
         for _ in range(3):
             await press(pilot, "escape")
@@ -655,10 +656,11 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
         await opened(pilot, str(db))
         await press(pilot, "down", "down")
         shown = picture(app)
-        assert "│ cccc0001  fast box" in shown
-        assert "a step of gpt_train mini cpu fp32, 100 ms" in shown
+        assert "│ cccc0001  quick" in shown
+        assert "│ fast box" in shown
+        assert "a step of gpt_train mini cpu fp32" in shown
         boxes = [line for line in shown.splitlines() if "tok/s  ━" in line]
-        assert [line.split()[0] for line in boxes] == ["Ryzen", "▸"], "the fastest first"
+        assert [line.split()[0] for line in boxes] == ["Ryzen", "▸", "2x"], "the fastest first"
         assert "81.8k tok/s" in boxes[0]
         await press(pilot, "space")
         assert "a fast box cccc0001" in shown_words(app)
@@ -666,6 +668,18 @@ async def test_a_wide_screen_shows_the_selected_run_and_its_main_case_on_every_b
         await settled(pilot)
         assert "on every box" not in picture(app)
         assert "cccc0001" in picture(app)
+
+
+async def test_the_preview_says_the_same_in_any_colours(db: Path) -> None:
+    taken = []
+    for depth in (Depth.INDEXED, Depth.LIGHT, Depth.ANSI, Depth.NONE):
+        app = make_app(depth=depth)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await opened(pilot, str(db))
+            taken.append(picture(app))
+    assert taken.count(taken[0]) == len(taken)
+    assert "status    interrupted" in taken[0]
+    assert "▸ 2x H200" in taken[0], "the box of the run is marked"
 
 
 def shown_words(app: MonitorApp) -> str:

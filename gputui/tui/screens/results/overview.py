@@ -45,6 +45,7 @@ from gputui.tui.widgets.charts import round_ceiling
 from gputui.tui.widgets.sections import area_lines, gauge_spans, section
 from gputui.tui.widgets.wrapping import wrapped
 
+_MOST_CHARTS = 4
 _MARGIN = "   "
 _WIDE = 100
 _RATE, _UNIT, _SPREAD, _PEAK = 5, 7, 14, 12
@@ -79,9 +80,9 @@ def overview_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
     if profiled:
         case, breakdown = min(profiled, key=lambda pair: case_order(pair[0].case))
         lines += [*step_lines(case, breakdown, room), ()]
-    series = _main_series(detail)
+    series = main_series(detail)
     if series is not None:
-        lines += _telemetry(run, series, room)
+        lines += telemetry_lines(run, series, room)
     return tuple(lines)
 
 
@@ -176,11 +177,9 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
     room = width - len(_MARGIN) - (len(parts) - 1)
     bar: list[Span] = [Span(_MARGIN)]
     legend: list[tuple[Span, ...]] = []
-    so_far = shown = 0.0
-    for number, (name, share) in enumerate(parts):
-        so_far += share
-        cells = max(round(so_far * room) - round(shown * room), 1)
-        shown = so_far
+    widths = [max(round(share * room), 1) for _, share in parts]
+    widths[widths.index(max(widths))] -= max(sum(widths) - room, 0)
+    for number, ((name, share), cells) in enumerate(zip(parts, widths, strict=True)):
         style = "track" if name.startswith("idle") else f"{_FAMILIES[number % len(_FAMILIES)]}"
         bar += [Span(" ") if number else Span(""), Span("█" * cells, style)]
         words = "dim" if style == "track" else style
@@ -263,7 +262,7 @@ _OF_HOST: tuple[_Chart, ...] = (
 )
 
 
-def _main_series(detail: RunDetail) -> TelemetrySeries | None:
+def main_series(detail: RunDetail) -> TelemetrySeries | None:
     """Of the device that was measured: a GPU with a case that has a rate, else the host."""
     used = {case.device_index for case in detail.run.cases if case.outcome == "ok"}
     by_device = {one.device_index: one for one in detail.series}
@@ -271,13 +270,16 @@ def _main_series(detail: RunDetail) -> TelemetrySeries | None:
     return by_device[min(wanted)] if wanted else None
 
 
-def _telemetry(run: Run, series: TelemetrySeries, width: int) -> Iterator[Line]:
+def telemetry_lines(
+    run: Run, series: TelemetrySeries, width: int, most: int = _MOST_CHARTS
+) -> Iterator[Line]:
+    """At most so many metrics of one device over the run, as areas with axes."""
     device = series.device_index
     charts = [
         chart
         for chart in (_OF_HOST if device == HOST else _OF_GPU)
         if any(math.isfinite(value) for value in series.columns.get(chart.key, ()))
-    ][:4]
+    ][:most]
     if not charts:
         return
     seconds = (series.t_us[-1] - series.first_us) / 1e6
@@ -304,9 +306,10 @@ def _chart_lines(run: Run, series: TelemetrySeries, chart: _Chart, width: int) -
     top = chart.most(run, series.device_index) or (
         highest if chart.key.endswith("mhz") else round_ceiling(highest)
     )
-    note = f"median; most {chart.show(highest)}"
     title = (Span(" " * _AXIS), Span(f"{chart.title}  ", "dim"), Span(chart.show(median(finite)), "title"))
     used = sum(len(span.text) for span in title)
+    notes = (f"median; most {chart.show(highest)}", f"most {chart.show(highest)}", "")
+    note = next(text for text in notes if used + len(text) < width)
     lines: list[Line] = [fitted((*title, Span(right(note, max(width - used, 0)), "dim")), width)]
     room = width - _AXIS
     columns = _columns(series, values, room)

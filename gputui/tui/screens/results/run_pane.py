@@ -352,8 +352,7 @@ class RunPane(Vertical):
         width = self.screen.size.width
         lines = pages.not_sampled(width)
         if self._window is not None:
-            ascii_only = shell_of(self).ascii_only
-            lines = telemetry_page(self.detail, self._series, self._window, width, ascii_only=ascii_only)
+            lines = telemetry_page(self.detail, self._series, self._window, width)
         self._page.show(lines, keeps_place=keeps_place)
 
     def _cases_for(self, name: str) -> list[CaseResult]:
